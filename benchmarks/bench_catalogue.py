@@ -25,7 +25,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crs_lib.cosrec.catalogue import Options, build
+from crs_lib.cosrec.catalogue import build
+from crs_lib.cosrec.catalogue_rules import Options
 from tests.helpers import amazon_fixture
 
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from crs_lib.cosrec import index
 started = time.perf_counter()
 stock = index.StockOnDisk(Path(sys.argv[1]))
-bm25 = stock.product_search(["bm25"], "stratum")
-dense = stock.product_search(["dense:hashing"], "stratum")
+bm25 = stock.search("products")
+dense = stock.search("products", ["dense:hashing"])
 print(f"opened in {time.perf_counter() - started:.2f} s: {len(stock.products):,} products")
 query = stock.products[stock.products.ids[7]].title
 for name, search in (("bm25", bm25), ("dense", dense), ("dense again", dense)):

@@ -16,7 +16,7 @@ from pathlib import Path
 from crs_lib.core import paths
 from crs_lib.cosrec import corpus, evaluate, index
 from crs_lib.cosrec.records import Partition, topic
-from crs_lib.cosrec.rewriting import rewrite, said_by_user
+from crs_lib.cosrec.rewriting import rewrite
 from crs_lib.retrieval.runs import Run
 
 MAKE = paths.samples() / "cosrec" / "make_sample.py"
@@ -31,13 +31,13 @@ def ranked(folder: Path, fusion: str = "stratum") -> tuple[Partition, dict[str, 
     for spec in SPECS:
         parts = spec.split("+")
         searches = {
-            "recommendation": stock.product_search(parts, fusion),
-            "search": stock.passage_search(parts, fusion),
+            "recommendation": stock.search("products", parts, fusion),
+            "search": stock.search("passages", parts, fusion),
         }
         run: Run = {}
         for name in curated.qrels:
             asked = topic(name)
-            said = said_by_user(curated.conversations[asked.conversation], asked.turn)
+            said = curated.conversations[asked.conversation].said(asked.turn)
             run[name] = searches[asked.kind].search(rewrite("first and last", said), 100)
         found[spec] = run
     return curated, found

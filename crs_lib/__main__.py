@@ -17,8 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with terminal.promptly() as interrupts, terminal.escaped():
         try:
-            do, words = app.find(list(sys.argv[1:] if argv is None else argv))
-            do(words)
+            app.do(*app.find(list(sys.argv[1:] if argv is None else argv)))
             sys.stdout.flush()
         except BrokenPipeError:
             if _output_is_read():  # another pipe than standard output broke

@@ -1,8 +1,7 @@
 from .catalog import Catalog
 from .fields import FIELDS, RELAXATION_ORDER, SHIFT_FIELDS
-from .grounder import Grounder, Match
+from .grounder import Grounder, Match, Mention
 from .sources import SAMPLE, content_hash, load
-from .titles import Mention
 
 __all__ = [
     "FIELDS",

@@ -23,7 +23,6 @@ from crs_lib.catalog.fields import (
 )
 from crs_lib.core import rng, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import fold
 
 Codes = NDArray[np.int32]
@@ -31,6 +30,7 @@ Wanted = str | int | Sequence[str | int]
 Constraints = Mapping[str, Wanted]
 _PLACE = {name: place for place, name in enumerate(RELAXATION_ORDER)}
 _KEPT, _LONGEST = 4096, 4096  # how many answers are kept, and of how many items at most
+_MOST_CODES = 65_536
 
 
 class Found(NamedTuple):
@@ -109,7 +109,7 @@ class Catalog:
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
         self._answers: dict[tuple[object, ...], Found] = {}
-        self._code_of = Remembered(self._code)
+        self._codes: dict[tuple[str, str], int | None] = {}
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
 
@@ -186,7 +186,12 @@ class Catalog:
 
         Raises InputError for a field that does not exist, and for a year that is no number.
         """
-        return self._code_of[field, value]
+        pair = field, value
+        if pair not in self._codes:
+            if len(self._codes) >= _MOST_CODES:
+                self._codes.clear()
+            self._codes[pair] = self._code(field, value)
+        return self._codes[pair]
 
     def known_code(self, field: str, value: str) -> int | None:
         """As :meth:`code`, and None for what cannot be a value of the field, such as the year "the nineties".
@@ -209,8 +214,7 @@ class Catalog:
                     found.setdefault(name, self.vocabulary.value[code])
         return found
 
-    def _code(self, pair: tuple[str, str]) -> int | None:
-        field, value = pair
+    def _code(self, field: str, value: str) -> int | None:
         row = fields.get(field)
         found = self.vocabulary.code_of.get(fields.concept(field, value))
         if found is None and (cleaned := row.clean(value).value) is not None:
@@ -351,7 +355,7 @@ class Catalog:
     def forget(self) -> None:
         """Drop the answers and codes that are kept from earlier queries."""
         self._answers.clear()
-        self._code_of.clear()
+        self._codes.clear()
 
     # ── names that users of the original know ──────────────────────────────────────────────────
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:

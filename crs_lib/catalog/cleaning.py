@@ -47,24 +47,16 @@ class CleaningReport:
         """One row a field: values and distinct values before and after, merged, dropped, doublets."""
         rows = []
         for name in self.before or FIELDS:
-            by_action = Counter[str]()
+            actions = Counter[str]()
             for (where, action, *_), n in self.changes.items():
-                if where == name:
-                    by_action[action] += n
+                actions[action] += n * (where == name)
             before, after = self.before.get(name, Counter()), self.after.get(name, Counter())
             rows.append(
-                {
-                    "field": name,
-                    "values before": before.total(),
-                    "distinct before": len(before),
-                    "merged": by_action["merged"],
-                    "dropped": by_action["dropped"],
-                    "doublets": by_action["doublet"],
-                    "values after": after.total(),
-                    "distinct after": len(after),
-                }
+                (name, before.total(), len(before), actions["merged"], actions["dropped"], actions["doublet"])
+                + (after.total(), len(after))
             )
-        return pd.DataFrame(rows)
+        columns = ["field", "values before", "distinct before", "merged", "dropped", "doublets"]
+        return pd.DataFrame(rows, columns=[*columns, "values after", "distinct after"])
 
     def table(self, field_name: str | None = None, action: str | None = None) -> pd.DataFrame:
         """Every change, most frequent first: field, action, from, to, reason, number of films."""

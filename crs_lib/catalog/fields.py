@@ -9,31 +9,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from crs_lib.catalog import lexicon
 from crs_lib.catalog.lexicon import Cleaned
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core import prompts
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import fold, words
-
-
-def _of_set(
-    templates: str, usual: tuple[str, ...], of_b: tuple[str, ...], of_c: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The templates of a set; where B or C has none, those of set A."""
-    return {"B": of_b, "C": of_c}.get(templates) or usual
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilmQuestion:
     """One question about a film; the values of a field, or the plot, answer it.
 
-    ``act`` is the user's act in the logs and ``asks`` its templates, which name $title; both are empty where
-    users ask for the field within another question. ``asks_b`` and ``asks_c`` are the templates of sets B and
-    C; those of C may leave the title out ("who is in it?"), as people do. ``cues`` are the
-    words by which a reply recognises the question; ``answers`` are the reply's templates with $title and
-    $values, the first ``most`` values (0: all). ``instead`` names the field that answers for a film without
-    value; if empty, the plot answers. ``rank`` orders the questions: users draw in ascending order, replies
-    try the cues in descending order.
+    ``act`` is the user's act in the logs and ``asks`` its templates, which name $title; both are empty
+    where users ask for the field within another question. ``cues`` are the words by which a reply
+    recognises the question; ``answers`` are the reply's templates with $title and $values, the first
+    ``most`` values (0: all). ``instead`` names the field that answers for a film without value; if empty,
+    the plot answers. ``rank`` orders the questions: users draw in ascending order, replies try the cues in
+    descending order.
     """
 
     rank: float
@@ -41,14 +35,8 @@ class FilmQuestion:
     answers: tuple[str, ...]
     act: str = ""
     asks: tuple[str, ...] = ()
-    asks_b: tuple[str, ...] = ()
-    asks_c: tuple[str, ...] = ()
     most: int = 0
     instead: str = ""
-
-    def asks_of(self, templates: str) -> tuple[str, ...]:
-        """The templates of a set ("A", "B" or "C"); where a set has none, those of set A serve it, too."""
-        return _of_set(templates, self.asks, self.asks_b, self.asks_c)
 
 
 PLOT = "plot"  # stands for a field where questions are listed by field
@@ -61,19 +49,6 @@ PLOT_QUESTION = FilmQuestion(
         "{Can you tell me|Tell me} {more|a bit more|something} about $title{?|, please?}",
         "$title {sounds interesting|sounds good}. {What is it about|What's it about}?",
         "{I don't know|I've never heard of|I haven't seen} $title. {What is it about|What is it like}?",
-    ),
-    asks_b=(
-        "{Got a short summary of|Mind giving me the gist of} $title?",
-        "$title? {Never came across it|New to me}, what goes on in it?",
-        "{How does|Where does} the plot of $title {start|begin}?",
-    ),
-    asks_c=(
-        "{What is it about|What is that about|What's it about|What are they about}{?|}",
-        "What is $title about?",
-        "{Tell me|Can you tell me} {more|more about it|more about that one|about it}{?|}",
-        "Tell me {about|more about} $title",
-        "{What is the plot|What's the plot|And the plot|Whats the story}{?|}",
-        "{Can you describe it|Give me some details|What happens in it|Can you give me more details about it}",
     ),
     cues=(
         "about", "happens", "premise", "describe", "sum", "sketch", "expect", "bit", "more", "idea", "like",
@@ -112,8 +87,8 @@ class Field:
         ``phrases`` put a value behind the noun ("directed by $value"), in the order of the rows; with
         ``before_noun`` the value itself stands before the noun, in small letters. ``bridges`` name in
         passing a value that leads to another constraint; without any the field is no bridge.
-        ``phrases_b`` and ``bridges_b``, ``phrases_c`` and ``bridges_c`` are those of template sets B and C;
-        where empty, those of set A serve them, too.
+        The wording files of sets B and C (``prompts/movies``) have their own under "[actor phrases]",
+        "[actor bridges]" and a question's act; where they have none, the row's serve them, too.
         ``in_asides``: users mention values that they do not want. ``question`` asks for the field of a film.
     System's words:
         ``in_reply`` names the values of a recommended film in a reply, ``in_prompt`` those of a film on
@@ -142,10 +117,6 @@ class Field:
     credit: bool = False
     before_noun: bool = False
     bridges: tuple[str, ...] = ()
-    phrases_b: tuple[str, ...] = ()
-    bridges_b: tuple[str, ...] = ()
-    phrases_c: tuple[str, ...] = ()
-    bridges_c: tuple[str, ...] = ()
     in_asides: bool = False
     question: FilmQuestion | None = None
     in_reply: Clause | None = None
@@ -162,8 +133,7 @@ class Field:
             )
         if not (self.before_noun or self.phrases):
             raise InputError(f"field {self.name!r} has no phrases; give one such as 'from $value'")
-        others = (*self.phrases_b, *self.bridges_b, *self.phrases_c, *self.bridges_c)
-        for text in (*self.phrases, *self.bridges, *others):
+        for text in (*self.phrases, *self.bridges):
             if "$value" not in text:
                 raise InputError(f"field {self.name!r}: the template {text!r} does not name $value")
 
@@ -171,14 +141,6 @@ class Field:
     def column(self) -> str:
         """The key of the field in records and files."""
         return self.key or self.name
-
-    def phrases_of(self, templates: str) -> tuple[str, ...]:
-        """The phrases of a template set ("A", "B" or "C")."""
-        return _of_set(templates, self.phrases, self.phrases_b, self.phrases_c)
-
-    def bridges_of(self, templates: str) -> tuple[str, ...]:
-        """The bridge phrases of a template set ("A", "B" or "C")."""
-        return _of_set(templates, self.bridges, self.bridges_b, self.bridges_c)
 
     def forms(self, value: str) -> tuple[str, ...]:
         """The folded spellings under which a clean value is found in text, its own first."""
@@ -206,19 +168,6 @@ FIELDS: dict[str, Field] = {
                     "{Is $title|Do you know if $title is} {light or heavy|more serious or more light}?",
                     "{What genre is $title|Which genre is that, $title}?",
                 ),
-                asks_b=(
-                    "{Would you call $title|Is $title rather} {cheerful or grim|calm or wild}?",
-                    "{Which label fits|How would a shop label} $title?",
-                    "{From what year is|How old is} $title?",
-                ),
-                asks_c=(
-                    "{What kind of movie|What genre} is {it|that|this}{?|}",
-                    "{What kind of movie|What genre} is $title?",
-                    "{Is it|Is that} {serious|scary|funny|sad|for kids}{?|}",
-                    "Is $title {more serious or more funny|an old one}?",
-                    "{Is it|Is this} {a new movie|an old movie|recent}{?|}",
-                    "{When was it made|What year is it from|How old is that}{?|}", "When was $title made?",
-                ),
                 cues=(
                     "mood", "tone", "light", "slow", "gentle", "kind", "sort", "shelf", "file", "cheerful",
                     "calm", "label", "genre", "serious",
@@ -231,10 +180,6 @@ FIELDS: dict[str, Field] = {
             rule="person", keep=4, weight=4, credit=True,
             phrases=("{with|starring|featuring} $value", "with $value in {them|the cast}"),
             bridges=("$value", "{the actor|} $value"),
-            phrases_b=("{in which|where} $value {appears|acts|has a part}", "that have $value on screen"),
-            bridges_b=("$value", "$value as a performer"),
-            phrases_c=("$value", "$value", "with $value", "with $value", "{starring|with the actor} $value"),
-            bridges_c=("$value",),
             in_asides=True, in_reply=Clause("with $values"), in_prompt=Clause("with $values", 3),
             question=FilmQuestion(
                 act="question_cast", rank=1, most=3, instead="director",
@@ -244,15 +189,6 @@ FIELDS: dict[str, Field] = {
                     "{Which actors|What actors} are in $title?",
                     "{I haven't seen|I don't know} $title. {Who is in it|Who stars in it|Who plays in it}?",
                     "Is there {anybody|anyone} I'd know in $title?",
-                ),
-                asks_b=(
-                    "Anybody famous in $title?",
-                    "{Would I recognise|Do I know} any of the faces in $title?",
-                    "$title, {who's in that one|who has the main part there}?",
-                ),
-                asks_c=(
-                    "{Who is in it|Who are the actors|Who is the main actor|Any famous actors}{?|}",
-                    "{Who is in|Who plays in} $title?",
                 ),
                 cues=("who", "actors", "cast", "plays", "anybody", "anyone", "faces"),
                 answers=(
@@ -268,14 +204,6 @@ FIELDS: dict[str, Field] = {
             rule="person", keep=5, weight=3, credit=True,
             phrases=("{directed by|made by} $value", "directed by $value"),
             bridges=("$value", "{the director|} $value"),
-            phrases_b=(
-                "that $value {directed|shot}", "with $value {behind the camera|in the director's chair}",
-            ),
-            bridges_b=("$value", "$value as a filmmaker"),
-            phrases_c=(
-                "$value", "by $value", "from $value", "{from|of} director $value", "directed by $value",
-            ),
-            bridges_c=("$value",),
             in_asides=True, in_reply=Clause("{directed|made} by $values"),
             in_prompt=Clause("directed by $values"),
             question=FilmQuestion(
@@ -287,15 +215,6 @@ FIELDS: dict[str, Field] = {
                     "$title {sounds good|sounds familiar}. Who directed it?",
                     "{Who is|Who's} the director of $title?",
                 ),
-                asks_b=(
-                    "{Whose work is|Who shot} $title?",
-                    "And $title, {who was in charge of it|who was in the director's chair}?",
-                    "{Who put $title on paper|Who came up with the script of $title}?",
-                ),
-                asks_c=(
-                    "{Who is the director|Who made it|Who directed it|Who wrote it|Who made that movie}{?|}",
-                    "Who {made|directed} $title?",
-                ),
                 cues=("directed", "behind", "made", "whose", "shot", "charge", "director"),
                 answers=("$title was directed by $values.", "$values {made|directed} $title."),
             ),
@@ -305,9 +224,6 @@ FIELDS: dict[str, Field] = {
             name="writer", clean=lexicon.clean_person, foreign_keys=("writers",), rule="person", keep=3,
             phrases=("written by $value", "{scripted by|from a script by} $value"),
             bridges=("$value", "{the writer|} $value"),
-            phrases_b=("that $value {wrote|scripted}", "with a {script|screenplay} from the pen of $value"),
-            bridges_b=("$value", "$value as an author"),
-            phrases_c=("written by $value", "{by the writer|with a script by} $value"), bridges_c=("$value",),
             question=FilmQuestion(
                 rank=3, instead="director", cues=("wrote", "script", "paper"),
                 answers=("$title was written by $values.", "The script of $title is by $values."),
@@ -319,16 +235,11 @@ FIELDS: dict[str, Field] = {
             foreign_keys=("languages",), rule="name", keep=2,
             phrases=("in $value", "{spoken in|in} $value"),
             bridges=("the sound of $value", "{spoken|the sound of} $value"),
-            phrases_b=("{where|in which} people {speak|talk} $value", "with $value on the soundtrack"),
-            bridges_b=("the $value tongue", "a bit of spoken $value"),
-            phrases_c=("in $value",), bridges_c=("$value",),
             in_prompt=Clause("in $values"),
         ),
         Field(
             name=YEAR_FIELD, clean=lexicon.clean_year, rule="plain", pattern=r"(?:19|20)\d\d", keep=1,
             many=False, phrases=("{from|made in|released in} $value",),
-            phrases_b=("of the year $value", "that {came out|opened} in $value"),
-            phrases_c=("$value", "from $value", "{made in|from the year|that came out in} $value"),
             people_say_values=False,
             question=FilmQuestion(
                 rank=6, instead="genre", cues=("long", "when", "year", "old"),
@@ -345,9 +256,6 @@ OPTIONAL_FIELDS: dict[str, Field] = {
         rule="plot", keep=2.2, weight=3,
         phrases=("about $value", "{with a plot|with a story} about $value"),
         bridges=("the theme of $value", "stories about $value"),
-        phrases_b=("whose {plot|story} {deals with|turns on} $value", "on the theme of $value"),
-        bridges_b=("$value as a theme", "plots about $value"),
-        phrases_c=("about $value", "based on stories about $value"), bridges_c=("movies about $value",),
         in_reply=Clause("about $values"), in_prompt=Clause("about $values", 3),
         cues=("about", "plot", "plots", "story", "stories", "theme", "themes", "deals", "turns"),
         people_ask=("plot", "story"),
@@ -401,3 +309,78 @@ def lower_case_words(texts: Iterable[str]) -> frozenset[str]:
     """The folded words that occur in texts with a small first letter."""
     parts = (part for text in texts for part in text.split() if part[:1].islower())
     return frozenset(word for part in parts for word in words(part))
+
+
+_ALONE = prompts.compile_line("$value")
+ONE = "noun_one"  # the section with the noun for a single film, where a set has one
+
+
+def noun_phrase(
+    constraints: Mapping[str, str],
+    draw: np.random.Generator,
+    templates: str = "A",
+    noun: str = "noun",
+    code: Callable[[str, str], int | None] | None = None,
+) -> str:
+    """Constraints as one noun phrase: "comedy films with Buster Keaton in English".
+
+    The values follow the order of ``ALL_FIELDS``, some before the noun, the others behind it. An empty
+    mapping gives "good films". ``templates`` is the set, "A", "B" or "C"; ``noun`` is the section with the
+    noun, ``ONE`` for a single film. A value whose phrase is the value alone stands before the noun ("1984
+    movies"); that of a person only where the catalogue's ``code`` knows one role ("Ada Quill movies").
+    """
+    named = prompts.phrase(prompts.USER_SETS[templates], noun, draw)
+    if not constraints:
+        return f"good {named}"
+    given = [row for name, row in ALL_FIELDS.items() if name in constraints]
+    before = [row.in_words(constraints[row.name]) for row in given if row.before_noun]
+    behind: list[str] = []
+    for row in given:
+        if not row.before_noun:
+            value = constraints[row.name]
+            lines = _lines(f"{row.name} phrases", row.phrases, templates)
+            if _ALONE in lines and not (len(given) == 1 and _says_itself(row, value, code)):
+                lines = tuple(line for line in lines if line != _ALONE)
+            said = _fill(row.name, "phrases", lines, value, draw)
+            (before if said == value else behind).append(said)
+    return " ".join([*before, named, *behind])
+
+
+def bridge_phrase(field: str, value: str, draw: np.random.Generator, templates: str = "A") -> str:
+    """A bridge value as it is named in passing: "the director Jane Campion"."""
+    lines = _lines(f"{field} bridges", get(field).bridges, templates)
+    return _fill(field, "bridges", lines, value, draw)
+
+
+def question(
+    act: str, title: str, draw: np.random.Generator, templates: str = "A", *, small: bool = False
+) -> str:
+    """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``.
+
+    With ``small`` only the title has capitals.
+    """
+    lines = _lines(act, QUESTION_ACTS[act].asks, templates, small)
+    said = prompts.fill(lines, draw, f"question {act!r}", title=title)
+    return said if small else prompts.sentence(said)
+
+
+def _says_itself(row: Field, value: str, code: Callable[[str, str], int | None] | None) -> bool:
+    """Whether a value before the noun tells its field: not a person of several roles, nor a single name."""
+    if row.name not in PERSON_FIELDS:
+        return True
+    roles = [name for name in PERSON_FIELDS if code and code(name, value) is not None]
+    return roles == [row.name] and len(words(value)) > 1
+
+
+def _lines(
+    section: str, usual: tuple[str, ...], templates: str, small: bool = False
+) -> tuple[prompts.Template, ...]:
+    """The templates of a set for a section; where its wording file has none, the usual ones (of set A)."""
+    own = prompts.sections(prompts.USER_SETS[templates], small).get(section)
+    return own or prompts.compiled(usual, small)
+
+
+def _fill(
+    field: str, what: str, lines: tuple[prompts.Template, ...], value: str, draw: np.random.Generator
+) -> str:
+    return prompts.fill(lines, draw, f"field {field!r}, {what}", value=value)

@@ -5,7 +5,8 @@ Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and a
 (:mod:`crs_lib.catalog.rules`). Source: docs/metrics.md, section 1.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -13,13 +14,163 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.catalog import fields, lexicon
+from crs_lib.catalog import fields, lexicon, rules
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS, PLOT
 from crs_lib.catalog.rules import Context, Matcher, Rule, no_rule, value_rule
-from crs_lib.catalog.titles import Foreign, Mention, Titles, written_as_titles
 from crs_lib.core.dialogue import Dialogue, Mark
-from crs_lib.core.text import fold
+from crs_lib.core.text import fold, shorten
+
+_MARKED = re.compile(
+    r"“([^“”\n]{1,120})”|\"([^\"\n]{1,120})\"|«([^«»\n]{1,120})»|‘([^‘’\n]{1,120})’(?!\w)"
+    r"|\*{1,3}([^*\n]{1,120})\*{1,3}|(?<!\w)_{1,2}([^_\n]{1,120})_{1,2}(?!\w)"
+)
+_YEAR = re.compile(r"\s*[(\[](?:18|19|20)\d\d[)\]]")
+_LAST_YEAR = re.compile(r"\s*[(\[](\d{4})[)\]]\s*$")
+_SMALL = "of|the|and|a|an|in|on|at|to|for|from|with|by|or|as|de|la|le|les|du|des|el|los|y|und|der|die|das|di"
+_WORD = r"[A-Z0-9À-ÖØ-Þ][\w'’.&:!?-]{0,40}(?:,(?!\s{1,3}(?:and|or)\b))?"
+_BEFORE_YEAR = re.compile(
+    rf"(?<!\w)({_WORD}(?:\s{{1,3}}(?:{_WORD}|(?:{_SMALL})\b|[&–-])){{0,11}})\s{{0,3}}[(\[](?:18|19|20)\d\d[)\]]"
+)
+_OPENERS = frozenset(
+    "also and but check consider enjoy finally how if is like maybe next now or perhaps recommend see so "
+    "suggest take then these this those try watch what while yes".split()
+)
+_LONGEST = 12  # words; a longer stretch is a sentence
+_LOOKED_AT = 50_000  # characters of a reply
+
+
+class Mention(NamedTuple):
+    """A title found in a text: half-open character range, the item, and how many items bear the title."""
+
+    start: int
+    end: int
+    item: int
+    n_same_title: int
+
+
+class Titles:
+    """Finds a catalogue's titles in text; those of ``everyday`` words count under ``rules.title_rule``."""
+
+    def __init__(self, catalog: Catalog, everyday: frozenset[str]) -> None:
+        self.catalog = catalog
+        forms = list(catalog.title_index)
+        self._items = [catalog.title_index[form] for form in forms]
+        titles = (catalog.items[found[0]].title for found in self._items)
+        self._rules = [rules.title_rule(title, everyday) for title in titles]
+        self._matcher = Matcher(forms, everyday)
+
+    def find(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
+        """The titles that a text names, in text order; of two that overlap the longer.
+
+        Among films of one title the year in brackets after it decides, then ``prefer`` (the candidates
+        that a system was given), then the order of the catalogue.
+        """
+        near = Context(text)
+        hits = [
+            (start - end, start, end, form)
+            for start, end, form in self._matcher.find(near.tokens)
+            if not self._rules[form](near, start, end)
+        ]
+        wanted, taken, found = frozenset(prefer), [False] * len(near.tokens), []
+        for _, start, end, form in sorted(hits):
+            if any(taken[start:end]):
+                continue
+            taken[start:end] = [True] * (end - start)
+            begin, stop = near.span(start, end)
+            item = self._resolve(self._items[form], rules.year_after(text, stop), wanted)
+            found.append(Mention(begin, stop, item, len(self._items[form])))
+        return sorted(found)
+
+    def _resolve(self, same: Sequence[int], year: int | None, wanted: Set[int]) -> int:
+        by_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
+        preferred = [i for i in same if i in wanted]
+        return (by_year or preferred or list(same))[0]
+
+
+class Foreign(NamedTuple):
+    """A title outside the catalogue, as a half-open character range and as it is written."""
+
+    start: int
+    end: int
+    title: str
+
+
+def written_as_titles(text: str) -> list[Foreign]:
+    """The stretches of a text's first 50,000 characters that are written like titles; some may overlap."""
+    text = text[:_LOOKED_AT]
+    return [*_marked(text), *_before_year(text)]
+
+
+def _marked(text: str) -> list[Foreign]:
+    """Stretches between quotation or emphasis marks that are written like a title."""
+    out = []
+    for match in _MARKED.finditer(text):
+        group = match.lastindex or 1
+        inner = _YEAR.sub("", match[group]).strip(" ,.;:")
+        words = inner.split()
+        if not words or len(words) > _LONGEST or not (inner[0].isupper() or inner[0].isdigit()):
+            continue
+        if len(words) > 2 and sum(word[0].isupper() for word in words) < 2:
+            continue  # a quoted sentence has one capital
+        if len(words) == 1 and all(word in lexicon.COMMON_WORDS for word in fold(inner).split()):
+            continue
+        start = match.start(group) + match[group].index(inner)
+        out.append(Foreign(start, start + len(inner), inner))
+    return out
+
+
+def _before_year(text: str) -> list[Foreign]:
+    """Runs of capitalised words right before a year in brackets, without the words that lead up to them."""
+    out = []
+    for match in _BEFORE_YEAR.finditer(text):
+        run = match[1].rstrip(" ,")
+        end = match.start(1) + len(run)
+        while " " in run and run.split()[0].lower().strip(",") in _OPENERS:
+            run = run.split(maxsplit=1)[1]
+        out.append(Foreign(end - len(run), end, run))
+    return out
+
+
+def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
+    """The films that ids and titles name, each once, and the names that the catalogue lacks.
+
+    Among films of one title a year in brackets decides, then the order of the catalogue.
+    """
+    items: dict[int, None] = {}
+    unknown: list[str] = []
+    for name in names:
+        item = catalog.id_index.get(name.strip())
+        item = _by_title(catalog, name) if item is None else item
+        if item is None:
+            unknown.append(shorten(" ".join(name.split()), 200))
+        else:
+            items[item] = None
+    return tuple(items), unknown
+
+
+def _by_title(catalog: Catalog, title: str) -> int | None:
+    index = catalog.title_index
+    same = index.get(fold(title)) or index.get(fold(without_year(title)), ())
+    year = _LAST_YEAR.search(title)
+    of_year = (item for item in same if year and catalog.items[item].year == int(year[1]))
+    return next(of_year, same[0] if same else None)
+
+
+def without_year(title: str) -> str:
+    """A title without the year in brackets at its end."""
+    return _LAST_YEAR.sub("", title)
+
+
+def cut(text: str, foreign: Sequence[Foreign]) -> str:
+    """The text without the sentences that name one of these titles; empty where nothing is left."""
+    kept, position = [], 0
+    for end in [*(m.end() for m in re.finditer(r"[.!?…]+[\"”’»*_)]*(?=\s)|\n", text)), len(text)]:
+        if not any(one.start < end and position < one.end for one in foreign):
+            kept.append(text[position:end])
+        position = max(position, end)
+    return " ".join("".join(kept).split())
+
 
 _KEPT = 1024  # texts whose matches are kept: the systems of a scenario hear mostly the same words
 
@@ -135,14 +286,7 @@ class Grounder:
     def audit_table(self, text: str) -> pd.DataFrame:
         """:meth:`audit` as a table: text, field, value, from, to, verdict."""
         rows = [
-            {
-                "text": text[m.start : m.end],
-                "field": m.field,
-                "value": m.value,
-                "from": m.start,
-                "to": m.end,
-                "verdict": m.rejected or "matched",
-            }
+            (text[m.start : m.end], m.field, m.value, m.start, m.end, m.rejected or "matched")
             for m in self.audit(text)
         ]
         return pd.DataFrame(rows, columns=["text", "field", "value", "from", "to", "verdict"])
@@ -210,6 +354,12 @@ class Grounder:
         """The titles a text names, resolved to items, in text order (:meth:`Titles.find`)."""
         preferred = frozenset(prefer)
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
+
+    def recommended(self, text: str, prefer: Iterable[int] = ()) -> list[int]:
+        """The items, each once, whose titles a text names and does not advise against, in text order."""
+        mentions = self.titles(text, prefer)
+        against = rules.advised_against(text, [(m.start, m.end) for m in mentions])
+        return list(dict.fromkeys(m.item for m, bad in zip(mentions, against, strict=True) if not bad))
 
     @cached_property
     def _titles(self) -> Titles:

@@ -59,57 +59,26 @@ GENRES: dict[str, tuple[str, ...]] = {
     "Zombie": ("zombie film", "zombies", "zombie fiction"),
 }  # fmt: skip
 
-LANGUAGES: dict[str, tuple[str, ...]] = {
-    "Arabic": (),
-    "Cantonese": ("cantonese chinese", "yue chinese"),
-    "Czech": (),
-    "Danish": (),
-    "Dutch": ("flemish",),
-    "English": ("american english", "british english"),
-    "Filipino": ("tagalog",),
-    "Finnish": (),
-    "French": (),
-    "German": (),
-    "Greek": ("modern greek",),
-    "Hebrew": ("modern hebrew",),
-    "Hindi": (),
-    "Hungarian": ("magyar",),
-    "Icelandic": (),
-    "Italian": (),
-    "Japanese": (),
-    "Khmer": ("central khmer",),
-    "Korean": (),
-    "Latin": (),
-    "Mandarin": ("standard mandarin", "standard chinese", "mandarin chinese"),
-    "Norwegian": ("norwegian bokmal",),
-    "Persian": ("farsi",),
-    "Polish": (),
-    "Portuguese": ("brazilian portuguese",),
-    "Romanian": (),
-    "Russian": (),
-    "Serbian": (),
-    "Serbo-Croatian": (),
-    "Spanish": ("castilian",),
-    "Swedish": (),
-    "Thai": (),
-    "Turkish": (),
-    "Ukrainian": (),
-    "Vietnamese": (),
-    "Zulu": (),
-}
-
-# Database codes: cleaned into names, but never looked for in text ("Ron", "rum", "per" and "nor" are words).
-LANGUAGE_CODES: dict[str, str] = {
-    "ara": "Arabic", "yue": "Cantonese", "cze": "Czech", "ces": "Czech", "dan": "Danish", "dut": "Dutch",
-    "nld": "Dutch", "eng": "English", "fil": "Filipino", "tgl": "Filipino", "fin": "Finnish",
-    "fre": "French", "fra": "French", "ger": "German", "deu": "German", "gre": "Greek", "ell": "Greek",
-    "heb": "Hebrew", "hin": "Hindi", "hun": "Hungarian", "ice": "Icelandic", "isl": "Icelandic",
-    "ita": "Italian", "jpn": "Japanese", "kor": "Korean", "lat": "Latin", "cmn": "Mandarin",
-    "nor": "Norwegian", "per": "Persian", "fas": "Persian", "pol": "Polish", "por": "Portuguese",
-    "rum": "Romanian", "ron": "Romanian", "rus": "Russian", "srp": "Serbian", "hbs": "Serbo-Croatian",
-    "spa": "Spanish", "swe": "Swedish", "tha": "Thai", "tur": "Turkish", "ukr": "Ukrainian",
-    "vie": "Vietnamese", "zul": "Zulu",
-}  # fmt: skip
+# Name (database codes): further spellings. Codes are cleaned into names, but never looked for in text ("Ron",
+# "rum", "per" and "nor" are words).
+_LANGUAGES = re.findall(
+    r"(\S+)(?: \(([a-z ]+)\))?(?:: ([a-z ,]+))?(?:;|$)",
+    " ".join(
+        """
+    Arabic (ara); Cantonese (yue): cantonese chinese, yue chinese; Czech (cze ces); Danish (dan);
+    Dutch (dut nld): flemish; English (eng): american english, british english; Filipino (fil tgl):
+    tagalog; Finnish (fin); French (fre fra); German (ger deu); Greek (gre ell): modern greek; Hebrew
+    (heb): modern hebrew; Hindi (hin); Hungarian (hun): magyar; Icelandic (ice isl); Italian (ita);
+    Japanese (jpn); Khmer: central khmer; Korean (kor); Latin (lat); Mandarin (cmn): standard
+    mandarin, standard chinese, mandarin chinese; Norwegian (nor): norwegian bokmal; Persian (per
+    fas): farsi; Polish (pol); Portuguese (por): brazilian portuguese; Romanian (rum ron); Russian
+    (rus); Serbian (srp); Serbo-Croatian (hbs); Spanish (spa): castilian; Swedish (swe); Thai (tha);
+    Turkish (tur); Ukrainian (ukr); Vietnamese (vie); Zulu (zul)
+    """.split()
+    ),
+)
+LANGUAGES = {name: tuple(filter(None, others.split(", "))) for name, _, others in _LANGUAGES}
+LANGUAGE_CODES = {code: name for name, codes, _ in _LANGUAGES for code in codes.split()}
 
 NOT_A_LANGUAGE = frozenset({"language", "none", "silent", "silent film", "no dialogue", "unknown", "n a"})
 NOT_A_PERSON = frozenset({"unknown", "n a", "na", "none", "various", "anonymous", "uncredited"})

@@ -9,8 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 
 from crs_lib.catalog import lexicon
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import fold, spans, words
 
 _OPEN = "\"'“‘«*_`[("
@@ -22,6 +21,8 @@ _REACH, _ABOUT_REACH = 2, 8
 _ABOUT = frozenset(
     {"about", "plot", "plots", "story", "stories", "theme", "themes", "involving", "concerning"}
 )
+_WATCHED = frozenset("watch watched watching movie film seen try recommend suggest avoid skip called".split())
+_PRONOUNS = frozenset("he her him it me she them they this that up us we what who you".split())
 _GENRE_WORDS = {
     form
     for name, aliases in lexicon.GENRES.items()
@@ -172,13 +173,16 @@ def capital_or_film_word(near: Context, first: int, last: int) -> str:
 
 
 def title_rule(title: str, everyday: frozenset[str]) -> Rule:
-    """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals."""
+    """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals.
+
+    In another case they count behind a word such as "watch" ("watch heat"), but for short and function words
+    ("watch her"), and a word that is no everyday word counts in capitals.
+    """
     parts = fold(title).split()
-    if (
-        any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
-        and len(parts) > 1
-    ):
+    rare = any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
+    if rare and len(parts) > 1:
         return no_rule
+    telling = all(len(part) > 3 and part.isalpha() and part not in lexicon.PLOT_STOP_WORDS for part in parts)
     capitals = [part[0].isupper() for part in re.findall(r"\w+", title)]
     one_word = len(parts) == 1
 
@@ -188,6 +192,9 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
             return ""
         if one_word and (parts[0].isdigit() or len(parts[0]) == 1):
             return "number or letter without quotes or year"
+        named = first and telling and near.tokens[first - 1] in _WATCHED
+        if named or (rare and text[start:end].isupper()):
+            return ""
         seen = [text[begin].isupper() for begin, _ in near.spans[first:last]]
         wanted = capitals if len(capitals) == len(seen) else [True, *seen[1:]]
         if seen != wanted or not any(seen):
@@ -234,3 +241,74 @@ def value_rule(field_rule: str, form: str, everyday: frozenset[str]) -> Rule:
             f"(known: {', '.join(FIELD_RULES)})"
         )
     return FIELD_RULES[field_rule](form, everyday)
+
+
+# ── polarity ─────────────────────────────────────────────────────────────────────────────────────
+# Praise in the form of a negation, which is blanked before anything else is looked for.
+_PRAISE = re.compile(
+    r"\b(?:(?:can(?:no|')?t|could(?: not|n't)|can not) (?:go wrong|recommend|praise|beat|stop|wait"
+    r"|get enough)"
+    r"|(?:do not|don't|never|not to|wouldn't|not) (?:\w+ )?(?:miss|be missed|forget|overlook|hesitate)"
+    r"|(?:will not|won't|wouldn't|not) (?:be disappointed|regret|disappoint|mind|let you down|only|just"
+    r"|bad)"
+    r"|is(?: not|n't) bad|why not|no doubt|not to mention|never (?:fails|disappoints|gets old|bores)"
+    r"|if you (?:have not|haven't|never)(?: yet)?(?: seen| watched)?|(?:have not"
+    r"|haven't) (?:yet )?(?:seen|watched)"
+    r"|nothing beats|no better \w+ than|not avoid|never skip)\b"
+)
+_RULED_OUT = re.compile(  # what follows is advised against, up to the clause's end
+    r"\b(?:avoid|skip|pass on|pass over|steer clear of|stay (?:away from|clear of)|keep away from"
+    r"|leave (?:out|aside)"
+    r"|forget(?: about)?|drop|rule out|set aside|except(?: for)?|apart from|nothing like|not a fan of"
+    r"|(?:not|never|\w*n't|cannot|no longer|no need to|hardly) (?:\w+ ){0,3}?(?:recommend\w*|suggest\w*"
+    r"|advise|watch|see"
+    r"|pick|choose|select|go (?:for|with)|offer|bother|waste|try|include|want|propose|consider|put|play"
+    r"|start|think|believe))\b"
+    r"|\b(?:not|never|neither|nor)\W+(?:the |another |the film |the movie )?$"
+)
+_IN_PLACE = re.compile(  # what follows is what another film is preferred to, up to the next comma
+    r"\b(?:instead of|rather than|in place of|unlike|as opposed to|in lieu of|(?:better|safer|other"
+    r"|sooner) than|over)\b"
+)
+_TURNS = re.compile(  # and here the advice turns round
+    r"[.!?;:\n]|\s[–—-]\s|—|\b(?:but|however|though|instead(?! of)|yet)\b"
+    r"|\bi(?:'d| would|'ll| will| suggest| recommend)\b"
+    r"|(?:,|\band|\bso) (?:(?:and|so|then|just|rather|please|perhaps|maybe|i(?:'d| would)?|you(?:'d"
+    r"| would| could| should)?|we) )*"
+    r"(?:try|watch|go for|go with|pick|choose|consider|recommend|suggest|take|see|prefer|enjoy|have|give"
+    r"|look at)\b"
+)
+_AGAINST = re.compile(  # said of the title before it
+    r"^[\"'”’»*_)\s]*(?:\(\d{4}\))?[\"'”’»*_\s,]*(?:which |that |it |they |and \S+ |really |simply "
+    r"|probably |, ){0,3}"
+    r"(?:(?:is|are|was|would be|will be|should be|can be|may be|might be|seems?|looks?) (?:\w+ ){0,2}?"
+    r"(?:out|wrong|avoided|skipped|left|unsuitable|to (?:skip|avoid)|a (?:mistake|poor|bad)|off the"
+    r"|the wrong|no (?:good|match|fit|longer))"
+    r"|(?:(?:is|are|was|would|wo|will|ca|can|could|should|may|might|does|do|did)(?:n't| not| never"
+    r"|not)) (?:\w+ ){0,2}?"
+    r"(?:for|what|a (?:good|great|match|fit)|the (?:one|right|best)|suitable|right|recommend\w*|worth|my"
+    r"|one|ideal|an option|something|it"
+    r"|fit|match|suit|work|meet|qualify|belong|do|please|appropriate|available|among|included)|fails"
+    r"|misses|falls short)\b"
+)
+
+
+def advised_against(text: str, spans: Sequence[tuple[int, int]]) -> list[bool]:
+    """For each title of a text, whether the text advises against it ("avoid X", "Y instead of X").
+
+    ``spans`` are the titles' half-open character ranges. Rules over words, clause by clause; praise that is
+    worded as a negation ("don't miss X") is praise. What they reach on labelled sentences: docs/metrics.md.
+    """
+    plain = "".join(c.lower() if len(c.lower()) == 1 else c for c in text).replace("’", "'")
+    for start, end in spans:  # a title's own words are no cue
+        plain = plain[:start] + "x" * (end - start) + plain[end:]
+    plain = _PRAISE.sub(lambda match: " " * len(match[0]), plain)
+    return [_is_advised_against(plain, start, end) for start, end in spans]
+
+
+def _is_advised_against(plain: str, start: int, end: int) -> bool:
+    before = plain[max((m.end() for m in _TURNS.finditer(plain, 0, start)), default=0) : start]
+    in_place = [m.end() for m in _IN_PLACE.finditer(before)]
+    if in_place and "," not in before[in_place[-1] :]:
+        return True
+    return bool(_RULED_OUT.search(before) or _AGAINST.match(plain[end:]))

@@ -1,73 +1,45 @@
-"""The table of commands: a function is a command once :func:`command` says its name and its options.
+"""The table of commands: a typed function is a command, and its parameters are the options.
 
 ::
 
-    @command("validity gate", settings("crs_lib.validity.gate:GateConfig", "run", "seed"), arg("--develop"))
-    def gate(arguments: Namespace) -> None:
-        # its docstring: Test which metrics order the control policies correctly.
-        run(read(arguments, GateConfig))
+    @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
+    def gate(*, develop: bool = False, **given: Any) -> None:
+        '''Test which metrics order the control policies correctly.
 
-The docstring's first line is the help. Options of settings classes have the fields' names, types, defaults,
-choices and help: ``n_turns`` becomes ``--turns``, ``final: bool`` a switch ``--final``, and a list is written
-with commas between.
+        develop: test the protocol's requirements on its development seeds
+        '''
+        run(GateConfig(**given))
+
+Parameters before the star are positional, ``n_topics`` becomes ``--topics``, ``p`` becomes ``-p``,
+``import_`` becomes ``--import``, ``final: bool`` a switch, and a tuple takes several words. The docstring is
+the help. ``given`` holds those fields of the settings that the command line gives, each read as its type; a
+list among them is written with commas.
 """
 
-import importlib
+import inspect
+import itertools
 import os
-import pkgutil
 import re
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError, create_model
 
 from crs_lib.core import paths, safety
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
-from crs_lib.core.settings import Setting, fields_of
+from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.settings import Entry, Field, Registry, Setting, Settings, fields_of
 from crs_lib.core.text import listing
 
 PROGRAM = "python -m crs_lib"
-Adder = Callable[[ArgumentParser], object]
-Do = Callable[[Namespace], object]
-S = TypeVar("S")
-
-
-class Command(NamedTuple):
-    """One command: its name, what it does, its options, and the files that it reads and writes."""
-
-    name: str
-    do: Do
-    options: Sequence[Adder]
-    reads: Sequence[str]
-    writes: Sequence[str]
-    note: str
-
-    @property
-    def help(self) -> str:
-        """The first line of the function's docstring, as a line of help."""
-        line = (self.do.__doc__ or "").split("\n", 1)[0].rstrip(".")
-        return line[:1].lower() + line[1:]
-
-    def parser(self) -> ArgumentParser:
-        """The parser of the command's options."""
-        found = ArgumentParser(prog=f"{PROGRAM} {self.name}", description=self.help, epilog=self.note)
-        for add in self.options:
-            add(found)
-        return found
-
-    def __call__(self, words: Sequence[str]) -> None:
-        """Do it with the words of a command line; InputError where it would write over what it reads."""
-        arguments = self.parser().parse_args(words)
-        outputs = [path for name in self.writes for path in _named(arguments, name)]
-        read = (path for name in self.reads for one in _named(arguments, name) for path in _within(one))
-        paths.apart(outputs, list(read) if outputs else ())
-        self.do(arguments)
-
-
-COMMANDS: dict[str, Command] = {}
+COMMANDS: Registry[object] = Registry("command", "crs_lib.cli")
+command = COMMANDS.register
+_PAIRS = (list[str],)  # the items of an option that takes a name and a value each time
+_POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring
 # Names that commands had before; they work, and print the new one.
 OLD = {
     "params": "run --parameters", "refresh": "run --refresh", "estimate": "simulate --estimate",
@@ -85,86 +57,121 @@ OLD = {
 }  # fmt: skip
 
 
-def command(
-    name: str, *options: Adder, reads: Sequence[str] = (), writes: Sequence[str] = (), note: str = ""
-) -> Callable[[Do], Do]:
-    """Decorator that makes a function of the parsed arguments a command.
-
-    ``reads`` and ``writes`` name the arguments that hold files, none of which is written over another:
-    ``out/turns.parquet`` is a file in the folder that the argument names, and ``out`` itself a file, or a
-    folder that is made anew.
-    """
-
-    def add(do: Do) -> Do:
-        COMMANDS[name] = Command(name, do, options, reads, writes, note)
-        return do
-
-    return add
-
-
-def find(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
+def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     """The command that the first words name, and the others; of an old name the new one is printed.
 
     Ends the process (2) with the list of the commands for words that name none.
     """
-    for module in pkgutil.iter_modules(importlib.import_module("crs_lib.cli").__path__):
-        importlib.import_module(f"crs_lib.cli.{module.name}")
-    for size in (2, 1):
-        name = " ".join(words[:size])
-        if name in COMMANDS:
-            return COMMANDS[name], words[size:]
+    for name, rest in ((" ".join(words[:size]), words[size:]) for size in (2, 1)):
+        if name in COMMANDS.names():
+            return COMMANDS.get(name), rest
         if name in OLD:
             print(f"{name} is now: crs {OLD[name]}", file=sys.stderr)
-            return find([*OLD[name].split(), *words[size:]])
-    return _unknown(words)
-
-
-def _unknown(words: Sequence[str]) -> NoReturn:
-    """Print the commands, or those of the group that is named; a mistake unless help was asked for."""
+            return find([*OLD[name].split(), *rest])
     group = words[0] if words else ""
-    shown = [one for name, one in COMMANDS.items() if name.startswith(f"{group} ")] or [*COMMANDS.values()]
-    lines = "\n".join(f"  {one.name:<21} {one.help}" for one in shown)
-    parser = ArgumentParser(
-        prog=PROGRAM, usage=f"{PROGRAM} COMMAND …", formatter_class=RawDescriptionHelpFormatter,
-        description=f"{sys.modules['crs_lib'].__doc__}\n\ncommands (each has --help):\n{lines}",
-    )  # fmt: skip
+    shown = [one for one in COMMANDS if one.name.startswith(f"{group} ")] or COMMANDS
+    lines = "\n".join(f"  {one.name:<21} {one.summary}" for one in shown)
+    text = f"{sys.modules['crs_lib'].__doc__}\n\ncommands (each has --help):\n{lines}"
+    form = RawDescriptionHelpFormatter
+    parser = ArgumentParser(PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=form)
     parser.parse_args([word for word in words if word in ("-h", "--help")])
-    hint = did_you_mean(group, [*COMMANDS, *OLD])
-    parser.error(f"no command {' '.join(words[:2])!r}{hint}; they are:\n{lines}")
+    hint = did_you_mean(group, [*COMMANDS.names(), *OLD])
+    return parser.error(f"no command {' '.join(words[:2])!r}{hint}; they are:\n{lines}")
 
 
-def arg(*flags: str, **words: Any) -> Adder:
-    """An option as ``ArgumentParser.add_argument`` takes it."""
-    return lambda parser: parser.add_argument(*flags, **words)
+def do(one: Entry[object], words: Sequence[str]) -> None:
+    """Do a command with the words of a command line; InputError where it would write over what it reads.
 
-
-def settings(target: str, *names: str, **defaults: Any) -> Adder:
-    """Options for fields of a settings class ``module:class``, all of them where none is named.
-
-    ``defaults`` names further fields, with defaults other than the class's; None where the command must know
-    whether the option was given. A field without a default must be given.
+    Its facts: ``takes``, settings as ``module:class`` with names of fields behind where not all are taken;
+    ``defaults`` of such fields where they are not the class's; ``reads`` and ``writes``, the options that
+    hold files, none of which is written over another: ``out/turns.parquet`` is a file in the folder that
+    the option names, and ``out`` itself a file, or a folder that is made anew.
     """
+    doc, parameters = inspect.getdoc(one.make) or "", inspect.signature(one.make).parameters
+    takes, usual = one.facts.get("takes", ()), one.facts.get("defaults", {})
+    parser = ArgumentParser(f"{PROGRAM} {one.name}", description=_OPTION.sub("", doc))
+    own = _own(parameters, dict(_OPTION.findall(doc)))
+    known = {field.name: field for source in reversed(takes) for field in _taken(source)}
+    options = {field.name: field for field in fields_of(own)}
+    known |= options
+    for name, field in known.items():
+        positional = name in options and parameters[name].kind is _POSITIONAL
+        _add(parser, field, usual.get(name, field.default), own=name in options, positional=positional)
+    told = vars(parser.parse_args([re.sub("^--n-", "--", word) for word in words]))
+    told = {name: typed(known[name], text) for name, text in told.items()}
+    checked = own(**{name: value for name, value in told.items() if name in options})
+    given = {**usual, **told, **{name: getattr(checked, name) for name in options}}
+    outputs = [path for name in one.facts.get("writes", "").split() for path in _named(given, name)]
+    inputs = [path for name in one.facts.get("reads", "").split() for path in _named(given, name)]
+    paths.apart(outputs, [path for place in inputs for path in _within(place)] if outputs else ())
+    one.make(**given)
 
-    def add(parser: ArgumentParser) -> None:
-        module, _, name = target.partition(":")
-        wanted = {*names, *defaults}
-        for setting in fields_of(getattr(importlib.import_module(module), name)):
-            if setting.name in wanted or not wanted:
-                _add(parser, setting, **{k: v for k, v in defaults.items() if k == setting.name})
 
-    return add
+def table(frame: Any, heading: str = "", digits: int = 3) -> None:
+    """Print a table without its index, numbers rounded, missing values as a dash, and an empty line."""
+    text = frame.round(digits).to_string(index=False, na_rep="-")
+    print(f"{heading}\n{text}\n" if heading else f"{text}\n")
 
 
-def _add(parser: ArgumentParser, setting: Setting, **default: Any) -> None:
-    required = setting.required and not default
-    value = None if required else default.get(setting.name, setting.default)
-    words: dict[str, Any] = {"dest": setting.name, "default": value}
-    if setting.kind is bool:
+def part(given: Mapping[str, Any], kind: type[Settings]) -> dict[str, Any]:
+    """Those of the given values that are fields of a settings class."""
+    return {name: value for name, value in given.items() if name in kind.model_fields}
+
+
+def typed(setting: Setting, value: Any) -> Any:
+    """A text from the command line read as the type of a field, or itself, which the class then refuses."""
+    if not isinstance(value, str):
+        return value
+    if Path in setting.kinds:
+        return paths.given(value)
+    try:
+        if Mapping in setting.kinds:
+            return safety.loads(value or "{}", setting.name)
+        given = [one.strip() for one in value.split(",") if one.strip()] if setting.several else value
+        return TypeAdapter(setting.kind).validate_python(given)
+    except (InputError, ValidationError):
+        return value
+
+
+def _own(parameters: Mapping[str, inspect.Parameter], lines: Mapping[str, str]) -> type[Settings]:
+    """A function's parameters as a settings class, each with its line of help."""
+    fields: dict[str, Any] = {
+        name: (
+            Annotated[one.annotation, Field(description=lines.get(name, ""))],
+            ... if one.default is one.empty else one.default,
+        )
+        for name, one in parameters.items()
+        if one.kind is not one.VAR_KEYWORD
+    }
+    return create_model("Options", __base__=Settings, **fields)
+
+
+def _taken(source: str) -> list[Setting]:
+    """The fields that ``module:class`` names, or only those whose names follow."""
+    target, *names = source.split()
+    module, _, kind = target.partition(":")
+    return [one for one in fields_of(getattr(import_module(module), kind)) if not names or one.name in names]
+
+
+def _add(
+    parser: ArgumentParser, setting: Setting, default: Any, *, own: bool = False, positional: bool = False
+) -> None:
+    """Add the option of a field; what is not given is absent from what the parser returns."""
+    name = setting.name.rstrip("_").replace("_", "-").removeprefix("n-")
+    words: dict[str, Any] = {"default": SUPPRESS, "help": _help(setting, default).replace("%", "%%")}
+    if positional and (setting.several or not setting.required):
+        words["nargs"] = ("+" if setting.required else "*") if setting.several else "?"
+    elif setting.kind is bool:
         words["action"] = "store_true"
+    elif setting.items == _PAIRS:
+        words |= {"nargs": 2, "action": "append", "metavar": ("NAME", "VALUE")}
+    elif not positional:
+        words |= {"required": setting.required and default is None, "metavar": _metavar(setting, own)}
+        words |= {"nargs": "+", "action": "extend"} if own and setting.several else {}
+    if positional:
+        parser.add_argument(setting.name, **words)
     else:
-        words |= {"required": required, "metavar": _metavar(setting)}
-    text = _help(setting, setting.default if value is None else value).replace("%", "%%")
-    parser.add_argument(f"--{setting.name.removeprefix('n_').replace('_', '-')}", help=text, **words)
+        parser.add_argument(f"--{name}", *[f"-{name}"] * (len(name) == 1), dest=setting.name, **words)
 
 
 def _help(setting: Setting, default: Any) -> str:
@@ -173,67 +180,27 @@ def _help(setting: Setting, default: Any) -> str:
     untold = [name for name in names if name and name not in setting.help]
     choices = f"; {listing(untold, 'or')}" if untold and len(names) <= 12 else ""
     shown = ", ".join(map(str, default)) if isinstance(default, tuple | list) else default
-    told = default is None or default is False or default in ("", {}, ())
+    told = default is None or default is False or default in ("", {}, ()) or "default:" in setting.help
     return f"{setting.help}{choices}{'' if told else f' (default: {shown})'}"
 
 
-def _metavar(setting: Setting) -> str:
-    if setting.several:
-        return "A,B"
-    words = {int: "N", float: "X", Mapping: "JSON"}
-    return next((word for kind, word in words.items() if kind in setting.kinds), setting.name.upper())
+def _metavar(setting: Setting, own: bool) -> str:
+    words = {int: "N", float: "X", Mapping: "JSON", Path: "PATH"}
+    known = next((word for kind, word in words.items() if kind in setting.kinds), setting.name.upper())
+    return "A,B" if setting.several and not own else known.rstrip("_")
 
 
-def read(arguments: Namespace, kind: type[S], **fixed: Any) -> S:
-    """The settings that the arguments and ``fixed`` give; InputError for a value that they cannot hold."""
-    return kind(**values(arguments, kind) | fixed)
-
-
-def values(arguments: Namespace, kind: type[Any]) -> dict[str, Any]:
-    """The fields that the arguments hold, each read as its type; None where it was not given."""
-    names = {setting.name for setting in fields_of(kind)}
-    return {name: typed(kind, name, value) for name, value in vars(arguments).items() if name in names}
-
-
-def typed(kind: type[Any], name: str, value: Any) -> Any:
-    """A text from the command line read as the type of a field, or itself where the class has to refuse it.
-
-    Anything but a text, and the text of a name that is no field, comes back as given.
-    """
-    setting = next((setting for setting in fields_of(kind) if setting.name == name), None)
-    if setting is None or not isinstance(value, str):
-        return value
-    if setting.several:
-        return [_number(part.strip(), setting.items) for part in value.split(",") if part.strip()]
-    if Mapping in setting.kinds:
-        with suppress(InputError):
-            return safety.loads(value or "{}", name)
-    return _number(value, setting.kinds)
-
-
-def _number(text: str, kinds: Sequence[Any]) -> Any:
-    for kind in (int, float):
-        if kind in kinds:
-            with suppress(ValueError):
-                return kind(text)
-    return text
-
-
-def _named(arguments: Namespace, name: str) -> Iterator[Path]:
+def _named(given: Mapping[str, Any], entry: str) -> Iterator[Path]:
     """The paths that an entry of ``reads`` or ``writes`` stands for."""
-    found = re.fullmatch(r"(\w+)/?(.*)", name)
-    given = getattr(arguments, found[1], None) if found else None
-    for one in given if isinstance(given, list | tuple) else [given]:
-        if found and one:
-            yield paths.given(one) / found[2]
+    name, _, file = entry.partition("/")
+    found = given.get(name)
+    for one in found if isinstance(found, list | tuple) else [found]:
+        if one:
+            yield paths.given(one) / file
 
 
 def _within(path: Path, most: int = 10_000) -> Iterator[Path]:
     """The path itself and, for a folder, the files in it and in its folders, about as many as ``most``."""
     yield path
-    count = 0
-    for folder, _, names in os.walk(path) if path.is_dir() else ():
-        yield from (Path(folder) / name for name in names)
-        count += len(names)
-        if count > most:
-            return
+    found = ((folder, names) for folder, _, names in os.walk(path))
+    yield from itertools.islice((Path(folder) / name for folder, names in found for name in names), most)

@@ -12,7 +12,6 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 
 USER, SYSTEM = "USER", "SYSTEM"
-_TURN_KEYS = {USER: ("user_meta",), SYSTEM: ("constraints", "rec_titles")}
 _SHOWN_CHARACTERS = 4_000
 _NARROW = "padding:4px 8px;vertical-align:top;width:1%;white-space:nowrap;text-align:left"
 # Paper and ink of JupyterLab's theme, light or dark; those of a light page elsewhere.
@@ -33,13 +32,10 @@ _TABLE = (
     '<div style="max-width:860px;font-size:14px"><div style="margin-bottom:4px">{}</div>'
     '<table style="border-collapse:collapse;width:100%;table-layout:auto">{}</table></div>'
 )
-# A mark's backgrounds, for dark ink on light pages and light ink on dark pages: Okabe-Ito hues, light (dark)
-# enough to read black (white) text on.
-TINTS = (
-    ("#cfe8f7", "#1f4a63"), ("#fbe0b2", "#5f4614"), ("#cdeadf", "#1d4d3d"), ("#f7d3e5", "#5c2845"),
-    ("#f1eb9c", "#4e4a10"), ("#dcd3f2", "#423566"), ("#e4e4e4", "#45484c"), ("#f9cdbb", "#633524"),
-)  # fmt: skip
-_TINTED = ("genre", "actor", "director", "writer", "language", "plot", "year", "title")
+# A mark's backgrounds: Okabe-Ito hues, light ones to read black text on, dark ones to read white text on.
+_LIGHT = "#cfe8f7 #fbe0b2 #cdeadf #f7d3e5 #f1eb9c #dcd3f2 #e4e4e4 #f9cdbb".split()
+_DARK = "#1f4a63 #5f4614 #1d4d3d #5c2845 #4e4a10 #423566 #45484c #633524".split()
+_TINTED = "genre actor director writer language plot year title".split()
 
 
 def asks_for_others(user_meta: Mapping[str, Any]) -> bool:
@@ -135,22 +131,19 @@ class Dialogue:
     @classmethod
     def from_json(cls, record: Mapping[str, Any], *, source: str = "dialogue") -> "Dialogue":
         """Read one record; unknown keys are kept. Raises InputError naming the turn that is wrong."""
-        where = f"{source}, session {record.get('session_id', '?')!r}"
-        conversation = record.get("conversation")
+        where, extra = f"{source}, session {record.get('session_id', '?')!r}", dict(record)
+        conversation, events = extra.pop("conversation", None), extra.pop("shift_events", None) or []
         if not isinstance(conversation, list) or not conversation:
             raise InputError(f"{where}: 'conversation' must be a list of turns, and not empty")
-        turns = tuple(_turn(entry, i, where) for i, entry in enumerate(conversation))
-        events = record.get("shift_events") or []
         if not isinstance(events, list | tuple) or not all(isinstance(one, Mapping) for one in events):
             raise InputError(f"{where}: 'shift_events' is {events!r:.80}, expected a list of objects")
-        known = {"session_id", "model_name", "true_genre", "conversation", "shift_events"}
         return cls(
-            session_id=str(record.get("session_id", "")),
-            model_name=str(record.get("model_name", "")),
-            turns=turns,
-            true_genre=record.get("true_genre"),
+            session_id=str(extra.pop("session_id", "")),
+            model_name=str(extra.pop("model_name", "")),
+            turns=tuple(_turn(entry, i, where) for i, entry in enumerate(conversation)),
+            true_genre=extra.pop("true_genre", None),
             shift_events=tuple(events),
-            extra={key: value for key, value in record.items() if key not in known},
+            extra=extra,
         )
 
     def dumps(self) -> str:
@@ -160,35 +153,33 @@ class Dialogue:
     def _repr_html_(self) -> str:
         """A table: text escaped, spans coloured by field, shifts marked at their turns."""
         fields = sorted({mark.field for turn in self.turns for mark in turn.marks})
-        colours = {name: TINTS[tint_place(name)][0] for name in fields}
+        colours = {name: _LIGHT[tint_place(name)] for name in fields}
         events = {int(event["turn"]): event for event in self.shift_events if "turn" in event}
-        shifts, rows = set(self.shift_turns()), []
+        shifts, rows = set(self.shift_turns()), ""
         for index, turn in enumerate(self.turns):
             number, is_user = index // 2 + 1, turn.speaker == USER
             if is_user and number in shifts:
-                rows.append(_SHIFT_ROW.format(number, _shift(events.get(number, {}))))
+                rows += _SHIFT_ROW.format(number, _shift(events.get(number, {})))
             shown = (number if is_user else "", turn.speaker.lower(), _marked(turn, colours))
-            rows.append(_TURN_ROW.format(_PAPERS[is_user], *shown))
-        legend = " ".join(_LEGEND.format(colours[name], html.escape(name)) for name in fields)
+            rows += _TURN_ROW.format(_PAPERS[is_user], *shown)
         head = f"<b>{html.escape(self.model_name)}</b> · session {html.escape(self.session_id)}"
-        return _TABLE.format(f"{head}{' · ' + legend if legend else ''}", "".join(rows))
+        legend = " ".join(_LEGEND.format(colours[name], html.escape(name)) for name in fields)
+        return _TABLE.format(f"{head} · {legend}" if legend else head, rows)
 
 
 def _turn(entry: object, index: int, where: str) -> Turn:
     """One turn of a record, checked: USER and SYSTEM alternate, USER first."""
-    expected = (USER, SYSTEM)[index % 2]
+    where, expected = f"{where}: turn {index + 1}", (USER, SYSTEM)[index % 2]
     if not isinstance(entry, Mapping) or not isinstance(entry.get("text"), str):
-        raise InputError(f"{where}: turn {index + 1} must be an object with a text")
-    speaker = str(entry.get("speaker", "")).upper()
-    if speaker != expected:
-        raise InputError(
-            f"{where}: turn {index + 1} is spoken by {entry.get('speaker')!r}, expected {expected}; "
-            "USER and SYSTEM must alternate, USER first"
-        )
-    if len(entry["text"]) > 10_000:
-        safety.check_limit("turn_characters", len(entry["text"]), f"{where}: turn {index + 1} has")
-    meta = {key: value for key, value in entry.items() if key not in ("speaker", "text")}
-    return Turn(speaker, entry["text"], meta)
+        raise InputError(f"{where} must be an object with a text")
+    meta = dict(entry)
+    text, speaker = meta.pop("text"), meta.pop("speaker", None)
+    if str(speaker).upper() != expected:
+        must = "USER and SYSTEM must alternate, USER first"
+        raise InputError(f"{where} is spoken by {speaker!r}, expected {expected}; {must}")
+    if len(text) > 10_000:
+        safety.check_limit("turn_characters", len(text), f"{where} has")
+    return Turn(expected, text, meta)
 
 
 def _shift(event: Mapping[str, Any]) -> str:
@@ -200,35 +191,27 @@ def _shift(event: Mapping[str, Any]) -> str:
 
 def _marked(turn: Turn, colours: Mapping[str, str]) -> str:
     """The escaped text; of overlapping marks the longest is shown, all are named in its tooltip."""
-    text = shorten(turn.text, _SHOWN_CHARACTERS)
-    out, position = [], 0
-    for mark in _longest_first(turn.marks):
-        if mark.start < position or mark.end > len(text):
-            continue
+    text, apart = shorten(turn.text, _SHOWN_CHARACTERS), list[Mark]()
+    for mark in sorted(turn.marks, key=lambda m: (m.start - m.end, m.start)):
+        if mark.end <= len(text) and all(mark.end <= o.start or mark.start >= o.end for o in apart):
+            apart.append(mark)
+    out, position = "", 0
+    for mark in sorted(apart):
         inside = [m for m in turn.marks if m.start >= mark.start and m.end <= mark.end]
         names = html.escape(", ".join(f"{m.field}={m.value}" for m in inside))
-        out.append(html.escape(text[position : mark.start]))
-        out.append(_MARK.format(colours[mark.field], names, html.escape(text[mark.start : mark.end])))
+        out += html.escape(text[position : mark.start])
+        out += _MARK.format(colours[mark.field], names, html.escape(text[mark.start : mark.end]))
         position = mark.end
-    return "".join([*out, html.escape(text[position:])])
-
-
-def _longest_first(marks: Iterable[Mark]) -> list[Mark]:
-    """Marks without overlaps: of two that overlap the longer stays, of equals the first; by position."""
-    kept: list[Mark] = []
-    for mark in sorted(marks, key=lambda m: (m.start - m.end, m.start)):
-        if all(mark.end <= other.start or mark.start >= other.end for other in kept):
-            kept.append(mark)
-    return sorted(kept)
+    return out + html.escape(text[position:])
 
 
 def tint_place(field: str) -> int:
-    """The place of a field's colours in ``TINTS``: declared, or else by a hash of the name."""
-    return _TINTED.index(field) if field in _TINTED else zlib.crc32(field.encode()) % len(TINTS)
+    """The place of a field's colours: declared, or else by a hash of the name."""
+    return _TINTED.index(field) if field in _TINTED else zlib.crc32(field.encode()) % len(_LIGHT)
 
 
 def tint_css() -> str:
     """The colours as rules of a style sheet: ``.f0`` to ``.f7``, light and dark."""
-    light, dark = ("; ".join(f"--f{i}: {pair[theme]}" for i, pair in enumerate(TINTS)) for theme in (0, 1))
-    rules = " ".join(f".f{i} {{ background: var(--f{i}); }}" for i in range(len(TINTS)))
+    light, dark = ("; ".join(f"--f{i}: {tint}" for i, tint in enumerate(tints)) for tints in (_LIGHT, _DARK))
+    rules = " ".join(f".f{i} {{ background: var(--f{i}); }}" for i in range(len(_LIGHT)))
     return f":root {{ {light}; }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark}; }} }}\n{rules}\n"

@@ -4,7 +4,9 @@ The command line prints an error without a traceback. What steers a terminal is 
 (``\x1b``), never obeyed.
 """
 
+import difflib
 import re
+from collections.abc import Iterable
 
 _LONGEST = 20_000  # characters of a message
 # C0 and C1 controls but tab and line feed, line separators, bidirectional marks, lone surrogates.
@@ -52,3 +54,16 @@ class RunError(_OneLineError, RuntimeError):
 
 class NoDataError(InputError):
     """The data are sound but hold nothing for this figure or table; a page says so and does without it."""
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'tracker'?"`` for a near miss, else an empty string."""
+    close = difflib.get_close_matches(given, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def unknown(kind: str, given: object, known: Iterable[str]) -> InputError:
+    """The error for a name that is none of the known: it suggests a near one, and lists all."""
+    names = list(known)
+    hint = did_you_mean(str(given), names)
+    return InputError(f"unknown {kind} {given!r}{hint} (known: {', '.join(names) or 'none'})")

@@ -26,19 +26,22 @@ def home() -> Path:
     return Path.cwd() if installed() else ROOT
 
 
-def _folder(variable: str, default: Path) -> Path:
+def _folder(variable: str, default: str) -> Path:
+    """The folder that a variable of the environment names, else one at :func:`home`."""
     value = os.environ.get(variable, "")
-    return given(value).resolve() if value else default
+    return given(value).resolve() if value else home() / default
 
 
 def given(path: str | Path) -> Path:
     """A path that somebody named, ``~`` replaced; InputError for one that no file can have."""
-    if "\0" in str(path):
-        raise InputError(f"{str(path)[:200]!r} is no path: it holds a NUL character")
     try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise InputError(f"{str(path)[:200]!r} names the folder of a user who does not exist here") from error
+        found = Path(path).expanduser()
+    except RuntimeError:
+        found = Path("\0")
+    if "\0" in str(found):
+        reason = "it holds a NUL character" if "\0" in str(path) else "its user does not exist here"
+        raise InputError(f"{str(path)[:200]!r} is no path: {reason}")
+    return found
 
 
 def apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
@@ -47,20 +50,23 @@ def apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     An output is a file, or a folder whose files are written; an input below such a folder is not touched by
     it, unless one of the ``outputs`` names it.
     """
-    read = {os.path.realpath(path): path for path in inputs}
+    read = {identity(path): path for path in inputs}
     for path in outputs:
-        same = read.get(os.path.realpath(path))
-        if same is None and path.exists():
-            same = next((one for one in read.values() if one.exists() and path.samefile(one)), None)
-        if same is not None:
+        if same := read.get(identity(path)):
             raise InputError(
                 f"{shown(path)} would be written over {shown(same)}, which is read; give another output"
             )
 
 
+def identity(path: Path) -> tuple[int, int] | str:
+    """The same for all names of a file: device and number, or the place of one that does not exist."""
+    real = Path(os.path.realpath(path))
+    return (real.stat().st_dev, real.stat().st_ino) if real.exists() else str(real)
+
+
 def data() -> Path:
     """Folder of the data files; ``CRS_DATA`` or ``data/`` (:func:`home`)."""
-    return _folder("CRS_DATA", home() / "data")
+    return _folder("CRS_DATA", "data")
 
 
 def samples() -> Path:
@@ -75,18 +81,17 @@ def external() -> Path:
 
 def mirror() -> Path | None:
     """Folder with ready copies of the external files (``CRS_MIRROR``), or None where none is named."""
-    value = os.environ.get("CRS_MIRROR", "")
-    return given(value).resolve() if value else None
+    return _folder("CRS_MIRROR", "") if os.environ.get("CRS_MIRROR") else None
 
 
 def results() -> Path:
     """Folder of the runs; ``CRS_RESULTS`` or ``results/`` (:func:`home`)."""
-    return _folder("CRS_RESULTS", home() / "results")
+    return _folder("CRS_RESULTS", "results")
 
 
 def figures() -> Path:
-    """Folder that ``python -m crs_lib figures`` writes to; ``CRS_FIGURES`` or ``figures/``."""
-    return _folder("CRS_FIGURES", home() / "figures")
+    """Folder that figures are written to; ``CRS_FIGURES`` or ``figures/``."""
+    return _folder("CRS_FIGURES", "figures")
 
 
 def notebooks() -> Path:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from tqdm import tqdm
 
@@ -16,31 +16,24 @@ VARIABLE = "CRS_PROGRESS"
 OFF = "off"
 
 
-class Bar(Protocol):
-    """Receives the progress of a job."""
-
-    def update(self, n: float = 1) -> bool | None: ...
-
-
 @contextlib.contextmanager
 def bar(
     total: int | None, *, done: int = 0, label: str = "", unit: str = "it", shown: bool = True
-) -> Iterator[Bar]:
+) -> Iterator["tqdm[Any]"]:
     """A bar from ``done`` to ``total`` (None where the end is not known); call ``update(n)`` on it.
 
     ``CRS_PROGRESS`` decides where it is drawn: ``off``, the path of a terminal device, or, unset, on
     standard error when somebody can see it there. With ``shown=False`` it is never drawn.
     """
-    options: dict[str, Any] = {"total": total, "initial": done, "desc": label, "unit": unit}
+    where, file = os.environ.get(VARIABLE, "") if shown else OFF, None
     with contextlib.ExitStack() as stack:
-        where = os.environ.get(VARIABLE, "") if shown else OFF
-        if where and where != OFF:
-            try:
-                options["file"] = stack.enter_context(open(where, "w", opener=_watching_only))
-            except OSError:
-                where = OFF
-        options["disable"] = where == OFF or (not where and not watched())
-        yield stack.enter_context(tqdm(**options))
+        if where not in ("", OFF):
+            with contextlib.suppress(OSError):
+                file = stack.enter_context(open(where, "w", opener=_watching_only))
+        off = where == OFF or (file is None and (bool(where) or not _watched()))
+        yield stack.enter_context(
+            tqdm(total=total, initial=done, desc=label, unit=unit, file=file, disable=off)
+        )
 
 
 def _watching_only(path: str, flags: int) -> int:
@@ -48,7 +41,7 @@ def _watching_only(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOCTTY", 0))
 
 
-def watched() -> bool:
+def _watched() -> bool:
     """Whether somebody sees standard error as it is written: a terminal, or a live JupyterLab."""
     return sys.stderr.isatty() or ("JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules)
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Literal
@@ -31,35 +31,13 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 
     Raises InputError for a seed that is no whole number >= 0.
     """
-    return _generator(hashlib.sha256(_address(seed, names).encode()).digest())
+    digest = hashlib.sha256(_JSON.encode([check_seed(seed), *names]).encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
 
 
 def address_seed(seed: int, *names: str | int) -> int:
     """A 31-bit seed of the address ``(seed, *names)``, for programs that take a plain number."""
     return int(stream(seed, *names).integers(0, 2**31 - 1))
-
-
-class Streams:
-    """The streams of one address by number: ``Streams(7, "words")[3]`` draws as ``stream(7, "words", 3)``.
-
-    What the address has in common is hashed once. Raises InputError as :func:`stream`.
-    """
-
-    def __init__(self, seed: int, *names: str | int) -> None:
-        self._head = hashlib.sha256(f"{_address(seed, names)[:-1]}, ".encode())
-
-    def __getitem__(self, number: int) -> np.random.Generator:
-        digest = self._head.copy()
-        digest.update(f"{number}]".encode())
-        return _generator(digest.digest())
-
-
-def _address(seed: int, names: Iterable[str | int]) -> str:
-    return _JSON.encode([check_seed(seed), *names])
-
-
-def _generator(digest: bytes) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Checked settings: pydantic models whose fields declare type, bounds, choices and one line of help.
+"""Names to choose from (registries), and checked settings: pydantic models with one line of help a field.
 
 ::
 
@@ -11,14 +11,18 @@ becomes a tuple; a whole number given for a float stays whole, so that manifests
 Command-line options, notebook parameters and sweeps are read from the same fields (:func:`fields_of`).
 """
 
+import importlib
 import inspect
+import math
+import pkgutil
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
+import pandas as pd
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -32,15 +36,114 @@ from pydantic import (
 )
 
 from crs_lib.core import paths, rng
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry, did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean, unknown
 
-__all__ = ["Field", "OneOf", "RunName", "Seed", "Setting", "Settings", "fields_of"]
+__all__ = ["Entry", "Field", "OneOf", "Registry", "RunName", "Seed", "Setting", "Settings", "fields_of"]
 
-_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "a text", type(None): "null"}
-_WORDS |= {bool: "true, false", tuple: "a list", Sequence: "a list", Mapping: "an object"}
-_ITEMS = {str: "texts", int: "whole numbers", float: "numbers"}
-_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One registered member: its name, what makes it, a one-line summary, and declared facts."""
+
+    name: str
+    make: Callable[..., T]
+    summary: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Registry(Generic[T]):
+    """Members by name. ``kind`` is the word that error texts use ("policy", "figure").
+
+    ``room`` names the package whose files register the members: the first look for one that is not known yet,
+    or at all, imports every file, so that a new one needs no entry in any list. The files ``first`` come
+    first. Members with the fact ``place`` (a number) come first, in its order; the others follow in the order
+    of registration.
+    """
+
+    def __init__(self, kind: str, room: str = "", first: Sequence[str] = ()) -> None:
+        self.kind = kind
+        self._room, self._first = room, first
+        self._entries: dict[str, Entry[T]] = {}
+
+    def _known(self) -> dict[str, Entry[T]]:
+        if self._room:
+            files = pkgutil.iter_modules(importlib.import_module(self._room).__path__)
+            for name in [*self._first, *(file.name for file in files)]:
+                importlib.import_module(f"{self._room}.{name}")
+            self._room = ""
+        return self._entries
+
+    def register(self, name: str, **facts: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
+        """Decorator that registers a class or function; its docstring's first line is the summary."""
+        if ":" in name or name in self._entries:
+            wrong = "holds a colon, which separates arguments" if ":" in name else "is registered twice"
+            raise InputError(f"{self.kind} {name!r} {wrong}")
+
+        def add(make: Callable[..., T]) -> Callable[..., T]:
+            summary = (inspect.getdoc(make) or "").split("\n", 1)[0]
+            self._entries[name] = Entry(name, make, summary, facts)
+            return make
+
+        return add
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        return iter(sorted(self._known().values(), key=lambda entry: entry.facts.get("place", math.inf)))
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+    def __contains__(self, spec: object) -> bool:
+        name = str(spec).partition(":")[0]
+        return name in self._entries or name in self._known()
+
+    def names(self) -> list[str]:
+        """All names, in the order of the members."""
+        return [entry.name for entry in self]
+
+    def get(self, spec: str) -> Entry[T]:
+        """The member that a spec names (up to its first colon); InputError with a suggestion for none."""
+        if spec not in self:
+            raise unknown(self.kind, spec, self.names())
+        return self._entries[spec.partition(":")[0]]
+
+    def create(self, spec: str, /, **options: Any) -> T:
+        """Make the member that a spec names; what follows the first colon is passed as ``argument``.
+
+        ``create("noisy:0.3")`` calls the maker with ``argument="0.3"``; a member with the fact ``default``
+        gets that where the spec has no colon. Raises InputError for an unknown name, a missing argument, or
+        an argument given to a member that takes none.
+        """
+        entry, argument = self.get(spec), self.argument(spec)
+        given = {"argument": argument} if entry.facts.get("argument") else {}
+        return entry.make(**options, **given)
+
+    def argument(self, spec: str) -> Any:
+        """What follows the first colon of a spec, read by the member's fact ``parse``; None for no argument.
+
+        The fact ``default`` stands in where nothing is given. Raises InputError as :meth:`create`, and for an
+        argument that ``parse`` refuses.
+        """
+        facts = self.get(spec).facts
+        name, colon, written = spec.partition(":")
+        takes, example = facts.get("argument"), f"{name}:{facts.get('example', 'VALUE')}"
+        argument = written if colon else facts.get("default")
+        if not takes and colon:
+            raise InputError(f"{self.kind} {name!r} takes no argument, got {spec!r}")
+        if takes and not argument:
+            raise InputError(f"{self.kind} {spec!r} needs {takes} after a colon, e.g. {example}")
+        if not takes or "parse" not in facts:
+            return argument
+        try:
+            return facts["parse"](argument)
+        except InputError as error:
+            raise InputError(f"{name}:{argument}: {error}, e.g. {example}") from None
+
+    def describe(self) -> pd.DataFrame:
+        """One row a member: name, summary and the declared facts, but for ``place`` and ``parse``."""
+        rows = [{"name": e.name, "summary": e.summary, **e.facts} for e in self]
+        return pd.DataFrame(rows).drop(columns=["place", "parse"], errors="ignore")
 
 
 @dataclass(frozen=True)
@@ -54,11 +157,6 @@ class OneOf:
     known: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]
     optional: bool = False
 
-    @property
-    def kinds(self) -> str:
-        """The word for several members: that of the registry ("policies"), else "names"."""
-        return re.sub("ys$", "ies", f"{self.known.kind}s") if isinstance(self.known, Registry) else "names"
-
     def names(self) -> list[str]:
         """The names to choose from, in their order."""
         if isinstance(self.known, Registry):
@@ -67,11 +165,9 @@ class OneOf:
 
     def check(self, given: str) -> str:
         """The text itself; InputError from a registry, ValueError for any other unknown name."""
-        if self.optional and not given:
-            return given
-        if isinstance(self.known, Registry):
+        if isinstance(self.known, Registry) and (given or not self.optional):
             self.known.get(given)
-        elif given not in self.names():
+        elif given not in self.names() and not (self.optional and not given):
             raise ValueError(given)
         return given
 
@@ -91,20 +187,15 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True,
-        strict=True,
-        extra="forbid",
-        validate_default=True,
-        allow_inf_nan=False,
-        arbitrary_types_allowed=True,
-        defer_build=True,
-    )
+        frozen=True, strict=True, extra="forbid", validate_default=True, allow_inf_nan=False,
+        arbitrary_types_allowed=True, defer_build=True,
+    )  # fmt: skip
     _where: ClassVar[str] = ""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         lines = [f"    {name}: {field.description or ''}" for name, field in cls.model_fields.items()]
-        cls.__doc__ = "\n\n".join([inspect.cleandoc(cls.__doc__ or ""), "\n".join(["Fields:", *lines])])
+        cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Fields:", *lines])
 
     def __init__(self, **given: Any) -> None:
         try:
@@ -120,10 +211,11 @@ class Settings(BaseModel):
         kind = cls.model_fields[str(info.field_name)].annotation
         if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, Settings):
             value = kind(**value)
-        read = validate(tuple(value) if isinstance(value, list) and _is_list(kind) else value)
+        several = typing.get_origin(kind) in (tuple, Sequence) and isinstance(value, list | tuple)
+        read = validate(tuple(value) if several else value)
         if type(read) is float and type(value) is int:
             return value
-        return tuple(read) if isinstance(read, list) and _is_list(kind) else read
+        return tuple(read) if several else read
 
     def check(self) -> None:
         """Whether the fields fit one another; InputError if not."""
@@ -134,8 +226,8 @@ class Settings(BaseModel):
 
     def values(self) -> dict[str, Any]:
         """The fields as plain data, in order; nested settings as dicts."""
-        found = ((name, getattr(self, name)) for name in type(self).model_fields)
-        return {name: value.values() if isinstance(value, Settings) else value for name, value in found}
+        own = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return {name: value.values() if isinstance(value, Settings) else value for name, value in own}
 
 
 @dataclass(frozen=True)
@@ -152,7 +244,7 @@ class Setting:
     @property
     def several(self) -> bool:
         """Whether the value is a list."""
-        return _is_list(self.kind)
+        return typing.get_origin(self.kind) in (tuple, Sequence)
 
     @property
     def kinds(self) -> tuple[Any, ...]:
@@ -162,58 +254,55 @@ class Setting:
 
     @property
     def items(self) -> tuple[Any, ...]:
-        """The type of a list's items; empty for other values."""
-        return self._item[:1]
-
-    @property
-    def _item(self) -> tuple[Any, ...]:
         """The type of a list's items and its marks; empty for other values."""
-        inner = typing.get_args(self.kind)[0] if self.several else None
-        return typing.get_args(inner) if typing.get_origin(inner) is Annotated else (inner,) * self.several
+        inner = typing.get_args(self.kind)[:1] if self.several else ()
+        return typing.get_args(inner[0]) if inner and typing.get_origin(inner[0]) is Annotated else inner
 
     @property
     def names(self) -> OneOf | None:
         """The names that the value (each item of a list) is one of; None where any may stand."""
         if typing.get_origin(self.kind) is Literal:
             return OneOf(typing.get_args(self.kind))
-        return next((mark for mark in (*self.marks, *self._item[1:]) if isinstance(mark, OneOf)), None)
+        return next((mark for mark in (*self.marks, *self.items) if isinstance(mark, OneOf)), None)
 
     @property
     def expected(self) -> str:
         """The values that are expected, in words: "a whole number from 1 to 50"."""
         names = self.names.names() if self.names else []
         if self.several:
-            usual = _ITEMS.get(self.items[0], "values")
-            return f"a list of {f'{self.names.kinds}, e.g. {names[:2]}' if self.names else usual}"
+            kind = getattr(self.names and self.names.known, "kind", "name")
+            usual = {str: "texts", int: "whole numbers", float: "numbers"}.get(self.items[0], "values")
+            return (
+                f"a list of {re.sub('y$', 'ie', kind)}s, e.g. {names[:2]}" if names else f"a list of {usual}"
+            )
         if names:
             return " or ".join(map(repr, names)) if len(names) == 2 else f"one of {', '.join(names)}"
         words = (_WORDS.get(kind, f"a {getattr(kind, '__name__', kind)}") for kind in self.kinds)
         return " or ".join(", ".join(words).rsplit(", ", 1)) + _between(self.marks)
 
 
+_WORDS: dict[Any, str] = {
+    int: "a whole number", float: "a number", str: "a text", bool: "true, false", type(None): "null",
+    tuple: "a list", Sequence: "a list", Mapping: "an object",
+}  # fmt: skip
+
+
 def fields_of(settings: type[Settings]) -> tuple[Setting, ...]:
     """The fields of a settings class, in order."""
     return tuple(
         Setting(
-            name,
-            field.annotation,
-            None if field.is_required() else field.get_default(call_default_factory=True, validated_data={}),
-            field.is_required(),
-            field.description or "",
-            tuple(field.metadata),
+            name, row.annotation, None if row.is_required() else row.get_default(call_default_factory=True),
+            row.is_required(), row.description or "", tuple(row.metadata),
         )
-        for name, field in settings.model_fields.items()
-    )
+        for name, row in settings.model_fields.items()
+    )  # fmt: skip
 
 
 def _sentence(settings: type[Settings], given: Mapping[str, Any], error: ValidationError) -> InputError:
     """Pydantic's error as ours: a name that is no field, or the first value that a field cannot hold."""
     fields, where = {field.name: field for field in fields_of(settings)}, settings._where
-    for name in given:
-        if name not in fields:
-            return InputError(
-                f"{where}unknown setting {name!r}{did_you_mean(name, fields)} (known: {', '.join(fields)})"
-            )
+    for name in given.keys() - fields.keys():
+        return InputError(f"{where}{unknown('setting', name, fields)}")
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
@@ -222,20 +311,16 @@ def _sentence(settings: type[Settings], given: Mapping[str, Any], error: Validat
     if first["type"] == "missing":
         return InputError(f"{where}{field.name} is missing; give {field.expected}")
     value = given.get(field.name, field.default)
-    wrong = cause or (value if not field.several else "")
     names = field.names.names() if field.names else []
-    hint = did_you_mean(str(wrong), names)
+    hint = did_you_mean(str(cause or ("" if field.several else value)), names)
     known = f"{hint} (known: {', '.join(names)})" if hint else f"; give {field.expected}"
     return InputError(f"{where}{field.name} is {value!r}{known}")
 
 
-def _is_list(kind: Any) -> bool:
-    return typing.get_origin(kind) in (tuple, Sequence)
-
-
 def _between(marks: Sequence[Any]) -> str:
     """The bounds among the marks in words: " from 1 to 50", " >= 0"."""
-    found = {name: getattr(mark, name) for mark in marks for name in _SIGNS if hasattr(mark, name)}
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    found = {name: getattr(mark, name) for mark in marks for name in signs if hasattr(mark, name)}
     if found.keys() == {"ge", "le"}:
         return f" from {found['ge']:,} to {found['le']:,}"
-    return " and".join(f" {sign} {found[name]:,}" for name, sign in _SIGNS.items() if name in found)
+    return " and".join(f" {sign} {found[name]:,}" for name, sign in signs.items() if name in found)

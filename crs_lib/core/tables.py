@@ -2,17 +2,17 @@
 
 import hashlib
 import json
-import math
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
+from pydantic_core import to_jsonable_python
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
@@ -31,8 +31,8 @@ class Contract:
         missing = [column for column in self.columns if column not in frame.columns]
         if missing:
             raise InputError(f"{self.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")
-        if self.key and frame.duplicated(list(self.key)).any():
-            row = frame.loc[frame.duplicated(list(self.key)), list(self.key)].iloc[0].to_dict()
+        if self.key and (twice := frame.duplicated(list(self.key))).any():
+            row = frame.loc[twice, list(self.key)].iloc[0].to_dict()
             raise InputError(f"{self.name}: two rows for {row}; each {self.key} must occur once")
         return frame
 
@@ -42,6 +42,8 @@ TURNS = Contract("turns.parquet", ("model", "session_id", "turn"), ("model", "se
 RESULTS = Contract("results.jsonl", ("model", "session_id"), ("model", "session_id"))
 MODEL_METRICS = Contract("model_metrics.csv", ("model", "metric", "mean"), ("model", "metric"))
 
+_WAITING: ContextVar[dict[Path, Path] | None] = ContextVar("files that wait for their names", default=None)
+
 
 @contextmanager
 def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
@@ -50,30 +52,30 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     On any error the aside file is removed and what stood under the name before is untouched. Within
     :func:`together` the name changes at its end.
     """
-    waiting = _WAITING.get()
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    waiting = _WAITING.get()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open(mode, **text) as file:  # type: ignore[call-overload]
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if waiting is None:
-            aside.replace(path)
-        else:
-            waiting.append((aside, path))
-    except OSError as error:
-        raise RunError(f"could not write {path.name}: {error.strerror or error}; nothing changed") from error
+        with _could_write(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with aside.open(mode, **text) as file:  # type: ignore[call-overload]
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if waiting is None:
+                aside.replace(path)
+            else:
+                waiting[aside] = path
     finally:
-        if waiting is None or (aside, path) not in waiting:
-            with suppress(OSError):  # a folder that could not be made holds nothing to remove
-                aside.unlink(missing_ok=True)
+        if aside not in (waiting or ()):
+            _drop(aside)
 
 
-_WAITING: ContextVar[list[tuple[Path, Path]] | None] = ContextVar(
-    "files that wait for their names", default=None
-)
+def write_whole(path: Path, content: str | bytes) -> Path:
+    """Write a text or bytes with :func:`write_aside`; returns the path."""
+    with write_aside(path, "wb" if isinstance(content, bytes) else "w") as file:
+        file.write(content)
+    return path
 
 
 @contextmanager
@@ -82,38 +84,39 @@ def together() -> Iterator[None]:
     if _WAITING.get() is not None:
         yield
         return
-    waiting: list[tuple[Path, Path]] = []
+    waiting: dict[Path, Path] = {}
     token = _WAITING.set(waiting)
     try:
         yield
-        for aside, path in waiting:
-            try:
+        for aside, path in waiting.items():
+            with _could_write(path):
                 aside.replace(path)
-            except OSError as error:
-                raise RunError(f"could not write {path.name}: {error.strerror or error}") from error
     finally:
         _WAITING.reset(token)
-        for aside, _ in waiting:
-            with suppress(OSError):
-                aside.unlink(missing_ok=True)
+        for aside in waiting:
+            _drop(aside)
+
+
+@contextmanager
+def _could_write(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"could not write {path.name}: {error.strerror or error}; nothing changed") from error
+
+
+def _drop(aside: Path) -> None:
+    with suppress(OSError):  # a folder that could not be made holds nothing to remove
+        aside.unlink(missing_ok=True)
 
 
 def finite(value: Any) -> Any:
     """The value as JSON can hold it: NaN and infinities become None, numpy numbers plain ones."""
-    kind = value.__class__
-    if kind is str or kind is int or kind is bool or value is None:
-        return value
-    if kind is float:
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value.item()
 
 
 def dumps(record: Mapping[str, Any]) -> str:
@@ -126,8 +129,7 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any] | str]) -> int:
     count = 0
     with write_aside(path) as file:
         for record in records:
-            line = record if isinstance(record, str) else dumps(record)
-            file.write(line + "\n")
+            file.write((record if isinstance(record, str) else dumps(record)) + "\n")
             count += 1
     return count
 
@@ -163,62 +165,47 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    parts = [frames] if isinstance(frames, pd.DataFrame) else frames
-    rows, writer = 0, None
-    with write_aside(path, "wb") as file:
-        try:
-            for frame in parts:
-                schema = writer.schema if writer else None
-                table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-                writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
-                writer.write_table(table)
-                rows += len(frame)
-        finally:
-            if writer:
-                writer.close()
-        if not writer:
-            raise InputError(f"there is nothing to write into {path.name}; nothing changed")
+    parts = iter([frames] if isinstance(frames, pd.DataFrame) else frames)
+    first = next(parts, None)
+    if first is None:
+        raise InputError(f"there is nothing to write into {path.name}; nothing changed")
+    table, rows = pa.Table.from_pandas(first, preserve_index=False), len(first)
+    with write_aside(path, "wb") as file, pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
+        writer.write_table(table)
+        for frame in parts:
+            writer.write_table(pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False))
+            rows += len(frame)
     return rows
 
 
 @safety.reader("a table")
 def read_table(
-    path: Path,
-    contract: Contract,
-    make_it: Callable[[], str] | str = "",
-    *,
-    columns: Sequence[str] | None = None,
-    repeated: Sequence[str] = (),
+    path: Path, contract: Contract, *, columns: Sequence[str] | None = None, repeated: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Read a Parquet, CSV or JSON-lines table and check its contract.
 
     With ``columns`` only these are read, and the contract is that of the file. The values of ``repeated``
     columns are kept once each (as categories): a long text that is the same in all rows takes no room. Raises
-    RunError naming the file and, where given, the command that makes it, InputError for a column that is not
-    there.
+    RunError naming the file that is missing, InputError for a column that is not there.
     """
-    _check_there(path, make_it)
+    _check_there(path)
+    wanted = list(dict.fromkeys((*contract.key, *columns))) if columns else None
     if path.suffix == ".csv":
-        return contract.check(pd.read_csv(path, usecols=list(columns) if columns else None))
-    if path.suffix == ".parquet":
+        frame = pd.read_csv(path, usecols=wanted)
+    elif path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        known = pq.read_schema(path).names
-        wanted = [*dict.fromkeys((*contract.key, *_known(path, columns, known)))] if columns else None
-        kept = [name for name in repeated if name in (wanted or known)]
-        table = pq.read_table(path, columns=wanted, read_dictionary=kept)
+        known = wanted and [name for name in pq.read_schema(path).names if name in wanted]
+        table = pq.read_table(path, columns=known, read_dictionary=list(repeated))
         frame = table.to_pandas(split_blocks=True, self_destruct=True)
-        del table
     else:
-        frame = _from_lines(path, columns and (*contract.key, *columns), repeated)
-    if columns:
-        Contract(contract.name, contract.key, contract.key).check(frame)
-        return frame[list(columns)]
-    return contract.check(frame)
+        frame = _from_lines(path, wanted, repeated)
+    frame = (replace(contract, columns=tuple(wanted)) if wanted else contract).check(frame)
+    return frame[list(columns)] if columns else frame
 
 
 def read_pieces(
-    path: Path, columns: Sequence[str] | None = None, rows: int = 100_000, make_it: str = ""
+    path: Path, columns: Sequence[str] | None = None, rows: int = 100_000
 ) -> Iterator[pd.DataFrame]:
     """The rows of a Parquet table in their order, in frames of at most ``rows``: memory stays flat.
 
@@ -226,24 +213,15 @@ def read_pieces(
     """
     import pyarrow.parquet as pq
 
-    _check_there(path, make_it)
+    _check_there(path)
     with pq.ParquetFile(path) as file:
-        wanted = _known(path, columns, file.schema_arrow.names) if columns else None
-        for batch in file.iter_batches(batch_size=rows, columns=wanted):
-            yield batch.to_pandas()
+        for batch in file.iter_batches(batch_size=rows, columns=columns and list(columns)):
+            yield Contract(path.name, tuple(columns or ()), ()).check(batch.to_pandas())
 
 
-def _check_there(path: Path, make_it: Callable[[], str] | str) -> None:
+def _check_there(path: Path) -> None:
     if not path.exists():
-        hint = make_it() if callable(make_it) else make_it
-        raise RunError(f"no {path.name} in {path.parent.name!r}{'; make it with: ' + hint if hint else ''}")
-
-
-def _known(path: Path, columns: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    missing = [name for name in columns or () if name not in known]
-    if missing:
-        raise InputError(f"{path.name} has no columns {missing}; it has {list(known)[:40]}")
-    return list(columns or ())
+        raise RunError(f"no {path.name} in {path.parent.name!r}")
 
 
 class Rows:
@@ -262,17 +240,18 @@ class Rows:
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row."""
         for name, value in row.items():
-            column = self._columns.setdefault(name, [])
-            column.extend([None] * (self._count - len(column)))
-            column.append(value)
+            self._padded(name).append(value)
         self._count += 1
+
+    def _padded(self, name: str) -> list[Any]:
+        column = self._columns.setdefault(name, [])
+        column.extend([None] * (self._count - len(column)))
+        return column
 
     def frame(self, repeated: Sequence[str] = ()) -> pd.DataFrame:
         """The rows as a frame; columns of ``repeated`` values as categories."""
-        for column in self._columns.values():
-            column.extend([None] * (self._count - len(column)))
-        made = {n: pd.Categorical(c) if n in repeated else c for n, c in self._columns.items()}
-        return pd.DataFrame(made)
+        columns = {name: self._padded(name) for name in self._columns}
+        return pd.DataFrame({n: pd.Categorical(c) if n in repeated else c for n, c in columns.items()})
 
 
 def _from_lines(path: Path, columns: Sequence[str] | None, repeated: Sequence[str]) -> pd.DataFrame:
@@ -280,8 +259,10 @@ def _from_lines(path: Path, columns: Sequence[str] | None, repeated: Sequence[st
     rows, same = Rows(), dict[Any, Any]()
     for row in read_jsonl(path):
         wanted = row if columns is None else {name: row.get(name) for name in columns}
-        once = {name: same.setdefault(wanted[name], wanted[name]) for name in repeated if name in wanted}
-        rows.add({**wanted, **once})
+        rows.add(
+            wanted
+            | {name: same.setdefault(wanted[name], wanted[name]) for name in repeated if name in wanted}
+        )
     return rows.frame(repeated)
 
 
@@ -306,7 +287,5 @@ def sha256(path: Path) -> str:
 
 def of_files(files: Iterable[Path]) -> str:
     """One hex digest of several files: names and contents, in order."""
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.name}\0{sha256(path)}\n".encode())
-    return digest.hexdigest()
+    named = "".join(f"{path.name}\0{sha256(path)}\n" for path in files)
+    return hashlib.sha256(named.encode()).hexdigest()

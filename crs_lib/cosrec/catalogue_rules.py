@@ -9,66 +9,88 @@ import json
 import math
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Annotated, Any
 
-from crs_lib.cosrec.language import is_english, latin_share
+from crs_lib.core import prompts
+from crs_lib.core.settings import Field, Settings
 
-PRODUCT_REASONS = (
-    "asin", "title", "description", "details", "categories", "ratings", "store", "price", "too short",
-    "language",
-)  # fmt: skip
-REVIEW_REASONS = (
-    "asin", "not in catalogue", "user", "timestamp", "rating", "title", "text", "verified", "helpful",
-    "too short", "language",
-)  # fmt: skip
-REVIEW_FIELDS = ("user", "timestamp", "verified purchase", "title", "text", "rating", "helpful")
 _TAG = re.compile(r"<\s*/?\s*(?:br|p|b|i|em|strong|ul|li|div|span)\b[^<>]*>", re.IGNORECASE)
 _INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), 0x2060, 0xFEFF, 0xAD, *range(9), *range(14, 32)])
-_SPACES = re.compile(r"\s+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 _LATEST = 10**18  # later timestamps are no timestamps; they have a fixed width in the working files
-
-
-class Rules(NamedTuple):
-    """Thresholds: shortest text in characters, least share of Latin-1 characters in title and text."""
-
-    legacy: bool = False
-    shortest: int = 10
-    title_latin: float = 0.5
-    text_latin: float = 0.8
-
-
-class Product(NamedTuple):
-    """A kept product: its id, the number of its ratings, and its record as JSON (an open object)."""
-
-    asin: str
-    ratings: int
-    body: bytes
-
+_HEAD = 200  # characters whose language is looked at
+_ENOUGH = 3  # distinct function words that must speak for another language
 
 # A kept review: timestamp, rating, and JSON, which is empty where only the rating counts (legacy).
 Review = tuple[int, int, bytes]
+Encode = Callable[[Any], bytes]
 
 
-class _Encoders(NamedTuple):
-    """Compact JSON in UTF-8: of any record, and of a review's seven fields in their order."""
+class Options(Settings):
+    """Settings of a catalogue; only the first five decide which products and reviews it holds."""
 
-    record: Callable[[Any], bytes]
-    review: Callable[..., bytes]
+    legacy: Annotated[bool, Field(description="repeat the original filters and statistics exactly")] = False
+    shortest: Annotated[int, Field(ge=0, description="least characters of a description or review")] = 10
+    title_latin: Annotated[float, Field(ge=0, le=1, description="least share of Latin-1 in a title")] = 0.5
+    text_latin: Annotated[float, Field(ge=0, le=1, description="least share of Latin-1 in a text")] = 0.8
+    most_reviews: Annotated[int, Field(ge=0, description="keep the k most helpful reviews (0: all)")] = 0
+    parts: Annotated[int, Field(ge=0, description="parts of the join (0: by size; changes no result)")] = 0
+    workers: Annotated[int, Field(ge=1, description="local processes")] = 1
+    scheduler: Annotated[str, Field(description="address of a Dask scheduler, not local processes")] = ""
+    keep_work: Annotated[bool, Field(description="keep the working files")] = False
 
 
-def encoders() -> _Encoders:
-    """The encoders of msgspec, ten times as fast as json's."""
+def latin_share(text: str) -> float:
+    """Share of characters below U+0100, in [0, 1]; 1 for an empty text."""
+    return 1.0 if text.isascii() else len(text.encode("latin-1", "ignore")) / len(text)
+
+
+@cache
+def _function_words() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
+    """Function words by language, English first, and those that are of other languages alone."""
+    known = {name: frozenset(words.split()) for name, words in prompts.lists("cosrec/languages").items()}
+    return known, frozenset[str]().union(*known.values()) - known["en"]
+
+
+def language(text: str) -> str:
+    """The language of a text by script and function words, judged by its first 200 characters.
+
+    Not English: under 80 % of characters are Latin-1 or typographic (``other script``); or neither "the" nor
+    "and" stands among the words, at least three distinct function words are of another language only, and it
+    has more of them than English (shared words count for each). A text with too little evidence, as a title
+    often has, is ``unknown``.
+    """
+    head = text[:_HEAD]
+    if not head.isascii():
+        typographic = sum(head.count(sign) for sign in "’‘“”–—…™•")
+        if len(head.encode("latin-1", "ignore")) + typographic < 0.8 * len(head):
+            return "other script"
+    if " the " in head or " and " in head:
+        return "en"
+    found, (known, foreign) = set(head.lower().split()), _function_words()
+    if len(found & foreign) >= _ENOUGH:
+        return max(known, key=lambda name: len(found & known[name]))  # English is first and wins a tie
+    return "unknown" if known["en"].isdisjoint(found) else "en"
+
+
+def is_english(text: str) -> bool:
+    """Whether a text is kept as English: nothing speaks for another language."""
+    head = text[:_HEAD]  # plainly English texts are decided sooner
+    if head.isascii() and (" the " in head or " and " in head):
+        return True
+    return language(head) in ("en", "unknown")
+
+
+def encoders() -> tuple[Encode, Callable[..., bytes]]:
+    """Compact JSON in UTF-8, ten times as fast as json's: of any record, and of a review's seven fields."""
     import msgspec
 
-    names = [name.replace(" ", "_") for name in REVIEW_FIELDS]
-    form = msgspec.defstruct(
-        "Body", [(name, Any) for name in names], rename=dict(zip(names, REVIEW_FIELDS, strict=True)), gc=False
-    )
+    names = ("user", "timestamp", "verified_purchase", "title", "text", "rating", "helpful")
+    renamed = {"verified_purchase": "verified purchase"}
+    form = msgspec.defstruct("Body", [(name, Any) for name in names], rename=renamed, gc=False)
     pack = msgspec.json.Encoder().encode
-    return _Encoders(pack, lambda *values: pack(form(*values)))
+    return pack, lambda *values: pack(form(*values))
 
 
 def clean(text: str) -> str:
@@ -77,36 +99,31 @@ def clean(text: str) -> str:
         text = html.unescape(text)
     if "<" in text:
         text = _TAG.sub(" ", text)
-    if not text.isprintable():
-        text = _SURROGATE.sub("\ufffd", text.translate(_INVISIBLE))
-        return " ".join(text.split())
-    return " ".join(text.split()) if "  " in text or text[:1] == " " or text[-1:] == " " else text
-
-
-def _clean_already(text: str) -> bool:
-    """Whether a text without control characters is ASCII, without markup, entity or run of blanks inside."""
-    return text.isascii() and "<" not in text and "&" not in text and "  " not in text
+    return _spaced(text if text.isprintable() else text.translate(_INVISIBLE))
 
 
 def legacy_clean(text: str) -> str:
     """The original's cleaning: '<br />' deleted, white space collapsed; lone surrogates become U+FFFD."""
-    if "<" in text:
-        text = text.replace("<br />", "")
+    return _spaced(text.replace("<br />", "") if "<" in text else text)
+
+
+def _spaced(text: str) -> str:
     if text.isprintable():  # then its only white space is the blank
         return " ".join(text.split()) if "  " in text or text[:1] == " " or text[-1:] == " " else text
-    return _SURROGATE.sub("\ufffd", _SPACES.sub(" ", text).strip())
+    return _SURROGATE.sub("\ufffd", " ".join(text.split()))
 
 
 def _filled(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _finite(value: Any, kinds: tuple[type, ...]) -> bool:
-    return type(value) in kinds and math.isfinite(value)
-
-
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _number(value: Any, legacy: bool) -> bool:
+    """Whether a value is a finite number; the original takes no whole ones."""
+    return type(value) in ((float,) if legacy else (float, int)) and math.isfinite(value)
 
 
 def price_of(value: Any, legacy: bool) -> float | None:
@@ -117,8 +134,7 @@ def price_of(value: Any, legacy: bool) -> float | None:
             value = float(text)
         except ValueError:
             return None
-    ok = _finite(value, (float,) if legacy else (float, int)) and value > 0
-    return float(value) if ok else None
+    return float(value) if _number(value, legacy) and value > 0 else None
 
 
 def _details(value: Any, legacy: bool) -> dict[str, Any] | None:
@@ -131,65 +147,58 @@ def _details(value: Any, legacy: bool) -> dict[str, Any] | None:
     return value if ok else None
 
 
-def product(row: Any, rules: Rules, encode: _Encoders) -> Product | str:
-    """The kept product, or the first reason (one of ``PRODUCT_REASONS``) against it."""
+def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] | str:
+    """The id of a kept product, the number of its ratings and its record as JSON, or the first reason not to.
+
+    The reasons: asin, title, description, details, categories, ratings, store, price, too short, language.
+    """
     legacy = rules.legacy
     tidy = legacy_clean if legacy else clean
     asin, title, description, features = row.parent_asin, row.title, row.description, row.features
     if not _filled(asin) or not asin.isprintable() or " " in asin:
         return "asin"
-    if not _filled(title) or (not legacy and not tidy(str(title))):
+    if not _filled(title) or (not legacy and not tidy(title)):
         return "title"
     if not _texts(description) or not _texts(features) or not (description or features):
         return "description"
-    details = _details(row.details, legacy)
-    if details is None:
+    if (details := _details(row.details, legacy)) is None:
         return "details"
-    categories = row.categories
-    if not _texts(categories) or not categories or categories == [""]:
+    if not _texts(row.categories) or row.categories in ([], [""]):
         return "categories"
     number, average = row.rating_number, row.average_rating
-    if type(number) is not int or number <= 0 or not _finite(average, (float,) if legacy else (float, int)):
-        return "ratings"
-    if average < 0:
+    if type(number) is not int or number <= 0 or not _number(average, legacy) or average < 0:
         return "ratings"
     if not _filled(row.store):
         return "store"
-    price = price_of(row.price, legacy)
-    if price is None:
+    if (price := price_of(row.price, legacy)) is None:
         return "price"
     text = " ".join(description) + " " + " ".join(features)
     if len(text if legacy else tidy(text)) < rules.shortest:
         return "too short"
-    if latin_share(str(title)) < rules.title_latin or latin_share(text) < rules.text_latin:
+    if latin_share(title) < rules.title_latin or latin_share(text) < rules.text_latin:
         return "language"
     if not legacy and not is_english(f"{title} {text}"):
         return "language"
     parts = [tidy(item) for item in (*description, *features)]
     body = {
-        "parent_asin": asin if legacy else str(asin).upper(),
-        "title": tidy(str(title)),
+        "parent_asin": asin if legacy else asin.upper(),
+        "title": tidy(title),
         "description": parts if legacy else [part for part in parts if part],
         "details": details,
-        "categories": categories,
+        "categories": row.categories,
         "store": row.store,
         "price": price,
         "num_ratings": number,
         "avg_ratings": average,
     }
-    return Product(str(body["parent_asin"]), number, _record(body, encode))
-
-
-def _record(body: dict[str, Any], encode: _Encoders) -> bytes:
-    """The JSON of a record; lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
     try:
-        return encode.record(body)
+        return body["parent_asin"], number, encode(body)
     except UnicodeEncodeError:
-        return encode.record(_sound(body))
+        return body["parent_asin"], number, encode(_sound(body))
 
 
 def review(
-    row: Any, rules: Rules, encode: _Encoders, plain: bool = False
+    row: Any, rules: Options, encode: Callable[..., bytes], plain: bool = False
 ) -> Review | tuple[str, Review | None]:
     """The kept review, or the first reason against it, with the rating that legacy counts all the same.
 
@@ -221,7 +230,9 @@ def review(
         helpful = row.helpful_votes
     if type(helpful) is not int or helpful < 0:
         return "helpful", counted
-    ascii_only = plain and _clean_already(f"{title} {text}")
+    # without control characters, ASCII, markup, entity or run of blanks inside, a text is clean already
+    both = f"{title} {text}" if plain else "<"
+    ascii_only = both.isascii() and "<" not in both and "&" not in both and "  " not in both
     if ascii_only:
         kept_title, kept_text = title.strip(), text.strip()
     else:
@@ -229,9 +240,7 @@ def review(
         kept_title, kept_text = tidy(title), tidy(text)
     if len(text if legacy else kept_text) < rules.shortest:
         return "too short", counted
-    if not (ascii_only or (title.isascii() and text.isascii())) and (
-        latin_share(title) < rules.title_latin or latin_share(text) < rules.text_latin
-    ):
+    if not ascii_only and (latin_share(title) < rules.title_latin or latin_share(text) < rules.text_latin):
         return "language", counted
     if not legacy:
         if not kept_title:
@@ -240,9 +249,9 @@ def review(
             return "language", None
     fields = (user, time, row.verified_purchase, kept_title, kept_text, rating, helpful)
     try:
-        return time, rating, encode.review(*fields)
+        return time, rating, encode(*fields)
     except UnicodeEncodeError:  # a lone surrogate in the user's name
-        return time, rating, encode.review(*_sound(list(fields)))
+        return time, rating, encode(*_sound(list(fields)))
 
 
 def _sound(value: Any) -> Any:

@@ -7,45 +7,47 @@ itself as done with a small JSON file that appears last; a killed task is done a
 """
 
 import codecs
-import gc
+import gzip
 import hashlib
 import heapq
+import io
 import json
 import shutil
-import zlib
 from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import chain, groupby, islice, pairwise
+from contextlib import contextmanager, nullcontext
+from itertools import chain, count, groupby, islice, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from crs_lib.core import tables
 from crs_lib.core.errors import RunError
-from crs_lib.cosrec.catalogue_files import Watched, decoder, ending, unpacked
-from crs_lib.cosrec.catalogue_rules import Rules, encoders, product, review
+from crs_lib.cosrec.catalogue_rules import Options, encoders, product, review
 
-META_FIELDS = (
-    "parent_asin", "title", "description", "features", "details", "categories", "rating_number",
-    "average_rating", "store", "price",
-)  # fmt: skip
-REVIEW_FIELDS = (
-    "parent_asin", "user_id", "timestamp", "rating", "title", "text", "verified_purchase", "helpful_vote",
-    "sort_timestamp", "helpful_votes",
-)  # fmt: skip
+_META = "parent_asin title description features details categories rating_number average_rating store price"
+_REVIEW = "parent_asin user_id timestamp rating title text verified_purchase helpful_vote"
+FIELDS = {"metas": _META.split(), "reviews": [*_REVIEW.split(), "sort_timestamp", "helpful_votes"]}
 KINDS = ("metas", "reviews")
 MEMORY = "128MB"  # of DuckDB in one process; larger sorts go to disk
+_FORM = 3  # of the tables; those of another form are made anew
 _ROWS = 8_192  # records of a batch, and of a row group: a range of keys reads few row groups besides its own
 _TABLE = 256 * 2**20  # bytes of a table: sorted with MEMORY, whatever the size of the category
 _SAMPLE = 20_000  # records that the bounds of the ranges are taken from
-_SOME = 100  # reviews that are written at once
+_EXACT = 500_000  # keys up to this many are kept as they are, more as sorted 64-bit digests
 _SHOWN = 300  # characters of a quarantined line that are kept
 _LARGEST = 2**63 - 1
+_PRODUCTS = 1_000  # products in a row group: by number, so that the file does not depend on the parts
 
 Progress = Callable[[int], object]
+# A record as it is written: key, time (a product: -1), rating (a product: 0), rank, body. ``rank`` orders
+# what key and time leave equal: a product's number of ratings; with the legacy rules the place in the file.
+# The body is JSON, empty for a review of which only the rating counts.
+Row = tuple[str, int, int, int, bytes]
+Counts = Counter[str]
+_Lines = Iterator[tuple[bytes, Any]]  # readable lines and their objects
 
 
 class Source(NamedTuple):
@@ -55,6 +57,11 @@ class Source(NamedTuple):
     metas: str
     reviews: str
 
+    def made_of(self, kind: str) -> list[Any]:
+        """What the tables of a kind depend on besides the settings: a file's name, size and time."""
+        files = [Path(self.metas)] if kind == "metas" else [Path(self.metas), Path(self.reviews)]
+        return [_FORM, *([path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files)]
+
 
 class Job(NamedTuple):
     """The settings that all tasks of a run share: work folder, filters, categories in order of name.
@@ -62,48 +69,48 @@ class Job(NamedTuple):
     ``sorted_tables``: tables are sorted by key, so that each of several ranges reads its own rows only.
     """
 
-    work: str
-    rules: Rules
-    most_reviews: int
-    categories: tuple[str, ...]
+    work: Path
+    options: Options
+    sources: tuple[Source, ...]
     sorted_tables: bool = False
 
-    def tables(self, kind: str, category: str) -> list[str]:
+    def facts(self, kind: str, source: Source) -> dict[str, Any] | None:
+        """The facts of a category's finished tables; None where they are missing or made of other files."""
+        return finished(self.work / kind, source.name, source.made_of(kind))
+
+    def tables(self, kind: str, source: Source) -> list[str]:
         """The tables of a category's products (``metas``) or reviews."""
-        return [str(path) for path in sorted((Path(self.work) / kind / category).glob("*.parquet"))]
+        return [str(path) for path in sorted((self.work / kind / source.name).glob("*.parquet"))]
 
     def all_tables(self) -> list[tuple[int, str]]:
         """All tables, each with the place of its category."""
-        places = list(enumerate(self.categories))
-        return [(n, path) for kind in KINDS for n, name in places for path in self.tables(kind, name)]
+        places = list(enumerate(self.sources))
+        return [(n, path) for kind in KINDS for n, source in places for path in self.tables(kind, source)]
 
 
-# A record as it is written: key, time (a product: -1), rating (a product: 0), rank, body. ``rank`` orders
-# what key and time leave equal: a product's number of ratings; with the legacy rules the place in the file.
-# The body is JSON, empty for a review of which only the rating counts.
-Row = tuple[str, int, int, int, bytes]
-JoinedRow = tuple[bytes, int, int, int, bytes, int]  # the same, and the place of its table among all tables
+class Part(NamedTuple):
+    """The keys from ``low`` up to, not including, ``high`` (None: to the end), and what they are made of.
+
+    ``name`` is that of the file of finished lines.
+    """
+
+    name: str
+    low: str
+    high: str | None
+    of: str
 
 
-def marked(folder: Path, name: str) -> dict[str, Any] | None:
-    """The facts that a finished task recorded, or None where the task is not finished."""
+def finished(folder: Path, name: str, of: Any) -> dict[str, Any] | None:
+    """The facts that a finished task recorded; None where it is not, or was made ``of`` something else."""
     place = folder / f"{name}.done.json"
-    if not place.exists():
-        return None
-    found: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-    return found
+    found: dict[str, Any] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+    return found if found.get("of") == of else None
 
 
-def _mark(folder: Path, name: str, facts: dict[str, Any]) -> None:
-    """Say that a task is finished, with what it found."""
-    tables.write_json(folder / f"{name}.done.json", facts)
-
-
-def forget(work: Path, category: str, kinds: Iterable[str]) -> None:
-    """Remove the marks of a category's tables, so that they are made anew."""
-    for kind in kinds:
-        with suppress(FileNotFoundError):
-            (work / kind / f"{category}.done.json").unlink()
+def _finish(folder: Path, name: str, of: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    """Say that a task is finished, with its facts."""
+    tables.write_json(folder / f"{name}.done.json", {"of": of, **facts})
+    return facts
 
 
 @contextmanager
@@ -113,138 +120,116 @@ def _database(spill: Path) -> Iterator[Any]:
 
     shutil.rmtree(spill, ignore_errors=True)
     config = {"threads": 1, "memory_limit": MEMORY, "temp_directory": str(spill)}
-    connection = duckdb.connect(":memory:", config=config)
     try:
-        yield connection
+        with duckdb.connect(":memory:", config=config) as connection:
+            yield connection
     finally:
-        connection.close()
         shutil.rmtree(spill, ignore_errors=True)
 
 
-class _CategoryFile:
-    """One input file on its way into a table: its counts, its unreadable lines, its hash."""
+def read_category(job: Job, source: Source, progress: Progress | None = None) -> None:
+    """Make the tables of a category's kept products and reviews, those that are not finished yet.
 
-    def __init__(self, job: Job, kind: str, category: str, path: Path) -> None:
-        self.counts: Counter[str] = Counter()
-        self._folder, self._category, self._path = Path(job.work) / kind, category, path
-        self._sorted = job.sorted_tables
-        self._sha256 = ""
-        self._unreadable: list[dict[str, Any]] = []
-
-    def _quarantine(self, line: int, why: str, raw: bytes) -> None:
-        start = raw[:_SHOWN].decode("utf-8", "replace").rstrip("\r\n")
-        self._unreadable.append({"file": self._path.name, "line": line, "why": why, "start": start})
-
-    def lines(self, fields: tuple[str, ...], progress: Progress | None) -> Iterator[tuple[bytes, Any]]:
-        """The readable lines of the file and their objects; RunError where the file is damaged.
-
-        Blank lines are passed over, lines that cannot be read go to quarantine.
-        """
-        raw, decode, number = Watched(self._path, progress), decoder(fields), 0
+    Blank lines are passed over, lines that cannot be read go to quarantine. Raises RunError for a damaged
+    file.
+    """
+    for kind, path, read in (("metas", source.metas, _products), ("reviews", source.reviews, _reviews)):
+        if job.facts(kind, source) is not None:
+            continue
+        folder, counts, unreadable = job.work / kind, Counter[str](), list[dict[str, Any]]()
+        of = source.made_of(kind)
         try:
-            for number, line in enumerate(unpacked(raw, ending(self._path)), start=1):
+            lines = _lines(Path(path), FIELDS[kind], unreadable, progress)
+            _write_tables(folder / source.name, read(job, source, lines, counts), job.sorted_tables)
+        finally:
+            tables.write_jsonl(folder / f"{source.name}.quarantine.jsonl", unreadable)
+        counts["unreadable"] = len(unreadable)
+        facts = {"counts": {name: n for name, n in counts.items() if n}, "sha256": tables.sha256(Path(path))}
+        _finish(folder, source.name, of, facts)
+
+
+def _lines(
+    path: Path, fields: Sequence[str], unreadable: list[dict[str, Any]], progress: Progress | None
+) -> Iterator[tuple[bytes, Any]]:
+    """The readable lines of a plain or packed file and their objects."""
+    import pyarrow as pa
+
+    decode, number, seen = decoder(fields), 0, 0
+
+    def quarantine(why: str, raw: bytes) -> None:
+        start = raw[:_SHOWN].decode("utf-8", "replace").rstrip("\r\n")
+        unreadable.append({"file": path.name, "line": number, "why": why, "start": start})
+
+    raw = pa.OSFile(str(path))
+    packed = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
+    with io.BufferedReader(pa.input_stream(raw, compression=packed), 1 << 18) as file:
+        try:
+            for number, line in enumerate(file, start=1):
                 try:
                     record = decode(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
                 except RecursionError:
-                    self._quarantine(number, "nested too deeply", line)
+                    quarantine("nested too deeply", line)
                 except ValueError as error:  # also UnicodeDecodeError and json's
                     if not line.isspace():
                         encoding = isinstance(error, UnicodeDecodeError)
-                        self._quarantine(number, "not UTF-8" if encoding else "not a JSON object", line)
+                        quarantine("not UTF-8" if encoding else "not a JSON object", line)
                 else:
                     yield line, record
-            self._sha256 = raw.digest.hexdigest()
-        except (EOFError, OSError, zlib.error) as error:
-            self._quarantine(number, f"file damaged: {error}", b"")
+                if progress and number % _ROWS == 0:
+                    progress(raw.tell() - seen)
+                    seen = raw.tell()
+        except OSError as error:
+            quarantine(f"file damaged: {error}", b"")
             raise RunError(
-                f"{self._path.name} breaks off after line {number} ({error}); replace the file and start "
+                f"{path.name} breaks off after line {number} ({error}); replace the file and start "
                 "the same command again: what is finished is kept"
             ) from error
-        finally:
-            raw.close()
-            tables.write_jsonl(self._folder / f"{self._category}.quarantine.jsonl", self._unreadable)
-
-    def write(self, rows: Iterator[Row]) -> None:
-        """Write the rows as tables of about ``_TABLE`` bytes, and mark the category as finished."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        columns = {
-            "key": pa.string(), "time": pa.int64(), "rating": pa.int8(), "rank": pa.int64(),
-            "body": pa.string(),
-        }  # fmt: skip
-        schema, folder = pa.schema(columns), self._folder / self._category
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        filled, number = True, 0
-        while filled:
-            path, size = folder / f"{number:05d}.parquet", 0
-            with pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as table:
-                while size < _TABLE and (batch := list(islice(rows, _ROWS))):
-                    records = pa.record_batch(list(zip(*batch, strict=True)), schema=schema)
-                    table.write_batch(records)
-                    size += records.nbytes
-            if self._sorted:
-                _sort(path)
-            filled, number = size >= _TABLE, number + 1
-        self.counts["unreadable"] = len(self._unreadable)
-        counts = {name: n for name, n in self.counts.items() if n}
-        _mark(self._folder, self._category, {"counts": counts, "sha256": self._sha256})
+    if progress:
+        progress(path.stat().st_size - seen)
 
 
-def _sort(table: Path) -> None:
-    """Sort a table by key, so that a range of keys reads few of its row groups."""
-    aside = table.with_suffix(".sorted")
-    with _database(table.with_suffix(".spill")) as connection:
-        rows = connection.sql("SELECT * FROM read_parquet($1) ORDER BY key, time", params=[str(table)])
-        rows.write_parquet(str(aside), compression="lz4_raw", row_group_size=_ROWS)
-    aside.replace(table)
+def decoder(fields: Sequence[str]) -> Callable[[bytes], Any]:
+    """A function from a line to an object with these attributes alone, None where the line lacks one.
+
+    It accepts exactly what ``json`` accepts. Raises ValueError for what is no JSON object.
+    """
+    import msgspec
+
+    form = msgspec.defstruct("Row", [(name, Any, None) for name in fields], gc=False)
+    decode = msgspec.json.Decoder(form).decode
+
+    def read(line: bytes) -> Any:
+        try:
+            return decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            plain = json.loads(line.decode("utf-8"))
+            if not isinstance(plain, dict):
+                raise ValueError("not an object") from None
+            return form(**{name: plain.get(name) for name in fields})
+
+    return read
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """The cyclic garbage collector paused: rows of plain values make no cycles."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-@_uncollected()
-def read_category(job: Job, source: Source, progress: Progress | None = None) -> None:
-    """Make the tables of a category's kept products and reviews, those that are not finished yet."""
-    prefix = f"{source.name}\t" if job.rules.legacy else ""  # legacy joins within a category only
-    if marked(Path(job.work) / "metas", source.name) is None:
-        metas = _CategoryFile(job, "metas", source.name, Path(source.metas))
-        metas.write(_products(job, metas, prefix, progress))
-    if marked(Path(job.work) / "reviews", source.name) is None:
-        known = known_keys(job.tables("metas", source.name))
-        reviews = _CategoryFile(job, "reviews", source.name, Path(source.reviews))
-        reviews.write(_reviews(job, reviews, prefix, known, progress))
-
-
-def _products(job: Job, file: _CategoryFile, prefix: str, progress: Progress | None) -> Iterator[Row]:
-    counts, encode, legacy = file.counts, encoders(), job.rules.legacy
-    for _, row in file.lines(META_FIELDS, progress):
+def _products(job: Job, source: Source, lines: _Lines, counts: Counts) -> Iterator[Row]:
+    (encode, _), legacy = encoders(), job.options.legacy
+    for _, row in lines:
         counts["read"] += 1
-        kept = product(row, job.rules, encode)
+        kept = product(row, job.options, encode)
         if isinstance(kept, str):
             counts[f"dropped: {kept}"] += 1
             continue
         counts["kept"] += 1
-        rank = counts["kept"] if legacy else min(kept.ratings, _LARGEST)
-        yield prefix + kept.asin if legacy else kept.asin.upper(), -1, 0, rank, kept.body
+        asin, ratings, body = kept
+        rank = counts["kept"] if legacy else min(ratings, _LARGEST)
+        yield f"{source.name}\t{asin}" if legacy else asin.upper(), -1, 0, rank, body
 
 
-def _reviews(
-    job: Job, file: _CategoryFile, prefix: str, known: Container[str], progress: Progress | None
-) -> Iterator[Row]:
-    counts, encode, rules, legacy = file.counts, encoders(), job.rules, job.rules.legacy
+def _reviews(job: Job, source: Source, lines: _Lines, counts: Counts) -> Iterator[Row]:
+    (_, encode), options, legacy = encoders(), job.options, job.options.legacy
+    prefix = f"{source.name}\t"  # legacy joins within a category only
+    known = known_keys(job.tables("metas", source))
     read = kept = unknown = 0
-    for line, row in file.lines(REVIEW_FIELDS, progress):
+    for line, row in lines:
         read += 1
         asin = row.parent_asin
         if not isinstance(asin, str):
@@ -254,7 +239,7 @@ def _reviews(
         if key not in known:
             unknown += 1
             continue
-        found = review(row, rules, encode, b"\\" not in line)
+        found = review(row, options, encode, b"\\" not in line)
         if len(found) == 2:
             counts[f"dropped: {found[0]}"] += 1
             if found[1] is None:
@@ -267,7 +252,35 @@ def _reviews(
     counts.update({"read": read, "kept": kept, "dropped: not in catalogue": unknown})
 
 
-_EXACT = 500_000  # keys up to this many are kept as they are, more as sorted 64-bit digests
+def _write_tables(folder: Path, rows: Iterator[Row], in_order: bool) -> None:
+    """Write the rows as tables of about ``_TABLE`` bytes, sorted by key where asked."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = ("key", "time", "rating", "rank", "body")
+    schema = pa.schema(
+        list(zip(names, (pa.string(), pa.int64(), pa.int8(), pa.int64(), pa.string()), strict=True))
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    size = _TABLE
+    for number in count():
+        if size < _TABLE:
+            return
+        path, size = folder / f"{number:05d}.parquet", 0
+        with pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as table:
+            while size < _TABLE and (batch := list(islice(rows, _ROWS))):
+                records = pa.record_batch(list(zip(*batch, strict=True)), schema=schema)
+                table.write_batch(records)
+                size += records.nbytes
+        if in_order:
+            aside = path.with_suffix(".sorted")
+            with _database(path.with_suffix(".spill")) as connection:
+                found = connection.sql(
+                    "SELECT * FROM read_parquet($1) ORDER BY key, time", params=[str(path)]
+                )
+                found.write_parquet(str(aside), compression="lz4_raw", row_group_size=_ROWS)
+            aside.replace(path)
 
 
 class _Digests:
@@ -276,8 +289,7 @@ class _Digests:
     def __init__(self, keys: Iterable[str]) -> None:
         import numpy as np
 
-        made = np.unique(np.fromiter(map(_digest, keys), dtype=np.uint64))
-        self._digests = array("Q", made.tobytes())
+        self._digests = array("Q", np.unique(np.fromiter(map(_digest, keys), dtype=np.uint64)).tobytes())
 
     def __contains__(self, key: object) -> bool:
         wanted = _digest(str(key))
@@ -285,157 +297,113 @@ class _Digests:
         return place > 0 and self._digests[place - 1] == wanted
 
 
+def _digest(key: str) -> int:
+    raw = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(raw, "little")
+
+
 def known_keys(products: Sequence[str]) -> Container[str]:
     """The keys of a category's kept products, in memory that stays bounded."""
     import pyarrow.parquet as pq
 
     files = [pq.ParquetFile(path) for path in products]
-    keys = (
-        key
-        for file in files
-        for batch in file.iter_batches(_ROWS, columns=["key"])
-        for key in batch.column(0).to_pylist()
-    )
+    batches = (batch for file in files for batch in file.iter_batches(_ROWS, columns=["key"]))
+    keys = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
     return _Digests(keys) if sum(file.metadata.num_rows for file in files) > _EXACT else set(keys)
 
 
-def _digest(key: str) -> int:
-    return int.from_bytes(
-        hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
-    )
-
-
-class KeyRange(NamedTuple):
-    """The keys from ``low`` up to, not including, ``high`` (None: to the end); ``number`` counts from 0."""
-
-    number: int
-    low: str
-    high: str | None
-
-    @property
-    def name(self) -> str:
-        """The name of the range's file of finished lines."""
-        return f"{self.number:05d}"
-
-
-def key_ranges(bounds: Iterable[str]) -> list[KeyRange]:
-    """The ranges that the bounds cut the keys into."""
-    cuts = ["", *bounds, None]
-    return [KeyRange(n, low or "", high) for n, (low, high) in enumerate(pairwise(cuts))]
-
-
-def bounds(job: Job, parts: int) -> list[str]:
-    """Keys that cut the records into at most so many parts of about equal size, in order."""
-    if parts == 1:
-        return []
-    with _database(Path(job.work) / "bounds.spill") as connection:
+def parts_of(job: Job, parts: int, of: str) -> list[Part]:
+    """Ranges of keys, in order, that cut the records into at most so many parts of about equal size."""
+    kept = finished(job.work, "bounds", [of, parts])
+    if kept is None:
         sample = f"SELECT key FROM read_parquet($1) USING SAMPLE reservoir({_SAMPLE} ROWS) REPEATABLE (1)"
-        paths = [path for _, path in job.all_tables()]
-        keys = sorted(key for (key,) in connection.execute(sample, [paths]).fetchall())
-    return sorted({keys[len(keys) * n // parts] for n in range(1, parts)} if keys else ())
+        keys: list[str] = []
+        if parts > 1:
+            with _database(job.work / "bounds.spill") as connection:
+                found = connection.execute(sample, [[path for _, path in job.all_tables()]])
+                keys = sorted(key for (key,) in found.fetchall())
+        bounds = sorted({keys[len(keys) * n // parts] for n in range(1, parts)} if keys else ())
+        kept = _finish(job.work, "bounds", [of, parts], {"bounds": bounds})
+    cuts = ["", *kept["bounds"], None]
+    of = tables.fingerprint([of, cuts])
+    return [Part(f"{n:05d}", low, high, of) for n, (low, high) in enumerate(pairwise(cuts))]
 
 
+# Rows as they are joined: key, time, tie, rating, rank, body, and the place of the table among all tables.
+# ``tie`` orders equal times: by rating, or (legacy) as in the file.
 _RECORDS = """
-SELECT key, time, rating, rank, body, file_index FROM read_parquet($1)
-WHERE key >= $2 AND ($3 IS NULL OR key < $3) ORDER BY {order}
+SELECT encode(key), time, {tie}, rating, rank, encode(body), file_index FROM read_parquet($1) AS records
+WHERE key >= $2 AND ($3 IS NULL OR key < $3) ORDER BY key, time, {tie}
 """
-_ORDER = {False: "key, time, rating", True: "key, time, rank"}  # legacy: equal times as in the file
 
 
-@_uncollected()
-def join(job: Job, keys: KeyRange, progress: Progress | None = None) -> None:
+def join(job: Job, part: Part, progress: Progress | None = None) -> None:
     """Join one range: its products with their reviews, sorted by key, one finished JSON line each."""
-    folder, name = Path(job.work) / "joined", keys.name
+    folder, counts, legacy = job.work / "joined", Counter[str](), job.options.legacy
     folder.mkdir(parents=True, exist_ok=True)
-    counts: Counter[str] = Counter()
-    query = _RECORDS.format(order=_ORDER[job.rules.legacy])
+    query = _RECORDS.format(tie="rank" if legacy else "rating")
     places, paths = zip(*job.all_tables(), strict=True)
-    with _database(folder / f"{name}.spill") as connection, (folder / name).open("wb") as file:
-        found = connection.sql(query, params=[list(paths), keys.low, keys.high]).to_arrow_reader(_ROWS)
-        rows = (zip(*map(_values, batch.columns), strict=True) for batch in found)
-        for _, group in groupby(chain.from_iterable(rows), key=itemgetter(0)):
-            same, reviews = _products_and_reviews(group)
-            if same:  # else two keys share a digest, and the one without a product ends here
-                counts["duplicate products"] += len(same) - 1
+    with _database(folder / f"{part.name}.spill") as connection, (folder / part.name).open("wb") as file:
+        found = connection.sql(query, params=[list(paths), part.low, part.high]).to_arrow_reader(_ROWS)
+        for _, rows in groupby(chain.from_iterable(map(_plain, found)), key=itemgetter(0)):
+            products: list[tuple[int, int, bytes]] = []
+            for row in rows:
+                if row[1] >= 0:
+                    rows = chain((row,), rows)
+                    break
+                products.append((-places[row[6]], row[4], row[5]))
+            if products:  # else two keys share a digest, and the one without a product ends here
+                counts["duplicate products"] += len(products) - 1
                 counts["products"] += 1
-                _write_line(file, job, _chosen(job, same, places), reviews, counts)
-    _mark(folder, name, {"counts": dict(counts)})
+                # given several times: the last, or the first category's most rated
+                body = products[-1][2] if legacy else max(products)[2]
+                _write_line(file, job.options, body, rows, counts)
+    _finish(folder, part.name, part.of, {"counts": dict(counts)})
     if progress:
         progress(1)
 
 
-def _values(column: Any) -> list[Any]:
-    """A column's values; texts as UTF-8, which is what goes out."""
-    import pyarrow as pa
-
-    if pa.types.is_string(column.type):
-        return list(column.cast(pa.binary()).to_pylist())
-    return list(column.to_numpy().tolist())
-
-
-def _products_and_reviews(group: Iterator[JoinedRow]) -> tuple[list[JoinedRow], Iterator[JoinedRow]]:
-    products: list[JoinedRow] = []
-    for row in group:
-        if row[1] >= 0:
-            return products, chain((row,), group)
-        products.append(row)
-    return products, iter(())
-
-
-def _chosen(job: Job, same: list[JoinedRow], places: Sequence[int]) -> bytes:
-    """The body of a product given several times: the last (legacy), or the first category's most rated."""
-    if job.rules.legacy:
-        return same[-1][4]
-    first = min(places[table] for *_, table in same)
-    return max((rank, body) for _, _, _, rank, body, table in same if places[table] == first)[1]
+def _plain(batch: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows of a batch as plain values."""
+    return zip(*(column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns), strict=True)
 
 
 def _write_line(
-    file: IO[bytes], job: Job, body: bytes, rows: Iterator[JoinedRow], counts: Counter[str]
+    file: IO[bytes], options: Options, body: bytes, rows: Iterator[tuple[Any, ...]], counts: Counts
 ) -> None:
     """Write a product's line with its reviews by time and the statistics of its ratings."""
     stars = [0] * 6
-    kept = _all(rows, stars) if job.rules.legacy else _distinct(rows, stars, counts)
-    shown = _most_helpful(kept, job.most_reviews, counts) if job.most_reviews else kept
+    kept = _distinct(rows, stars, counts)
+    if options.most_reviews:
+        kept = _most_helpful(kept, options.most_reviews, counts)
     file.write(body[:-1] + b',"valid_reviews":[')
-    texts, written = filter(None, shown), 0
-    while some := list(islice(texts, _SOME)):
-        file.write(b",%b" % b",".join(some) if written else b",".join(some))
-        written += len(some)
+    written = 0
+    for written, text in enumerate(filter(None, kept), start=1):
+        file.write(b"," + text if written > 1 else text)
     if written:
         counts["reviews"] += written
-    total = 5 if job.rules.legacy else sum(stars)
+    total = 5 if options.legacy else sum(stars)
     average = sum(grade * n for grade, n in enumerate(stars)) / total if total else None
     histogram = b'{"1":%d,"2":%d,"3":%d,"4":%d,"5":%d}' % tuple(stars[1:])
     numbers = b'"num_valid_ratings":%d,"avg_valid_ratings":%b' % (total, json.dumps(average).encode())
     file.write(b'],"valid_ratings":%b,%b}\n' % (histogram, numbers))
 
 
-def _all(rows: Iterator[JoinedRow], stars: list[int]) -> Iterator[bytes]:
-    """The bodies of reviews, their ratings counted."""
-    for _, _, rating, _, body, _ in rows:
-        stars[rating] += 1
-        yield body
-
-
-def _distinct(rows: Iterator[JoinedRow], stars: list[int], counts: Counter[str]) -> Iterator[bytes]:
+def _distinct(rows: Iterator[tuple[Any, ...]], stars: list[int], counts: Counts) -> Iterator[bytes]:
     """The bodies of reviews without copies, their ratings counted; of equal time and rating in order of text.
 
-    Of reviews that differ in their votes alone, the one with most is kept.
+    Of reviews that differ in their votes alone, the one with most is kept. With the legacy rules no two tie.
     """
-    for (_, rating), same in groupby(rows, key=itemgetter(1, 2)):
-        bodies = [row[4] for row in same]
+    for _, same in groupby(rows, key=itemgetter(1, 2)):
+        found = [(row[3], row[5]) for row in same]
+        bodies = [body for _, body in found]
         if len(bodies) > 1:
-            by_text = {_before_votes(body): body for body in sorted(bodies, key=_votes)}
+            by_text = {body[: body.rindex(b":")]: body for body in sorted(bodies, key=_votes)}
             if len(by_text) < len(bodies):
                 counts["duplicate reviews"] += len(bodies) - len(by_text)
             bodies = sorted(by_text.values())
-        stars[rating] += len(bodies)
+        stars[found[0][0]] += len(bodies)
         yield from bodies
-
-
-def _before_votes(body: bytes) -> bytes:
-    return body[: body.rindex(b":")]
 
 
 def _votes(body: bytes) -> int:
@@ -443,17 +411,64 @@ def _votes(body: bytes) -> int:
     return int(body[body.rindex(b":") + 1 : -1])
 
 
-def _most_helpful(bodies: Iterator[bytes], most: int, counts: Counter[str]) -> list[bytes]:
+def _most_helpful(bodies: Iterator[bytes], most: int, counts: Counts) -> Iterator[bytes]:
     """The reviews with most votes, of equals the newer; in the order of time as before."""
-    passed = 0
+    places = count()
+    best = heapq.nlargest(most, ((_votes(body), next(places), body) for body in bodies if body))
+    counts["reviews over the limit"] += next(places) - len(best)
+    return (body for *_, body in sorted(best, key=itemgetter(1)))
 
-    def texts() -> Iterator[tuple[int, int, bytes]]:
-        nonlocal passed
-        for place, body in enumerate(bodies):
-            if body:
-                passed += 1
-                yield _votes(body), place, body
 
-    best = heapq.nlargest(most, texts())
-    counts["reviews over the limit"] += passed - len(best)
-    return [body for _, _, body in sorted(best, key=lambda item: item[1])]
+def write_output(out: Path, parts: Sequence[Path]) -> None:
+    """Concatenate finished lines into the output, which appears whole: as lines, packed, or as Parquet.
+
+    Parquet has one row a product, reviews as a list of structs, details as JSON text.
+    """
+    with tables.write_aside(out, "wb") as file:
+        if out.suffix == ".parquet":
+            _write_parquet(file, parts)
+            return
+        with _packed(file, out.suffix) as packed:
+            for path in parts:
+                with path.open("rb") as part:
+                    shutil.copyfileobj(part, packed, 1 << 20)
+
+
+def _packed(file: IO[bytes], suffix: str) -> Any:
+    """The file to write to, packed as the name ends; the same bytes always."""
+    if suffix == ".gz":
+        return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6)
+    if suffix == ".zst":
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=6).stream_writer(file, closefd=False)
+    return nullcontext(file)
+
+
+def _write_parquet(file: IO[bytes], parts: Sequence[Path]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    text, whole, real, texts = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
+    review = {
+        "user": text, "timestamp": whole, "verified purchase": pa.bool_(), "title": text, "text": text,
+        "rating": pa.int8(), "helpful": whole,
+    }  # fmt: skip
+    schema = pa.schema({
+        "parent_asin": text, "title": text, "description": texts, "details": text, "categories": texts,
+        "store": text, "price": real, "num_ratings": whole, "avg_ratings": real,
+        "valid_reviews": pa.list_(pa.struct(review)),
+        "valid_ratings": pa.struct({str(grade): whole for grade in range(1, 6)}),
+        "num_valid_ratings": whole, "avg_valid_ratings": real,
+    })  # fmt: skip
+    rows = chain.from_iterable(map(_rows, parts))
+    with pq.ParquetWriter(file, schema, compression="zstd") as table:
+        while batch := list(islice(rows, _PRODUCTS)):
+            table.write_table(pa.Table.from_pylist(batch, schema=schema))
+
+
+def _rows(part: Path) -> Iterator[dict[str, Any]]:
+    with part.open(encoding="utf-8", newline="\n") as file:
+        for row in map(json.loads, file):
+            details = json.dumps(row["details"], ensure_ascii=False)
+            yield row | {"details": details, "avg_ratings": float(row["avg_ratings"])}

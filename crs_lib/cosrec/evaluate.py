@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import Intent, Partition, topic, user_of
 from crs_lib.metrics.ranking import random_floor, score_run
-from crs_lib.retrieval.runs import Hit, Qrels, Ranking, Run, ranked
+from crs_lib.retrieval.runs import Hit, Ranking, Run, ranked
 from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
 
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
-JUDGED_KINDS = ("search", "recommendation")
 POOL_FLOOR, COLLECTION_FLOOR = "random order of the pool", "random order of the collection"
 FLOORS = (POOL_FLOOR, COLLECTION_FLOOR)
 Routes = Mapping[tuple[str, int], Sequence[str]]
@@ -21,9 +21,9 @@ Routes = Mapping[tuple[str, int], Sequence[str]]
 def topics(partition: Partition) -> pd.DataFrame:
     """One row a judged topic: topic, intent, conversation, kind, turn, user_index (missing for search)."""
     judged = [topic(name) for name in partition.qrels]
-    rows = [(t.id, t.intent, t.conversation, t.kind, t.turn, t.user_index) for t in judged]
-    columns = ["topic", "intent", "conversation", "kind", "turn", "user_index"]
-    return pd.DataFrame(rows, columns=columns).astype({"user_index": "Int64"})
+    names = ["id", "intent", "conversation", "kind", "turn", "user_index"]
+    frame = pd.DataFrame([[getattr(one, name) for name in names] for one in judged], columns=names)
+    return frame.rename(columns={"id": "topic"}).astype({"user_index": "Int64"})
 
 
 def score(
@@ -66,15 +66,12 @@ def with_floors(
     the whole collection. It is there where ``sizes`` says by kind how many documents the collection has.
     """
     known = topics(partition)
-    found = {POOL_FLOOR: random_floor(partition.qrels, measures, draws=draws, seed=seed)}
-    if sizes:
-        every = {row.topic: sizes[row.kind] for row in known.itertuples() if row.kind in sizes}
-        found[COLLECTION_FLOOR] = random_floor(partition.qrels, measures, draws=draws, seed=seed, sizes=every)
-    rows = [
-        known.join(floor, on="topic", how="inner").assign(missing=False, system=name)
-        for name, floor in found.items()
-    ]
-    return pd.concat([scores, *rows], ignore_index=True)
+    every = {row.topic: sizes[row.kind] for row in known.itertuples() if row.kind in sizes} if sizes else {}
+    tables = [scores]
+    for name, documents in ((POOL_FLOOR, None), *([(COLLECTION_FLOOR, every)] if sizes else [])):
+        floor = random_floor(partition.qrels, measures, draws=draws, seed=seed, sizes=documents)
+        tables.append(known.join(floor, on="topic", how="inner").assign(missing=False, system=name))
+    return pd.concat(tables, ignore_index=True)
 
 
 def means(
@@ -87,11 +84,10 @@ def means(
     """
     rows = []
     keys = list(by)
-    for group, part in scores.groupby(keys, dropna=False, sort=True) if keys else [((), scores)]:
+    for group, part in scores.groupby(keys, dropna=False, sort=True):
         for measure in measures:
             found = cluster_bootstrap(part, Design(scenario="conversation", value=measure, **draws))
-            facts = dict(zip(keys, group, strict=True))
-            rows.append(found.assign(measure=measure, **facts))
+            rows.append(found.assign(measure=measure, **dict(zip(keys, group, strict=True))))
     frame = pd.concat(rows, ignore_index=True)
     return frame[[*keys, "measure", "system", "mean", "low", "high", "n", "clusters"]]
 
@@ -103,15 +99,15 @@ def reader(partition: Partition, scores: pd.DataFrame, mapping: str) -> pd.DataF
     ``unresolved``: no user has that index; missing for search topics. The release does not say which
     mapping holds, so look at both.
     """
-    found: list[str | None] = []
-    for name, index in zip(scores["topic"], scores["user_index"], strict=True):
-        if pd.isna(index):
-            found.append(None)
-        elif user_of(partition, topic(name), mapping):
-            found.append("user")
-        else:
-            found.append("generic" if mapping == "zero_is_generic" and index == 0 else "unresolved")
-    return scores.assign(reader=found)
+
+    def read(name: str) -> str | None:
+        judged = topic(name)
+        if judged.user_index is None:
+            return None
+        generic = mapping == "zero_is_generic" and judged.user_index == 0
+        return "user" if user_of(partition, judged, mapping) else "generic" if generic else "unresolved"
+
+    return scores.assign(reader=[read(name) for name in scores["topic"]])
 
 
 def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nDCG@10") -> pd.DataFrame:
@@ -128,10 +124,7 @@ def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nD
     keys = ["system", "conversation", "turn", "intent", "kind"]
     frame = scores.groupby(keys, sort=False)[measure].mean().rename("oracle").reset_index()
     sent = [
-        kind in routes[system].get((conversation, turn), ())
-        for system, conversation, turn, kind in zip(
-            frame["system"], frame["conversation"], frame["turn"], frame["kind"], strict=True
-        )
+        row.kind in routes[row.system].get((row.conversation, row.turn), ()) for row in frame.itertuples()
     ]
     return frame.assign(right_module=sent, routed=frame["oracle"].where(sent, 0.0))
 
@@ -170,12 +163,10 @@ def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) ->
     for kind, part in scores.groupby("kind", sort=True):
         gaps = cluster_bootstrap_differences(part, Design(scenario="conversation", value=measure, **draws))
         whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
+        tests = gaps[["a", "b"]].assign(p=float("nan"))
         if len(set(part["conversation"])) > 1:
-            tests = sign_flip_pairs(
-                whole, Design(scenario="conversation", value=measure, seed=draws.get("seed", 0))
-            )
-        else:
-            tests = gaps[["a", "b"]].assign(p=float("nan"))
+            design = Design(scenario="conversation", value=measure, seed=draws.get("seed", 0))
+            tests = sign_flip_pairs(whole, design)
         merged = gaps.drop(columns=["error"]).merge(tests[["a", "b", "p"]], on=["a", "b"])
         rows.append(merged.assign(kind=kind))
     frame = pd.concat(rows, ignore_index=True)
@@ -200,7 +191,7 @@ def personalisation(
             continue
         gain = (wide[personal] - wide[plain]).dropna().rename("gain").reset_index().assign(system="gain")
         found = cluster_bootstrap(gain, Design(scenario="conversation", value="gain", **draws)).iloc[0]
-        signs = [int((gain["gain"] > 0).sum()), int((gain["gain"] < 0).sum()), int((gain["gain"] == 0).sum())]
+        signs = [int((np.sign(gain["gain"]) == sign).sum()) for sign in (1, -1, 0)]
         rows.append([plain, *signs, *(float(found[name]) for name in ("mean", "low", "high")), len(gain)])
     columns = ["system", "helped", "hurt", "same", "mean gain", "low", "high", "n"]
     return pd.DataFrame(rows, columns=columns)
@@ -215,17 +206,9 @@ def beside_people(models: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
-LINK_MEASURES = ("P@1", "RR@10", "R@10")
-
-
 def linked_intents(partition: Partition) -> list[Intent]:
     """The product-details intents that name a product (field ``product``), in order."""
     return [i for i in partition.all_intents() if i.type == "product_details" and i.product]
-
-
-def _link_qrels(partition: Partition) -> Qrels:
-    """One topic an intent, its product of grade 1; ids in upper case, as they are joined."""
-    return {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
 
 
 def pool_prior(partition: Partition) -> Run:
@@ -233,16 +216,15 @@ def pool_prior(partition: Partition) -> Run:
 
     Only recommendation topics of turns before the question count; an intent without any gets no hits.
     """
+    judged = [(topic(name), grades) for name, grades in partition.qrels.items()]
     run: Run = {}
     for intent in linked_intents(partition):
-        conversation = intent.id.rsplit("_", 2)[0]
-        grades: dict[str, list[int]] = {}
-        for name, judged in partition.qrels.items():
-            t = topic(name)
-            if t.kind == "recommendation" and t.conversation == conversation and t.turn < intent.turn:
-                for item, grade in judged.items():
-                    grades.setdefault(item.upper(), []).append(grade)
-        run[intent.id] = ranked((item, sum(found) / len(found)) for item, found in grades.items())
+        found: dict[str, list[int]] = {}
+        for asked, grades in judged:
+            earlier = asked.conversation == intent.conversation and asked.turn < intent.turn
+            for item, grade in grades.items() if earlier and asked.kind == "recommendation" else ():
+                found.setdefault(item.upper(), []).append(grade)
+        run[intent.id] = ranked((item, sum(given) / len(given)) for item, given in found.items())
     return run
 
 
@@ -252,11 +234,10 @@ def score_links(partition: Partition, runs: Mapping[str, Mapping[str, Ranking]])
     ``reachable`` is the share of intents whose product the run ranks at all. Ids are compared in upper
     case. A missing intent scores 0.
     """
-    qrels = _link_qrels(partition)
-    rows = []
+    qrels = {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
+    measures, rows = ["P@1", "RR@10", "R@10", "R"], []
     for name, run in runs.items():
         upper = {key: [Hit(hit.id.upper(), hit.score) for hit in ranking] for key, ranking in run.items()}
-        scored = score_run(upper, qrels, [*LINK_MEASURES, "R"]).topics.mean()
-        row = {"system": name, **{measure: float(scored[measure]) for measure in LINK_MEASURES}}
-        rows.append(row | {"reachable": float(scored["R"]), "n": len(qrels)})
-    return pd.DataFrame(rows)
+        scored = score_run(upper, qrels, measures).topics.mean()
+        rows.append((name, *(float(scored[measure]) for measure in measures), len(qrels)))
+    return pd.DataFrame(rows, columns=["system", *measures[:3], "reachable", "n"])

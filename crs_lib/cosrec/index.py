@@ -1,27 +1,26 @@
 """Products and passages ready to be searched: in memory from a folder, or from an index on disk.
 
-``python -m crs_lib cosrec-index`` writes the index once. Everything in it is memory-mapped: a product is
+``python -m crs_lib cosrec index`` writes the index once. Everything in it is memory-mapped: a product is
 read from the disk when somebody asks for it, so that a million of them open in less than a second.
 """
 
 import hashlib
+import io
+import json
+import re
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import paths, tables
-from crs_lib.core.errors import InputError
+from crs_lib.core import paths, safety, tables
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
-from crs_lib.cosrec import collections
-from crs_lib.cosrec.collections import CatalogueProduct, Passage
 from crs_lib.retrieval.bm25 import BM25, Lexical
 from crs_lib.retrieval.dense import Dense
 from crs_lib.retrieval.encoders import ENCODERS
@@ -31,83 +30,174 @@ from crs_lib.retrieval.store import StoredIds, load_arrays, new_folder, save_fol
 _KIND, _RECORDS, _REVIEWS = "crs-cosrec-2", "crs-records-2", "crs-reviews-1"
 _PAIRS = ("users", "rows")
 _BATCH = 1_000
-T = TypeVar("T")
-D = TypeVar("D", CatalogueProduct, Passage)
+_SPACES = re.compile(r"\s+")
+Review = Mapping[str, Any]
+D = TypeVar("D", bound="_Document")
+
+
+@dataclass(frozen=True)
+class _Document:
+    """A document with an id and a title, read from a line of JSON and found by its text."""
+
+    id: str
+    title: str
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        """The document of a line; ValueError, KeyError or TypeError where the line holds none."""
+        raise NotImplementedError
+
+    def search_text(self) -> str:
+        """The text that the document is found by."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CatalogueProduct(_Document):
+    """A product of the catalogue as conversations use it; its id is the ASIN."""
+
+    description: tuple[str, ...]
+    price: float
+    categories: tuple[str, ...]
+    reviews: tuple[Review, ...]
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        row = safety.loads(line, "the line")
+        description, categories, reviews = row["description"], row["categories"], row["valid_reviews"] or ()
+        kept = tuple(description), float(row["price"]), tuple(categories), tuple(reviews)
+        return cls(str(row["parent_asin"]), str(row["title"]), *kept)
+
+    def search_text(self) -> str:
+        return f"{self.title}\n" + "\n".join(self.description)
+
+    def best_reviews(self, most: int) -> list[Review]:
+        """The most helpful reviews, of equals the newer first."""
+        return sorted(self.reviews, key=lambda r: (-r["helpful"], -r["timestamp"], r["text"]))[:most]
+
+    def block(self, reviews: int, description: bool = True) -> str:
+        """The product as a prompt shows it: title, price, description, its most helpful reviews."""
+        lines = [f"{self.title}, ${self.price:.2f}"]
+        lines += [f"- {part}" for part in self.description] if description else []
+        lines += [f'- a buyer: "{r["title"]}. {r["text"]}"' for r in self.best_reviews(reviews)]
+        return "\n".join(_SPACES.sub(" ", line) for line in lines)
+
+
+@dataclass(frozen=True)
+class Passage(_Document):
+    """A passage of the document collection (``docid, title, segment``)."""
+
+    text: str
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        row = safety.loads(line, "the line")
+        return cls(str(row["docid"]), str(row.get("title") or ""), str(row["segment"]))
+
+    def search_text(self) -> str:
+        return f"{self.title} {self.text}"
+
+    def block(self) -> str:
+        """The passage as a prompt shows it."""
+        return _SPACES.sub(" ", f"{self.title}: {self.text}" if self.title else self.text)
+
+
+def read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
+    """The lines of a plain, ``.gz`` or ``.zst`` file, each with the product or passage that it holds.
+
+    Raises RunError where there is no file, InputError naming the line that is broken, or behind which the
+    file breaks off.
+    """
+    import pyarrow as pa
+
+    if not path.is_file():
+        raise RunError(
+            f"no file {paths.shown(path)}; products are made by: python -m crs_lib cosrec catalogue"
+        )
+    number = 0
+    stream = io.BufferedReader(pa.input_stream(str(path), compression="detect"), 1 << 18)
+    with safety.unpacked(stream, path) as file:
+        try:
+            for line in file:
+                number += 1
+                if line.strip():
+                    body = line.rstrip(b"\r\n")
+                    yield body, kind.read(body)
+        except OSError as error:
+            raise InputError(f"{path.name} breaks off after line {number}: {error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path.name}, line {number}: {type(error).__name__} {error}") from error
+
+
+def _file_of(folder: Path, name: str) -> Path:
+    """``products.jsonl`` of a folder, or the same with ``.gz`` or ``.zst``."""
+    found = [folder / f"{name}.jsonl{ending}" for ending in ("", ".gz", ".zst")]
+    return next((path for path in found if path.is_file()), found[0])
+
+
+def _by_user(products: Iterable[CatalogueProduct]) -> dict[str, list[Review]]:
+    """The reviews of each user over the products, newest first; each with the product's title."""
+    found: dict[str, list[Review]] = {}
+    for bought in products:
+        for review in bought.reviews:
+            found.setdefault(review["user"], []).append({**review, "product": bought.title})
+    for reviews in found.values():
+        reviews.sort(key=lambda r: (-r["timestamp"], r["product"], json.dumps(r, sort_keys=True)))
+    return found
 
 
 class Stock:
-    """A shop as a study takes it: its products and passages, searches over both, and users' reviews."""
-
-    def __init__(self, products: Mapping[str, CatalogueProduct], passages: Mapping[str, Passage]) -> None:
-        self.products, self.passages = products, passages
-        self._made: dict[tuple[str, str], Retriever] = {}
-
-    def product_search(self, specs: Sequence[str], fusion: str) -> Retriever:
-        """A retriever over products, fused where several specs are given."""
-        return self._fused("products", specs, fusion)
-
-    def passage_search(self, specs: Sequence[str], fusion: str) -> Retriever:
-        """A retriever over passages, as ``product_search``."""
-        return self._fused("passages", specs, fusion)
-
-    def title_search(self) -> Retriever:
-        """BM25 over the products' titles."""
-        return self._one("titles", "bm25")
-
-    def reviews_of(self, user: str) -> list[Mapping[str, Any]]:
-        """A user's reviews over all products, newest first; an empty list for an unknown user."""
-        raise NotImplementedError
-
-    def _make(self, what: str, spec: str) -> Retriever:
-        """A retriever over products, passages or titles."""
-        raise NotImplementedError
-
-    def _one(self, what: str, spec: str) -> Retriever:
-        if (what, spec) not in self._made:
-            self._made[what, spec] = self._make(what, spec)
-        return self._made[what, spec]
-
-    def _fused(self, what: str, specs: Sequence[str], fusion: str) -> Retriever:
-        if not specs:
-            raise InputError("no retriever named; give at least one, e.g. bm25")
-        parts = [self._one(what, spec) for spec in specs]
-        return parts[0] if len(parts) == 1 else Fused(parts, fusion)
-
-
-class StockInMemory(Stock):
-    """The products and passages of a folder, read and indexed now."""
+    """The products and passages of a folder, read now, and searches over both, made when asked for."""
 
     def __init__(self, folder: Path, k1: float = 1.2, b: float = 0.75) -> None:
-        """Reads ``products.jsonl`` and ``passages.jsonl`` (.gz, .zst); indexes are made when asked for."""
-        super().__init__(collections.read_products(folder), collections.read_passages(folder))
+        """Reads ``products.jsonl`` and ``passages.jsonl`` (.gz, .zst)."""
         self.k1, self.b = k1, b
+        self.products: Mapping[str, CatalogueProduct] = _read(folder, "products", CatalogueProduct)
+        self.passages: Mapping[str, Passage] = _read(folder, "passages", Passage)
+        self._made: dict[tuple[str, str], Retriever] = {}
 
-    def reviews_of(self, user: str) -> list[Mapping[str, Any]]:
+    def search(self, collection: str, specs: Sequence[str] = ("bm25",), fusion: str = "stratum") -> Retriever:
+        """A retriever over ``products``, ``passages`` or ``titles``, fused where several specs are given."""
+        if not specs:
+            raise InputError("no retriever named; give at least one, e.g. bm25")
+        for spec in specs:
+            if (collection, spec) not in self._made:
+                self._made[collection, spec] = self._make(collection, spec)
+        parts = [self._made[collection, spec] for spec in specs]
+        return parts[0] if len(parts) == 1 else Fused(parts, fusion)
+
+    def reviews_of(self, user: str) -> list[Review]:
+        """A user's reviews over all products, newest first; an empty list for an unknown user."""
         return self._users.get(user, [])
 
     @cached_property
-    def _users(self) -> dict[str, list[Mapping[str, Any]]]:
-        return collections.users_of(self.products.values())
+    def _users(self) -> dict[str, list[Review]]:
+        return _by_user(self.products.values())
 
-    def _make(self, what: str, spec: str) -> Retriever:
-        if what == "passages":
-            texts = {name: one.search_text() for name, one in self.passages.items()}
+    def _make(self, collection: str, spec: str) -> Retriever:
+        if collection == "titles":
+            texts = {name: one.title for name, one in self.products.items()}
         else:
-            texts = {n: one.title if what == "titles" else one.text() for n, one in self.products.items()}
+            records = self.passages if collection == "passages" else self.products
+            texts = {name: one.search_text() for name, one in records.items()}
         return Lexical(texts, self.k1, self.b) if spec == "bm25" else build(spec, texts)
 
 
-class _Records(Mapping[str, T]):
+def _read(folder: Path, name: str, kind: type[D]) -> dict[str, D]:
+    return {row.id: row for _, row in read_lines(_file_of(folder, name), kind)}
+
+
+class _Records(Mapping[str, D], Generic[D]):
     """Lines of JSON on disk, each read and decoded when its id is asked for."""
 
-    def __init__(self, folder: Path, read: Callable[[bytes], T]) -> None:
+    def __init__(self, folder: Path, kind: type[D]) -> None:
         """Opens the records of an index; RunError where there are none."""
         _, arrays = load_arrays(folder, _RECORDS, ["starts"], mapped=True)
-        self._starts, self._read = arrays["starts"], read
-        self._bytes = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
+        self._starts, self._kind = arrays["starts"], kind
+        self._bytes: Any = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
         self.ids = StoredIds(folder, len(self._starts) - 1)
 
-    def __getitem__(self, name: str) -> T:
+    def __getitem__(self, name: str) -> D:
         row = self.ids.row(name)
         if row is None:
             raise KeyError(name)
@@ -119,15 +209,10 @@ class _Records(Mapping[str, T]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.ids.row(name) is not None
-
-    def row(self, number: int) -> T:
+    def row(self, number: int) -> D:
         """The record of a line, counted from 0."""
-        if self._bytes is None:
-            raise KeyError(number)
         start, end = self._starts[number : number + 2].tolist()
-        return self._read(self._bytes[start:end].tobytes())
+        return self._kind.read(self._bytes[start:end].tobytes())
 
 
 class StockOnDisk(Stock):
@@ -135,29 +220,28 @@ class StockOnDisk(Stock):
 
     def __init__(self, folder: Path) -> None:
         """Raises RunError where there is no such index."""
-        self.folder = folder
+        self.folder, self._made = folder, {}
         self.facts, _ = load_arrays(folder, _KIND, [], mapped=True)
-        products = _Records(folder / "products" / "records", collections.product)
-        super().__init__(products, _Records(folder / "passages" / "records", collections.passage))
-        self._product = products.row
+        self.products = records = _Records(folder / "products" / "records", CatalogueProduct)
+        self.passages = _Records(folder / "passages" / "records", Passage)
+        self._row = records.row
         _, self._reviews = load_arrays(folder / "products" / "reviews", _REVIEWS, _PAIRS, mapped=True)
 
-    def reviews_of(self, user: str) -> list[Mapping[str, Any]]:
+    def reviews_of(self, user: str) -> list[Review]:
         users, rows = (self._reviews[name] for name in _PAIRS)
         low, high = (int(np.searchsorted(users, _code(user), side)) for side in ("left", "right"))
-        bought = [self._product(row) for row in sorted(set(rows[low:high].tolist()))]
-        return collections.users_of(bought).get(user, [])
+        bought = [self._row(row) for row in sorted(set(rows[low:high].tolist()))]
+        return _by_user(bought).get(user, [])
 
-    def _make(self, what: str, spec: str) -> Retriever:
-        if what == "titles":
-            return Lexical.load(self.folder / "products" / "titles")
+    def _make(self, collection: str, spec: str) -> Retriever:
         if spec == "bm25":
-            return Lexical.load(self.folder / what / "bm25")
+            titles = collection == "titles"
+            return Lexical.load(self.folder / ("products/titles" if titles else f"{collection}/bm25"))
         if spec == f"dense:{self.facts['encoder']}":
-            return Dense.load(self.folder / what / "dense")
+            return Dense.load(self.folder / collection / "dense")
         raise InputError(
             f"the index {self.folder.name!r} holds bm25 and dense:{self.facts['encoder']}, not {spec!r}; "
-            "make one with: python -m crs_lib cosrec-index --encoder …"
+            "make one with: python -m crs_lib cosrec index --encoder …"
         )
 
 
@@ -167,7 +251,7 @@ def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> S
     Raises InputError where the index was made with another ``k1`` or ``b``.
     """
     if not index:
-        return StockInMemory(folder, k1, b)
+        return Stock(folder, k1, b)
     found = StockOnDisk(paths.given(index))
     made = (found.facts["k1"], found.facts["b"])
     if made != (k1, b):
@@ -179,18 +263,16 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
     """Names and SHA-256 of the files that a stock comes from, as inputs of a stage."""
     if index:
         return dict(StockOnDisk(paths.given(index)).facts["inputs"])
-    found = [collections.file_of(folder, name) for name in ("products", "passages")]
+    found = [_file_of(folder, name) for name in ("products", "passages")]
     return {path.name: tables.sha256(path) for path in found if path.is_file()}
 
 
-@dataclass(frozen=True)
-class IndexReport:
-    """The contents of an index, and the files that it was made of with their SHA-256."""
+class IndexReport(NamedTuple):
+    """The contents of an index."""
 
     products: int
     passages: int
     reviews: int
-    inputs: dict[str, str]
 
 
 def write_index(
@@ -212,49 +294,50 @@ def write_index(
     ENCODERS.get(encoder)
     BM25(k1, b)
     inputs = {path.name: tables.sha256(path) for path in (products, passages) if path}
-    facts: dict[str, Any] = {"encoder": encoder, "k1": k1, "b": b, "inputs": inputs}
-    with new_folder(out, _KIND, facts) as aside:
-        note("reading products")
-        (aside / "products").mkdir()
-        users, rows = array("Q"), array("i")
-        for row, one in _write_records(
-            aside / "products", collections.read_lines(products, collections.product)
-        ):
+    with new_folder(out, _KIND, {"encoder": encoder, "k1": k1, "b": b, "inputs": inputs}) as aside:
+
+        def write(
+            name: str, path: Path | None, kind: type[D], seen: Callable[[int, D], object]
+        ) -> _Records[D]:
+            note(f"reading {name}")
+            (aside / name).mkdir()
+            _write_records(aside / name / "records", read_lines(path, kind) if path else (), seen)
+            stored = _Records(aside / name / "records", kind)
+            note(f"{len(stored):,} {name}: words, vectors ({encoder})")
+            _write_lexical(aside / name / "bm25", stored, kind.search_text, k1, b)
+            Dense.write(aside / name / "dense", encoder, stored.ids, _batches(stored, kind.search_text))
+            return stored
+
+        def review(row: int, one: CatalogueProduct) -> None:
             users.extend(_code(str(review["user"])) for review in one.reviews)
             rows.extend([row] * len(one.reviews))
-        stored = _Records(aside / "products" / "records", collections.product)
-        _write_reviews(aside / "products" / "reviews", users, rows)
-        note(f"{len(stored):,} products: words")
-        _write_lexical(aside / "products" / "bm25", stored, CatalogueProduct.text, k1, b)
-        note("titles")
-        _write_lexical(aside / "products" / "titles", stored, lambda one: one.title, k1, b)
-        note(f"vectors ({encoder})")
-        _write_dense(aside / "products" / "dense", stored, CatalogueProduct.text, encoder)
-        note("passages")
-        (aside / "passages").mkdir()
-        found = collections.read_lines(passages, collections.passage) if passages else iter(())
-        deque(_write_records(aside / "passages", found), maxlen=0)
-        texts = _Records(aside / "passages" / "records", collections.passage)
-        _write_lexical(aside / "passages" / "bm25", texts, Passage.search_text, k1, b)
-        _write_dense(aside / "passages" / "dense", texts, Passage.search_text, encoder)
-        return IndexReport(len(stored), len(texts), len(users), inputs)
+
+        users, rows = array("Q"), array("i")
+        shop = write("products", products, CatalogueProduct, review)
+        _write_lexical(aside / "products" / "titles", shop, lambda one: one.title, k1, b)
+        codes, numbers = np.array(users, np.uint64), np.array(rows, np.int32)
+        order = np.lexsort((numbers, codes))  # who reviewed which line: a user's code and the line's number
+        pairs: dict[str, NDArray[Any]] = {"users": codes[order], "rows": numbers[order]}
+        save_folder(aside / "products" / "reviews", _REVIEWS, {}, pairs)
+        texts = write("passages", passages, Passage, lambda row, one: None)
+        return IndexReport(len(shop), len(texts), len(users))
 
 
-def _write_records(folder: Path, rows: Iterable[tuple[bytes, D]]) -> Iterator[tuple[int, D]]:
-    """Write lines, where each starts, and their ids; yields each record with its number.
+def _write_records(folder: Path, rows: Iterable[tuple[bytes, D]], seen: Callable[[int, D], object]) -> None:
+    """Write lines, where each starts, and their ids; ``seen`` is told each record with its number.
 
     An id that is empty, holds blanks or repeats is refused.
     """
     ids: dict[str, None] = {}
     starts = array("q", [0])
-    with new_folder(folder / "records", _RECORDS, {}) as aside:
+    with new_folder(folder, _RECORDS, {}) as aside:
         with (aside / "lines.bin").open("wb") as file:
             for line, record in rows:
                 if len(record.id.split()) != 1 or record.id in ids:
                     raise InputError(
                         f"id {record.id!r} is empty, holds blanks or is there twice; ids must be unique"
                     )
-                yield len(ids), record
+                seen(len(ids), record)
                 ids[record.id] = None
                 file.write(line)
                 starts.append(starts[-1] + len(line))
@@ -267,26 +350,13 @@ def _code(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
-def _write_reviews(folder: Path, users: "array[int]", rows: "array[int]") -> None:
-    """Who reviewed which line: pairs of a user's code and the line's number, sorted."""
-    codes = np.frombuffer(users, dtype=np.uint64)
-    numbers: NDArray[np.int32] = np.frombuffer(rows, dtype=np.int32)
-    order = np.lexsort((numbers, codes))
-    save_folder(folder, _REVIEWS, {}, {"users": codes[order], "rows": numbers[order]})
+def _batches(records: _Records[D], text: Callable[[D], str]) -> Iterator[list[str]]:
+    for start in range(0, len(records), _BATCH):
+        yield [text(records.row(row)) for row in range(start, min(start + _BATCH, len(records)))]
 
 
-def _batches(records: _Records[T], text: Callable[[T], str]) -> Iterator[list[str]]:
-    rows = iter(range(len(records)))
-    while part := list(islice(rows, _BATCH)):
-        yield [text(records.row(row)) for row in part]
-
-
-def _write_lexical(folder: Path, records: _Records[T], text: Callable[[T], str], k1: float, b: float) -> None:
+def _write_lexical(folder: Path, records: _Records[D], text: Callable[[D], str], k1: float, b: float) -> None:
     index = Lexical(k1=k1, b=b)
     index.ids = records.ids
     index.index.fit(words(body) for part in _batches(records, text) for body in part)
     index.save(folder)
-
-
-def _write_dense(folder: Path, records: _Records[T], text: Callable[[T], str], encoder: str) -> None:
-    Dense.write(folder, encoder, records.ids, _batches(records, text))

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
+from crs_lib.cosrec.catalogue_rules import is_english, language
 from crs_lib.cosrec.labels import shares
-from crs_lib.cosrec.language import language
 from crs_lib.cosrec.records import Partition, topic, user_of
 from crs_lib.data.quirks import Quirk, quirk_counts, quirks_table
 
 _PLACEHOLDER = re.compile(r"\[[A-Z][A-Za-z ]*(?: \d+)?\]")
 _MOST_KEYWORDS = 5
-_Found = Iterator[tuple[str, str, object]]  # conversation or topic, what is odd, where exactly
+_Odd = Iterator[tuple[str, str, object]]  # conversation or topic, what is odd, where exactly
 
 
 def report(partition: Partition) -> pd.DataFrame:
     """Every quirk, one row each: partition, file, where, quirk, detail; in file order."""
     odd = (
         Quirk(kind, (partition.name, file, where), str(detail))
-        for file, check in _CHECKS
+        for file, check in _CHECKS.items()
         for where, kind, detail in check(partition)
     )
     return quirks_table(odd, ["partition", "file", "where"])
@@ -32,31 +32,30 @@ def summary(report: pd.DataFrame) -> pd.DataFrame:
     return quirk_counts(report, by, "where", ("cases", "places"), "where", ties)
 
 
-def _conversations(partition: Partition) -> _Found:
+def _conversations(partition: Partition) -> _Odd:
     for name, conversation in partition.conversations.items():
-        said = conversation.utterances
-        speakers = "".join(u.speaker for u in said)
+        texts = conversation.texts()
+        speakers = "".join(u.speaker for u in conversation.utterances)
         if speakers[0] != "U":
             yield name, "does not start with the user", speakers[:4]
         if speakers[-1] == "U":
-            yield name, "ends with the user", f"line {len(said)}"
-        for i in range(1, len(said)):
+            yield name, "ends with the user", f"line {len(texts)}"
+        for i in range(1, len(texts)):
             if speakers[i] == speakers[i - 1]:
                 yield name, f"two {speakers[i]} lines in a row", f"lines {i} and {i + 1}"
-        for text, times in Counter(u.text for u in said).items():
+        for text, times in Counter(texts).items():
             if times > 1:
                 yield name, "repeated utterance", f"{times} times, {len(text)} characters"
-        for i, (_, text) in enumerate(said, start=1):
+        for i, text in enumerate(texts, start=1):
             for match in _PLACEHOLDER.findall(text):
                 yield name, "placeholder left by the generator", f"line {i}: {match}"
             if not text.strip() or text != text.strip() or "\n" in text:
                 yield name, "empty, padded or continued line", f"line {i}"
-        verdict = language(" ".join(u.text for u in said))
-        if not verdict.english:
-            yield name, "not English", verdict.language
+        if not is_english(" ".join(texts)):
+            yield name, "not English", language(" ".join(texts))
 
 
-def _quality(partition: Partition) -> _Found:
+def _quality(partition: Partition) -> _Odd:
     for name, ratings in partition.ratings.items():
         if not ratings:
             yield name, "an empty list of ratings", ""
@@ -69,15 +68,12 @@ def _quality(partition: Partition) -> _Found:
                 yield name, "median grade of 1", ratings[0]._fields[aspect]
 
 
-def _annotations(partition: Partition) -> _Found:
+def _annotations(partition: Partition) -> _Odd:
     for name, records in partition.annotations.items():
-        conversation = partition.conversations[name]
-        seen = {record.turn for record in records}
-        for turn, position in enumerate(conversation.turns):
-            if turn not in seen:
-                asks = "?" in conversation.utterances[position].text
-                kind = "question without record" if asks else "user turn without record"
-                yield name, kind, f"turn {turn} of {len(conversation.turns)}"
+        texts, seen = partition.conversations[name].texts("U"), {record.turn for record in records}
+        for turn in (turn for turn in range(len(texts)) if turn not in seen):
+            kind = "question without record" if "?" in texts[turn] else "user turn without record"
+            yield name, kind, f"turn {turn} of {len(texts)}"
         if {len(record.cells) for record in records} == {1}:
             yield name, "a single annotator", f"{len(records)} turns"
         for record in records:
@@ -91,7 +87,7 @@ def _annotations(partition: Partition) -> _Found:
                     yield name, "an intent type twice in one annotation", f"turn {record.turn}, #{i}"
 
 
-def _intents(partition: Partition) -> _Found:
+def _intents(partition: Partition) -> _Odd:
     for intent in partition.all_intents():
         lengths = sorted(map(len, intent.variants))
         if intent.variants[0] != intent.canonical:
@@ -104,39 +100,38 @@ def _intents(partition: Partition) -> _Found:
             yield intent.id, "field 'product', which is not documented", intent.product
 
 
-def _profiles(partition: Partition) -> _Found:
+def _profiles(partition: Partition) -> _Odd:
     for name, users in partition.users.items():
-        for user in users:
-            if user.profile is None:
-                yield name, "user with keywords and no profile", user.id
+        for user in (user for user in users if user.profile is None):
+            yield name, "user with keywords and no profile", user.id
 
 
-def _keywords(partition: Partition) -> _Found:
+def _keywords(partition: Partition) -> _Odd:
     for name, users in partition.users.items():
         for user in users:
-            if user.keywords is None:
+            words = user.keywords
+            if words is None:
                 yield name, "user with a profile and no keywords", user.id
                 continue
-            if "" in user.keywords:
+            if "" in words:
                 yield name, "empty keyword", user.id
-            if len(user.keywords) > _MOST_KEYWORDS:
-                yield name, "more than five keywords", f"{user.id}: {len(user.keywords)}"
-            if len(set(user.keywords)) < len(user.keywords):
+            if len(words) > _MOST_KEYWORDS:
+                yield name, "more than five keywords", f"{user.id}: {len(words)}"
+            if len(set(words)) < len(words):
                 yield name, "the same keyword twice", user.id
     if partition.users:
         for name in (c for c in partition.conversations if c not in partition.users):
             yield name, "conversation without users", ""
 
 
-def _qrels(partition: Partition) -> _Found:
+def _qrels(partition: Partition) -> _Odd:
     known = {intent.id: intent.type for intent in partition.all_intents()}
     for name, grades in partition.qrels.items():
         judged = topic(name)
         if known.get(judged.intent) != judged.kind:
             yield name, "topic without its intent", known.get(judged.intent)
-        for grade in (0, 2):
-            if grade not in grades.values():
-                yield name, f"no document of grade {grade}", f"{len(grades)} judged"
+        for grade in sorted({0, 2}.difference(grades.values())):
+            yield name, f"no document of grade {grade}", f"{len(grades)} judged"
         if judged.user_index is not None and user_of(partition, judged, "as_documented") is None:
             yield name, "user index without a user (as documented)", judged.user_index
         for document in grades:
@@ -144,12 +139,8 @@ def _qrels(partition: Partition) -> _Found:
                 yield name, "item id in lower case", document
 
 
-_CHECKS: tuple[tuple[str, Callable[[Partition], _Found]], ...] = (
-    ("conversations.jsonl", _conversations),
-    ("quality.jsonl", _quality),
-    ("intent_annotations.jsonl", _annotations),
-    ("intents.jsonl", _intents),
-    ("profiles.jsonl", _profiles),
-    ("keywords.jsonl", _keywords),
-    ("qrels.qrels", _qrels),
-)
+_CHECKS: dict[str, Callable[[Partition], _Odd]] = {
+    "conversations.jsonl": _conversations, "quality.jsonl": _quality,
+    "intent_annotations.jsonl": _annotations, "intents.jsonl": _intents, "profiles.jsonl": _profiles,
+    "keywords.jsonl": _keywords, "qrels.qrels": _qrels,
+}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import pandas as pd
@@ -45,14 +46,25 @@ class Conversation:
         """Positions of the user's utterances: ``turns[t]`` is where user turn ``t`` stands."""
         return [i for i, utterance in enumerate(self.utterances) if utterance.speaker == "U"]
 
+    def texts(self, speakers: str = "US") -> list[str]:
+        """What was said, by some of the speakers, in order."""
+        return [text for speaker, text in self.utterances if speaker in speakers]
+
+    def said(self, turn: int) -> list[str]:
+        """The user's turns up to and including a turn, in order."""
+        return self.texts("U")[: turn + 1]
+
+    def before(self, turn: int) -> str:
+        """The line before a user turn, empty at the beginning."""
+        place = self.turns[turn]
+        return self.utterances[place - 1].text if place else ""
+
     def table(self, width: int = 0) -> pd.DataFrame:
         """One row an utterance: user turn (empty for the system), speaker, text, cut at a width over 0."""
-        turn, rows = -1, []
+        turn, rows = count(), []
         for speaker, text in self.utterances:
-            turn += speaker == "U"
-            said = "user" if speaker == "U" else "system"
-            shown = shorten(text, width) if width else text
-            rows.append({"turn": str(turn) if speaker == "U" else "", "speaker": said, "text": shown})
+            who = (str(next(turn)), "user") if speaker == "U" else ("", "system")
+            rows.append((*who, shorten(text, width) if width else text))
         return pd.DataFrame(rows, columns=["turn", "speaker", "text"])
 
 
@@ -88,6 +100,11 @@ class Intent(NamedTuple):
     type: str
     variants: tuple[str, ...]
     product: str | None
+
+    @property
+    def conversation(self) -> str:
+        """The conversation's id; it holds an underscore itself."""
+        return self.id.rsplit("_", 2)[0]
 
     @property
     def canonical(self) -> str:
@@ -134,10 +151,7 @@ def topic(name: str) -> Topic:
     intent, hash_sign, index = name.partition("#")
     parts = intent.rsplit("_", 2)
     if len(parts) != 3 or not all(p.isdecimal() for p in parts[1:]) or (hash_sign and not index.isdecimal()):
-        raise InputError(
-            f"topic {name!r} has not the form <conversation>_<turn>_<position>, with '#<user index>' "
-            "for recommendation"
-        )
+        raise InputError(f"topic {name!r} has not the form <conversation>_<turn>_<position>[#<user index>]")
     return Topic(name, intent, int(index) if hash_sign else None)
 
 

@@ -19,19 +19,18 @@ from crs_lib.cosrec.evaluate import linked_intents
 from crs_lib.cosrec.index import Stock
 from crs_lib.cosrec.intents import IntentModel, learned, turns
 from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
-from crs_lib.cosrec.rewriting import rewrite, said_by_user
+from crs_lib.cosrec.rewriting import rewrite
 from crs_lib.cosrec.settings import NAME, RetrieveSettings
 from crs_lib.retrieval.fusion import Remembering, Retriever
-from crs_lib.retrieval.runs import Hit, Run, read_run, write_run
+from crs_lib.retrieval.runs import Hit, Run, ranked, read_run, write_run
 from crs_lib.runs import Stage
 
 Routes = dict[tuple[str, int], list[str]]
 
 
 class AgentReply(NamedTuple):
-    """The agent's answer to a turn: modules, the stand-alone query, what each module found, its words."""
+    """The agent's answer to a turn: the stand-alone query, what each module found, its words."""
 
-    modules: tuple[str, ...]
     query: str
     found: Mapping[str, list[Hit]]
     text: str
@@ -50,59 +49,53 @@ class RoutingAgent:
     ) -> None:
         self.router, self.products, self.passages = router, stock.products, stock.passages
         self.recommend, self.search, self.rewriter = recommend, search, rewriter
-        self._titles = stock.title_search()
+        self._titles = stock.search("titles")
 
     def routes(self, partition: Partition) -> Routes:
         """The modules of every user turn of a partition; a turn may go to several or none."""
         frame = turns(partition)
-        chosen = self.router.predict(frame)
-        rows = zip(frame["conversation"], frame["turn"], chosen.tolist(), strict=True)
+        rows = zip(frame["conversation"], frame["turn"], self.router.predict(frame).tolist(), strict=True)
         return {
             (name, int(turn)): [kind for kind, on in zip(INTENTS, flags, strict=True) if on]
             for name, turn, flags in rows
         }
 
-    def query(self, said: Sequence[str], wishes: Sequence[str] = ()) -> str:
+    def _query(self, said: Sequence[str], wishes: Sequence[str] = ()) -> str:
         """The stand-alone query of a turn, with a user's constraints where they are known."""
         return " ".join([rewrite(self.rewriter, said), *wishes])
 
-    def link(self, said: Sequence[str], context: str, k: int = 10) -> list[Hit]:
+    def _link(self, said: Sequence[str], context: str, k: int = 10) -> list[Hit]:
         """Products a question may be about: those whose title the turn, or the line before, spells best."""
-        hits = {hit.id: hit.score for hit in self._titles.search(f"{context} {said[-1]}", k)}
-        whole = set(words(said[-1]))
-        for asin in hits:
-            title = set(words(self.products[asin].title))
-            hits[asin] += len(title & whole) / len(title)
-        return sorted((Hit(asin, score) for asin, score in hits.items()), key=lambda h: (-h.score, h.id))
+        whole, hits = set(words(said[-1])), {}
+        for name, score in self._titles.search(f"{context} {said[-1]}", k):
+            title = set(words(self.products[name].title))
+            hits[name] = score + len(title & whole) / len(title)
+        return ranked(hits)
 
     def answer(self, said: Sequence[str], context: str, modules: Sequence[str], k: int = 5) -> AgentReply:
         """Serve one turn: ``said`` is what the user said so far, ``context`` the system's line before."""
-        query = self.query(said)
-        found: dict[str, list[Hit]] = {}
-        parts: list[str] = []
+        query, found, parts = self._query(said), dict[str, list[Hit]](), list[str]()
         if "search" in modules:
             found["search"] = self.search.search(query, k)
             parts += [self.passages[hit.id].text for hit in found["search"][:1]]
         if "product_details" in modules:
-            found["product_details"] = self.link(said, context, k)
+            found["product_details"] = self._link(said, context, k)
             parts += [" ".join(self.products[hit.id].description) for hit in found["product_details"][:1]]
         if "recommendation" in modules:
             found["recommendation"] = self.recommend.search(query, k)
             titles = [self.products[hit.id].title for hit in found["recommendation"][:2]]
             parts += [f"You could look at {' or '.join(titles)}."] if titles else []
-        return AgentReply(tuple(modules), query, found, " ".join(parts) or "You are welcome.")
+        return AgentReply(query, found, " ".join(parts) or "You are welcome.")
 
     def converse(self, partition: Partition, name: str) -> pd.DataFrame:
         """The agent's answers to the user's turns of one conversation: turn, user, modules, query, answer."""
         conversation, routes = partition.conversations[name], self.routes(partition)
         rows = []
-        for turn, i in enumerate(conversation.turns):
-            said = said_by_user(conversation, turn)
-            context = conversation.utterances[i - 1].text if i else ""
-            answer = self.answer(said, context, routes[name, turn])
-            row = {"turn": turn, "user": said[-1], "modules": ", ".join(answer.modules) or "none"}
-            rows.append(row | {"query": answer.query, "answer": answer.text})
-        return pd.DataFrame(rows)
+        for turn in range(len(conversation.turns)):
+            said, modules = conversation.said(turn), routes[name, turn]
+            answer = self.answer(said, conversation.before(turn), modules)
+            rows.append((turn, said[-1], ", ".join(modules) or "none", answer.query, answer.text))
+        return pd.DataFrame(rows, columns=["turn", "user", "modules", "query", "answer"])
 
     def run(self, partition: Partition, k: int = 100, mapping: str = "") -> Run:
         """Hits for every judged topic, as if each were routed rightly: what the joint measure starts from.
@@ -113,22 +106,20 @@ class RoutingAgent:
         return {name: self._hits(partition, topic(name), k, mapping) for name in partition.qrels}
 
     def _hits(self, partition: Partition, judged: Topic, k: int, mapping: str) -> list[Hit]:
-        said = said_by_user(partition.conversations[judged.conversation], judged.turn)
+        said = partition.conversations[judged.conversation].said(judged.turn)
         if judged.kind == "search":
-            return self.search.search(self.query(said), k)
+            return self.search.search(self._query(said), k)
         user = user_of(partition, judged, mapping) if mapping else None
         wishes = [word for word in (user.keywords or ()) if word] if user else []
-        return self.recommend.search(self.query(said, wishes), k)
+        return self.recommend.search(self._query(said, wishes), k)
 
     def links(self, partition: Partition, k: int = 10) -> Run:
         """Products for every product-details intent."""
-        run: Run = {}
-        for intent in linked_intents(partition):
-            conversation = partition.conversations[intent.id.rsplit("_", 2)[0]]
-            before = conversation.turns[intent.turn] - 1
-            context = conversation.utterances[before].text if before >= 0 else ""
-            run[intent.id] = self.link(said_by_user(conversation, intent.turn), context, k)
-        return run
+        found = {intent: partition.conversations[intent.conversation] for intent in linked_intents(partition)}
+        return {
+            intent.id: self._link(talk.said(intent.turn), talk.before(intent.turn), k)
+            for intent, talk in found.items()
+        }
 
 
 def agents(settings: RetrieveSettings) -> dict[str, RoutingAgent]:
@@ -137,39 +128,36 @@ def agents(settings: RetrieveSettings) -> dict[str, RoutingAgent]:
     stock = index.opened(folder, settings.index, settings.k1, settings.b)
     router = learned(corpus.load(folder, "crowd"), settings.router, settings.vectors)
     searches = {
-        spec: (
-            Remembering(stock.product_search(spec.split("+"), settings.fusion)),
-            Remembering(stock.passage_search(spec.split("+"), settings.fusion)),
-        )
+        (spec, collection): Remembering(stock.search(collection, spec.split("+"), settings.fusion))
         for spec in settings.retrievers
+        for collection in ("products", "passages")
     }
     return {
-        system.name: RoutingAgent(router, stock, *searches[system.retriever], system.rewriter)
-        for system in settings.systems()
+        name: RoutingAgent(router, stock, searches[spec, "products"], searches[spec, "passages"], rewriter)
+        for name, spec, rewriter, _ in settings.systems()
     }
 
 
 def inputs(settings: RetrieveSettings) -> dict[str, str]:
     """SHA-256 of the files that the runs are made from."""
-    curated = corpus.digests(settings.source)
-    found = {name: digest for name, digest in curated.items() if name.startswith("curated/")}
+    files = corpus.digests(settings.source)
+    found = {name: digest for name, digest in files.items() if name.startswith("curated/")}
     return found | index.digests(corpus.locate(settings.source), settings.index)
 
 
 def write_runs(settings: RetrieveSettings, stage: Stage) -> None:
     """Write ``runs/<system>.run``, ``links/<system>.run`` and ``routes.jsonl``."""
     curated = corpus.load(corpus.locate(settings.source), "curated")
-    personal = {system.name: system.personal for system in settings.systems()}
     routes: list[dict[str, Any]] = []
     made = agents(settings)
     sent = next(iter(made.values())).routes(curated)  # the router is the same for all
-    for name, agent in made.items():
-        slug = paths.slug(name)
-        hits = agent.run(curated, settings.depth, settings.mapping if personal[name] else "")
-        stage.counts[name] = write_run(stage.path(f"runs/{slug}.run"), hits, slug)
+    for system in settings.systems():
+        agent, slug = made[system.name], paths.slug(system.name)
+        hits = agent.run(curated, settings.depth, settings.mapping if system.personal else "")
+        stage.counts[system.name] = write_run(stage.path(f"runs/{slug}.run"), hits, slug)
         write_run(stage.path(f"links/{slug}.run"), agent.links(curated), slug)
-        for (conversation, turn), modules in sent.items():
-            routes.append({"system": slug, "conversation": conversation, "turn": turn, "modules": modules})
+        for (talk, turn), modules in sent.items():
+            routes.append({"system": slug, "conversation": talk, "turn": turn, "modules": modules})
     stage.counts["collections"] = {"search": len(agent.passages), "recommendation": len(agent.products)}
     tables.write_jsonl(stage.path("routes.jsonl"), routes)
 

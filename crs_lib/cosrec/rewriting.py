@@ -6,9 +6,9 @@ threshold are put in an order that is chosen on the same data.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
 from crs_lib.core.rng import one_thread
 from crs_lib.core.text import words
 from crs_lib.cosrec.labels import Floats, shares
@@ -25,94 +24,56 @@ from crs_lib.cosrec.records import INTENTS, Conversation, Partition
 from crs_lib.metrics.rewriting import SENTENCE, bleu, rouge_l
 from crs_lib.stats import Design, cluster_bootstrap
 
-Rewriter = Callable[[Sequence[str]], str]
-REWRITERS: Registry[str] = Registry("rewriter")
-FILLER = frozenset(
-    words(
-        "a an the i i'm im me my we you your it its it's this that these those is are was be been am do does "
-        "did can could would should will have has had of to in on at for with and or but so if as by from "
-        "about like just also hi hello hey thanks thank please yes no ok okay oh great good sounds really "
-        "think want need looking look find any some there what which how who when where not more tell know "
-        "let see sure that's them they one ones s m d ll ve re t perfect nice interested recommend "
-        "recommendation recommendations suggest help"
-    )
-)
 
-
-def said_by_user(conversation: Conversation, turn: int) -> list[str]:
-    """The user's turns up to and including a turn, in order."""
-    return [conversation.utterances[i].text for i in conversation.turns[: turn + 1]]
+@cache
+def _filler() -> frozenset[str]:
+    return frozenset(words(prompts.lists("cosrec/template")["filler"]))
 
 
 def content_words(text: str) -> list[str]:
     """The folded words of a text that are no filler, in order."""
-    return [word for word in words(text) if word not in FILLER]
+    return [word for word in words(text) if word not in _filler()]
 
 
-@REWRITERS.register("last turn")
-def _last_turn(said: Sequence[str]) -> str:
-    """The user's turn as it is."""
-    return said[-1]
-
-
-@REWRITERS.register("content words")
-def _content(said: Sequence[str]) -> str:
-    """The turn without filler words."""
-    return " ".join(content_words(said[-1])) or said[-1]
-
-
-@REWRITERS.register("first and last")
-def _first_and_last(said: Sequence[str]) -> str:
-    """Content words of the opening request, then those the turn adds."""
+def _first_and_last(said: Sequence[str]) -> list[str]:
     opening = content_words(said[0])
-    return " ".join([*opening, *(w for w in content_words(said[-1]) if w not in set(opening))]) or said[-1]
+    return [*opening, *(word for word in content_words(said[-1]) if word not in set(opening))]
 
 
-@REWRITERS.register("all turns")
-def _all_turns(said: Sequence[str]) -> str:
-    """Content words of all user turns so far, each once, in the order they first came."""
-    return " ".join(dict.fromkeys(word for text in said for word in content_words(text))) or said[-1]
+# What the user said so far -> the words of a query: the turn, its content words, those of the opening request
+# and then those that the turn adds, those of all turns, each once, as they first came.
+REWRITERS: dict[str, Callable[[Sequence[str]], Sequence[str]]] = {
+    "last turn": lambda said: said[-1:],
+    "content words": lambda said: content_words(said[-1]),
+    "first and last": _first_and_last,
+    "all turns": lambda said: list(dict.fromkeys(word for text in said for word in content_words(text))),
+}
 
 
 def rewrite(name: str, said: Sequence[str]) -> str:
-    """One rewrite by a registered heuristic; InputError for an unknown name."""
-    return REWRITERS.create(name, said=said)
+    """One rewrite by a heuristic; the turn as it is where no word is left."""
+    return " ".join(REWRITERS[name](said)) or said[-1]
 
 
 def queries(partition: Partition, rewriters: Sequence[str]) -> pd.DataFrame:
     """One row a user turn and rewriter: conversation, turn, rewriter, query, its words."""
-    rows = []
-    for name, talk in partition.conversations.items():
-        for turn in range(len(talk.turns)):
-            for rewriter in rewriters:
-                query = rewrite(rewriter, said_by_user(talk, turn))
-                rows.append((name, turn, rewriter, query, len(query.split())))
-    return pd.DataFrame(rows, columns=["conversation", "turn", "rewriter", "query", "words"])
-
-
-def rewriting_prompt(conversation: Conversation, turn: int, intent: str) -> str:
-    """The prompt that asks a language model for the stand-alone query of a turn's intent."""
-    upto = conversation.utterances[: conversation.turns[turn] + 1]
-    lines = "\n".join(f"{'User' if u.speaker == 'U' else 'System'}: {u.text}" for u in upto)
-    return prompts.render("cosrec/rewrite", dialogue=lines, intent=intent.replace("_", " "))
+    rows = [
+        (name, turn, rewriter, rewrite(rewriter, talk.said(turn)))
+        for name, talk in partition.conversations.items()
+        for turn, rewriter in product(range(len(talk.turns)), rewriters)
+    ]
+    frame = pd.DataFrame(rows, columns=["conversation", "turn", "rewriter", "query"])
+    return frame.assign(words=[len(query.split()) for query in frame["query"]])
 
 
 def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
     """Rewrites by heuristic and intent id, for every curated intent."""
-    out: dict[str, dict[str, str]] = {name: {} for name in REWRITERS.names()}
-    for intent in partition.all_intents():
-        conversation = partition.conversations[intent.id.rsplit("_", 2)[0]]
-        said = said_by_user(conversation, intent.turn)
-        for name in out:
-            out[name][intent.id] = rewrite(name, said)
-    return out
+    said = {i.id: partition.conversations[i.conversation].said(i.turn) for i in partition.all_intents()}
+    return {name: {key: rewrite(name, lines) for key, lines in said.items()} for name in REWRITERS}
 
 
-class _Pair(NamedTuple):
-    conversation: str
-    candidate: str
-    canonical: str
-    variants: tuple[str, ...]
+# Conversation, candidate, canonical reference, all references.
+_Pair = tuple[str, str, str, Sequence[str]]
 
 
 def score_rewrites(
@@ -124,12 +85,10 @@ def score_rewrites(
     without a rewrite counts as an empty one. ``low`` and ``high`` are the 95 % interval of ROUGE-L over
     conversations.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, found in rewrites.items():
-        pairs = [
-            _Pair(i.id.rsplit("_", 2)[0], found.get(i.id, ""), i.canonical, i.variants)
-            for i in partition.all_intents()
-        ]
+        intents = partition.all_intents()
+        pairs = [(i.conversation, found.get(i.id, ""), i.canonical, i.variants) for i in intents]
         rows += _scored(name, pairs, draws)
     return pd.DataFrame(rows)
 
@@ -140,54 +99,41 @@ def human_rewrites(partition: Partition, **draws: Any) -> pd.DataFrame:
     Against the canonical variant, and against all variants but itself; intents with one variant only,
     and exact copies of the canonical one, are left out. Columns as those of :func:`score_rewrites`.
     """
-    pairs = []
-    for intent in partition.all_intents():
-        for i, variant in enumerate(intent.variants):
-            rest = (*intent.variants[:i], *intent.variants[i + 1 :])
-            if rest and variant != intent.canonical:
-                pairs.append(_Pair(intent.id.rsplit("_", 2)[0], variant, intent.canonical, rest))
+    pairs: list[_Pair] = [
+        (intent.conversation, variant, intent.canonical, (*intent.variants[:i], *intent.variants[i + 1 :]))
+        for intent in partition.all_intents()
+        for i, variant in enumerate(intent.variants)
+        if len(intent.variants) > 1 and variant != intent.canonical
+    ]
     return pd.DataFrame(_scored("one annotator", pairs, draws))
 
 
-def _scored(name: str, pairs: Sequence[_Pair], draws: Mapping[str, Any]) -> list[dict[str, Any]]:
-    rows = []
-    for kind in ("canonical", "any variant"):
-        allowed = [[p.canonical] if kind == "canonical" else list(p.variants) for p in pairs]
+def _scored(name: str, pairs: Sequence[_Pair], draws: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    texts = [candidate for _, candidate, _, _ in pairs]
+    references = {
+        "canonical": [[canonical] for *_, canonical, _ in pairs],
+        "any variant": [list(variants) for *_, variants in pairs],
+    }
+    for kind, allowed in references.items():
         row: dict[str, Any] = {"system": name, "reference": kind}
         for measure, function in SENTENCE.items():
-            each = [function(p.candidate, references) for p, references in zip(pairs, allowed, strict=True)]
+            each = [function(text, several) for text, several in zip(texts, allowed, strict=True)]
             row[measure] = float(np.mean(each)) if each else float("nan")
             if measure == "rougeL" and each:
-                row |= _interval(pairs, each, draws)
-        row["BLEU"] = bleu([p.candidate for p in pairs], allowed) if pairs else float("nan")
-        rows.append(row | {"n": len(pairs)})
-    return rows
-
-
-def _interval(pairs: Sequence[_Pair], each: Sequence[float], draws: Mapping[str, Any]) -> dict[str, float]:
-    """``low`` and ``high`` of a mean over pairs, conversations drawn."""
-    frame = pd.DataFrame({"system": "one", "conversation": [p.conversation for p in pairs], "score": each})
-    found = cluster_bootstrap(frame, Design(scenario="conversation", value="score", **draws)).iloc[0]
-    return {"low": float(found["low"]), "high": float(found["high"])}
+                talks = [pair[0] for pair in pairs]
+                frame = pd.DataFrame({"system": "one", "conversation": talks, "score": each})
+                found = cluster_bootstrap(frame, Design(scenario="conversation", value="score", **draws))
+                row |= found.iloc[0][["low", "high"]].astype(float).to_dict()
+        row["BLEU"] = bleu(texts, allowed) if pairs else float("nan")
+        yield row | {"n": len(pairs)}
 
 
 _PLACES = ("last", "system", "opening", "other", "older")  # where a word stands, the order of preference
-_LEVELS = np.round(np.arange(0.2, 0.62, 0.04), 2)
+_LEVELS = np.round(np.arange(0.2, 0.62, 0.04), 2).tolist()
 _ORDERS = (
-    ("last", "other", "opening", "older", "system"),
-    ("opening", "older", "other", "system", "last"),
-    ("last", "system", "other", "opening", "older"),
-    ("system", "older", "opening", "other", "last"),
-)
-
-
-class Task(NamedTuple):
-    """One query to write: the conversation, the user turn, the intent's type, and the reference or ""."""
-
-    conversation: Conversation
-    turn: int
-    intent: str
-    reference: str
+    ("last", "other", "opening", "older", "system"), ("opening", "older", "other", "system", "last"),
+    ("last", "system", "other", "opening", "older"), ("system", "older", "opening", "other", "last"),
+)  # fmt: skip
 
 
 class _Word(NamedTuple):
@@ -202,66 +148,60 @@ class _Word(NamedTuple):
     length: int
 
 
+class Task(NamedTuple):
+    """One query to write: the user turn, the intent's type, the reference or "", and the candidate words.
+
+    A query may copy all words of the user so far, those of the system's line before, and older names.
+    """
+
+    conversation: str
+    turn: int
+    said: str
+    intent: str
+    reference: str
+    words: list[_Word]
+
+    @classmethod
+    def of(cls, talk: Conversation, turn: int, intent: str, reference: str = "") -> "Task":
+        """The task of a user turn of a conversation."""
+        end, opening = talk.turns[turn], talk.turns[0]
+        found: list[_Word] = []
+        for number, (speaker, text) in enumerate(talk.utterances[: end + 1]):
+            if speaker == "U":
+                place = "last" if number == end else "opening" if number == opening else "other"
+            else:
+                place = "system" if number == end - 1 else "older"
+            found += (word for word in _words(text, place, number) if place != "older" or word.capital)
+        return cls(talk.id, turn, talk.utterances[end].text, intent, reference, found)
+
+
+def _words(text: str, place: str, number: int) -> list[_Word]:
+    sentence_start, found = True, []
+    for piece in text.split():
+        capital = not sentence_start and (piece[:1].isupper() or any(c.isdigit() for c in piece))
+        found += [(word, capital) for word in words(piece)]
+        sentence_start = piece[-1:] in ".!?"
+    return [_Word(w, place, number, i, c, "?" in text, len(found)) for i, (w, c) in enumerate(found)]
+
+
 def crowd_tasks(crowd: Partition) -> list[Task]:
     """A task for each turn and intent that at least two annotators and a quarter of them gave.
 
     The reference is the longest of their queries, as the canonical query of a curated intent is.
     """
     found = []
-    for name, records in crowd.annotations.items():
-        for record in records:
-            part = shares(record)
-            for intent in INTENTS:
-                queries = [q.query for cell in record.cells for q in cell if q.type == intent]
-                if len(queries) >= 2 and part[intent] >= 0.25:
-                    reference = max(queries, key=len)
-                    found.append(Task(crowd.conversations[name], record.turn, intent, reference))
+    for name, turns in crowd.annotations.items():
+        for record, intent in product(turns, INTENTS):
+            asked = [label.query for cell in record.cells for label in cell if label.type == intent]
+            if len(asked) >= 2 and shares(record)[intent] >= 0.25:
+                found.append(Task.of(crowd.conversations[name], record.turn, intent, max(asked, key=len)))
     return found
 
 
 def curated_tasks(curated: Partition) -> dict[str, Task]:
     """The task of each curated intent, by its id."""
-    return {
-        intent.id: Task(
-            curated.conversations[intent.id.rsplit("_", 2)[0]], intent.turn, intent.type, intent.canonical
-        )
-        for intent in curated.all_intents()
-    }
-
-
-def candidates(task: Task) -> list[_Word]:
-    """The words that a query may copy: all of the user's so far, the system's line before, older names."""
-    talk, turns = task.conversation, task.conversation.turns
-    end = turns[task.turn]
-    out: list[_Word] = []
-    for number in range(end + 1):
-        said = talk.utterances[number]
-        if said.speaker == "U":
-            place = "last" if number == end else "opening" if number == turns[0] else "other"
-        else:
-            place = "system" if number == end - 1 else "older"
-        out += _words(said.text, place, number)
-    return [word for word in out if word.place != "older" or word.capital]
-
-
-def _words(text: str, place: str, number: int) -> Iterable[_Word]:
-    sentence_start, found = True, []
-    pieces = text.split()
-    question = "?" in text
-    for piece in pieces:
-        capital = not sentence_start and (piece[:1].isupper() or any(c.isdigit() for c in piece))
-        for word in words(piece):
-            found.append((word, capital))
-        sentence_start = piece[-1:] in ".!?"
-    return [_Word(w, place, number, i, c, question, len(found)) for i, (w, c) in enumerate(found)]
-
-
-class _Guess(NamedTuple):
-    """A task, its candidates, and how likely each of them is copied."""
-
-    task: Task
-    found: list[_Word]
-    likely: Floats
+    talks = curated.conversations
+    return {i.id: Task.of(talks[i.conversation], i.turn, i.type, i.canonical) for i in curated.all_intents()}
 
 
 class QueryExtractor:
@@ -271,32 +211,28 @@ class QueryExtractor:
         """Learn word habits, trees, threshold and order; InputError for fewer than two conversations."""
         from sklearn.model_selection import GroupKFold
 
-        groups = np.array([task.conversation.id for task in tasks])
+        groups = np.array([task.conversation for task in tasks])
         folds = min(3, len(set(groups.tolist())))
         if folds < 2:
             raise InputError("the extractor needs queries of at least two conversations to learn from")
-        found = [candidates(task) for task in tasks]
-        held: list[_Guess] = []
+        held: list[tuple[Task, Floats]] = []
         for train, test in GroupKFold(folds).split(groups, groups=groups):
             inner = QueryExtractor()
-            inner._learn([tasks[k] for k in train], [found[k] for k in train])
-            held += inner._guesses([tasks[k] for k in test], [found[k] for k in test])
-        self._learn(tasks, found)
+            inner._learn([tasks[k] for k in train])
+            held += inner._likely([tasks[k] for k in test])
+        self._learn(tasks)
         self.choice = {intent: _best(intent, held) for intent in INTENTS}
         return self
 
-    def _learn(self, tasks: Sequence[Task], found: Sequence[list[_Word]]) -> None:
+    def _learn(self, tasks: Sequence[Task]) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        said, copied = Counter[str](), Counter[str]()
-        for task, own in zip(tasks, found, strict=True):
-            wanted = set(words(task.reference))
-            here = {word.word for word in own}
-            said.update(here)
-            copied.update(here & wanted)
-        self._said, self._copied = said, copied
-        rows = [self._features(*one) for one in zip(tasks, found, strict=True)]
-        labels = [_copied(own, task.reference) for task, own in zip(tasks, found, strict=True)]
+        self._said, self._copied = Counter[str](), Counter[str]()
+        for task in tasks:
+            here = {one.word for one in task.words}
+            self._said.update(here)
+            self._copied.update(here.intersection(words(task.reference)))
+        rows, labels = [self._features(task) for task in tasks], [_copied(task) for task in tasks]
         self._trees = HistGradientBoostingClassifier(
             max_iter=300, learning_rate=0.04, max_leaf_nodes=12, min_samples_leaf=40, l2_regularization=5.0,
             random_state=0, early_stopping=False,
@@ -304,71 +240,65 @@ class QueryExtractor:
         with one_thread(None):  # threads that wait for one another cost more than they give here
             self._trees.fit(np.concatenate(rows), np.concatenate(labels))
 
-    def _guesses(self, tasks: Sequence[Task], found: Sequence[list[_Word]]) -> list[_Guess]:
+    def _likely(self, tasks: Sequence[Task]) -> list[tuple[Task, Floats]]:
         """How likely each candidate of each task is copied, in [0, 1]."""
-        rows = [self._features(*one) for one in zip(tasks, found, strict=True) if one[1]]
+        rows = [self._features(task) for task in tasks if task.words]
         with one_thread(None):
             likely = self._trees.predict_proba(np.concatenate(rows))[:, 1] if rows else np.zeros(0)
-        parts = np.split(likely, np.cumsum([len(own) for own in found]))[:-1]
-        return [_Guess(*one) for one in zip(tasks, found, parts, strict=True)]
+        parts = np.split(likely, np.cumsum([len(task.words) for task in tasks]))[:-1]
+        return list(zip(tasks, parts, strict=True))
 
     def rewrites(self, tasks: Sequence[Task]) -> list[str]:
         """The query of each task; the user's turn as it is where no word is likely enough."""
-        out = []
-        for task, found, likely in self._guesses(tasks, [candidates(task) for task in tasks]):
-            level, order = self.choice[task.intent]
-            said = task.conversation.utterances[task.conversation.turns[task.turn]].text
-            out.append(written(found, likely, level, order) or said)
-        return out
+        guesses = self._likely(tasks)
+        return [_written(task, likely, *self.choice[task.intent]) or task.said for task, likely in guesses]
 
-    def _habit(self, word: str) -> tuple[float, float]:
-        """How often a word is copied where it stands, smoothed, and how common it is."""
-        n = self._said[word]
-        return (self._copied[word] + 1.0) / (n + 4.0), float(np.log1p(n))
-
-    def _features(self, task: Task, found: Sequence[_Word]) -> Floats:
+    def _features(self, task: Task) -> Floats:
         """(words, 28): the word's habit and its neighbours', where and how it stands, the intent."""
-        times = Counter(word.word for word in found)
-        last = {word.word for word in found if word.place == "last"}
-        opening = {word.word for word in found if word.place == "opening"}
-        system = {word.word for word in found if word.place == "system"}
-        habits = [self._habit(word.word) for word in found]
-        intent = [float(task.intent == name) for name in INTENTS]
+        found = task.words
+        times = Counter(one.word for one in found)
+        at = {place: {one.word for one in found if one.place == place} for place in _PLACES}
+        # how often a word is copied where it stands, smoothed, and how common it is
+        said = [self._said[one.word] for one in found]
+        habits = [(self._copied[one.word] + 1.0) / (n + 4.0) for one, n in zip(found, said, strict=True)]
         end = found[-1].utterance if found else 0
         rows = []
         for i, one in enumerate(found):
-            row = [*habits[i], float(one.word in FILLER), float(len(one.word)), float(one.capital)]
-            for step in (-2, -1, 1, 2):
-                j = i + step
+            row = [habits[i], np.log1p(said[i]), one.word in _filler(), len(one.word), one.capital]
+            for j in (i - 2, i - 1, i + 1, i + 2):
                 near = 0 <= j < len(found) and found[j].utterance == one.utterance
-                row += [habits[j][0] if near else -1.0, float(near and found[j].capital)]
-            row += [float(one.place == place) for place in _PLACES]
-            row += [float(end - one.utterance), one.position / max(1, one.length), float(one.length)]
-            row += [float(times[one.word]), float(one.word in last), float(one.word in opening)]
-            row += [float(one.word in system), float(one.question), float(task.turn), *intent]
+                row += [habits[j] if near else -1.0, near and found[j].capital]
+            row += [one.place == place for place in _PLACES]
+            row += [end - one.utterance, one.position / max(1, one.length), one.length, times[one.word]]
+            row += [one.word in at["last"], one.word in at["opening"], one.word in at["system"]]
+            row += [one.question, task.turn, *(task.intent == name for name in INTENTS)]
             rows.append(row)
-        return np.asarray(rows)
+        return np.asarray(rows, dtype=np.float64)
 
 
-def _copied(found: Sequence[_Word], reference: str) -> NDArray[np.int64]:
+def _copied(task: Task) -> NDArray[np.int64]:
     """1 for a word of the reference; a filler word only beside another word that the reference has there."""
-    text = words(reference)
+    text, found = words(task.reference), task.words
     wanted, pairs = set(text), set(pairwise(text))
-    out = np.zeros(len(found), dtype=np.int64)
-    for i, one in enumerate(found):
-        if one.word not in wanted:
-            continue
-        before = found[i - 1].word if i and found[i - 1].utterance == one.utterance else ""
-        after = found[i + 1].word if i + 1 < len(found) and found[i + 1].utterance == one.utterance else ""
-        out[i] = one.word not in FILLER or (before, one.word) in pairs or (one.word, after) in pairs
-    return out
+    beside = {
+        i
+        for i, (one, after) in enumerate(pairwise(found))
+        if one.utterance == after.utterance and (one.word, after.word) in pairs
+    }
+    return np.array(
+        [
+            one.word in wanted and (one.word not in _filler() or i in beside or i - 1 in beside)
+            for i, one in enumerate(found)
+        ],
+        dtype=np.int64,
+    )
 
 
-def written(found: Sequence[_Word], likely: Floats, level: float, order: Sequence[str]) -> str:
+def _written(task: Task, likely: Floats, level: float, order: Sequence[str]) -> str:
     """The words above a level, each once, place by place in an order, as they stand within a place."""
-    rank = {place: i for i, place in enumerate(order)}
+    found = task.words
     chosen = [i for i in range(len(found)) if likely[i] > level]
-    chosen.sort(key=lambda i: (rank[found[i].place], found[i].utterance, found[i].position))
+    chosen.sort(key=lambda i: (order.index(found[i].place), found[i].utterance, found[i].position))
     best: dict[str, int] = {}
     for i in chosen:  # of a word that stands in several places the likeliest one
         word = found[i].word
@@ -378,23 +308,20 @@ def written(found: Sequence[_Word], likely: Floats, level: float, order: Sequenc
     return " ".join(found[i].word for i in chosen if i in kept)
 
 
-def _best(intent: str, held: Sequence[_Guess]) -> tuple[float, tuple[str, ...]]:
+def _best(intent: str, held: Sequence[tuple[Task, Floats]]) -> tuple[float, tuple[str, ...]]:
     """Level and order with the best ROUGE-L on tasks that were held out; the first of equals."""
-    mine = [guess for guess in held if guess.task.intent == intent] or list(held)
+    mine = [guess for guess in held if guess[0].intent == intent] or list(held)
     quality = cache(lambda text, reference: rouge_l(text, [reference]) if text else 0.0)
 
-    def score(level: float, order: Sequence[str]) -> float:
-        texts = (written(guess.found, guess.likely, level, order) for guess in mine)
-        return float(np.mean([quality(text, g.task.reference) for text, g in zip(texts, mine, strict=True)]))
+    def score(choice: tuple[tuple[str, ...], float]) -> float:
+        order, level = choice
+        return float(np.mean([quality(_written(*guess, level, order), guess[0].reference) for guess in mine]))
 
-    options = [(score(float(level), order), -i, float(level), order)
-               for i, (level, order) in enumerate((v, o) for o in _ORDERS for v in _LEVELS)]  # fmt: skip
-    _, _, level, order = max(options, key=lambda option: option[:2])
+    order, level = max(product(_ORDERS, _LEVELS), key=score)
     return level, order
 
 
 def extracted_rewrites(crowd: Partition, curated: Partition) -> dict[str, str]:
     """Rewrites by intent id for every curated intent, learned from the crowd partition alone."""
-    model: Any = QueryExtractor().fit(crowd_tasks(crowd))
-    asked = curated_tasks(curated)
+    model, asked = QueryExtractor().fit(crowd_tasks(crowd)), curated_tasks(curated)
     return dict(zip(asked, model.rewrites(list(asked.values())), strict=True))

@@ -8,8 +8,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.cosrec import drafts
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
@@ -29,14 +28,13 @@ _FREE = ("run", "workers", "scheduler", "llm", "retries", "index")
 _Run = Annotated[RunName, Field(description="name of the run, its folder under results/cosrec")]
 _Source = Annotated[str, Field(description="sample, cosrec (the release), or a corpus's folder")]
 _Fusion = Annotated[str, OneOf(FUSIONS), Field(description="how several rankings become one")]
-_Index = Annotated[str, Field(description="folder made by cosrec-index; empty: the source's own files")]
+_Index = Annotated[str, Field(description="folder made by cosrec index; empty: the source's own files")]
 _K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
 _B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
 _Vectors = Annotated[
-    str,
-    OneOf(VECTORS),
-    Field(description="sentence vectors of the intent model: auto takes those installed"),
+    str, OneOf(VECTORS), Field(description="of the intent model: auto takes those installed")
 ]
+_Specs = Annotated[tuple[str, ...], Field(description="specs, fused")]
 
 
 class CorpusSettings(Settings):
@@ -95,23 +93,16 @@ class RetrieveSettings(Settings):
         return pd.DataFrame(self.systems()).assign(router=self.router).set_index("name")
 
 
-def _measure(spec: str) -> str:
-    """The spec of a measure itself; InputError with a suggestion for an unknown one."""
-    return ranking.measure(spec).spec
-
-
 class ScoreSettings(Settings):
     """Which runs are scored, by which measure, and how sure the means are."""
 
     run: _Run = "smoke"
     source: _Source = "sample"
-    runs: Annotated[
-        str, Field(description="folder of TREC run files; empty: those of 13_cosrec_retrieve")
-    ] = ""
-    measure: Annotated[str, AfterValidator(_measure), Field(description="the main measure")] = "nDCG@10"
-    mapping: Annotated[str, OneOf(MAPPINGS), Field(description="which user an index denotes")] = (
-        "zero_is_generic"
-    )
+    runs: Annotated[str, Field(description="folder of TREC run files; empty: of 13_cosrec_retrieve")] = ""
+    measure: Annotated[
+        str, AfterValidator(lambda spec: ranking.measure(spec).spec), Field(description="the main measure")
+    ] = "nDCG@10"
+    mapping: Annotated[str, OneOf(MAPPINGS), Field(description="whose index it is")] = "zero_is_generic"
     resamples: Annotated[int, Field(ge=1, description="resamples of an interval; 1000 is usual")] = 1000
     vectors: _Vectors = "auto"
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
@@ -120,14 +111,10 @@ class ScoreSettings(Settings):
 class GenerateSettings(Settings):
     """The settings of a generation. The defaults are those of the published design."""
 
-    run: Annotated[RunName, Field(description="name of the run")] = "smoke"
+    run: _Run = "smoke"
     source: Annotated[str, Field(description="sample, or a folder with products and passages")] = "sample"
-    index: Annotated[str, Field(description="folder made by cosrec-index, instead of the source's files")] = (
-        ""
-    )
-    writer: Annotated[str, Field(description="template, or the model of conversations and profiles")] = (
-        TEMPLATE
-    )
+    index: _Index = ""
+    writer: Annotated[str, Field(description="template, or a model: of conversations, profiles")] = TEMPLATE
     query_writer: Annotated[str, Field(description="template or model of queries; empty: the writer")] = ""
     conversations: Annotated[int, Field(ge=1, description="how many, each about another product")] = 12
     users: Annotated[int, Field(ge=0, description="buyers of the target who get a profile")] = 2
@@ -137,10 +124,8 @@ class GenerateSettings(Settings):
     query_words: Annotated[int, Field(ge=1, description="longest query, in words")] = 7
     fewest_turns: Annotated[int, Field(ge=1, description="fewest turns of the user")] = 6
     most_turns: Annotated[int, Field(ge=1, description="most turns of the user")] = 8
-    product_retrievers: Annotated[tuple[str, ...], Field(description="specs, fused")] = (
-        "bm25", "dense:hashing",
-    )  # fmt: skip
-    passage_retrievers: Annotated[tuple[str, ...], Field(description="specs, fused")] = ("bm25",)
+    product_retrievers: _Specs = ("bm25", "dense:hashing")
+    passage_retrievers: _Specs = ("bm25",)
     fusion: _Fusion = "stratum"
     k1: _K1 = 1.2
     b: _B = 0.75
@@ -166,11 +151,10 @@ class GenerateSettings(Settings):
                 _ = spec == TEMPLATE or BACKENDS.get(spec)
             except InputError as error:
                 raise InputError(f"{name}: {error}; or take 'template', which needs no model") from None
-        for name in self.llm:
-            if name not in _SERVICE:
-                hint = did_you_mean(str(name), _SERVICE)
-                raise InputError(f"llm: a writer takes no {name!r}{hint} (it takes: {', '.join(_SERVICE)})")
-        LLMSettings(**self.llm)
+        if strange := [str(name) for name in self.llm if name not in _SERVICE]:
+            hint = did_you_mean(strange[0], _SERVICE)
+            raise InputError(f"llm: a writer takes no {strange[0]!r}{hint} (it takes: {', '.join(_SERVICE)})")
+        self.reached()
         if self.prompts:
             _check_prompts(Path(self.prompts))
 
@@ -199,46 +183,35 @@ class GenerateSettings(Settings):
             kept["prompts"] = {name: prompts.digest(f"{NAME}/{name}", self.prompts) for name in PROMPTS}
         return kept
 
+    def asked(self, name: str) -> tuple[str, int]:
+        """The model that a prompt goes to, and its longest answer in tokens."""
+        spec = self.asked_for_queries if name == "product_query" else self.writer
+        return spec, self.answer_tokens if name == "conversation" else self.query_tokens
+
+    def _calls(self) -> list[tuple[str, str, int, int]]:
+        """Prompt, model, longest answer and calls of a run, of everything that a model is asked for."""
+        rows = [(name, *self.asked(name), 1 if name in PROMPTS[:2] else self.users) for name in PROMPTS]
+        return [row for row in rows if row[1] != TEMPLATE and row[3]]
+
     def needs(self) -> list[Need]:
         """The models that the preflight checks: each in its roles, with its largest context."""
-        reached, size = self.reached(), max(self.contexts)
-        return [
-            Need(
-                f"cosrec {name}", spec, {"num_ctx": size, "num_predict": answer}, 0,
-                reached.settings_for(spec),
-            )
-            for name, spec, answer, _ in self._roles()
-        ]  # fmt: skip
+        size, how = max(self.contexts), self.reached().settings_for
+        options = [(row, {"num_ctx": size, "num_predict": row[2]}) for row in self._calls()]
+        return [Need(f"cosrec {name}", spec, given, 0, how(spec)) for (name, spec, *_), given in options]
 
     def work(self) -> list[Work]:
         """The requests of a run to each model: calls by role, repetitions left aside."""
-        at_once = self.reached().at_once
-        return [
-            Work(f"cosrec {name}", spec, calls * self.conversations, at_once)
-            for name, spec, _, calls in self._roles()
-        ]
-
-    def _roles(self) -> list[tuple[str, str, int, int]]:
-        """Prompt, model, longest answer and calls a conversation of everything that a model is asked for."""
-        rows = [
-            ("product_query", self.asked_for_queries, self.query_tokens, 1),
-            ("conversation", self.writer, self.answer_tokens, 1),
-            *((name, self.writer, self.query_tokens, self.users) for name in PROMPTS[2:]),
-        ]
-        return [row for row in rows if row[1] != TEMPLATE and row[3]]
+        count, at_once = self.conversations, self.reached().at_once
+        return [Work(f"cosrec {name}", spec, n * count, at_once) for name, spec, _, n in self._calls()]
 
 
 def _check_prompts(folder: Path) -> None:
     """Raise InputError for a folder without a prompt of ours, or a prompt that holds an unknown name."""
     mine = [name for name in PROMPTS if (folder / f"{name}.txt").is_file()]
     if not mine:
-        raise InputError(
-            f"no prompt in {folder.name!r}; put in one or more of: {', '.join(f'{n}.txt' for n in PROMPTS)}"
-        )
+        files = ", ".join(f"{name}.txt" for name in PROMPTS)
+        raise InputError(f"no prompt in {folder.name!r}; put in one or more of: {files}")
     for name in mine:
-        full = f"{NAME}/{name}"
-        unknown = [key for key in prompts.wanted(full, str(folder)) if key not in prompts.wanted(full)]
-        if unknown:
-            raise InputError(
-                f"{name}.txt holds ${', $'.join(unknown)}; it may hold ${', $'.join(prompts.wanted(full))}"
-            )
+        shipped = prompts.wanted(f"{NAME}/{name}")
+        if unknown := [key for key in prompts.wanted(f"{NAME}/{name}", str(folder)) if key not in shipped]:
+            raise InputError(f"{name}.txt holds ${', $'.join(unknown)}; it may hold ${', $'.join(shipped)}")

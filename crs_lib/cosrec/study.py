@@ -22,7 +22,6 @@ from crs_lib.cosrec.settings import (
 from crs_lib.retrieval.runs import Ranking
 from crs_lib.runs import StageSpec, Study
 
-_GRADES = {0: "not relevant", 1: "partially relevant", 2: "highly relevant"}
 _SCORES = (
     "scores", "means", "by_user", "by_reader", "by_turn", "by_intent", "joint", "differences", "personal",
     "links",
@@ -43,7 +42,7 @@ def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
         "quirks": odd,
         "claims": counts.readme_claims(read),
         "ratings": counts.conversation_ratings(read),
-        "judged": counts.judgments_per_intent(read["curated"]).reset_index(),
+        "judged": counts.judgments_per_intent(read["curated"]),
     }
 
 
@@ -128,34 +127,11 @@ def _people(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFram
     }
 
 
-def _audited(run: str, table: str) -> pd.DataFrame:
-    made = STUDY.read(run, table, optional=True)
+def _ratings(run: str) -> pd.DataFrame:
+    made = STUDY.read(run, "ratings", optional=True)
     if made.empty:
         raise NoDataError(f"the corpus of run {run!r} has no rated conversation")
     return made
-
-
-def _average_ratings(run: str) -> pd.DataFrame:
-    """Conversations by average rating; ``n_conversations`` is their sum."""
-    bins = counts.average_rating_counts(_audited(run, "ratings"))
-    frame = pd.DataFrame({"from": bins.index.astype(str), "conversations": bins.to_numpy()})
-    return frame.assign(n_conversations=int(bins.sum()))
-
-
-def _aspect_ratings(run: str) -> pd.DataFrame:
-    """Conversations by rating and aspect; ``n_conversations`` is their sum."""
-    bins = counts.aspect_rating_counts(_audited(run, "ratings"))
-    tidy = bins.reset_index().melt("rating", var_name="aspect", value_name="conversations")
-    return tidy.assign(n_conversations=int(bins.sum().max()))
-
-
-def _judgments(run: str) -> pd.DataFrame:
-    """Intents by judged documents and grade; ``n_intents`` is one grade's sum."""
-    judged = STUDY.read(run, "judged", optional=True).set_index("intent").rename(columns=int)
-    bins = counts.judgment_counts(judged)
-    tidy = bins.rename(columns=_GRADES).reset_index()
-    tidy = tidy.melt("judgments", var_name="grade", value_name="intents")
-    return tidy.assign(n_intents=int(bins.sum().max()))
 
 
 def _systems(run: str) -> pd.DataFrame:
@@ -167,7 +143,7 @@ def _systems(run: str) -> pd.DataFrame:
     return part.assign(**{name: int(n) for name, n in numbers.items() if len(part)}).reset_index(drop=True)
 
 
-STUDY = Study(
+STUDY: Study = Study(
     NAME,
     [
         StageSpec(
@@ -209,9 +185,9 @@ STUDY = Study(
         ),
     ],
     derived={
-        "average_ratings": _average_ratings,
-        "aspect_ratings": _aspect_ratings,
-        "judgments": _judgments,
+        "average_ratings": lambda run: counts.average_rating_counts(_ratings(run)),
+        "aspect_ratings": lambda run: counts.aspect_rating_counts(_ratings(run)),
+        "judgments": lambda run: counts.judgment_counts(STUDY.read(run, "judged", optional=True)),
         "systems": _systems,
     },
 )

@@ -29,6 +29,7 @@ from crs_lib.data.registry import Dataset, File
 
 TIMEOUT = 30.0  # seconds without a byte
 OK, DIFFERS, MISSING, ABSENT = "ok", "differs", "missing", "absent"
+BAD = (DIFFERS, MISSING)
 _CHUNK = 1 << 16
 _STALE = 24 * 3600  # seconds
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -110,7 +110,7 @@ def _dialogues(
             try:
                 if isinstance(record, InputError):
                     raise record
-                with safety.Faults("a conversation", where):
+                with safety.faults("a conversation", where):
                     dialogue = dialogue_of(record, origin)
                 key = session_key(dialogue)
                 if broken:

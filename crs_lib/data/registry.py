@@ -12,13 +12,12 @@ from pathlib import Path
 import pandas as pd
 
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 
 RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 ARCHIVE = "https://github.com/{repository}/archive/{commit}.zip"
 HUB = "https://huggingface.co/{repository}/resolve/{commit}/{path}"
-RECORDED = "unverified upstream: recorded on first download"
+RECORDED = "recorded on first download"
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,27 @@ class Dataset:
         if not self.wanted or not all((root / file.path).is_file() for file in self.wanted):
             return None
         return root / (self.folder if self.folder is not None else self.wanted[0].path)
+
+    @property
+    def place(self) -> str:
+        """Where its files are, in a word."""
+        return "mirror" if self.in_mirror() else "downloaded" if self.downloaded() else "-"
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Everything that the row says, as names and texts."""
+        here = self.in_mirror() or self.downloaded()
+        yield from {
+            "name": self.name, "summary": self.summary, "study": self.study, "licence": self.origin.licence,
+            "origin": f"{self.origin.repository} at {self.origin.commit}", "checksum": self.checksum,
+            "here": paths.shown(here) if here else "no",
+        }.items()  # fmt: skip
+        if self.members:
+            yield "archive", f"{self.address()}, {self.members}"
+        for file in self.files:
+            size = "size unknown" if file.size is None else f"{file.size} bytes"
+            yield "file", f"{file.path} ({size}), sha256 {file.sha256 or RECORDED}"
+            if not self.members:
+                yield "from", self.address(file) if file.source else "a mirror only"
 
     def record_path(self) -> Path:
         """The file that records the checksums of a first download, where none were known."""
@@ -347,21 +367,13 @@ def locate(name: str) -> Path:
 
 
 def describe() -> pd.DataFrame:
-    """One row a data set: name, study, known files and bytes, licence, checksum, where it is, summary."""
-    return pd.DataFrame(list(_described())).astype({"files": "Int64", "bytes": "Int64"})
-
-
-def _described() -> Iterator[dict[str, object]]:
-    for dataset in REGISTRY.values():
-        sizes = [file.size for file in dataset.files if file.size is not None]
-        place = "mirror" if dataset.in_mirror() else "downloaded" if dataset.downloaded() else "-"
-        yield {
-            "name": dataset.name,
-            "study": dataset.study,
-            "files": len(sizes) or None,
-            "bytes": sum(sizes) or None,
-            "licence": dataset.origin.licence,
-            "checksum": dataset.checksum,
-            "here": place,
-            "summary": dataset.summary,
-        }
+    """One row a data set: name, study, where it is, known files and MB, checksum, licence, summary."""
+    rows: list[dict[str, object]] = []
+    for one in REGISTRY.values():
+        sizes = [file.size for file in one.files if file.size is not None]
+        rows.append({
+            "name": one.name, "study": one.study, "here": one.place, "files": len(sizes) or None,
+            "MB": sum(sizes) / 1e6 or None, "checksum": one.checksum, "licence": one.origin.licence,
+            "summary": one.summary,
+        })  # fmt: skip
+    return pd.DataFrame(rows).astype({"files": "Int64"})

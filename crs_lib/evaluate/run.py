@@ -20,8 +20,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Field, RunName, Settings
 from crs_lib.evaluate import arms
 from crs_lib.evaluate import tables as score_tables
@@ -37,18 +36,10 @@ from crs_lib.evaluate.choose import (
     Vocabulary,
 )
 from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
+from crs_lib.evaluate.study import DEFAULT, MOVIES, variant_of
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.records import Scores, unscored
 
-_FILES = {
-    "turns": ("turns.parquet", tables.TURNS),
-    "shifts": ("shifts.parquet", tables.TURNS),
-    "results": ("results.jsonl", tables.RESULTS),
-    "model_metrics": ("model_metrics.csv", tables.MODEL_METRICS),
-}
-
-
-DEFAULT = "default"
 _STAGE = "evaluate"
 _KNOBS = ("window", "recovery_cc", "recovery_cr")
 
@@ -198,12 +189,12 @@ def _catalog(config: EvaluateConfig) -> str:
     folder = paths.run_folder(simulate.STUDY, config.run)
     raw = folder / simulate.RAW_CATALOG
     name = raw.name if config.rule.catalog == "thesis" and raw.is_file() else "catalog.parquet"
-    return str(runs.output(simulate.STUDY, config.run, "catalog", "03_simulate", name))
+    return str(MOVIES.path(config.run, name))
 
 
 def _stage_of(convention: str) -> str:
     """The name of a convention's evaluation among the stages of a run."""
-    return _STAGE if convention == DEFAULT else f"{_STAGE} {convention}"
+    return f"{_STAGE} {variant_of(convention)}".rstrip()
 
 
 def folder_of(run: str, convention: str) -> Path:
@@ -233,8 +224,9 @@ def read(run: str, table: str, convention: str = "", columns: Sequence[str] | No
     RunError if the run has not been evaluated, not under this convention, or if its dialogues are newer than
     its scores.
     """
-    path, contract = _place(run, table, convention)
-    return tables.read_table(path, contract, columns=columns, repeated=Provenance._fields)
+    name = convention_of(run, convention)
+    entry(run, name)
+    return MOVIES.read(run, table, variant=variant_of(name), columns=columns, repeated=Provenance._fields)
 
 
 def pieces(
@@ -244,20 +236,12 @@ def pieces(
 
     The turns of a session stand together, and may be divided between two frames.
     """
-    path, _ = _place(run, table, convention)
+    name = convention_of(run, convention)
+    entry(run, name)
+    path = MOVIES.path(run, table, variant=variant_of(name))
     if path.suffix != ".parquet":
         raise InputError(f"{path.name} is no Parquet file; read it whole, or some of its columns")
     yield from tables.read_pieces(path, columns, rows)
-
-
-def _place(run: str, table: str, convention: str) -> tuple[Path, tables.Contract]:
-    """The file of a table, and the table's contract."""
-    if table not in _FILES:
-        raise InputError(f"no table {table!r}; give one of {', '.join(_FILES)}")
-    name = convention_of(run, convention)
-    made, found = entry(run, name), _FILES[table]
-    place = next((file for file in made["outputs"] if Path(file).name == found[0]), found[0])
-    return runs.output(simulate.STUDY, run, _stage_of(name), "04_evaluate", place), found[1]
 
 
 def conventions_of(run: str) -> list[str]:
@@ -312,7 +296,7 @@ def entry(run: str, convention: str = "") -> dict[str, Any]:
 def catalog_of(run: str) -> Catalog:
     """The catalogue that a run was made with, frozen in its folder."""
     runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
-    return sources.load(runs.output(simulate.STUDY, run, "catalog", "03_simulate", "catalog.parquet"))
+    return sources.load(MOVIES.path(run, "catalog"))
 
 
 def long(results: pd.DataFrame, metrics: Iterable[str]) -> pd.DataFrame:

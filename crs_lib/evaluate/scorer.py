@@ -61,14 +61,14 @@ class Scorer:
         return frozenset(found)
 
     def items(self, pair: Pair) -> list[int]:
-        """The catalogue items a reply recommends: by id, else by title, else those named in the text."""
+        """The catalogue items a reply recommends: by id, else by title, else those its text advises."""
         catalog, meta = self.grounder.catalog, pair.system.meta
         if "rec_ids" in meta:
             return [catalog.id_index[i] for i in meta["rec_ids"] if i in catalog.id_index]
         if "rec_titles" in meta:
             found = (catalog.title_index.get(fold(str(title))) for title in meta["rec_titles"] or ())
             return [same[0] for same in found if same]
-        return [mention.item for mention in self.grounder.titles(pair.system.text)]
+        return self.grounder.recommended(pair.system.text)
 
     def score(self, dialogue: Dialogue, texts: Sequence[Text]) -> Scores:
         """Score a dialogue; ``texts`` are those of its turns, in order."""

@@ -1,32 +1,33 @@
 """The registry of figures, what each may expect of its tables, and the counts that captions name."""
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import pandas as pd
 
-from crs_lib.core import errors
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry, did_you_mean
+from crs_lib.core.errors import InputError, NoDataError, did_you_mean
+from crs_lib.core.settings import Registry
 from crs_lib.figures import layout
 from crs_lib.metrics import base as metrics
 from crs_lib.stats import Design, cluster_bootstrap
 
+__all__ = ["FIGURES", "TABLES", "NoDataError"]  # the error is what a drawing function raises, too
+
 Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 # Functions of tidy frames that return a matplotlib Figure (a LaTeX ``tabular``), by name. Facts: ``study``,
-# ``tables`` (the frames it takes, in order), ``caption`` (may name what :func:`counts` gives), ``place`` (its
-# number in captions.md; without it the figure comes last) and, where the stages of every run do not make its
-# data, ``made_by``: the command that does (may name {run}). ``dark``: a PNG for dark pages, too. ``title``:
-# its heading where the name in words is none.
+# ``tables`` (the frames it takes, in order), ``caption``, ``note`` (the small print under it; both may name
+# what :func:`counts` and :func:`words` give), ``place`` (from ``layout.ORDER``) and, where the stages of
+# every run do not make its data, ``made_by``: the command that does (may name {run}). ``dark``: a PNG for
+# dark pages, too. ``title``: its heading where the name in words is none.
 FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
 TABLES: Registry[str] = Registry("table", room="crs_lib.figures")
 
 
 def figure(
-    study: str, caption: str, *, registry: Registry[Any] = FIGURES, **facts: Any
+    caption: str, *, study: str = "movies", registry: Registry[Any] = FIGURES, **facts: Any
 ) -> Callable[[Draw], Draw]:
     """Decorator that registers a figure: the function's name is its name, its parameters are its tables.
 
@@ -34,15 +35,13 @@ def figure(
     """
 
     def add(make: Draw) -> Draw:
-        known = inspect.signature(make).parameters.values()
-        tables = tuple(one.name for one in known if one.kind is one.POSITIONAL_OR_KEYWORD)
-        registry.register(make.__name__, study=study, tables=tables, caption=caption, **facts)(make)
+        name, taken = make.__name__, inspect.signature(make).parameters.values()
+        tables = tuple(one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD)
+        place = {"place": layout.ORDER.index(name)} if name in layout.ORDER else {}
+        registry.register(name, study=study, tables=tables, caption=caption, **place, **facts)(make)
         return make
 
     return add
-
-
-NoDataError = errors.NoDataError
 
 
 def convention_of(frame: pd.DataFrame) -> str:
@@ -50,29 +49,24 @@ def convention_of(frame: pd.DataFrame) -> str:
     return str(frame["convention"].iloc[0]) if "convention" in frame and len(frame) else "default"
 
 
-def primary(frame: pd.DataFrame, asked: str = "") -> str:
-    """The outcome that leads a figure: the one asked for, else the convention's first that has a value here.
+def primary(frame: pd.DataFrame) -> str:
+    """The outcome that leads a figure: the convention's first that has a value here; NoDataError without any.
 
-    ``frame`` is a table of results or turns, a column a metric, or of model metrics. NoDataError without any.
+    ``frame`` is a table of results or turns, a column a metric, or of model metrics.
     """
-    if asked:
-        return metrics.get(asked).name
-    convention = convention_of(frame)
+    convention, long = convention_of(frame), {"metric", "mean"} <= set(frame)
     usual = (*layout.outcomes(convention), *layout.SHOWN["metric_bars"])
-    if frame.empty or not (set(usual) & set(frame) or {"metric", "mean"} <= set(frame)):
+    if frame.empty or not (long or set(usual) & set(frame)):
         filled(frame, ["session_id", usual[0]])
-    if {"metric", "mean"} <= set(frame):
-        known = set(frame.loc[frame["mean"].notna(), "metric"])
-    else:
-        known = {name for name in frame if frame[name].notna().any()}
+    known = frame.loc[frame["mean"].notna(), "metric"] if long else frame.columns[frame.notna().any()]
     for name in usual:
-        if name in known:
+        if name in set(known):
             return name
     raise NoDataError(f"the run has no outcome of convention {convention!r}")
 
 
 # What may count as recovered: the suffix of the columns of ``shifts``, and the words of captions.
-RECOVERED = {
+_RECOVERED = {
     "item": "one recommended item meets every constraint",
     "combined": "the reply overlaps with the utterance as the convention asks",
     "text": "the reply shares a topic with the new constraints",
@@ -81,7 +75,7 @@ RECOVERED = {
 
 def recovered_by(shifts: pd.DataFrame) -> str:
     """The criterion of recovery that a table of shifts has; errors as :func:`filled` where it has none."""
-    for kind in RECOVERED:
+    for kind in _RECOVERED:
         if f"delay_{kind}" in shifts:
             return kind
     filled(shifts, ["delay_item"])
@@ -101,21 +95,21 @@ def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
     if not systems or "model" not in frame:
         return frame
     known = systems_of(frame)
-    for name in systems:
-        if name not in known:
-            held = ", ".join(known)
-            raise InputError(f"no system {name!r} in this run{did_you_mean(name, known)} (it has {held})")
+    for name in [name for name in systems if name not in known]:
+        hint = f"{did_you_mean(name, known)} (it has {', '.join(known)})"
+        raise InputError(f"no system {name!r} in this run{hint}")
     return frame[frame["model"].astype(str).isin(systems)]
 
 
-def chosen(asked: Sequence[str], declared: Sequence[str], known: Collection[str]) -> list[str]:
-    """The metrics of a figure: those asked for, else the declared ones that its table has.
+def shown_in(name: str, frame: pd.DataFrame, asked: Sequence[str] = ()) -> list[str]:
+    """The metrics of a figure: those asked for, else the declared ones that its table has (all if none).
 
-    All declared ones where the table has none of them. Raises InputError for an unknown metric.
+    Raises InputError for an unknown metric.
     """
     if asked:
-        return [metrics.get(name).name for name in asked]
-    return [name for name in declared if name in known] or list(declared)
+        return [metrics.get(metric).name for metric in asked]
+    known = set(frame.get("metric", frame.columns))
+    return layout.shown(convention_of(frame), name, known) or layout.SHOWN[name]
 
 
 def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -137,16 +131,12 @@ def require(
     filled(frame, ["model", *columns])
     if len(systems_of(frame)) < systems:
         raise NoDataError(f"the figure compares systems: at least {systems}, the run has {systems_of(frame)}")
-    if "session_id" in frame and frame["session_id"].nunique() < sessions:
-        raise NoDataError(
-            f"the run has {frame['session_id'].nunique()} sessions a system; at least {sessions} are needed"
-        )
+    if "session_id" in frame and (n := frame["session_id"].nunique()) < sessions:
+        raise NoDataError(f"the run has {n} sessions a system; at least {sessions} are needed")
     return frame
 
 
-def means(
-    frame: pd.DataFrame, by: Sequence[str], value: str, *, resamples: int = 1000, seed: int = 0
-) -> pd.DataFrame:
+def means(frame: pd.DataFrame, by: Sequence[str], value: str, *, resamples: int = 1000) -> pd.DataFrame:
     """Mean of a column in every cell of ``by`` with its 95 % interval, sessions drawn whole; a row a cell.
 
     Missing values are left out; a cell without any value has a NaN mean. One draw resamples the same
@@ -155,21 +145,21 @@ def means(
     cells = frame.groupby(list(by), sort=False, observed=True).ngroup()
     work = pd.DataFrame({"system": cells, "scenario": frame["session_id"]})
     work["value"] = frame[value].astype(float)
-    found = cluster_bootstrap(work, Design(resamples=resamples, seed=seed))
+    found = cluster_bootstrap(work, Design(resamples=resamples))
     keys = frame[list(by)].assign(system=cells).drop_duplicates("system")
     return keys.merge(found, on="system").drop(columns="system")
 
 
 def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
     """The words for captions: {primary}, the outcome that leads, and {recovered}, what counts as such."""
-    found = {"primary": "the first score", "recovered": RECOVERED["item"]}
+    found = {"primary": "the first score", "recovered": _RECOVERED["item"]}
     for frame in frames:
         with suppress(InputError):
             leads = str(frame["outcome"].iloc[0]) if "outcome" in frame and len(frame) else primary(frame)
             found["primary"] = metrics.get(leads).short
         if "watched" in frame:
             with suppress(InputError):
-                found["recovered"] = RECOVERED[recovered_by(frame)]
+                found["recovered"] = _RECOVERED[recovered_by(frame)]
     return found
 
 
@@ -180,10 +170,11 @@ def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
     """
     found = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
     for frame in frames:
-        if len(frame):
-            counted = [name for name in frame.columns if str(name).startswith("n_") and name != "n_missing"]
-            found |= {name: int(frame[name].max()) for name in counted}
-        if "model" in frame and len(frame):
+        if frame.empty:
+            continue
+        counted = [name for name in frame.columns if str(name).startswith("n_") and name != "n_missing"]
+        found |= {name: int(frame[name].max()) for name in counted}
+        if "model" in frame:
             found["systems"] = frame["model"].nunique()
             if "session_id" in frame:
                 found["sessions"] = frame["session_id"].nunique()

@@ -3,15 +3,15 @@
 import base64
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.settings import Entry
 from crs_lib.figures import style
 from crs_lib.figures.base import FIGURES, TABLES, NoDataError, counts, words
 
@@ -19,6 +19,10 @@ from crs_lib.figures.base import FIGURES, TABLES, NoDataError, counts, words
 def names(study: str | None = None) -> list[str]:
     """The registered figures, all or those of a study, in the order in which they are written."""
     return [entry.name for entry in FIGURES if study in (None, entry.facts["study"])]
+
+
+def _entry(name: str) -> Entry[Any]:
+    return FIGURES.get(name) if name in FIGURES else TABLES.get(name)
 
 
 def make(name: str, *frames: pd.DataFrame, **options: Any) -> Any:
@@ -29,25 +33,25 @@ def make(name: str, *frames: pd.DataFrame, **options: Any) -> Any:
     frames or an unknown option, NoDataError where the frames hold nothing to draw.
     """
     entry = FIGURES.get(name)
-    wanted = entry.facts["tables"]
-    if len(frames) != len(wanted):
-        takes = ", ".join(wanted) or "no table"
-        raise InputError(f"figure {name!r} takes {takes}, in this order; {len(frames)} were given")
-    known = [p.name for p in inspect.signature(entry.make).parameters.values() if p.kind == p.KEYWORD_ONLY]
-    for option in options:
-        if option not in known:
-            raise InputError(
-                f"figure {name!r} has no option {option!r}{did_you_mean(option, known)} "
-                f"(known: {', '.join(known) or 'none'})"
-            )
+    try:
+        inspect.signature(entry.make).bind(*frames, **options)
+    except TypeError as error:
+        takes = ", ".join(entry.facts["tables"]) or "no table"
+        raise InputError(f"figure {name!r} takes {takes}, in this order: {error}") from None
     with style.applied():
-        return entry.make(*frames, **options)
+        made = entry.make(*frames, **options)
+        if "note" in entry.facts:
+            style.note(made, _filled(entry.facts["note"], frames))
+    return made
+
+
+def _filled(text: str, frames: Sequence[pd.DataFrame]) -> str:
+    return text.format(**counts(frames), **words(frames))
 
 
 def caption(name: str, *frames: pd.DataFrame) -> str:
     """The text to print under a figure, one sentence: its content, interval and n."""
-    text: str = FIGURES.get(name).facts["caption"]
-    return text.format(**counts(frames), **words(frames))
+    return _filled(_entry(name).facts["caption"], frames)
 
 
 def title(name: str) -> str:
@@ -77,8 +81,7 @@ def show(made: Any, text: str) -> None:
 
 def why_not(name: str, run: str, reason: InputError) -> str:
     """One line: which figure or table a run has no data for, why, and the command that makes the data."""
-    entry = FIGURES.get(name) if name in FIGURES else TABLES.get(name)
-    made_by = entry.facts.get("made_by", "")
+    made_by = _entry(name).facts.get("made_by", "")
     return f"{name}: {reason}" + (f"; make it with: {made_by.format(run=run)}" if made_by else "")
 
 
@@ -88,7 +91,7 @@ def redraw(
     study: str = "movies",
     *,
     read: Callable[[str, str], pd.DataFrame],
-    left_out: Callable[[str], object] | None = None,
+    left_out: Callable[[str], object] = lambda line: None,
     part: str = "",
 ) -> list[Path]:
     """Draw everything that a finished run has data for; returns the files, in order.
@@ -104,57 +107,49 @@ def redraw(
     """
     known = [entry.name for entry in (*FIGURES, *TABLES) if entry.facts["study"] == study]
     if not known:
-        studies = sorted({entry.facts["study"] for entry in FIGURES})
-        raise InputError(f"no figures for study {study!r}{did_you_mean(study, studies)}")
-    if only is not None and only not in known:
-        raise InputError(f"unknown figure {only!r}{did_you_mean(only, known)} (known: {', '.join(known)})")
+        studies = {entry.facts["study"] for entry in FIGURES}
+        raise InputError(f"no figures for study {study!r}{did_you_mean(study, sorted(studies))}")
+    if only not in (None, *known):
+        hint = f"{did_you_mean(str(only), known)} (known: {', '.join(known)})"
+        raise InputError(f"unknown figure {only!r}{hint}")
     paths.run_folder(study, run)  # checks the name
     folder, done, captions = paths.figures() / f"{study}-{run}" / part, list[Path](), list[str]()
-    wanted = known if only is None else [only]
-    entries = [FIGURES.get(name) if name in FIGURES else TABLES.get(name) for name in wanted]
+    entries = [_entry(name) for name in known if only in (None, name)]
     needed = dict.fromkeys(table for entry in entries for table in entry.facts["tables"])
     found = {table: _read(read, run, table) for table in needed}  # all before the first picture is written
     for entry in entries:
-        name = entry.name
+        frames = [found[table] for table in entry.facts["tables"]]
         try:
-            frames = [_known(found[table]) for table in entry.facts["tables"]]
-            done += _files(folder, name, frames)
+            done += _files(folder, entry, frames)
         except InputError as error:  # one figure's tables that cannot be used do not take the others away
-            line = why_not(name, run, error)
+            line = why_not(entry.name, run, error)
             if only is not None:
                 raise NoDataError(line) from error
-            if left_out:
-                left_out(line)
-            continue
-        captions.append(f"**{name}.** {entry.facts['caption'].format(**counts(frames), **words(frames))}\n")
+            left_out(line)
+        else:
+            captions.append(f"**{entry.name}.** {caption(entry.name, *frames)}\n")
     if only is None:
-        with tables.write_aside(folder / "captions.md") as file:
-            file.write("\n".join(captions))
-        done.append(folder / "captions.md")
+        done.append(tables.write_whole(folder / "captions.md", "\n".join(captions)))
     return done
 
 
-def _read(read: Callable[[str, str], pd.DataFrame], run: str, table: str) -> pd.DataFrame | NoDataError:
+def _read(read: Callable[[str, str], pd.DataFrame], run: str, table: str) -> Any:
+    """A table, or the NoDataError that says why there is none."""
     try:
         return read(run, table)
     except NoDataError as error:
         return error
 
 
-def _known(found: pd.DataFrame | NoDataError) -> pd.DataFrame:
-    if isinstance(found, NoDataError):
-        raise found
-    return found
-
-
-def _files(folder: Path, name: str, frames: list[pd.DataFrame]) -> list[Path]:
+def _files(folder: Path, entry: Entry[Any], frames: list[Any]) -> list[Path]:
+    """The files of one figure or table; NoDataError where one of its tables is such an error."""
+    for missing in (frame for frame in frames if isinstance(frame, NoDataError)):
+        raise missing
+    name = entry.name
     if name in TABLES:
-        text = TABLES.get(name).make(*frames)
-        with tables.write_aside(folder / f"{name}.tex") as file:
-            file.write(text)
-        return [folder / f"{name}.tex"]
+        return [tables.write_whole(folder / f"{name}.tex", entry.make(*frames))]
     made = make(name, *frames)
     files = [style.write(made, folder / f"{name}.{kind}") for kind in ("png", "pdf")]
-    if FIGURES.get(name).facts.get("dark"):
+    if entry.facts.get("dark"):
         files.append(style.write(made, folder / f"{name}-dark.png", dark=True))
     return files

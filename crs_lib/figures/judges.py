@@ -14,27 +14,27 @@ from crs_lib.figures.pairs import PREFIX, signed, with_judges, within_correlatio
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import Design, cluster_bootstrap_correlation
 
-STAR = "*"
+_STAR = "*"
 _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie beside one another
+JUDGED = "python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL"
 
 
 @figure(
-    "movies",
     "Judges' mean scores against {primary} by session, with the means of {systems} systems and the "
     "Spearman correlations ρ over all sessions and within systems, with 95 % intervals (n = {sessions} "
     "sessions per system, resampled).",
     title="Judges and metrics",
-    place=11,
-    made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
+    made_by=JUDGED,
+    note="Small: sessions, moved a little in height so that equal scores are seen; large: system means with "
+    "95 % intervals; n = {sessions} sessions per system.",
 )
-def judge_scatter(results: pd.DataFrame, *, metric: str = "") -> Any:
+def judge_scatter(results: pd.DataFrame) -> Any:
     """A panel per construct: sessions by score and judges' mean, with rank correlations."""
-    name = primary(results, metric)
+    name = primary(results)
     require(results, ["session_id", name], sessions=3)
     frame, judged = with_judges(results)
     if not judged:
         raise NoDataError("no session has a score by a judge")
-    order = systems_of(frame)
     made, axes = style.figure(3.5, 1, len(judged), sharey=True)
     for panel, construct in zip(axes[0], judged, strict=True):
         _sessions(panel, frame, name, construct)
@@ -43,16 +43,10 @@ def judge_scatter(results: pd.DataFrame, *, metric: str = "") -> Any:
         panel.set_xlabel(style.titled(name))
         panel.locator_params(axis="x", nbins=4)
         panel.grid()
-    scales = np.array([_row(construct.removeprefix(PREFIX)).scale for construct in judged])
-    low, high = int(scales.min()), int(scales.max())
+    scales = [_construct(name.removeprefix(PREFIX)).scale for name in judged]
+    low, high = (int(end([end(scale) for scale in scales])) for end in (min, max))
     axes[0][0].set(ylabel="judges' mean score", ylim=(low - 0.3, high + 0.3), yticks=range(low, high + 1))
-    style.legend(made, order)
-    n = frame["session_id"].nunique()
-    style.note(
-        made,
-        "Small: sessions, moved a little in height so that equal scores are seen; large: system means with "
-        f"95 % intervals; n = {n} sessions per system.",
-    )
+    style.legend(made, systems_of(frame))
     return made
 
 
@@ -75,67 +69,60 @@ def _sessions(panel: Any, frame: pd.DataFrame, metric: str, construct: str) -> N
 
 def _correlations(frame: pd.DataFrame, metric: str, construct: str) -> str:
     """Both rank correlations with their intervals, a line each; "–" where one is not defined."""
-    known = frame[[metric, construct]].notna().all(axis=1)
-    if known.sum() < 2:
+    if frame[[metric, construct]].notna().all(axis=1).sum() < 2:
         return "ρ –\nwithin –"
-    whole = cluster_bootstrap_correlation(
-        frame, metric, construct, Design(scenario="session_id"), method="percentile"
-    ).iloc[0]
-    within = within_correlations(frame, [metric, construct]).iloc[0]
-    return "\n".join(f"{head} {_interval(row)}" for head, row in (("ρ", whole), ("within", within)))
+    design = Design(scenario="session_id")
+    found = {
+        "ρ": cluster_bootstrap_correlation(frame, metric, construct, design, method="percentile"),
+        "within": within_correlations(frame, [metric, construct]),
+    }
+    lines = []
+    for head, table in found.items():
+        value, low, high = (float(table[end].iloc[0]) for end in ("correlation", "low", "high"))
+        known = f"{signed(value)} [{signed(low)}, {signed(high)}]"
+        lines.append(f"{head} {'–' if np.isnan(value) else known}")
+    return "\n".join(lines)
 
 
-def _interval(row: pd.Series) -> str:
-    if np.isnan(row["correlation"]):
-        return "–"
-    return f"{signed(row['correlation'])} [{signed(row['low'])}, {signed(row['high'])}]"
-
-
-def _row(construct: str) -> Construct:
+def _construct(name: str) -> Construct:
     """The declaration of a construct; of one that foreign results bring along, the usual scale."""
-    return CONSTRUCTS.get(construct, Construct(construct, ""))
+    return CONSTRUCTS.get(name, Construct(name, ""))
 
 
-_ENDS = ("mean", "low", "high")
+_ENDS = ["mean", "low", "high"]
 
 
 @figure(
-    "movies",
     "Judges' mean scores of {systems} systems by construct, from 1 (centre) to 5 (rim), with 95 % "
     "intervals along the spokes (n = {n_sessions} sessions per system, resampled).",
     title="Scores of judges",
-    place=10,
-    made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
+    made_by=JUDGED,
 )
 def judge_radar(judge_means: pd.DataFrame) -> Any:
     """One small radar per system: the judges' constructs on their scale, outward is better."""
     require(judge_means, ["construct", *_ENDS, "n_sessions"])
     if judge_means["mean"].isna().all():
         raise NoDataError("no system has a score of a judge that can be read")
-    spokes = [_row(str(name)) for name in dict.fromkeys(judge_means["construct"])]
-    lowest = np.array([[row.lowest] for row in spokes])
-    levels = np.array([[row.highest - row.lowest] for row in spokes])
-    names = [row.name for row in spokes]
-    ends = {
-        name: (part.set_index("construct").reindex(names)[[*_ENDS]].to_numpy(dtype=float) - lowest) / levels
-        for name, part in judge_means.groupby("model", sort=False)
-    }
+    spokes = {str(name): _construct(str(name)) for name in dict.fromkeys(judge_means["construct"])}
+    lowest = np.array([[row.lowest] for row in spokes.values()])
+    levels = np.array([[row.highest - row.lowest] for row in spokes.values()])
     own = set(judge_means.loc[judge_means["own_family"], "model"]) if "own_family" in judge_means else set()
     order = systems_of(judge_means)
     polar = {"projection": "polar"}
     made, axes = style.panels(len(order), 3, lambda rows: 0.4 + 1.72 * rows, subplot_kw=polar)
+    rows = judge_means.set_index(["model", "construct"])[_ENDS]
     named = zip(axes.flat, style.looks(order).items(), style.labels(order, 18), strict=False)
     for panel, (name, look), text in named:
-        _radar(panel, ends[name], look, [row.label or row.name for row in spokes])
-        panel.set_title(text + f" {STAR}" * (name in own), pad=6, fontweight="bold", loc="left")
-    scales = sorted({f"centre {row.lowest}, rim {row.highest}" for row in spokes})
+        ends = (rows.loc[name].reindex(list(spokes)).to_numpy(dtype=float) - lowest) / levels
+        _radar(panel, ends, look, [row.label or row.name for row in spokes.values()])
+        panel.set_title(text + f" {_STAR}" * (name in own), pad=6, fontweight="bold", loc="left")
+    scales = sorted({f"centre {row.lowest}, rim {row.highest}" for row in spokes.values()})
     words = (
         f"{' or '.join(scales).capitalize()}, rings between are whole scores; "
         "thick, along the spokes: 95 % interval"
     )
-    n = f"n = {int(judge_means['n_sessions'].max())} sessions per system"
-    marked = f"; {STAR}: only a judge of the system's own family" if own else ""
-    style.note(made, f"{words}{marked}; {n}.")
+    words += f"; {_STAR}: only a judge of the system's own family" if own else ""
+    style.note(made, f"{words}; n = {int(judge_means['n_sessions'].max())} sessions per system.")
     return made
 
 

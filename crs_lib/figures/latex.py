@@ -1,9 +1,12 @@
 """LaTeX tables (booktabs) beside the figures: model metrics, pairwise tests, recovery."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from crs_lib.core.errors import InputError
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import (
     TABLES,
@@ -16,31 +19,26 @@ from crs_lib.figures.base import (
     require,
     systems_of,
 )
+from crs_lib.figures.judges import JUDGED
 from crs_lib.figures.recovery import waiting
 from crs_lib.figures.shifts import recovered_by_type
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import (
-    Design,
-    adjust,
-    cluster_bootstrap_differences,
-    rank_biserial,
-    restricted_mean,
-    wilcoxon_pairs,
-)
+from crs_lib.stats import Design, adjust, cluster_bootstrap_differences, restricted_mean, wilcoxon_pairs
+from crs_lib.stats.effects import rank_biserial
 
-_ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
+_ESCAPES = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "−": r"$-$", "†": r"$\dagger$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--",
-}  # fmt: skip
+})  # fmt: skip
 
 
-def escape(text: str) -> str:
+def _escape(text: Any) -> str:
     """The text as LaTeX prints it literally."""
-    return "".join(_ESCAPES.get(character, character) for character in text)
+    return str(text).translate(_ESCAPES)
 
 
-def tabular(cells: Mapping[str, Iterable[str]], comment: str, columns: str = "") -> str:
+def _tabular(cells: Mapping[str, Iterable[str]], comment: str, columns: str = "") -> str:
     r"""A ``tabular`` with booktabs rules: cells by the heads of their columns, LaTeX already.
 
     The first column is flush left, the others flush right, unless ``columns`` says otherwise. ``\input`` it
@@ -53,22 +51,27 @@ def tabular(cells: Mapping[str, Iterable[str]], comment: str, columns: str = "")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def number(value: float, digits: int = 2) -> str:
+def _number(value: float, digits: int = 2) -> str:
     """The number with so many decimals, in math mode where negative; "--" where it is missing."""
     if value != value:
         return "--"
-    text = f"{value:.{digits}f}"
-    return f"${text}$" if text.startswith("-") and float(text) else text.removeprefix("-")
+    text = f"{value:z.{digits}f}"
+    return f"${text}$" if text.startswith("-") else text
 
 
-def within(value: float, low: float, high: float, digits: int = 2) -> str:
+def _within(value: float, low: float, high: float, digits: int = 2) -> str:
     """A mean with its interval, "0.70 [0.68, 0.72]"; without brackets where there is none."""
-    if low != low or high != high:
-        return number(value, digits)
-    return f"{number(value, digits)} [{number(low, digits)}, {number(high, digits)}]"
+    ends = "" if low != low or high != high else f" [{_number(low, digits)}, {_number(high, digits)}]"
+    return _number(value, digits) + ends
 
 
-def p_value(p: float) -> str:
+def _intervals(frame: pd.DataFrame, value: str = "mean", digits: int = 2) -> list[str]:
+    """The column ``value`` of every row with its interval."""
+    rows = frame[[value, "low", "high"]].to_numpy(dtype=float)
+    return [_within(mean, low, high, digits) for mean, low, high in rows]
+
+
+def _p_value(p: float) -> str:
     """Three decimals, "$<$.001" below that, "--" where missing."""
     if p != p:
         return "--"
@@ -76,57 +79,41 @@ def p_value(p: float) -> str:
 
 
 @figure(
-    "movies",
     "Mean scores by system with 95 % intervals (n = {sessions} sessions per system, scenarios "
     "resampled); arrows point to where a score is better, a dagger marks what is not valid for ranking.",
     registry=TABLES,
-    place=1,
 )
 def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> str:
-    """Some metrics by system: mean with interval; those that declare this table where none is named."""
+    """Some metrics by system: mean with interval; the usual and judges' ones where none is named."""
     require(model_metrics, ["metric", "mean", "low", "high"])
-    table = model_metrics.set_index(["model", "metric"])
-    known = set(model_metrics["metric"])
-    usual = layout.shown(convention_of(model_metrics), "table_model_metrics", known)
-    shown = [base.get(name).name for name in metrics or [*usual, *judged(model_metrics)] if name in known]
+    scored = set(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
+    judged = [name for name in CONSTRUCTS if name in scored]
+    usual = layout.shown(convention_of(model_metrics), "table_model_metrics", set(model_metrics["metric"]))
     order = systems_of(model_metrics)
-    cells = {"system": [escape(name) for name in order]}
-    for metric in shown:
-        cells[escape(style.titled(metric))] = [_mean(table.loc[(name, metric)]) for name in order]
-    return tabular(cells, "Mean [95 % interval] by system.")
-
-
-def _mean(row: pd.Series) -> str:
-    return within(row["mean"], row["low"], row["high"])
-
-
-def judged(model_metrics: pd.DataFrame) -> list[str]:
-    """The constructs of judges that any system has a mean of."""
-    known = set(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
-    return [name for name in CONSTRUCTS if name in known]
+    cells = {"system": [_escape(name) for name in order]}
+    for metric in [base.get(name).name for name in metrics] or [*usual, *judged]:
+        rows = model_metrics[model_metrics["metric"] == metric].set_index("model")
+        cells[_escape(style.titled(metric))] = _intervals(rows.loc[order])
+    return _tabular(cells, "Mean [95 % interval] by system.")
 
 
 @figure(
-    "movies",
     "Mean scores of judges by system with 95 % intervals, and in brackets the sessions with a score "
     "of those judged ({n_sessions} per system); a star marks a system that only its own family judged.",
     registry=TABLES,
-    place=4,
-    made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
+    made_by=JUDGED,
 )
 def table_judges(judge_means: pd.DataFrame) -> str:
     """Judges' constructs by system: mean with interval, sessions with a score of all."""
     require(judge_means, ["construct", "mean", "low", "high", "n", "n_missing", "own_family"])
-    order, rows = systems_of(judge_means), judge_means.set_index(["construct", "model"])
+    order = systems_of(judge_means)
     own = set(judge_means.loc[judge_means["own_family"].astype(bool), "model"])
-    cells = {"system": [escape(name) + "$^*$" * (name in own) for name in order]}
-    for name in dict.fromkeys(judge_means["construct"]):
-        cells[escape(name)] = [_of_judges(rows.loc[(name, system)]) for system in order]
-    return tabular(cells, "Scores of judges.")
-
-
-def _of_judges(row: pd.Series) -> str:
-    return f"{_mean(row)} ({int(row['n'])}/{int(row['n'] + row['n_missing'])})"
+    cells = {"system": [_escape(name) + "$^*$" * (name in own) for name in order]}
+    for name, part in judge_means.groupby("construct", sort=False):
+        rows = part.set_index("model").loc[order]
+        sizes = zip(_intervals(rows), rows["n"].astype(int), rows["n_missing"].astype(int), strict=True)
+        cells[_escape(name)] = [f"{mean} ({n}/{n + missing})" for mean, n, missing in sizes]
+    return _tabular(cells, "Scores of judges.")
 
 
 def headline_table(headline: pd.DataFrame) -> str:
@@ -136,31 +123,30 @@ def headline_table(headline: pd.DataFrame) -> str:
     nothing is published.
     """
     filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
-    rows = headline.to_dict("records")
     cells = {
-        "outcome": [escape(style.titled(row["metric"])) for row in rows],
-        "best system": [escape(str(row["best"])) for row in rows],
-        "mean": [within(row["mean"], row["low"], row["high"], 3) for row in rows],
-        "lead": [number(row["lead"], 3) for row in rows],
+        "outcome": [_escape(style.titled(metric)) for metric in headline["metric"]],
+        "best system": headline["best"].map(_escape),
+        "mean": _intervals(headline, digits=3),
+        "lead": [_number(lead, 3) for lead in headline["lead"]],
     }
     if headline["published_best"].isna().all():
-        return tabular(cells, "The best system by outcome.", "llrr")
-    known = ["--" if pd.isna(row["published_best"]) else escape(str(row["published_best"])) for row in rows]
-    cells |= {"published best": known, "published": [number(row["published"], 3) for row in rows]}
-    return tabular(cells, "The best system by outcome.", "llrrlr")
+        return _tabular(cells, "The best system by outcome.", "llrr")
+    cells["published best"] = [
+        "--" if pd.isna(best) else _escape(best) for best in headline["published_best"]
+    ]
+    cells["published"] = [_number(mean, 3) for mean in headline["published"]]
+    return _tabular(cells, "The best system by outcome.", "llrrlr")
 
 
 @figure(
-    "movies",
     "Paired comparisons of {primary} over {sessions} scenarios: mean difference with 95 % interval "
     "(scenarios resampled), matched rank-biserial correlation r, Wilcoxon's signed-rank test (Pratt) and "
     "its p after Holm over all pairs.",
     registry=TABLES,
-    place=2,
 )
-def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
+def table_pairwise(results: pd.DataFrame) -> str:
     """Every pair of systems: difference, effect size, raw and Holm-adjusted p."""
-    metric = primary(results, metric)
+    metric = primary(results)
     require(results, ["session_id", metric], systems=2, sessions=2)
     known = results[results[metric].notna()]
     order = pd.CategoricalDtype(systems_of(known), ordered=True)
@@ -178,54 +164,39 @@ def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
     design = design.changed(pairs=pairs)
     tests, sizes = adjust(wilcoxon_pairs(frame, design)), rank_biserial(frame, design)
     cells = {
-        "pair": [f"{escape(str(a))} $-$ {escape(str(b))}" for a, b in pairs],
-        f"{escape(style.short(metric))} difference": [
-            within(*row) for row in gaps[["diff", "low", "high"]].itertuples(index=False)
-        ],
-        "$r$": [number(estimate) for estimate in sizes["estimate"]],
-        "$p$": [p_value(p) for p in tests["p"]],
-        "$p$ (Holm)": [p_value(p) for p in tests["p_adjusted"]],
-        "$n$": [str(int(n)) for n in tests["n"]],
+        "pair": [f"{_escape(a)} $-$ {_escape(b)}" for a, b in pairs],
+        f"{_escape(style.short(metric))} difference": _intervals(gaps, "diff"),
+        "$r$": sizes["estimate"].map(_number),
+        "$p$": tests["p"].map(_p_value),
+        "$p$ (Holm)": tests["p_adjusted"].map(_p_value),
+        "$n$": tests["n"].astype(int).map(str),
     }
-    return tabular(cells, "Paired tests, a row for each pair of systems.")
+    return _tabular(cells, "Paired tests, a row for each pair of systems.")
 
 
 @figure(
-    "movies",
     "Recovery after {shifts} shifts per system: share recovered within the window of the "
     "convention (Wilson 95 % interval), share never seen to recover before the next shift, and the mean "
     "number of replies until recovery, restricted to the horizon that every system was followed for.",
     registry=TABLES,
-    place=3,
 )
 def table_recovery(shifts: pd.DataFrame) -> str:
     """Recovery by system: share in the window, never recovered, restricted mean waiting time."""
     kind, order = recovered_by(shifts), systems_of(shifts)
     require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])
     times = waiting(shifts, kind)
-    horizon = _horizon(times)
-    ends = ["restricted_mean", "low", "high"]
-    waits = pd.DataFrame(columns=["system", *ends], dtype=float)
-    if horizon:
-        waits = restricted_mean(times, horizon=horizon)
+    waits, horizon = pd.DataFrame(columns=["system", "restricted_mean", "low", "high"], dtype=float), 0.0
+    with contextlib.suppress(InputError):  # nobody waited, or nobody was followed
+        waits = restricted_mean(times)
+        horizon = float(waits["horizon"].iloc[0])
     shares = recovered_by_type(shifts.assign(type="all"), kind).set_index("model").loc[order]
     never = shifts[f"delay_{kind}"].isna().groupby(shifts["model"].astype(str)).mean()
+    head = f"mean wait (of {horizon:g} replies)"
     cells = {
-        "system": [escape(name) for name in order],
-        "shifts": [str(n) for n in shares["n"]],
-        "recovered": [within(*row) for row in shares[["share", "low", "high"]].itertuples(index=False)],
-        "never seen": [number(never[name]) for name in order],
-        f"mean wait (of {horizon:g} replies)": [
-            within(*row) for row in waits.set_index("system")[ends].reindex(order).itertuples(index=False)
-        ],
+        "system": [_escape(name) for name in order],
+        "shifts": shares["n"].map(str),
+        "recovered": _intervals(shares, "share"),
+        "never seen": never.loc[order].map(_number),
+        head: _intervals(waits.set_index("system").reindex(order), "restricted_mean"),
     }
-    return tabular(cells, "Recovery after shifts, by items.")
-
-
-def _horizon(times: pd.DataFrame) -> float:
-    """The longest time that every system with shifts still waiting was followed for; 0 if there is none."""
-    last = times.groupby("system")["time"].transform("max")
-    waiting_still = times[(times["time"] == last) & ~times["event"]]
-    return float(
-        (waiting_still if len(waiting_still) else times)["time"].groupby(times["system"]).max().min()
-    )
+    return _tabular(cells, "Recovery after shifts, by items.")

@@ -15,6 +15,7 @@ _MAIN = ["normalised_gain", "item_tas", "satisfaction_corrected"]
 _OVERLAP = ["cross_coherence", "context_retention", "topic_interference"]
 _TEXT = ["topic_adaptation_score", *_OVERLAP, "topic_recovery_rate", "slot_f1"]
 _LEAKS = ["topic_interference_leakage", "copying"]
+_IN_TIME = ["normalised_gain", "item_tas", "topic_adaptation_score"]
 
 SHOWN: dict[str, list[str]] = {
     "turn_table": [
@@ -30,8 +31,8 @@ SHOWN: dict[str, list[str]] = {
         "satisfaction", "item_recovery_rate", *_LEAKS, "cross_coherence", "context_retention", "slot_f1",
         "uptake", "release", "retention",
     ],
-    "score_over_turns": ["normalised_gain", "item_tas", "topic_adaptation_score"],
-    "score_around_shifts": ["normalised_gain", "item_tas", "topic_adaptation_score"],
+    "score_over_turns": _IN_TIME,
+    "score_around_shifts": _IN_TIME,
 }  # fmt: skip
 
 _RECOVERY = ("topic_recovery_rate", "avg_recovery_delay")
@@ -41,6 +42,16 @@ OUTCOMES = {
     "thesis_grounded": ("topic_adaptation_score", *_OVERLAP, *_RECOVERY),
     "thesis_legacy": ("context_adaptation_score", *_OVERLAP, *_RECOVERY),
 }
+
+# The order of figures and tables on pages and in captions.md; those that are not named here come last.
+ORDER = (
+    "ability_adaptation system_overview dataset_attributes experimental_design correlation_heatmap "
+    "paired_effects leaderboard metric_bars distributions component_dots judge_radar judge_scatter "
+    "power_curve critical_difference sensitivity_weights sensitivity_choices sensitivity_catalogue "
+    "exploitability adaptation_profile shift_profile concept_top score_over_turns score_around_shifts "
+    "recovery_curves recovery_by_answers tokens_and_time "
+    "table_model_metrics table_pairwise table_recovery table_judges"
+).split()
 
 
 def outcomes(convention: str) -> tuple[str, ...]:

@@ -6,39 +6,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.figures import layout, style
-from crs_lib.figures.base import (
-    NoDataError,
-    chosen,
-    convention_of,
-    figure,
-    means,
-    recovered_by,
-    require,
-    systems_of,
-)
-from crs_lib.stats import Design, kaplan_meier, net_incidence
+from crs_lib.figures import style
+from crs_lib.figures.base import NoDataError, figure, means, recovered_by, require, shown_in, systems_of
+from crs_lib.stats import Design, kaplan_meier
+from crs_lib.stats.survival import net_incidence
+
+_FIRST = 2  # metrics that are shown in time
 
 
 @figure(
-    "movies",
     "Mean score by turn and system with 95 % bands, above the share of sessions that shift at that "
     "turn (n = {sessions} sessions and {shifts} shifts per system).",
-    place=19,
+    note="Bands: 95 % interval; bars: share of sessions that shift; n = {sessions} sessions per system.",
 )
 def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by turn and system with bands, above the share of sessions that shift there."""
-    usual = layout.shown(convention_of(turns), "score_over_turns", [*turns.columns])
-    shown = chosen(metrics, usual[:2] or layout.SHOWN["score_over_turns"], turns.columns)
+    shown = shown_in("score_over_turns", turns, metrics)[: len(metrics) or _FIRST]
     require(turns, ["session_id", "turn", "since_shift", *shown])
-    made, axes = style.figure(
-        0.9 + 2.1 * len(shown), len(shown) + 1, 1, sharex=True, height_ratios=[*[1.0] * len(shown), 0.3]
-    )
+    ratios = {"sharex": True, "height_ratios": [*[1.0] * len(shown), 0.3]}
+    made, axes = style.figure(0.9 + 2.1 * len(shown), len(shown) + 1, 1, **ratios)
     for panel, metric in zip(axes[:, 0], shown, strict=False):
         _lines(panel, means(turns, ["model", "turn"], metric), "turn")
         panel.set_ylabel(style.titled(metric))
-    strip = axes[-1, 0]
-    share = shift_share(turns)
+    strip, share = axes[-1, 0], _shift_share(turns)
     strip.bar(share.index, share.to_numpy(), width=0.7, color=style.FAINT)
     strip.set(ylabel="shifts", xlabel="turn", ylim=(0, max(0.1, float(share.max()) * 1.25)))
     strip.locator_params(axis="y", nbins=2)
@@ -47,13 +37,10 @@ def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any
     strip.xaxis.get_major_locator().set_params(integer=True)
     made.align_ylabels()
     style.legend(made, systems_of(turns))
-    n = turns["session_id"].nunique()
-    words = "Bands: 95 % interval; bars: share of sessions that shift"
-    style.note(made, f"{words}; n = {n} sessions per system.")
     return made
 
 
-def shift_share(turns: pd.DataFrame) -> pd.Series:
+def _shift_share(turns: pd.DataFrame) -> pd.Series:
     """Share of the sessions in [0, 1] whose user shifts at a turn, by turn; 0 before the first shift."""
     shifts = turns["since_shift"].astype("Float64").eq(0).fillna(False).astype(float)
     return shifts.groupby(turns["turn"]).mean()
@@ -69,7 +56,7 @@ def _lines(panel: Any, table: pd.DataFrame, x: str) -> None:
     panel.grid(axis="y")
 
 
-def around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
+def _around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
     """The turns within ``before`` and ``after`` of a shift, with their ``offset`` to it; 0 is the shift.
 
     A turn after a shift belongs to that shift until the next one; the last ``before`` turns ahead of a
@@ -79,44 +66,35 @@ def around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
     since = frame["since_shift"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
     shift_turn = frame["turn"].where(since == 0)
     ahead = shift_turn.groupby([frame["model"], frame["session_id"]]).bfill() - frame["turn"]
-    coming = (ahead >= 1) & (ahead <= before) & (since != 0)
-    following = (since >= 0) & (since <= after)
-    return pd.concat(
-        [frame[coming].assign(offset=-ahead[coming]), frame[following].assign(offset=since[following])],
-        ignore_index=True,
-    ).astype({"offset": int})
+    coming = frame.assign(offset=-ahead)[(ahead >= 1) & (ahead <= before) & (since != 0)]
+    following = frame.assign(offset=since)[(since >= 0) & (since <= after)]
+    return pd.concat([coming, following], ignore_index=True).astype({"offset": int})
+
+
+_BEFORE, _AFTER = 3, 4  # turns around a shift
 
 
 @figure(
-    "movies",
     "Mean score by system before and after a change of constraints, with 95 % bands ({shifts} shifts "
     "in n = {sessions} sessions per system, sessions resampled).",
-    place=20,
+    note="Bands: 95 % interval; {shifts} shifts in n = {sessions} sessions per system.",
 )
-def score_around_shifts(
-    turns: pd.DataFrame, *, metrics: Sequence[str] = (), before: int = 3, after: int = 4
-) -> Any:
+def score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by system from three turns before a shift to four after it."""
-    usual = layout.shown(convention_of(turns), "score_around_shifts", [*turns.columns])
-    shown = chosen(metrics, usual[:2] or layout.SHOWN["score_around_shifts"], turns.columns)
+    shown = shown_in("score_around_shifts", turns, metrics)[: len(metrics) or _FIRST]
     require(turns, ["session_id", "turn", "since_shift", *shown])
-    near = around_shifts(turns, before, after)
+    near = _around_shifts(turns, _BEFORE, _AFTER)
     if near.empty:
         raise NoDataError("no shift in these sessions; there is nothing to align")
     made, axes = style.figure(3.3, 1, len(shown))
+    names = [f"{k:+d}".replace("-", "−") if k else "shift" for k in range(-_BEFORE, _AFTER + 1)]
     for panel, metric in zip(axes[0], shown, strict=True):
         _lines(panel, means(near, ["model", "offset"], metric), "offset")
         panel.axvline(-0.5, color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)))
-        panel.set_title(style.titled(metric))
-        names = [f"{k:+d}".replace("-", "−") if k else "shift" for k in range(-before, after + 1)]
-        panel.set_xticks(range(-before, after + 1), names)
+        panel.set(title=style.titled(metric), xlabel="turns since the shift")
+        panel.set_xticks(range(-_BEFORE, _AFTER + 1), names)
     axes[0][0].set_ylabel("mean score")
-    for panel in axes[0]:
-        panel.set_xlabel("turns since the shift")
     style.legend(made, systems_of(turns))
-    shifts = int((near["offset"] == 0).sum()) // len(systems_of(turns))
-    n = turns["session_id"].nunique()
-    style.note(made, f"Bands: 95 % interval; {shifts} shifts in n = {n} sessions per system.")
     return made
 
 
@@ -132,53 +110,51 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     return pd.DataFrame({"system": seen["model"], "time": time, "event": happened})
 
 
+_FEWEST = 10  # shifts at risk below which a curve ends
+
+
 @figure(
-    "movies",
     "Cumulative incidence of recovery ({recovered}) by the number of replies, 1 − Kaplan–Meier with "
     "95 % log–log bands ({shifts} shifts in n = {sessions} sessions per system, censored at the next shift).",
     title="Recovery over time",
-    place=21,
+    note=f"Reply 0 answers the shift; bands: 95 % interval; curves end where fewer than {_FEWEST} shifts "
+    "are at risk; {shifts} shifts in {sessions} sessions per system.",
 )
-def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
+def recovery_curves(shifts: pd.DataFrame) -> Any:
     """Share of shifts recovered by the number of replies, with the shifts still waiting below."""
-    kind = kind or recovered_by(shifts)
+    kind = recovered_by(shifts)
     require(shifts, ["session_id", "watched", f"delay_{kind}"])
-    times = waiting(shifts, kind)
-    order = systems_of(shifts)
-    last = int(times["time"].max())
-    below = 0.18 * len(order)
+    times, order = waiting(shifts, kind), systems_of(shifts)
+    last, below = int(times["time"].max()), 0.18 * len(order)
     made, axes = style.figure(3.3 + below, 2, 1, sharex=True, height_ratios=[2.2, below])
     upper, lower = axes[:, 0]
-    curves = kaplan_meier(times)
+    curves, counts = kaplan_meier(times), dict[tuple[str, int], int]()
     for name, look in style.looks(order).items():
+        mine = times.loc[times["system"] == name, "time"]
+        counts |= {(name, at): int((mine >= at).sum()) for at in range(last + 1)}
         part = curves[curves["system"] == name].drop_duplicates("time", keep="last")
-        end = followed(times.loc[times["system"] == name, "time"])
+        end = _followed(mine)
         part = part[part["time"] <= end]
-        at, ends = (
-            np.append(part["time"], end + 0.45),
-            part[["survival", "low", "high"]].to_numpy(dtype=float),
-        )
+        ends = part[["survival", "low", "high"]].to_numpy(dtype=float)
         share, low, high = 1 - np.vstack([ends, ends[-1]]).T
+        at = np.append(part["time"], end + 0.45)
         upper.fill_between(at, high, low, step="post", color=look.colour, alpha=0.15, linewidth=0)
         upper.step(at, share, where="post", color=look.colour, linestyle=look.line)
         mark: dict[str, Any] = {"color": look.colour, "ms": look.size, "clip_on": False}
         upper.plot(part["time"], 1 - part["survival"], look.marker, **mark)
     upper.set(ylabel="cumulative incidence", ylim=(-0.03, 1.03), xlim=(-0.3, last + 0.45))
     upper.grid(axis="y")
-    by_system = {name: times.loc[times["system"] == name, "time"] for name in order}
-    counts = {(name, at): int((t >= at).sum()) for name, t in by_system.items() for at in range(last + 1)}
     _waiting_table(lower, counts, order, last)
     style.legend(made, order)
-    note = f"{len(shifts) // len(order)} shifts in {shifts['session_id'].nunique()} sessions per system."
-    style.note(
-        made,
-        f"Reply 0 answers the shift; bands: 95 % interval; curves end where fewer than {_FEWEST} shifts "
-        f"are at risk; {note}",
-    )
     return made
 
 
-STRATA = {"1 to 9": (1, 9), "10 to 49": (10, 49), "50 and more": (50, 10**9)}  # films that meet everything
+def _followed(times: pd.Series) -> float:
+    """The last reply, 0 or more, before which ten shifts (all, where there are fewer) are at risk."""
+    return float(times.nlargest(min(_FEWEST, len(times))).min())
+
+
+STRATA = ["1 to 9", "10 to 49", "50 and more"]  # films that meet everything
 
 
 def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
@@ -194,22 +170,21 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     keys = ["model", "session_id", "turn"]
     after = turns[turns["since_shift"].notna()]
     reply = after["since_shift"].astype(int)
-    rows = after[["model", "session_id", "hit_by_chance"]].assign(turn=after["turn"] - reply, reply=reply)
+    rows = after[["model", "session_id"]].assign(
+        turn=after["turn"] - reply, reply=reply, expected=after["hit_by_chance"]
+    )
     rows = rows.merge(shifts[[*keys, "delay_item", "n_answers"]], on=keys)
     rows = rows[~(rows["reply"] > rows["delay_item"])]
-    found = rows.assign(event=rows["reply"] == rows["delay_item"], answers="")
-    for name, (least, most) in STRATA.items():
-        found.loc[found["n_answers"].between(least, most), "answers"] = name
-    found = found[found["answers"] != ""].rename(columns={"hit_by_chance": "expected"})
-    return found[[*keys, "reply", "event", "expected", "answers"]].reset_index(drop=True)
+    answers = pd.cut(rows["n_answers"].astype(float), [0, 9, 49, np.inf], labels=STRATA)
+    rows = rows.assign(event=rows["reply"] == rows["delay_item"], answers=answers)
+    rows = rows[answers.notna()].astype({"answers": str})
+    return rows[[*keys, "reply", "event", "expected", "answers"]].reset_index(drop=True)
 
 
 @figure(
-    "movies",
     "Cumulative incidence of recovery beyond chance by the number of replies and of films that meet "
     "the new constraints, with 95 % bands over n = {sessions} scenarios (curves end where fewer than 10 "
     "shifts are at risk, counted below).",
-    place=21.5,
     title="Recovery beyond chance",
     made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh,calm and "
     "python -m crs_lib run 04_evaluate -p run {run}-calm",
@@ -217,13 +192,11 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
 def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     """Chance-corrected cumulative incidence of recovery, a column for each stratum of answers."""
     risks = require(replies_at_risk, ["session_id", "reply", "event", "expected", "answers", "users"])
-    order = systems_of(risks)
+    order, last = systems_of(risks), int(risks["reply"].max())
     strata = [name for name in STRATA if (risks["answers"] == name).any()]
-    last = int(risks["reply"].max())
     below = 0.18 * len(order)
-    made, axes = style.figure(
-        3.3 + below, 2, len(strata), sharex=True, sharey="row", height_ratios=[2.2, below]
-    )
+    shared = {"sharex": True, "sharey": "row", "height_ratios": [2.2, below]}
+    made, axes = style.figure(3.3 + below, 2, len(strata), **shared)
     floor = 0.0  # of the lowest interval
     for panel, lower, stratum in zip(*axes, strata, strict=True):
         mine = risks[risks["answers"] == stratum].rename(
@@ -231,46 +204,40 @@ def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
         )
         curves = net_incidence(mine, Design(resamples=1000), time="reply")
         curves = curves[curves["at_risk"] >= _FEWEST]
-        floor = min(floor, curves["low"].min()) if len(curves) else floor
-        counted = curves["system"].value_counts()
-        alone = [name for name in order if counted.get(name) == 1]  # points, which stand side by side
-        for name, look in style.looks(order).items():
-            part = curves[curves["system"] == name]
-            if part.empty:
-                continue
-            step = min(0.16, 0.7 / max(1, len(alone)))
-            times = part["time"] + (step * (alone.index(name) - (len(alone) - 1) / 2) if name in alone else 0)
-            style.band(panel, times, part, look, "incidence")
-            if name in alone:
-                panel.vlines(times, part["low"], part["high"], color=look.colour, linewidth=1)
-        if curves.empty:
-            panel.text(0.5, 0.5, "fewer than 10 at risk", transform=panel.transAxes, ha="center")
-        panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
+        floor = min([floor, *curves["low"]])
+        _incidences(panel, curves, order)
         panel.set(title=f"{stratum} films", xlim=(-0.4, last + 0.4))
-        panel.grid(axis="y")
-        counts = mine.rename(columns={"reply": "time"})
-        _waiting_table(lower, counts.groupby(["system", "time"]).size().to_dict(), order, last, len(strata))
-    axes[0][0].set(
-        ylabel="cumulative incidence\nbeyond chance", ylim=(max(-1.05, min(-0.25, floor - 0.05)), 1.05)
-    )
-    for panel in axes[1]:
-        panel.set_title("at risk", loc="left", fontsize=style.SMALL)
+        counts = mine.groupby(["system", "reply"]).size().to_dict()
+        _waiting_table(lower, counts, order, last, len(strata))
+        lower.set_title("at risk", loc="left", fontsize=style.SMALL)
+    ylim = (max(-1.05, min(-0.25, floor - 0.05)), 1.05)
+    axes[0][0].set(ylabel="cumulative incidence\nbeyond chance", ylim=ylim)
     style.legend(made, order)
-    n = risks["session_id"].nunique()
     style.note(
         made,
-        f"{risks['users'].iloc[0]}; bands: 95 % intervals, n = {n} scenarios; curves end where fewer than "
-        f"{_FEWEST} shifts are at risk; 0 is chance.",
+        f"{risks['users'].iloc[0]}; bands: 95 % intervals, n = {risks['session_id'].nunique()} scenarios; "
+        f"curves end where fewer than {_FEWEST} shifts are at risk; 0 is chance.",
     )
     return made
 
 
-_FEWEST = 10  # shifts at risk below which a curve ends
-
-
-def followed(times: pd.Series) -> float:
-    """The last reply, 0 or more, before which ten shifts (all, where there are fewer) are at risk."""
-    return float(times.nlargest(min(_FEWEST, len(times))).min())
+def _incidences(panel: Any, curves: pd.DataFrame, order: Sequence[str]) -> None:
+    """A curve for each system; those of a single point stand side by side."""
+    counted = curves["system"].value_counts()
+    alone = [name for name in order if counted.get(name) == 1]
+    step = min(0.16, 0.7 / max(1, len(alone)))
+    for name, look in style.looks(order).items():
+        part = curves[curves["system"] == name]
+        if name in alone:
+            times = part["time"] + step * (alone.index(name) - (len(alone) - 1) / 2)
+            style.band(panel, times, part, look, "incidence")
+            panel.vlines(times, part["low"], part["high"], color=look.colour, linewidth=1)
+        elif len(part):
+            style.band(panel, part["time"], part, look, "incidence")
+    if curves.empty:
+        panel.text(0.5, 0.5, "fewer than 10 at risk", transform=panel.transAxes, ha="center")
+    panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
+    panel.grid(axis="y")
 
 
 _ROOM = 100  # characters across the panel
@@ -283,10 +250,10 @@ def _waiting_table(
     widest = 1 + len(str(max(counts.values(), default=0)))
     room = _ROOM if panels == 1 else (_ROOM - 30) // panels
     step = max(1, -(-(last + 1) * widest // room))  # numbers that do not touch
+    small: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL}
     for place, name in enumerate(order):
         for at in range(0, last + 1, step):
-            number = f"{counts.get((name, at), 0)}"
-            panel.text(at, place, number, ha="center", va="center", fontsize=style.SMALL)
+            panel.text(at, place, f"{counts.get((name, at), 0)}", **small)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift")
     panel.set_title("at risk: shifts not yet recovered before the reply", loc="left", fontsize=style.SMALL)

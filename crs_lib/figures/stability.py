@@ -1,6 +1,5 @@
 """How stable the ranking of systems is: over weights, conventions and sizes of the catalogue."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,20 @@ _MARKS = (
 )  # fmt: skip
 _WEIGHTS = {"alpha": "S*", "beta": "N·S", "gamma": "leakage", "delta": "copying"}
 _MADE_BY = "python -m crs_lib sensitivity --run {run}"
+_SIZE = "{n_systems} systems, n = {n_sessions} sessions per system; 1 is the same order."
 FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
 
 
 @figure(
-    "movies",
     "Rank stability over the weights of item TAS: Kendall's τ between the ranking of {n_systems} "
     "systems under each weighting and under the declared one (n = {n_sessions} sessions per system).",
     title="Sensitivity to weights",
-    place=14,
 )
 def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     """Tau over the simplex of weights: a staircase of cells for each weight of copying."""
     table = filled(sensitivity_weights, [*_WEIGHTS, "tau", "is_default", "n_systems", "n_sessions"])
-    grid = table[~table["is_default"].astype(bool)]
+    default = table["is_default"].astype(bool)
+    grid, declared = table[~default], table[default].iloc[0]
     if grid["tau"].isna().all():
         raise NoDataError("a ranking needs at least two systems that recommend items")
     alphas = np.sort(grid["alpha"].unique())[::-1]
@@ -39,9 +38,8 @@ def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
         delta: part.pivot_table(index="alpha", columns="beta", values="tau").reindex(alphas)
         for delta, part in grid.groupby("delta")
     }
-    made, axes = style.figure(
-        2.6, 1, len(wide), sharey=True, width_ratios=[w.shape[1] for w in wide.values()]
-    )
+    ratios = [cells.shape[1] for cells in wide.values()]
+    made, axes = style.figure(2.6, 1, len(wide), sharey=True, width_ratios=ratios)
     for panel, (delta, cells) in zip(axes[0], wide.items(), strict=True):
         values = cells.to_numpy(dtype=float)
         image = style.cells(panel, values, [[signed(value) for value in row] for row in values])
@@ -50,82 +48,74 @@ def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     axes[0][0].set_yticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
     axes[0][0].set(ylabel="weight of S*", xlabel="weight of N·S")
     made.colorbar(image, ax=list(axes[0]), label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])
-    declared = table[table["is_default"].astype(bool)].iloc[0]
     weights = ", ".join(f"{name} {declared[column]:g}" for column, name in _WEIGHTS.items())
+    size = _SIZE.format(n_systems=int(declared["n_systems"]), n_sessions=int(declared["n_sessions"]))
     style.note(
         made,
         f"Kendall's τ to the declared weights ({weights}); the four weights sum to 1, leakage has the rest; "
-        f"{_n(table)}.",
+        f"{size}",
     )
     return made
 
 
 @figure(
-    "movies",
     "Rank stability over the choices of the convention: Kendall's τ between the ranking of "
     "{n_systems} systems under one other setting and under the default convention, by metric, with 95 % "
     "intervals (n = {n_sessions} scenarios, resampled).",
     title="Sensitivity to choices of the convention",
-    place=15,
     made_by=_MADE_BY,
+    note=f"Lines: 95 % intervals; {_SIZE}",
 )
 def sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
     """Tau by setting, a panel for each choice of the convention, a mark for each metric."""
-    table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL])
-    kinds = [str(name) for name in dict.fromkeys(table["choice"])]
-    settings = {kind: table.loc[table["choice"] == kind, "setting"].astype(str) for kind in kinds}
-    sizes = [settings[kind].nunique() for kind in kinds]
+    table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL]).astype({"setting": str})
+    kinds = {str(kind): part for kind, part in table.groupby("choice", sort=False)}
+    sizes = [part["setting"].nunique() for part in kinds.values()]
     made, axes = style.figure(2.9, 1, len(kinds), sharey=True, width_ratios=sizes)
-    for panel, kind in zip(axes[0], kinds, strict=True):
-        part = table[table["choice"] == kind].assign(setting=settings[kind])
+    for panel, (kind, part) in zip(axes[0], kinds.items(), strict=True):
         order = list(dict.fromkeys(part["setting"]))
-        _marks(panel, part, "setting", {name: place for place, name in enumerate(order)}, 0.13)
+        _marks(panel, part, "setting", order, 0.13)
         panel.set_xticks(range(len(order)), [name.replace("/", "/\n") for name in order])
         panel.set(xlim=(-0.5, len(order) - 0.5), xlabel=kind.replace(", ", "\n"))
     axes[0][0].set_ylabel("Kendall's τ to the default")
     _legend(made, table)
-    style.note(made, f"Lines: 95 % intervals; {_n(table)}.")
     return made
 
 
 @figure(
-    "movies",
     "Rank stability over the size of the catalogue: Kendall's τ between the ranking of {n_systems} "
     "systems on a random share of the films and on all of them, with 95 % intervals (n = {n_sessions} "
     "scenarios simulated anew on each share, resampled).",
     title="Sensitivity to the size of the catalogue",
-    place=16,
     made_by=f"{_MADE_BY} --sessions {FEWEST_SCENARIOS}",
+    note=f"Lines: 95 % intervals; {_SIZE}",
 )
-def sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame, *, fewest: int = FEWEST_SCENARIOS) -> Any:
+def sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame) -> Any:
     """Tau by the share of the films that are kept, a line for each metric.
 
-    NoDataError for fewer than ``fewest`` scenarios, whose intervals span most of the scale.
+    NoDataError for fewer than :data:`FEWEST_SCENARIOS`, whose intervals span most of the scale.
     """
     table = filled(sensitivity_catalogue, ["share", "films", *_INTERVAL])
-    if table["n_sessions"].max() < fewest:
-        n = int(table["n_sessions"].max())
-        raise NoDataError(f"the ranking was simulated anew on {n} scenarios; at least {fewest} are needed")
-    shares = sorted(table["share"].unique())
-    films = table.drop_duplicates("share").set_index("share")["films"]
-    made, axes = style.figure(2.9)
-    panel = axes[0][0]
-    _marks(panel, table, "share", {share: place for place, share in enumerate(shares)}, 0.08, line=True)
-    panel.set_xticks(range(len(shares)), [f"{share:.0%}\n{films[share]:,} films" for share in shares])
+    if (n := int(table["n_sessions"].max())) < FEWEST_SCENARIOS:
+        few = f"the ranking was simulated anew on {n} scenarios; at least {FEWEST_SCENARIOS} are needed"
+        raise NoDataError(few)
+    films = table.drop_duplicates("share").set_index("share")["films"].sort_index()
+    made, panel = style.single(2.9)
+    _marks(panel, table, "share", list(films.index), 0.08, line=True)
+    panel.set_xticks(range(len(films)), [f"{share:.0%}\n{n:,} films" for share, n in films.items()])
     panel.set(xlabel="share of the catalogue", ylabel="Kendall's τ to the whole catalogue")
     _legend(made, table)
-    style.note(made, f"Lines: 95 % intervals; {_n(table)}.")
     return made
 
 
 def _marks(
-    panel: Any, table: pd.DataFrame, by: str, place: dict[Any, int], apart: float, *, line: bool = False
+    panel: Any, table: pd.DataFrame, by: str, order: list[Any], apart: float, *, line: bool = False
 ) -> None:
-    """Tau with its interval at each place, the metrics beside one another."""
+    """Tau with its interval at each value of ``by``, in order, the metrics beside one another."""
     metrics = list(dict.fromkeys(table["metric"]))
     for number, (name, (colour, marker, dashes)) in enumerate(zip(metrics, _MARKS * 3, strict=False)):
         part = table[table["metric"] == name]
-        at = part[by].map(place) + apart * (number - (len(metrics) - 1) / 2)
+        at = part[by].map(order.index) + apart * (number - (len(metrics) - 1) / 2)
         panel.vlines(at, part["low"], part["high"], color=colour, linewidth=1.3)
         look = {"linestyle": dashes, "linewidth": 0.8} if line else {"linestyle": "none"}
         panel.plot(at, part["tau"], marker, color=colour, markersize=4.5, **look)
@@ -136,17 +126,11 @@ def _marks(
 def _legend(made: Any, table: pd.DataFrame) -> None:
     from matplotlib.lines import Line2D
 
-    names: Sequence[str] = list(dict.fromkeys(table["metric"]))
     handles = [
         Line2D([], [], color=colour, marker=marker, linestyle="none", label=style.short(name))
-        for name, (colour, marker, _) in zip(names, _MARKS * 3, strict=False)
+        for name, (colour, marker, _) in zip(dict.fromkeys(table["metric"]), _MARKS * 3, strict=False)
     ]
     made.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
-
-
-def _n(table: pd.DataFrame) -> str:
-    systems, sessions = int(table["n_systems"].max()), int(table["n_sessions"].max())
-    return f"{systems} systems, n = {sessions} sessions per system; 1 is the same order"
 
 
 _COLUMNS = (
@@ -160,21 +144,19 @@ _ONE_LINE, _LONG = 20, 16  # letters: of two names in one line of a title; of a 
 
 
 @figure(
-    "movies",
     "Power of each of {n_contrasts} contrasts by number of scenarios and size of the difference: "
     "paired Wilcoxon tests at Holm's strictest level, each contrast by the standard deviation of its own "
     "paired differences (n = {n_sessions} scenarios, {n_systems} systems).",
     title="Power",
-    place=12,
 )
 def power_curve(power: pd.DataFrame) -> Any:
     """Power by number of scenarios, a panel for each contrast, a line for each size of the difference.
 
     At most :data:`MOST_CONTRASTS` panels: the first contrasts, in the table's order.
     """
-    filled(power, _COLUMNS)
-    facts = power.iloc[0]
-    contrasts = list(power.groupby(["a", "b"], sort=False))[:MOST_CONTRASTS]
+    facts = filled(power, _COLUMNS).iloc[0]
+    every = list(power.groupby(["a", "b"], sort=False))
+    contrasts = every[:MOST_CONTRASTS]
     systems = list(dict.fromkeys(name for pair, _ in contrasts for name in pair))
     names = dict(zip(systems, style.labels(systems, 20), strict=True))
     wide = 4 if max(map(len, names.values())) < _LONG else 3
@@ -201,42 +183,34 @@ def power_curve(power: pd.DataFrame) -> Any:
     for row in axes:
         row[0].set_ylabel(f"power, {base.get(str(facts['outcome'])).short}")
     made.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    left = len(power[["a", "b"]].drop_duplicates()) - len(contrasts)
-    n = int(facts["n_sessions"])
+    left, n = len(every) - len(contrasts), int(facts["n_sessions"])
     words = f"Level {facts['alpha']:.3g}; dotted: the {n} scenarios of this run and the planned power."
     style.note(made, words + (f" {left} further contrasts: see the table." if left else ""))
     return made
 
 
 @figure(
-    "movies",
     "Largest rise of each metric above silence and chance by a policy of no use to the user: filled, "
     "it shows no new film that meets everything; hollow, it withholds such films and shows near misses "
     "({n_policies} policies, n = {n_sessions} scenarios; dashed: gamed from 0.1 on).",
-    place=16.5,
-    title="Exploitability",
     made_by="python -m crs_lib redteam --run {run}",
+    note="{n_policies} policies, n = {n_sessions} scenarios; dashed: the rise from which a metric counts as "
+    "gamed.",
 )
 def exploitability(redteam: pd.DataFrame) -> Any:
     """The largest rise of each metric without use to the user, the most exploitable on top."""
     filled(redteam, ["metric", "exploitability", "near_misses", "n_policies", "n_sessions"])
     table = redteam.sort_values(["exploitability", "near_misses", "metric"], na_position="first")
-    made, axes = style.figure(1.0 + 0.19 * len(table))
-    panel, places = axes[0][0], np.arange(len(table))
+    made, panel = style.single(1.0 + 0.19 * len(table))
+    places, look = range(len(table)), {"color": style.INK, "clip_on": False}
+    hollow = {"mfc": "white", "mec": style.INK, "mew": 0.9, "ms": 6, "zorder": 1}
     panel.hlines(places, 0, table["exploitability"], color=style.INK, linewidth=1.4)
-    panel.plot(table["exploitability"], places, "o", color=style.INK, ms=4, label="useless", clip_on=False)
-    panel.plot(
-        table["near_misses"], places, "o", color=style.INK, mfc="white", mec=style.INK, mew=0.9, ms=6,
-        label="near misses",
-        clip_on=False, zorder=1,
-    )  # fmt: skip
+    panel.plot(table["exploitability"], places, "o", ms=4, label="useless", **look)
+    panel.plot(table["near_misses"], places, "o", label="near misses", **look, **hollow)
     panel.axvline(0.1, color=style.FAINT, linewidth=0.8, linestyle=(0, (2, 2)))
     panel.set_yticks(places, [base.get(name).short for name in table["metric"]])
     panel.set_ylabel("metric")
     panel.set(xlabel="rise above silence and chance", xlim=(0, None), ylim=(-0.7, len(table) - 0.3))
     panel.grid(axis="x")
     made.legend(loc="outside upper center", ncols=2)
-    facts = table.iloc[0]
-    n = f"{int(facts['n_policies'])} policies, n = {int(facts['n_sessions'])} scenarios"
-    style.note(made, f"{n}; dashed: the rise from which a metric counts as gamed.")
     return made

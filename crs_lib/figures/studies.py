@@ -14,81 +14,81 @@ _HATCHES = ("", "///", "...", "xx")
 
 
 @figure(
-    "cosrec",
     "Conversations by average rating over annotators and aspects, in bins of one half named by their "
     "lower end (n = {n_conversations} rated conversations).",
+    study="cosrec",
+    note="n = {n_conversations} conversations.",
 )
 def cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
     """Bars: conversations by average rating."""
     filled(average_ratings, ["from", "conversations", "n_conversations"])
-    made, axes = style.figure(2.5)
-    panel = axes[0][0]
+    made, panel = style.single(2.5)
     at = range(len(average_ratings))
     bars = panel.bar(at, average_ratings["conversations"], width=0.9, color=_BARS[0], alpha=0.85)
     panel.bar_label(bars, fontsize=style.SMALL)
     panel.margins(y=0.15)
     panel.set_xticks(at, [str(name) for name in average_ratings["from"]])
     panel.set(xlabel="average rating, from", ylabel="conversations")
-    style.note(made, f"n = {int(average_ratings['n_conversations'].max())} conversations.")
     return made
 
 
 @figure(
-    "cosrec",
     "Conversations by their mean rating of each aspect, rounded half to even (n = {n_conversations} "
     "rated conversations).",
+    study="cosrec",
+    note="n = {n_conversations} conversations.",
 )
 def cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
     """Grouped bars: conversations by mean rating, a colour and hatch for each aspect."""
     filled(aspect_ratings, ["rating", "aspect", "conversations", "n_conversations"])
-    made, axes = style.figure(2.7)
-    _grouped(made, axes[0][0], aspect_ratings, "rating", "aspect", "conversations")
-    axes[0][0].set(xlabel="mean rating, rounded", ylabel="conversations")
-    style.note(made, f"n = {int(aspect_ratings['n_conversations'].max())} conversations.")
+    made, panel = _grouped(2.7, aspect_ratings, "rating", "aspect", "conversations")
+    panel.set(xlabel="mean rating, rounded", ylabel="conversations")
     return made
 
 
 @figure(
-    "cosrec",
     "Intents by the number of their judged documents of each grade, the user variants of a "
     "recommendation pooled (n = {n_intents} judged intents).",
+    study="cosrec",
+    note="n = {n_intents} intents.",
 )
 def cosrec_judgments(judgments: pd.DataFrame) -> Any:
     """Grouped bars: intents by number of judgments, a colour and hatch for each grade."""
     filled(judgments, ["judgments", "grade", "intents", "n_intents"])
-    made, axes = style.figure(2.9)
-    _grouped(made, axes[0][0], judgments, "judgments", "grade", "intents")
-    axes[0][0].set(xlabel="judged documents", ylabel="intents")
-    axes[0][0].tick_params(axis="x", labelrotation=40)
-    style.note(made, f"n = {int(judgments['n_intents'].max())} intents.")
+    made, panel = _grouped(2.9, judgments, "judgments", "grade", "intents")
+    panel.set(xlabel="judged documents", ylabel="intents")
+    panel.tick_params(axis="x", labelrotation=40)
     return made
 
 
-def _grouped(made: Any, panel: Any, table: pd.DataFrame, x: str, hue: str, y: str) -> None:
+def _grouped(height: float, table: pd.DataFrame, x: str, hue: str, y: str) -> tuple[Any, Any]:
     """Bars side by side, distinguished by colour and hatch, with a legend above the figure."""
     import seaborn as sns
 
+    made, panel = style.single(height)
     names = list(dict.fromkeys(table[hue]))
     colours = dict(zip(names, _BARS, strict=False))
-    text = table.assign(**{x: table[x].astype(str)})
+    text = table.astype({x: str})
     sns.barplot(text, x=x, y=y, hue=hue, palette=colours, saturation=1, errorbar=None, legend=False, ax=panel)
     for bars, hatch in zip(panel.containers, _HATCHES, strict=False):
         for bar in bars:
             bar.set(hatch=hatch, edgecolor="white", linewidth=0.3)
     made.legend(panel.containers, names, loc="outside upper center", ncols=len(names))
     panel.grid(axis="y")
+    return made, panel
 
 
 @figure(
-    "cosrec",
     "Mean score of each system by kind of topic with 95 % intervals (up to n = {n_topics} topics of "
     "{n_conversations} conversations, which are resampled).",
+    study="cosrec",
+    note="Grey: random order of the judged pool or the whole collection; lines: 95 % intervals; "
+    "up to n = {n_topics} topics of {n_conversations} conversations.",
 )
 def cosrec_systems(systems: pd.DataFrame) -> Any:
     """Points with intervals: systems by the mean of the main measure, a panel for each kind of topic."""
     filled(systems, ["system", "kind", "measure", "mean", "low", "high", "n_topics", "n_conversations"])
-    kinds = list(dict.fromkeys(systems["kind"]))
-    order = list(dict.fromkeys(systems["system"]))
+    kinds, order = (list(dict.fromkeys(systems[column])) for column in ("kind", "system"))
     looks = style.looks(name for name in order if not name.startswith("random order"))
     made, axes = style.figure(0.9 + 0.26 * len(order), 1, len(kinds), sharey=True)
     for panel, kind in zip(axes[0], kinds, strict=True):
@@ -100,12 +100,6 @@ def cosrec_systems(systems: pd.DataFrame) -> Any:
         panel.set(title=kind, xlabel=str(systems["measure"].iloc[0]), xlim=(0, 1))
         panel.grid(axis="x")
     style.name_rows(made, axes, style.labels(order, 34))
-    topics, talks = int(systems["n_topics"].max()), int(systems["n_conversations"].max())
-    style.note(
-        made,
-        "Grey: random order of the judged pool or the whole collection; lines: 95 % intervals; "
-        f"up to n = {topics} topics of {talks} conversations.",
-    )
     return made
 
 
@@ -114,17 +108,16 @@ _FILLS = ("#F0F0F0", "#F6D8A8", "#E8A066", "#C65D3B", "#003B5C")
 
 
 @figure(
-    "realtalk",
     "Annotated evidence that is kept or lost at each step of the pipeline, by category of the "
     "question "
     "(n = {n_ids} annotated ids).",
+    study="realtalk",
 )
 def realtalk_losses(attribution: pd.DataFrame) -> Any:
     """Stacked bars: the share of the annotated ids that ends in each bucket, for all and by category."""
     filled(attribution, ["by", "group", "ids", *evidence.BUCKETS])
     table = attribution[attribution["by"].isin(["all", "category"])]
-    made, axes = style.figure(1.2 + 0.34 * len(table))
-    panel = axes[0][0]
+    made, panel = style.single(1.2 + 0.34 * len(table))
     kinds = ["all" if row.by == "all" else f"category {row.group}" for row in table.itertuples()]
     names = [f"{kind}, {ids:,} ids" for kind, ids in zip(kinds, table["ids"], strict=True)]
     left = pd.Series(0.0, index=table.index)
@@ -138,42 +131,35 @@ def realtalk_losses(attribution: pd.DataFrame) -> Any:
         left += share
     panel.set(xlabel="share of annotated ids, %", xlim=(0, 1))
     panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
-    style.name_rows(made, axes, names, "question")
+    style.name_rows(made, [panel], names, "question")
     made.legend(loc="outside upper center", ncols=3)
-    style.note(
-        made,
-        f"Unresolvable: the annotation names no message of the chat; n = {int(table['ids'].max()):,} "
-        f"annotated ids.",
-    )
+    n = f"n = {int(table['ids'].max()):,} annotated ids"
+    style.note(made, f"Unresolvable: the annotation names no message of the chat; {n}.")
     return made
 
 
 @figure(
-    "realtalk",
     "Measures of the ranking and of the final set of evidence: means over n = {n_questions} "
     "questions "
     "with 95 % bootstrap intervals, over questions and over whole chats.",
+    study="realtalk",
+    note="Left of the line: the ranking; right: the final set. Thick: 95 % interval over questions; "
+    "thin: over chats; n = {n_questions} questions.",
 )
 def realtalk_measures(intervals: pd.DataFrame) -> Any:
     """Points with both intervals: exact measures of ranking and of the final sets."""
     filled(intervals, ["measure", "mean", "low", "high", "chats_low", "chats_high", "n_questions"])
-    made, axes = style.figure(2.6)
-    panel = axes[0][0]
-    sets = ("recall", "precision", "f1")
+    made, panel = style.single(2.6)
+    sets, names = ("recall", "precision", "f1"), [str(name) for name in intervals["measure"]]
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": style.SMALL}
     for place, row in enumerate(intervals.itertuples()):
         panel.plot([place] * 2, [row.chats_low, row.chats_high], color=style.FAINT, linewidth=0.9)
-        panel.plot([place] * 2, [row.low, row.high], color="#0072B2", linewidth=3, alpha=0.6)
-        panel.plot(place, row.mean, "s" if row.measure in sets else "o", color="#0072B2", markersize=5)
-        look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": style.SMALL}
+        panel.plot([place] * 2, [row.low, row.high], color=_BARS[0], linewidth=3, alpha=0.6)
+        panel.plot(place, row.mean, "s" if row.measure in sets else "o", color=_BARS[0], markersize=5)
         panel.annotate(f"{row.mean:.2f}", (place, row.mean), (5, 0), **look)
-    first = next((place for place, name in enumerate(intervals["measure"]) if name in sets), len(intervals))
+    first = next((place for place, name in enumerate(names) if name in sets), len(names))
     panel.axvline(first - 0.5, color=style.FAINT, linewidth=0.6)
-    panel.set_xticks(range(len(intervals)), [str(name) for name in intervals["measure"]])
-    panel.set(ylabel="mean over questions", xlabel="measure", ylim=(0, 1), xlim=(-0.5, len(intervals) - 0.3))
+    panel.set_xticks(range(len(names)), names)
+    panel.set(ylabel="mean over questions", xlabel="measure", ylim=(0, 1), xlim=(-0.5, len(names) - 0.3))
     panel.grid(axis="y")
-    words = (
-        "Left of the line: the ranking; right: the final set. Thick: 95 % interval over questions; "
-        "thin: over chats"
-    )
-    style.note(made, f"{words}; n = {int(intervals['n_questions'].max())} questions.")
     return made

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from crs_lib.core import tables
 from crs_lib.metrics import base
 
@@ -46,24 +48,17 @@ class Look(NamedTuple):
         return {"*": 7.5, "P": 5.5, "X": 5.5}.get(self.marker, 4.5)
 
 
+_DASHED, _DOTTED, _BROKEN, _SHORT = (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (3, 1))
 _LOOKS = {
-    "oracle": Look("#000000", "*", "-"),
-    "tracker": Look("#0072B2", "o", "-"),
-    "amnesiac": Look("#E69F00", "s", "-"),
-    "sticky": Look("#D55E00", "D", "-"),
-    "popular": Look("#009E73", "^", (0, (4, 1.5))),
-    "random": Look("#808080", "v", (0, (4, 1.5))),
-    "slot_echo": Look("#56B4E9", "P", (0, (1, 1))),
-    "echo": Look("#CC79A7", "X", (0, (1, 1))),
-    "silent": Look("#B0A060", "h", (0, (1, 1))),
-    "noisy": Look("#4D4D4D", "p", (0, (5, 1, 1, 1))),
-    "oracle_lag": Look("#5E3C99", "d", (0, (5, 1, 1, 1))),
-    "hedge": Look("#A6761D", "<", (0, (3, 1))),
-    "pad": Look("#1B7837", ">", (0, (3, 1))),
-    "repeat": Look("#762A83", "8", (0, (3, 1))),
-    "abstain": Look("#B2182B", "H", (0, (3, 1))),
-    "restate": Look("#3690C0", "1", (0, (3, 1))),
-}
+    "oracle": Look("#000000", "*", "-"), "tracker": Look("#0072B2", "o", "-"),
+    "amnesiac": Look("#E69F00", "s", "-"), "sticky": Look("#D55E00", "D", "-"),
+    "popular": Look("#009E73", "^", _DASHED), "random": Look("#808080", "v", _DASHED),
+    "slot_echo": Look("#56B4E9", "P", _DOTTED), "echo": Look("#CC79A7", "X", _DOTTED),
+    "silent": Look("#B0A060", "h", _DOTTED), "noisy": Look("#4D4D4D", "p", _BROKEN),
+    "oracle_lag": Look("#5E3C99", "d", _BROKEN), "hedge": Look("#A6761D", "<", _SHORT),
+    "pad": Look("#1B7837", ">", _SHORT), "repeat": Look("#762A83", "8", _SHORT),
+    "abstain": Look("#B2182B", "H", _SHORT), "restate": Look("#3690C0", "1", _SHORT),
+}  # fmt: skip
 _PLAIN = ("oracle", "tracker")  # with or without an argument
 # Of what has no look of its own.
 CYCLE = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#8B5A2B", "#AA4499")
@@ -82,17 +77,13 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
     for kind, look in _LOOKS.items():
         alike = sorted(name for name in names if name.startswith(f"{kind}:"))
         for place, name in enumerate(alike, start=kind in _PLAIN):
-            found[name] = look._replace(marker=_shapes(look.marker)[place % 8])
+            shapes = (look.marker, *(marker for marker in _MARKERS if marker != look.marker), "p")
+            found[name] = look._replace(marker=shapes[place % 8])
     for place, name in enumerate(sorted(set(names) - set(found))):
         turn = place // len(CYCLE)
-        line = ("-", (0, (4, 1.5)), (0, (1, 1)))[turn % 3]
+        line = ("-", _DASHED, _DOTTED)[turn % 3]
         found[name] = Look(CYCLE[place % 8], _MARKERS[(place + turn) % 8], line)
     return {name: found[name] for name in names}
-
-
-def _shapes(first: str) -> tuple[str, ...]:
-    """Markers that begin with a given one, eight or more and all different."""
-    return (first, *(marker for marker in _MARKERS if marker != first), "p")
 
 
 def short(metric: str) -> str:
@@ -144,28 +135,35 @@ def figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tu
     return made, made.subplots(rows, columns, squeeze=False, **options)
 
 
+def single(height: float) -> tuple[Any, Any]:
+    """A figure of one panel, and that panel."""
+    made, axes = figure(height)
+    return made, axes[0][0]
+
+
 def note(made: Any, text: str) -> None:
     """One or two small lines under the figure: what the marks mean, and n; last what a dagger means."""
     from matplotlib.text import Text
 
     if any(base.DAGGER in one.get_text() for one in made.findobj(Text)):
         text += f" {base.DAGGER} {base.NOT_VALID}."
-    made.supxlabel(
-        textwrap.fill(text.replace(" %", "\u00a0%"), 110), x=0.01, ha="left", fontsize=SMALL, color=FAINT
-    )
+    text = textwrap.fill(text.replace(" %", "\u00a0%"), 110)
+    made.supxlabel(text, x=0.01, ha="left", fontsize=SMALL, color=FAINT)
 
 
 def legend(made: Any, systems: Sequence[str], *, lines: bool = True) -> None:
     """The systems' markers above the figure, in rows, each on its line where the figure has ``lines``."""
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D(
-            [], [], color=look.colour, marker=look.marker, markersize=look.size,
-            linestyle=look.line if lines else "none", label=text,
-        )
-        for look, text in zip(looks(systems).values(), labels(systems), strict=True)
-    ]  # fmt: skip
+    handles = []
+    for look, text in zip(looks(systems).values(), labels(systems), strict=True):
+        mark: dict[str, Any] = {
+            "color": look.colour,
+            "marker": look.marker,
+            "markersize": look.size,
+            "label": text,
+        }
+        handles.append(Line2D([], [], linestyle=look.line if lines else "none", **mark))
     widest = max(map(len, labels(systems)))
     columns = max(2, min(len(handles), 6, int(100 / (widest + 8))))
     made.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6 if lines else 1)
@@ -216,11 +214,19 @@ def beside(axes: Any, at: float, text: str) -> None:
     axes.text(1.02, at, text, transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL)
 
 
+def across(axes: Any, title: str, bins: int, **text: Any) -> None:
+    """The title, grid and about so many ticks of a panel whose values lie across."""
+    axes.set_title(title, **text)
+    axes.grid(axis="x")
+    axes.locator_params(axis="x", nbins=bins)
+
+
 def name_rows(made: Any, axes: Any, names: Sequence[str], title: str = "system") -> None:
     """Names beside the rows of panels that share their heights, first on top, and what they name."""
-    axes.flat[0].set_yticks(range(len(names)), names)
-    axes.flat[0].set_ylim(len(names) - 0.4, -0.6)
-    for panel in axes.flat:
+    panels = np.ravel(axes)
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_ylim(len(names) - 0.4, -0.6)
+    for panel in panels:
         panel.tick_params(axis="y", length=0)
     made.supylabel(title)
 
@@ -252,7 +258,6 @@ def cells(
     Missing values stay empty; ``bold`` marks the cells in bold print.
     """
     import matplotlib
-    import numpy as np
 
     cmap, known = matplotlib.colormaps[colours], np.ma.masked_invalid(values)
     image = axes.imshow(known, cmap=cmap, vmin=lowest, vmax=1, aspect="auto", alpha=alpha)
@@ -325,7 +330,4 @@ def write(made: Any, path: Path, *, dark: bool = False) -> Path:
     """
     if dark:
         darken(made)
-    content = data(made, path.suffix.removeprefix("."), PRINT_DPI)
-    with tables.write_aside(path, "wb") as file:
-        file.write(content)
-    return path
+    return tables.write_whole(path, data(made, path.suffix.removeprefix("."), PRINT_DPI))

@@ -10,15 +10,21 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.judge import prompt
 from crs_lib.judge.reliability import CANARIES
-from crs_lib.llm.base import BACKENDS, check_spec, room
-from crs_lib.llm.client import giving_choices
+from crs_lib.llm.base import BACKENDS, check_spec, giving_choices, room
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import AnswerLength, Context, LLMSettings, Temperature, Thinking, role_settings
+from crs_lib.llm.settings import (
+    OPTIONS,
+    AnswerLength,
+    Context,
+    LLMSettings,
+    Temperature,
+    Thinking,
+    role_settings,
+)
 from crs_lib.metrics import constructs
 
 _OWN = ("seed", "together", "expected")  # settings of judges that no other role has
 _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
-_OPTIONS = ("temperature", "num_ctx", "num_predict")
 
 
 class JudgeSettings(Settings):
@@ -36,9 +42,7 @@ class JudgeSettings(Settings):
     num_predict: AnswerLength = 400
     together: Annotated[bool, Field(description="ask for all constructs of one scale in one call")] = False
     think: Thinking = None
-    expected: Annotated[
-        bool, Field(description="the mean of the levels by their probability, not a level that is written")
-    ] = False
+    expected: Annotated[bool, Field(description="the mean of the levels by their probability")] = False
 
     def check(self) -> None:
         room(self.options)
@@ -48,7 +52,7 @@ class JudgeSettings(Settings):
     @property
     def options(self) -> dict[str, Any]:
         """The options of every judge call."""
-        return {name: getattr(self, name) for name in _OPTIONS}
+        return {name: getattr(self, name) for name in OPTIONS}
 
     @property
     def told(self) -> dict[str, Any]:
@@ -60,11 +64,10 @@ class JudgeSettings(Settings):
         """The constructs that share a call, a group a call."""
         if not self.together:
             return tuple((name,) for name in constructs.names())
-        scales = dict.fromkeys(row.scale for row in constructs.CONSTRUCTS.values())
-        return tuple(
-            tuple(name for name, row in constructs.CONSTRUCTS.items() if row.scale == scale)
-            for scale in scales
-        )
+        scales: dict[tuple[int, int], tuple[str, ...]] = {}
+        for name, row in constructs.CONSTRUCTS.items():
+            scales[row.scale] = (*scales.get(row.scale, ()), name)
+        return tuple(scales.values())
 
 
 def _distinct(specs: Sequence[str]) -> Sequence[str]:
@@ -76,27 +79,23 @@ def _distinct(specs: Sequence[str]) -> Sequence[str]:
     return specs
 
 
+_Specs = Annotated[Sequence[str], AfterValidator(_distinct)]
+_Canaries = Sequence[Annotated[str, OneOf(CANARIES)]]
+_Given = Mapping[str, Any] | None
+
+
 class JudgeConfig(Settings):
     """The effective settings of a judgement, checked."""
 
-    run: Annotated[RunName, Field(description="name of the run whose dialogues are judged")]
-    judges: Annotated[
-        Sequence[str], AfterValidator(_distinct), Field(description="specs of the models that judge")
-    ]
-    samples: Annotated[int, Field(ge=1, description="times that each judge is asked about a dialogue")] = 1
-    canaries: Annotated[
-        Sequence[Annotated[str, OneOf(CANARIES)]],
-        Field(description="dialogues spoilt on purpose, judged too"),
-    ] = ()
-    n_canaries: Annotated[
-        int, Field(ge=1, description="sessions of each system that canaries are made of")
-    ] = 20
-    llm: Annotated[
-        Mapping[str, Any] | None, Field(description='settings of the judges\' models, e.g. {"num_ctx": 4096}')
-    ] = None
+    run: Annotated[RunName, Field(description="run whose dialogues are judged")]
+    judges: Annotated[_Specs, Field(description="specs of the models that judge")]
+    samples: Annotated[int, Field(ge=1, description="times that a judge is asked about a dialogue")] = 1
+    canaries: Annotated[_Canaries, Field(description="dialogues spoilt on purpose, judged too")] = ()
+    n_canaries: Annotated[int, Field(ge=1, description="sessions of each system made canaries of")] = 20
+    llm: Annotated[_Given, Field(description='settings of the models, e.g. {"num_ctx": 4096}')] = None
 
     def check(self) -> None:
-        for spec in self.judges if self.asked.expected else ():  # asked raises for settings of others
+        for spec in self.judges if self.reached and self.asked.expected else ():
             if not BACKENDS.get(spec).facts.get("choices"):
                 raise InputError(
                     f"judge {spec!r} does not say how probable its words are; leave out expected, or "
@@ -106,23 +105,18 @@ class JudgeConfig(Settings):
     @cached_property
     def reached(self) -> LLMSettings:
         """How the judges' models are reached; InputError for a setting that judges do not take."""
-        shared = role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
-        return shared.changed(think=self.asked.think)
+        return role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
 
     @cached_property
     def asked(self) -> JudgeSettings:
         """How judges are asked."""
-        role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
-        names = JudgeSettings.model_fields
-        return JudgeSettings(**{name: value for name, value in (self.llm or {}).items() if name in names})
+        given = (self.llm or {}).items()
+        return JudgeSettings(**{name: value for name, value in given if name in JudgeSettings.model_fields})
 
     def question(self) -> dict[str, Any]:
         """All that a judge's scores depend on beside the dialogue and its weights, as plain data."""
-        return {
-            "samples": self.samples,
-            "settings": self.asked.told,
-            "rubric": prompt.digest(self.asked.expected),
-        }
+        rubric = prompt.digest(self.asked.expected)
+        return {"samples": self.samples, "settings": self.asked.told, "rubric": rubric}
 
     def parameters(self) -> dict[str, Any]:
         """All that the scores depend on, as plain data for the manifest."""

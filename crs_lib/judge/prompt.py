@@ -36,13 +36,8 @@ class Excerpt(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The record of the trimming: the rule, the turns left out, the texts shortened."""
         gone = sorted({*range(1, self.total + 1)} - {*self.turns})
-        return {
-            "rule": RULE,
-            "turns": self.total,
-            "left_out": gone,
-            "shortened": self.shortened,
-            "limit": self.limit,
-        }
+        told = {"rule": RULE, "turns": self.total, "left_out": gone}
+        return {**told, "shortened": self.shortened, "limit": self.limit}
 
 
 def wish_summary(dialogue: Dialogue) -> str:
@@ -57,24 +52,22 @@ def wish_summary(dialogue: Dialogue) -> str:
         if "wishes" not in meta and "constraints" not in meta:
             continue
         wished = _values(meta.get("wishes") or meta.get("constraints") or {})
-        avoided = _values(meta.get("avoid") or {})
-        now = "; ".join([f"{k} = {v}" for k, v in wished] + [f"not {k} = {v}" for k, v in avoided])
+        now = "; ".join([*wished, *(f"not {value}" for value in _values(meta.get("avoid") or {}))])
         if now != before:
             lines.append(f"from turn {pair.turn}: {now or 'anything'}")
         before = now
     return "\n".join(lines) or "No wishes were recorded; take them from what the user says."
 
 
-def _values(wishes: Any) -> list[tuple[str, str]]:
-    """(field, quoted value) pairs of a logged state, empty values left out."""
+def _values(wishes: Any) -> list[str]:
+    """Texts `field = quoted value` for the fields of a logged state that have a value."""
     if not isinstance(wishes, Mapping):
         raise InputError(f"logged constraints must be an object of fields, got {shorten(repr(wishes), 80)}")
     found = []
     for name, value in wishes.items():
         parts = value if isinstance(value, list | tuple) else [value]
         kept = [one_line(str(part)) for part in parts if part not in (None, "")]
-        if kept:
-            found.append((str(name), " and ".join(kept)))
+        found += [f"{name} = {' and '.join(kept)}"] if kept else []
     return found
 
 
@@ -84,12 +77,6 @@ def scale(group: Sequence[str]) -> tuple[int, int]:
     if len(scales) != 1:
         raise InputError(f"constructs {list(group)} have {len(scales)} scales; one call asks for one scale")
     return scales.pop()
-
-
-def _system_prompt(group: Sequence[str]) -> str:
-    """The instructions that every judge gets first."""
-    lowest, highest = scale(group)
-    return prompts.render("movies/judge_system", lowest=lowest, highest=highest)
 
 
 def criteria(group: Sequence[str]) -> str:
@@ -176,12 +163,11 @@ def messages(
         "turns": f"{len(excerpt.turns)} of {excerpt.total} turns, in their order.",
         "fence": fence([conversation, wishes]),
     }  # fmt: skip
+    ends = dict(zip(("lowest", "highest"), scale(group), strict=True))
     if expected:
-        lowest, highest = scale(group)
-        asked = prompts.render("movies/judge_level", lowest=lowest, highest=highest, **parts)
-        return (Message("user", asked),)
+        return (Message("user", prompts.render("movies/judge_level", **ends, **parts)),)
     text = prompts.render("movies/judge_user", names=", ".join(group), **parts)
-    return (Message("system", _system_prompt(group)), Message("user", text))
+    return (Message("system", prompts.render("movies/judge_system", **ends)), Message("user", text))
 
 
 def _gap(first: int, last: int) -> str:

@@ -1,10 +1,10 @@
 """The rating of one dialogue: a judge scores every construct; a score that cannot be read is missing."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel, Field, create_model
@@ -15,6 +15,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeSettings
+from crs_lib.llm import LLM
 from crs_lib.llm.base import LLMError, Reply, Request, room
 from crs_lib.llm.text import likeliest
 from crs_lib.metrics import constructs
@@ -22,29 +23,19 @@ from crs_lib.metrics import constructs
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
 
 
-class _JudgeModel(Protocol):
-    """A model that answers a judge's requests: an ``LLM``."""
-
-    def gather(self, requests: Iterable[Request]) -> list[Reply | LLMError]: ...
-
-
 @cache
 def schema(group: tuple[str, ...]) -> dict[str, Any]:
-    """The JSON schema of a reply about constructs that share a call: evidence, then the score of each."""
-    verdict = _verdict(*prompt.scale(group))
+    """The JSON schema of a reply about constructs that share a call: evidence, then the score of each.
+
+    The names and the description of its models stand in the schema.
+    """
+    lowest, highest = prompt.scale(group)
+    score: Any = (int, Field(ge=lowest, le=highest))
+    told = "The sentence that a score rests on, then the score."
+    verdict = create_model("Verdict", __doc__=told, evidence=(str, ...), score=score)
     fields: dict[str, Any] = dict.fromkeys(group, (verdict, ...))
     made: type[BaseModel] = create_model("Judgement", **fields)
     return made.model_json_schema()
-
-
-@cache
-def _verdict(lowest: int, highest: int) -> type[BaseModel]:
-    """The part of a reply that is about one construct. Its name and description stand in the schema."""
-    fields: dict[str, Any] = {"evidence": (str, ...), "score": (int, Field(ge=lowest, le=highest))}
-    made: type[BaseModel] = create_model(
-        "Verdict", __doc__="The sentence that a score rests on, then the score.", **fields
-    )
-    return made
 
 
 class _CheckedScore(NamedTuple):
@@ -63,16 +54,16 @@ def check_score(value: Any, construct: str) -> _CheckedScore:
     ``out of range``.
     """
     lowest, highest = constructs.get(construct).scale
-    shown = shorten(str(value), 80)
-    if value is None or (isinstance(value, float) and value != value):
-        return _CheckedScore(None, "missing", shown)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return _CheckedScore(None, "not a number", shown)
-    if not lowest <= value <= highest:
-        return _CheckedScore(None, "out of range", shown)
-    if value != int(value):
-        return _CheckedScore(None, "not whole", shown)
-    return _CheckedScore(int(value), None, shown)
+    shown, flag = shorten(str(value), 80), None
+    if value is None or value != value:
+        flag = "missing"
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        flag = "not a number"
+    elif not lowest <= value <= highest:
+        flag = "out of range"
+    elif value != int(value):
+        flag = "not whole"
+    return _CheckedScore(None if flag else int(value), flag, shown)
 
 
 def read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
@@ -94,43 +85,29 @@ def read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
 
 def judge_session(
     dialogue: Dialogue,
-    judges: Sequence[str],
+    judge: str,
     samples: int,
-    models: Callable[[str], _JudgeModel],
-    settings: JudgeSettings | None = None,
+    model: LLM,
+    asked: JudgeSettings,
 ) -> dict[str, Any]:
-    """One dialogue as several judges see it, each ``samples`` times: a record that can be a line of JSON.
+    """One dialogue as a judge sees it, asked ``samples`` times: a record that can be a line of JSON.
 
-    ``models`` gives the model of a judge's spec. ``judge`` holds the mean of each construct over judges
-    (each the mean of its samples), null where all are missing; ``scores`` every single score with its flag;
-    ``trim`` the part of the dialogue that was shown; ``rubric`` the prompt's digest. A reply that cannot be
-    read is missing and flagged. A call that failed on the way (no server, time-out) raises its LLMError: the
-    session can be judged again later.
+    ``scores`` holds every single score with its flag; ``trim`` the part of the dialogue that was shown;
+    ``rubric`` the prompt's digest. A reply that cannot be read is missing and flagged. A call that failed on
+    the way (no server, time-out) raises its LLMError: the session can be judged again later.
 
     The record depends on the dialogue, the arguments and the replies only.
-    Raises InputError for no judges, judges named twice, ``samples`` below 1, or nothing to judge.
+    Raises InputError where there is nothing to judge.
     """
-    asked = settings or JudgeSettings()
-    if not judges or len(set(judges)) < len(judges):
-        raise InputError(f"judges are {list(judges)}; name at least one, each once")
-    if samples < 1:
-        raise InputError(f"samples is {samples}; each judge is asked at least once")
     excerpt = prompt.fit(dialogue, asked.groups, room(asked.options), asked.expected)
-    scores = []
-    for judge in judges:
-        requests = [
-            _request(dialogue, excerpt, group, sample, asked)
-            for group in asked.groups
-            for sample in range(samples)
-        ]
-        for request, answer in zip(requests, models(judge).gather(requests), strict=True):
-            scores += _scores(judge, request, answer)
+    requests = [
+        _request(dialogue, excerpt, group, sample, asked)
+        for group in asked.groups
+        for sample in range(samples)
+    ]
+    answers = zip(requests, model.gather(requests), strict=True)
     return {
-        "session_id": dialogue.session_id,
-        "model": dialogue.model_name,
-        "judge": means(scores),
-        "scores": scores,
-        "missing": sum(row["score"] is None for row in scores),
+        "scores": [row for request, answer in answers for row in _scores(judge, request, answer)],
         "trim": excerpt.to_json(),
         "rubric": prompt.digest(),
         "settings": {"samples": samples, **asked.told},
@@ -158,17 +135,15 @@ def _request(
 
 def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict[str, Any]]:
     """The rows of one call; an error that is no unusable reply is raised."""
-    if isinstance(answer, LLMError) and not answer.unusable:
+    told: dict[str, str | None] = {"digest": None, "error": str(answer)}
+    if isinstance(answer, Reply):
+        told = {"digest": answer.digest, "error": None}
+    elif not answer.unusable:
         raise answer
-    rows = []
-    for name, found in _read(answer, request).items():
-        rows.append({
-            "judge": judge, "construct": name, "sample": request.replicate, "score": found.score,
-            "flag": found.flag, "value": found.value, "evidence": found.evidence,
-            "digest": answer.digest if isinstance(answer, Reply) else None,
-            "error": str(answer) if isinstance(answer, LLMError) else None,
-        })  # fmt: skip
-    return rows
+    return [
+        {"judge": judge, "construct": name, "sample": request.replicate, **found._asdict(), **told}
+        for name, found in _read(answer, request).items()
+    ]
 
 
 def _read(answer: Reply | LLMError, request: Request) -> dict[str, _CheckedScore]:
@@ -193,39 +168,16 @@ def expected_score(probabilities: Mapping[str, float]) -> _CheckedScore:
     return _CheckedScore(score, None, likeliest(probabilities), f"a level with probability {whole:.2g}")
 
 
-def means(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The mean of each construct over judges, each the mean of its samples; None where all are missing."""
-    return {name: _mean_of_judges(scores, name) for name in constructs.names()}
-
-
-def _mean_of_judges(scores: Sequence[Mapping[str, Any]], construct: str) -> float | None:
-    """Mean over judges of the mean over samples; None where every score is missing."""
-    given: dict[str, list[float]] = {}
+def means(
+    scores: Sequence[Mapping[str, Any]], judges: Collection[str] | None = None
+) -> dict[str, float | None]:
+    """The mean of each construct over (these) judges, each the mean of its samples; None without a score."""
+    given: dict[str, dict[str, list[float]]] = {name: {} for name in constructs.names()}
     for row in scores:
-        if row["construct"] == construct and row["score"] is not None:
-            given.setdefault(str(row["judge"]), []).append(float(row["score"]))
-    return fmean(fmean(values) for values in given.values()) if given else None
-
-
-def validate(records: Iterable[Mapping[str, Any]], judge: str = "given") -> pd.DataFrame:
-    """The judge scores of result records from anywhere, checked: a row for session and construct.
-
-    Reads ``model``, ``session_id`` and ``judge`` (constructs to values) of each record. ``score`` is NaN
-    where ``flag`` says why: ``missing``, ``not a number``, ``not whole``, ``out of range``; ``value`` is
-    the value given. Every construct has a row. Source: the rubric's scale, whole numbers from 1 to 5.
-    """
-    rows = []
-    for record in records:
-        given = record.get("judge")
-        values = given if isinstance(given, Mapping) else {}
-        for construct in constructs.names():
-            found = check_score(values.get(construct), construct)
-            rows.append({
-                "model": record.get("model"), "session_id": record.get("session_id"), "canary": "",
-                "judge": judge, "construct": construct, "sample": 0, "score": found.score,
-                "flag": found.flag, "value": found.value,
-            })  # fmt: skip
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
+        counts = judges is None or row["judge"] in judges
+        if row["score"] is not None and counts and row["construct"] in given:
+            given[row["construct"]].setdefault(str(row["judge"]), []).append(float(row["score"]))
+    return {name: fmean(map(fmean, mine.values())) if mine else None for name, mine in given.items()}
 
 
 @safety.reader("judge scores")
@@ -235,11 +187,11 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
     ``path`` is one file, or a folder whose files match ``pattern``. The files name no session: the n-th
     row of a model is its session n, counted from 0, as the thesis wrote them; ``session_id`` is that whole
     number. ``score`` is NaN where ``flag`` says why (missing, not a number, not whole, out of range), and
-    ``value`` is the text of the cell; columns as in :func:`validate`.
+    ``value`` is the text of the cell. Source: the rubric's scale, whole numbers from 1 to 5.
 
     Raises InputError for no file, a missing column, and a model with rows in two files.
     """
-    records: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     owner: dict[str, str] = {}
     for file in _files(paths.given(path), pattern):
         for model, part in _table_of(file).groupby("model", sort=False):
@@ -249,10 +201,14 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
                     "cannot be counted; choose one set of files with pattern"
                 )
             owner[str(model)] = file.name
-            for session, row in enumerate(part.to_dict("records")):
-                given = {name: _number(row[name]) for name in constructs.names()}
-                records.append({"model": model, "session_id": session, "judge": given})
-    return validate(records, judge)
+            for session, texts in enumerate(part.to_dict("records")):
+                for name in constructs.names():
+                    found = check_score(_number(texts[name]), name)
+                    rows.append({
+                        "model": model, "session_id": session, "canary": "", "judge": judge,
+                        "construct": name, "sample": 0, **found._asdict(),
+                    })  # fmt: skip
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 
 def _files(path: Path, pattern: str) -> list[Path]:

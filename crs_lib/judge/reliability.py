@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crs_lib import stats
 from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 
 _NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
 CANARIES: Registry[list[str] | None] = Registry("canary")
@@ -98,50 +99,46 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
     judge. All are at most 1, which is perfect. ``value`` is NaN with a ``reason`` where it is undefined;
     ``n`` counts dialogues. Canaries are left out.
     """
-    originals = _originals(scores)
+    frame = _originals(scores)
+    frame = frame.assign(item=frame["model"].astype(str) + "\n" + frame["session_id"].astype(str))
     rows = []
-    for construct, part in originals.groupby("construct", sort=True):
-        item = part["model"].astype(str) + "\n" + part["session_id"].astype(str)
-        rated = part.assign(item=item).groupby(["item", "judge"], as_index=False)["score"].median()
-        rows.append({"construct": construct, "measure": "alpha", "judge": "all",
-                     **_alpha(rated, "judge", resamples, seed)})  # fmt: skip
-        rows.append({"construct": construct, "measure": "icc", "judge": "all", **_icc(rated)})
-        for judge, own in part.assign(item=item).groupby("judge", sort=True):
-            rows.append({"construct": construct, "measure": "retest", "judge": judge,
-                         **_alpha(own, "sample", resamples, seed)})  # fmt: skip
+    for construct, part in frame.groupby("construct", sort=True):
+        rated = part.groupby(["item", "judge"], as_index=False)["score"].median()
+        asked = [("alpha", "all", rated, "judge"), ("icc", "all", rated, "judge")]
+        asked += [("retest", str(judge), own, "sample") for judge, own in part.groupby("judge", sort=True)]
+        for measure, judge, given, rater in asked:
+            found = _agreed(
+                measure, given, stats.Design(rater, "item", "score", resamples=resamples, seed=seed)
+            )
+            rows.append({"construct": construct, "measure": measure, "judge": judge, **found})
     columns = ["construct", "measure", "judge", "value", "low", "high", "n", "reason"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _alpha(frame: pd.DataFrame, rater: str, resamples: int, seed: int) -> dict[str, Any]:
-    from crs_lib.stats import Design, krippendorff_alpha
-
-    if frame[rater].nunique() < 2:
-        return {"value": float("nan"), "n": 0, "reason": f"fewer than two {rater}s"}
+def _agreed(measure: str, frame: pd.DataFrame, design: "stats.Design") -> dict[str, Any]:
+    """A measure of agreement between a design's raters, or the reason why it is undefined."""
+    if frame[design.system].nunique() < 2:
+        return {"value": float("nan"), "n": 0, "reason": f"fewer than two {design.system}s"}
+    value, n, equal = "alpha", "n_items", "all scores are equal"
     try:
-        found = krippendorff_alpha(
-            frame, Design(system=rater, scenario="item", value="score", resamples=resamples, seed=seed)
-        ).iloc[0]
+        if measure == "icc":
+            value, n, equal = "icc", "n", "the dialogues do not differ"
+            found = stats.icc(frame, design).iloc[0]
+        else:
+            found = stats.krippendorff_alpha(frame, design).iloc[0]
     except InputError as error:
         return {"value": float("nan"), "n": 0, "reason": str(error)}
-    reason = "all scores are equal" if pd.isna(found["alpha"]) else None
-    return {"value": found["alpha"], "low": found["low"], "high": found["high"],
-            "n": int(found["n_items"]), "reason": reason}  # fmt: skip
+    told = {"value": found[value], "low": found["low"], "high": found["high"], "n": int(found[n])}
+    return told | {"reason": equal if pd.isna(found[value]) else None}
 
 
-def _icc(frame: pd.DataFrame) -> dict[str, Any]:
-    from crs_lib.stats import Design, icc
-
-    if frame["judge"].nunique() < 2:
-        return {"value": float("nan"), "n": 0, "reason": "fewer than two judges"}
-    try:
-        table = icc(frame, Design(system="judge", scenario="item", value="score")).set_index("type")
-    except InputError as error:
-        return {"value": float("nan"), "n": 0, "reason": str(error)}
-    found = table.loc["ICC(2,k)"]
-    reason = "the dialogues do not differ" if pd.isna(found["icc"]) else None
-    return {"value": found["icc"], "low": found["low"], "high": found["high"], "n": int(found["n"]),
-            "reason": reason}  # fmt: skip
+def _mean(values: pd.Series, resamples: int, seed: int, reason: str) -> dict[str, Any]:
+    """The mean of a value for each session with its interval; the ``reason`` where there is none."""
+    if values.notna().sum() == 0:
+        return {"value": float("nan"), "n": 0, "reason": reason}
+    tidy = pd.DataFrame({"system": "one", "scenario": values.index, "value": values.to_numpy()})
+    found = stats.cluster_bootstrap(tidy, stats.Design(resamples=resamples, seed=seed)).iloc[0]
+    return {"value": found["mean"], "low": found["low"], "high": found["high"], "n": int(found["n"])}
 
 
 def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -152,27 +149,17 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
     preference; ``low`` and ``high`` from a bootstrap over sessions. A session counts only where all four
     means exist; ``value`` is NaN with a ``reason`` where none does. Canaries are left out.
     """
-    from crs_lib.stats import Design, cluster_bootstrap
-
     frame = _originals(scores)
     frame = frame.assign(by=frame["judge"].map(family), of=frame["model"].map(family))
-    shared = sorted(set(frame["by"]) & set(frame["of"]))
     rows = []
     for construct, part in frame.groupby("construct", sort=True):
-        for name in shared:
+        for name in sorted(set(frame["by"]) & set(frame["of"])):
             cells = part.assign(by=part["by"] == name, of=part["of"] == name)
-            means = cells.groupby(["session_id", "by", "of"])["score"].mean()
-            means = means.unstack(["by", "of"])  # noqa: PD010 -- means already
+            means = cells.pivot_table(index="session_id", columns=["by", "of"], values="score")
             wide = means.reindex(columns=[(b, o) for b in (True, False) for o in (True, False)]).dropna()
-            row: dict[str, Any] = {"construct": construct, "family": name, "n": len(wide)}
-            if wide.empty:
-                row |= {"value": float("nan"), "reason": "no session with all four means"}
-            else:
-                gap = wide[True, True] - wide[True, False] - (wide[False, True] - wide[False, False])
-                tidy = pd.DataFrame({"system": name, "scenario": wide.index, "value": gap.to_numpy()})
-                found = cluster_bootstrap(tidy, Design(resamples=resamples, seed=seed)).iloc[0]
-                row |= {"value": found["mean"], "low": found["low"], "high": found["high"]}
-            rows.append(row)
+            gap = wide[True, True] - wide[True, False] - (wide[False, True] - wide[False, False])
+            found = _mean(gap, resamples, seed, "no session with all four means")
+            rows.append({"construct": construct, "family": name, **found})
     return pd.DataFrame(rows, columns=["construct", "family", "value", "low", "high", "n", "reason"])
 
 
@@ -184,38 +171,19 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
     sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN with a ``reason``
     without a score.
     """
-    from crs_lib.stats import Design, cluster_bootstrap
-
-    frame = _originals(scores)
     rows = []
-    for (model, construct), part in frame.groupby(["model", "construct"], sort=True):
+    for (model, construct), part in _originals(scores).groupby(["model", "construct"], sort=True):
         mine = part[part["judge"].isin(counted(str(model), part["judge"].unique()))]
-        own = bool((mine["judge"].map(family) == family(str(model))).any())
-        row: dict[str, Any] = {"model": model, "construct": construct, "own_family": own}
-        row["judges"] = ", ".join(sorted(mine["judge"].unique()))
-        sessions = mine["session_id"].nunique()
-        if mine["score"].notna().any():
-            by_judge = mine.groupby(["session_id", "judge"])["score"].mean()
-            value = by_judge.groupby("session_id").mean().rename("value").reset_index()
-            tidy = value.rename(columns={"session_id": "scenario"}).assign(system=model)
-            found = cluster_bootstrap(tidy, Design(resamples=resamples, seed=seed)).iloc[0]
-            row |= {"value": found["mean"], "low": found["low"], "high": found["high"], "n": int(found["n"])}
-        else:
-            row |= {"value": float("nan"), "n": 0, "reason": "every score is missing"}
-        rows.append(row | {"n_missing": sessions - row["n"]})
-    columns = [
-        "model",
-        "construct",
-        "value",
-        "low",
-        "high",
-        "n",
-        "n_missing",
-        "judges",
-        "own_family",
-        "reason",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+        value = mine.groupby(["session_id", "judge"])["score"].mean().groupby("session_id").mean()
+        found = _mean(value, resamples, seed, "every score is missing")
+        rows.append({
+            "model": model, "construct": construct, **found, "n_missing": len(value) - found["n"],
+            "judges": ", ".join(sorted(mine["judge"].unique())),
+            "own_family": bool((mine["judge"].map(family) == family(str(model))).any()),
+        })  # fmt: skip
+    return pd.DataFrame(
+        rows, columns="model construct value low high n n_missing judges own_family reason".split()
+    )
 
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:
@@ -229,54 +197,39 @@ def _require(scores: pd.DataFrame, columns: Sequence[str]) -> None:
         raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
 
 
-def canary_report(scores: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
+def canary_report(scores: pd.DataFrame) -> pd.DataFrame:
     """How often a judge scored a canary below its original, in [0, 1]; a row for judge, canary, construct.
 
     A pair is one dialogue and its canary, each the mean of the judge's samples; a tie is not below.
-    ``low`` and ``high`` bound the share (Clopper and Pearson); ``usable`` is true where ``low`` is above
-    one half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts dialogues
-    of which one side has no score. Empty where there are no canaries.
+    ``low`` and ``high`` bound the share with 95 % (Clopper and Pearson); ``usable`` is true where ``low`` is
+    above one half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts
+    dialogues of which one side has no score. Empty where there are no canaries.
 
     ``scores`` is a :func:`crs_lib.judge.run.score_table` with originals and canaries.
     """
     from scipy.stats import binomtest
 
-    from crs_lib.stats.design import check_level
-
-    check_level("confidence", confidence)
     _require(scores, ("model", "session_id", "canary", "judge", "construct", "score"))
-    by = ["model", "session_id", "judge", "construct"]
-    means = scores.groupby([*by, "canary"], sort=True)["score"].mean()
+    dialogue, by = ["model", "session_id"], ["judge", "construct"]
+    means = scores.groupby([*dialogue, *by, "canary"])["score"].mean()
     means = means.unstack("canary")  # noqa: PD010 -- a pivot table would drop dialogues without a score
     rows: list[Mapping[str, Any]] = []
-    for name in [column for column in means.columns if column != ""]:
-        for (judge, construct), part in means.groupby(["judge", "construct"], sort=True):
-            asked = part[_spoilt(scores, name, part.index)]
+    for name in means.columns.difference([""]):
+        spoilt = scores.loc[scores["canary"] == name, dialogue].drop_duplicates()  # scored or not
+        for (judge, construct), part in means.groupby(by, sort=True):
+            asked = part.reset_index().merge(spoilt)
             both = asked[[name, ""]].dropna()
-            below = int((both[name] < both[""]).sum())
+            below, n = int((both[name] < both[""]).sum()), len(both)
             aimed = CANARIES.get(str(name)).facts["aimed_at"] == construct
-            row = {"judge": judge, "canary": name, "construct": construct, "aimed": aimed, "n": len(both)}
-            row |= {"n_missing": len(asked) - len(both), "below": below}
-            row |= {"tied": int((both[name] == both[""]).sum())}
-            if len(both):
-                share = binomtest(below, len(both)).proportion_ci(confidence, method="exact")
-                row |= {"share": below / len(both), "low": float(share.low), "high": float(share.high)}
+            row = {"judge": judge, "canary": name, "construct": construct, "aimed": aimed, "below": below}
+            row |= {"tied": int((both[name] == both[""]).sum()), "n": n, "n_missing": len(asked) - n}
+            if n:
+                share = binomtest(below, n).proportion_ci(method="exact")
+                row |= {"share": below / n, "low": float(share.low), "high": float(share.high)}
             row["usable"] = bool(row.get("low", 0.0) > 0.5) if aimed else None
             rows.append(row)
-    return pd.DataFrame(rows, columns=_REPORT)
-
-
-def _spoilt(scores: pd.DataFrame, canary: str, index: pd.MultiIndex) -> list[bool]:
-    """Whether each dialogue has this canary at all, scored or not."""
-    asked = scores[scores["canary"] == canary]
-    keys = set(zip(asked["model"], asked["session_id"], strict=True))
-    return [(key[0], key[1]) in keys for key in index]
-
-
-_REPORT = [
-    "judge", "canary", "construct", "aimed", "share", "low", "high", "below", "tied", "n", "n_missing",
-    "usable",
-]  # fmt: skip
+    columns = "judge canary construct aimed share low high below tied n n_missing usable"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 _CHECKS = {"alpha": "agreement, alpha", "icc": "agreement, ICC(2,k)", "retest": "retest, alpha"}

@@ -1,8 +1,9 @@
 """Judges over a finished run: resumable, every score on record, what is missing counted."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -18,7 +19,7 @@ from crs_lib.core.tables import fingerprint
 from crs_lib.judge import rating
 from crs_lib.judge.config import JudgeConfig
 from crs_lib.judge.rating import COLUMNS, read_scores
-from crs_lib.judge.reliability import counted, spoil, summary
+from crs_lib.judge.reliability import CANARIES, counted, spoil, summary
 from crs_lib.metrics import constructs
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
@@ -46,47 +47,53 @@ def judge_run(
     error.
     """
     config = JudgeConfig(
-        run=run,
-        judges=tuple(judges),
-        samples=samples,
-        canaries=tuple(canaries),
-        n_canaries=n_canaries,
-        llm=llm,
-    )
+        run=run, judges=tuple(judges), samples=samples, llm=llm,
+        canaries=tuple(canaries), n_canaries=n_canaries,
+    )  # fmt: skip
     folder = paths.run_folder(simulate.STUDY, run)
     if not config.judges:
         return folder
-    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     runs.output(simulate.STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
-    inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
+    inputs = _dialogues(run)
     before = runs.entry(simulate.STUDY, run, STAGE)
     weights = _weights(config, inputs["dialogues"], before)
-    inputs |= jobs.weights_as_inputs(weights)
     with (
-        runs.stage(simulate.STUDY, run, STAGE, config.parameters(), inputs, fixed=False) as stage,
+        runs.stage(
+            simulate.STUDY,
+            run,
+            STAGE,
+            config.parameters(),
+            inputs | jobs.weights_as_inputs(weights),
+            fixed=False,
+        ) as stage,
         stage.ledger() as ledger,
     ):
         if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
-        lines = list(dialogue_lines(folder / "dialogues.jsonl"))
-        judging = _JudgingRound.of(inputs["dialogues"], config.question(), lines)
-        exhibits = _Exhibits(config, folder, lines)
-        wanted = {
-            spec: {judging.key(one, weights[spec]): one for one in exhibits.of_judge(spec)}
-            for spec in config.judges
-        }
+        judging = _Judging(config, folder, inputs["dialogues"], weights)
+        wanted = {spec: {judging.key(one): one for one in judging.wanted(spec)} for spec in config.judges}
         every = {key: one for mine in wanted.values() for key, one in mine.items()}
         runs.job(
             stage, ledger, [runs.Part(list(mine), (spec,), spec) for spec, mine in wanted.items()],
-            _JudgementMaker, (exhibits, every), llm=config.reached, logged=True, progress=progress,
+            _JudgementMaker, (judging, every), llm=config.reached, logged=True, progress=progress,
         )  # fmt: skip
-        keys = judging.keys(ledger, weights)
-        records = list(combined(ledger, keys, judging))
+        keys = judging.finished(ledger)
+        records = list(_combined(ledger, keys, judging.lines))
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
-        stage.parameters["judges"] = sorted({judgement.judge for judgement in keys})
-        stage.counts |= {"dialogues": len(records), "missing": sum(row["missing"] for row in records)}
-        stage.counts |= {"scores": sum(len(row["scores"]) for row in records)}
+        stage.parameters["judges"] = sorted({one.judge for one in keys})
+        _count(stage, records)
     return folder
+
+
+def _dialogues(run: str) -> dict[str, str]:
+    """The digest of a run's dialogues, as the input of a judgement."""
+    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    return {"dialogues": made["outputs"]["dialogues.jsonl"]}
+
+
+def _count(stage: runs.Stage, records: Sequence[Mapping[str, Any]]) -> None:
+    stage.counts |= {"dialogues": len(records), "missing": sum(row["missing"] for row in records)}
+    stage.counts["scores"] = sum(len(row["scores"]) for row in records)
 
 
 def on_record(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> bool:
@@ -94,29 +101,26 @@ def on_record(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) ->
     earlier, now = before.get("parameters", {}), config.parameters()
     return bool(
         before.get("status") == "finished"
-        and _same(config, dialogues, before)
-        and set(config.judges) <= jobs.weights_in(before["inputs"]).keys()
+        and set(config.judges) <= _same(config, dialogues, before).keys()
         and set(now["canaries"]) <= set(earlier["canaries"])
         and (not now["canaries"] or now["n_canaries"] <= earlier["n_canaries"])
     )
 
 
-def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> bool:
-    """Whether a stage's entry is about the same dialogues, judged in the same way."""
-    earlier = before.get("parameters", {})
-    return bool(
-        before.get("inputs", {}).get("dialogues") == dialogues
-        and {name: earlier.get(name) for name in config.question()} == config.question()
-    )
+def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of a stage's judges, if its entry is about the same dialogues, judged in the same way."""
+    earlier, inputs, question = before.get("parameters", {}), before.get("inputs", {}), config.question()
+    same = inputs.get("dialogues") == dialogues and question == {n: earlier.get(n) for n in question}
+    return jobs.weights_in(inputs) if same else {}
 
 
 def _weights(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
     """The digests of the judges, with those of earlier judges that were asked the same."""
-    kept = jobs.weights_in(before["inputs"]) if _same(config, dialogues, before) else {}
+    kept = _same(config, dialogues, before)
     return kept if on_record(config, dialogues, before) else kept | jobs.checked(config.needs())
 
 
-class Judgement(NamedTuple):
+class _Judgement(NamedTuple):
     """One dialogue before one judge: its line in the file, and the canary made of it ("" is the original)."""
 
     line: int
@@ -133,7 +137,7 @@ class _DialogueLine(NamedTuple):
 
 
 @safety.reader("the dialogues of a run")
-def dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
+def _dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
     """The place of every dialogue of a file, in order."""
     with path.open("rb") as file:
         offset = 0
@@ -143,122 +147,97 @@ def dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
             offset += len(line)
 
 
-class _JudgingRound(NamedTuple):
-    """The judgements whose scores may stand side by side: the same dialogues, judges asked the same.
+class _Judging:
+    """The dialogues of a run as judges are shown them, and the ledger's keys of their judgements.
 
-    ``digest`` stands for both; other dialogues, settings or samples are another round.
+    A key holds the digests of the dialogues, of the way of asking and of the judge's weights: scores may
+    stand side by side only where all of these are the same. ``weights`` are the digests of all judges that
+    were asked the same, now or before.
     """
 
-    digest: str
-    lines: Sequence[_DialogueLine]
-
-    @classmethod
-    def of(cls, dialogues: str, asked: Mapping[str, Any], lines: Sequence[_DialogueLine]) -> "_JudgingRound":
-        """The round of a file of dialogues (its hash) and the parameters of the question."""
-        return cls(fingerprint([dialogues, dict(asked)])[:12], lines)
-
-    def key(self, judgement: Judgement, weights: str) -> Key:
-        """The ledger's key of a judgement; another digest of the judge's weights is another key."""
-        line, judge, canary = judgement
-        return Key(f"{self._head(weights)} {canary or ORIGINAL} {judge} {self.lines[line].model}", line)
-
-    def _head(self, weights: str) -> str:
-        return f"{self.digest} {fingerprint(weights)[:12]}"
-
-    def keys(self, ledger: Ledger, weights: Mapping[str, str]) -> dict[Judgement, Key]:
-        """The finished judgements of every judge of this round, under one digest of its weights each.
-
-        Taken are the weights given here; a judge that is not named counts with those that judged all
-        dialogues, and is left out where there is no such digest, or more than one.
-        """
-        found: dict[tuple[str, str], dict[Judgement, Key]] = {}
-        for key in sorted(ledger.finished()):
-            if key.system.startswith(f"{self.digest} "):
-                digest, of_weights, canary, rest = key.system.split(" ", 3)
-                spec = rest.removesuffix(f" {self.lines[key.session].model}")
-                judgement = Judgement(key.session, spec, "" if canary == ORIGINAL else canary)
-                found.setdefault((spec, f"{digest} {of_weights}"), {})[judgement] = key
-        whole = [
-            who
-            for who, mine in found.items()
-            if len({judgement for judgement in mine if not judgement.canary}) == len(self.lines)
-        ]
-        chosen: dict[Judgement, Key] = {}
-        for spec in dict.fromkeys(spec for spec, _ in whole):
-            heads = [head for name, head in whole if name == spec]
-            known = self._head(weights[spec]) if spec in weights else ""
-            if known in heads or len(heads) == 1:
-                chosen |= found[spec, known if known in heads else heads[0]]
-        return chosen
-
-
-def combined(
-    ledger: Ledger, keys: Mapping[Judgement, Key], judging: _JudgingRound
-) -> Iterator[dict[str, Any]]:
-    """One record a dialogue, canaries last: the scores of all judges, their means, and how many are missing.
-
-    Neither the order in which judges were asked nor how often plays a part.
-    """
-    judges: dict[tuple[str, int], list[str]] = {}
-    for line, spec, canary in sorted(keys, key=lambda judgement: judgement.judge):
-        judges.setdefault((canary, line), []).append(spec)
-    for canary, line in sorted(judges, key=lambda one: (bool(one[0]), one[1], one[0])):
-        mine = [keys[Judgement(line, spec, canary)] for spec in judges[canary, line]]
-        parts = [safety.loads(body, "a judgement in the ledger") for body in ledger.bodies(mine)]
-        scores = [row for part in parts for row in part["scores"]]
-        yield {
-            "model": judging.lines[line].model, "session_id": judging.lines[line].session_id,
-            "canary": canary, "judge": rating.means(scores), "scores": scores,
-            "missing": sum(row["score"] is None for row in scores),
-            **{name: parts[0][name] for name in ("trim", "rubric", "settings")},
-        }  # fmt: skip
-
-
-class _Exhibits:
-    """The dialogues of a run as judges are shown them, as they are or spoilt."""
-
-    def __init__(self, config: JudgeConfig, folder: Path, lines: Sequence[_DialogueLine]) -> None:
-        self.config, self.lines = config, lines
-        self.path = folder / "dialogues.jsonl"
-        self.titles: list[str] = []
+    def __init__(self, config: JudgeConfig, folder: Path, dialogues: str, weights: Mapping[str, str]) -> None:
+        self.config, self.path, self._weights = config, folder / "dialogues.jsonl", weights
+        self.lines = list(_dialogue_lines(self.path))
+        self._digest = fingerprint([dialogues, config.question()])[:12]
+        self._titles: list[str] = []
         if config.canaries:
-            self.titles = [item.title for item in sources.load(folder / "catalog.parquet").items]
+            self._titles = [item.title for item in sources.load(folder / "catalog.parquet").items]
+
+    def key(self, one: _Judgement) -> Key:
+        """The ledger's key of a judgement."""
+        head = f"{self._digest} {fingerprint(self._weights[one.judge])[:12]}"
+        return Key(f"{head} {one.canary or ORIGINAL} {one.judge} {self.lines[one.line].model}", one.line)
+
+    def finished(self, ledger: Ledger) -> dict[_Judgement, Key]:
+        """The finished judgements of every judge that judged all dialogues, canaries included."""
+        done, found = ledger.finished(), dict[_Judgement, Key]()
+        for spec in self._weights:
+            mine = [
+                _Judgement(line, spec, name)
+                for name in ("", *CANARIES.names())
+                for line in range(len(self.lines))
+            ]
+            keys = {one: self.key(one) for one in mine}
+            kept = {one: key for one, key in keys.items() if key in done}
+            if {one.line for one in kept if not one.canary} == {*range(len(self.lines))}:
+                found |= kept
+        return found
 
     def dialogue(self, line: int, canary: str) -> Dialogue | None:
         """The dialogue, spoilt if asked; None where it cannot be spoilt in this way."""
         with self.path.open("rb") as file:
             file.seek(self.lines[line].offset)
             found = Dialogue.from_json(safety.loads(file.readline(), self.path.name), source=self.path.name)
-        return spoil(found, canary, self.titles, self.config.asked.seed) if canary else found
+        return spoil(found, canary, self._titles, self.config.asked.seed) if canary else found
 
-    def of_judge(self, spec: str) -> Iterator[Judgement]:
+    def wanted(self, spec: str) -> Iterator[_Judgement]:
         """All judgements of a judge: every dialogue, then the canaries of each system's first sessions."""
-        seen: dict[str, int] = {}
-        for line in range(len(self.lines)):
-            yield Judgement(line, spec, "")
+        seen = Counter[str]()
+        yield from (_Judgement(line, spec, "") for line in range(len(self.lines)))
         for line, place in enumerate(self.lines):
-            seen[place.model] = seen.get(place.model, 0) + 1
-            if seen[place.model] <= self.config.n_canaries:
-                for name in self.config.canaries:
-                    if self.dialogue(line, name) is not None:
-                        yield Judgement(line, spec, name)
+            seen[place.model] += 1
+            for name in self.config.canaries if seen[place.model] <= self.config.n_canaries else ():
+                if self.dialogue(line, name) is not None:
+                    yield _Judgement(line, spec, name)
 
 
 class _JudgementMaker:
     """Lets one judge score one dialogue, given by ledger key. Threads share a maker."""
 
-    def __init__(self, exhibits: _Exhibits, judgements: Mapping[Key, Judgement], start: runs.Start) -> None:
-        self.exhibits, self.judgements = exhibits, judgements
-        self.models = start.pool(exhibits.config.reached)
+    def __init__(self, judging: _Judging, judgements: Mapping[Key, _Judgement], start: runs.Start) -> None:
+        self.judging, self.judgements = judging, judgements
+        self.models = start.pool(judging.config.reached)
 
     def __call__(self, key: Key) -> str:
         """The record of one dialogue before one judge, as a line of JSON."""
         line, judge, canary = self.judgements[key]
-        dialogue, config = self.exhibits.dialogue(line, canary), self.exhibits.config
+        dialogue, config = self.judging.dialogue(line, canary), self.judging.config
         if dialogue is None:
             raise RunError(f"the dialogue on line {line + 1} changed while it was judged; judge again")
-        record = rating.judge_session(dialogue, [judge], config.samples, self.models, config.asked)
-        return tables.dumps({**record, "canary": canary})
+        asked = (config.samples, self.models(judge), config.asked)
+        return tables.dumps(rating.judge_session(dialogue, judge, *asked))
+
+
+def _combined(
+    ledger: Ledger, keys: Mapping[_Judgement, Key], lines: Sequence[_DialogueLine]
+) -> Iterator[dict[str, Any]]:
+    """One record a dialogue, canaries last: the scores of all judges, their means, and how many are missing.
+
+    Neither the order in which judges were asked nor how often plays a part.
+    """
+    in_order = sorted(keys, key=lambda one: (bool(one.canary), one.line, one.canary, one.judge))
+    for (line, canary), mine in groupby(in_order, key=lambda one: (one.line, one.canary)):
+        parts = [
+            safety.loads(body, "a judgement in the ledger")
+            for body in ledger.bodies([keys[one] for one in mine])
+        ]
+        scores = [row for part in parts for row in part["scores"]]
+        yield {
+            "model": lines[line].model, "session_id": lines[line].session_id,
+            "canary": canary, "judge": rating.means(scores), "scores": scores,
+            "missing": sum(row["score"] is None for row in scores),
+            **{name: parts[0][name] for name in ("trim", "rubric", "settings")},
+        }  # fmt: skip
 
 
 def read_records(run: str) -> list[dict[str, Any]]:
@@ -270,9 +249,8 @@ def read_records(run: str) -> list[dict[str, Any]]:
         raise RunError(
             f"run {run!r} was not judged; do it with: python -m crs_lib judge {run} --judges MODEL"
         )
-    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     entry = runs.entry(simulate.STUDY, run, STAGE)
-    if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
+    if entry["inputs"]["dialogues"] != _dialogues(run)["dialogues"]:
         raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
     if entry["status"] == "finished":
         runs.as_written(simulate.STUDY, run, entry, SCORES, f"python -m crs_lib judge {run} --judges MODEL")
@@ -300,23 +278,11 @@ def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
     mine = {model: counted(model, names) for model, names in judges.items()}
     return {
         (row["model"], row["session_id"]): {
-            "judge": _means(row["scores"], mine[row["model"]]),
+            "judge": rating.means(row["scores"], mine[row["model"]]),
             "scores": len(row["scores"]), "missing": row["missing"],
         }
         for row in originals
     }  # fmt: skip
-
-
-def _means(scores: Iterable[Mapping[str, Any]], judges: frozenset[str]) -> dict[str, float | None]:
-    """The mean of each construct over these judges, each the mean of its samples; None without a score."""
-    given: dict[str, dict[str, list[float]]] = {name: {} for name in constructs.names()}
-    for row in scores:
-        if row["score"] is not None and row["judge"] in judges and row["construct"] in given:
-            given[row["construct"]].setdefault(str(row["judge"]), []).append(float(row["score"]))
-    return {
-        name: fmean(fmean(values) for values in mine.values()) if mine else None
-        for name, mine in given.items()
-    }
 
 
 def add_scores(
@@ -363,14 +329,10 @@ def shown_scores(run: str) -> pd.DataFrame:
 
 def flag_counts(scores: pd.DataFrame) -> pd.DataFrame:
     """Scores asked for, given and missing by reason, a row for judge and construct."""
-    flagged = scores.assign(flag=scores["flag"].fillna("given"))
-    counts = flagged.groupby(["judge", "construct", "flag"]).size()
-    counts = counts.unstack("flag", fill_value=0)  # noqa: PD010 -- it is a count already
+    counts = pd.crosstab([scores["judge"], scores["construct"]], scores["flag"].fillna("given"))
+    counts = counts.reindex(columns=["given", *sorted(counts.columns.difference(["given"]))], fill_value=0)
     counts.insert(0, "asked", counts.sum(axis=1))
-    if "given" not in counts:
-        counts.insert(1, "given", 0)
-    rest = sorted(set(counts.columns) - {"asked", "given"})
-    return counts[["asked", "given", *rest]].reset_index().rename_axis(columns=None)
+    return counts.reset_index().rename_axis(columns=None)
 
 
 def usage(run: str) -> pd.DataFrame:
@@ -396,8 +358,6 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
     session without a row has missing scores, and so has a system that no file names. Rows of other systems
     and sessions are left out. Raises RunError for a run that was judged, InputError as :func:`read_scores`.
     """
-    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
-    inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
     before = runs.entry(simulate.STUDY, run, STAGE)
     if before and not before["parameters"].get("adopted"):
         raise RunError(f"run {run!r} was judged already; judge scores from elsewhere need another run")
@@ -405,36 +365,21 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
     several = "*" in place.name
     given = read_scores(place.parent if several else place, place.name if several else "*judge*.csv", judge)
     given["model"] = given["model"].map(lambda name: paths.slug(str(name)))
-    known = dict(iter(given.groupby(["model", "session_id"], sort=False)))
-    with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, inputs, fixed=False) as stage:
-        lines, rows = list[str](), list[dict[str, Any]]()
+    columns = ["judge", "construct", "sample", "score", "flag", "value"]
+    known = {who: part[columns] for who, part in given.groupby(["model", "session_id"], sort=False)}
+    nothing = {"judge": judge, "sample": 0, "score": None, "flag": "missing", "value": ""}
+    missing = pd.DataFrame([nothing | {"construct": name} for name in constructs.names()], columns=columns)
+    records = []
+    with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, _dialogues(run), fixed=False) as stage:
         for dialogue in simulate.iter_dialogues(run):
             key = logs.session_key(dialogue)
-            scores = _scores_of(known.get((key.model, key.session)), judge)
-            rows += scores
-            means = {row["construct"]: row["score"] for row in scores}
-            record = {
-                "model": dialogue.model_name, "session_id": dialogue.session_id, "canary": "", "judge": means,
-                "scores": scores, "missing": sum(row["score"] is None for row in scores),
-            }  # fmt: skip
-            lines.append(tables.dumps(record))
-        tables.write_jsonl(stage.path(SCORES), lines)
-        stage.counts |= {"dialogues": len(lines), "scores": len(rows)}
-    frame = pd.DataFrame(rows, columns=["judge", "construct", "sample", "score", "flag", "value"])
-    return flag_counts(frame)
-
-
-def _scores_of(part: pd.DataFrame | None, judge: str) -> list[dict[str, Any]]:
-    """The scores of a session, one a construct; missing where no file has the session."""
-    if part is None:
-        return [
-            {"judge": judge, "construct": name, "sample": 0, "score": None, "flag": "missing", "value": ""}
-            for name in constructs.names()
-        ]
-    return [
-        {
-            "judge": judge, "construct": row.construct, "sample": 0,
-            "score": None if pd.isna(row.score) else int(row.score), "flag": row.flag, "value": row.value,
-        }
-        for row in part.itertuples()
-    ]  # fmt: skip
+            rows = known.get((key.model, key.session), missing).to_dict("records")
+            scores = [row | {"score": None if pd.isna(row["score"]) else int(row["score"])} for row in rows]
+            records.append({
+                "model": dialogue.model_name, "session_id": dialogue.session_id, "canary": "",
+                "judge": {row["construct"]: row["score"] for row in scores}, "scores": scores,
+                "missing": sum(row["score"] is None for row in scores),
+            })  # fmt: skip
+        tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
+        _count(stage, records)
+    return flag_counts(table_of(records))

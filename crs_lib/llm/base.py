@@ -1,13 +1,13 @@
 """Request, reply, failure, and the protocol of every backend; how many tokens a prompt may take."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
-from crs_lib.core.errors import InputError, RunError, printable
-from crs_lib.core.registry import Registry
+from crs_lib.core.errors import InputError, RunError, did_you_mean, printable
+from crs_lib.core.settings import Registry
 from crs_lib.core.tables import fingerprint
 
 Remedy = Literal["no", "wait", "other seed", "more room"]
@@ -143,17 +143,13 @@ class Request:
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of everything that may change the answer, the model left aside."""
-        return fingerprint(
-            {
-                "messages": [one.plain for one in self.messages],
-                "seed": self.seed,
-                "options": dict(self.options),
-                "schema": self.schema,
-                "replicate": self.replicate,
-                **({"tools": [dict(one) for one in self.tools]} if self.tools else {}),
-                **({"choices": list(self.choices)} if self.choices else {}),
-            }
-        )
+        asked: dict[str, Any] = {
+            "messages": [one.plain for one in self.messages], "seed": self.seed,
+            "options": dict(self.options), "schema": self.schema, "replicate": self.replicate,
+        }  # fmt: skip
+        asked |= {"tools": [dict(one) for one in self.tools]} if self.tools else {}
+        asked |= {"choices": list(self.choices)} if self.choices else {}
+        return fingerprint(asked)
 
 
 @dataclass(frozen=True)
@@ -183,61 +179,41 @@ class Reply:
     probabilities: Mapping[str, float] = field(default_factory=dict)
 
 
-class Backend(Protocol):
-    """One way to reach a model. A backend makes single attempts; caching, retries and logs are LLM's.
+class Backend:
+    """One way to reach a model; by default without a server and with nothing that changes an answer.
 
-    Threads share a backend, so its methods must be safe to call at once.
+    A backend makes single attempts; caching, retries and logs are LLM's. Threads share a backend, so its
+    methods must be safe to call at once. ``endpoints`` are the addresses that serve the model; one empty text
+    where there is no server.
     """
 
     spec: str
-
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """The addresses that serve the model; one empty text where there is no server."""
-        ...
+    endpoints: Sequence[str] = ("",)
 
     def settings(self) -> Mapping[str, Any]:
         """The settings, besides the request and the weights, that change an answer; part of the cache key."""
-        ...
+        return {}
 
     def digest(self) -> str:
         """The identity of the weights; raises LLMError where the server cannot be asked."""
-        ...
+        raise NotImplementedError
 
     def served(self) -> tuple[int | None, str | None]:
         """The longest context that the model was trained for, in tokens, and the server's version.
 
         None where no server says. Raises LLMError for a model that is missing, RunError for an old server.
         """
-        ...
+        return None, None
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """One attempt at one endpoint (the first, if none is named); raises LLMError."""
-        ...
+        raise NotImplementedError
+
+    def unload(self) -> None:
+        """Free the model's memory, where the backend can."""
 
     def close(self) -> None:
         """Give back connections; using the backend afterwards opens new ones."""
-        ...
-
-
-class WithoutServer:
-    """What backends share that answer in this process: no address, no settings, nothing to close."""
-
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """One empty text."""
-        return ("",)
-
-    def settings(self) -> Mapping[str, Any]:
-        """None: nothing but the request changes an answer."""
-        return {}
-
-    def served(self) -> tuple[int | None, str | None]:
-        """Nothing is known of a context or a version."""
-        return None, None
-
-    def close(self) -> None:
-        """No connections to give back."""
 
 
 BACKENDS: Registry[Backend] = Registry("LLM backend", "crs_lib.llm")
@@ -249,11 +225,15 @@ def check_spec(spec: str, name: str) -> str:
         entry = BACKENDS.get(spec)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    _, _, argument = spec.partition(":")
-    if bool(entry.facts.get("argument")) != bool(argument):
+    if ("argument" in entry.facts) != bool(spec.partition(":")[2]):
         example = f"{entry.name}:{entry.facts['example']}" if "argument" in entry.facts else entry.name
         raise InputError(f"{name} is {spec!r}; write it like {example}")
     return spec
+
+
+def giving_choices() -> str:
+    """The backends that say how probable each of a request's choices is, as one text."""
+    return ", ".join(sorted(entry.name for entry in BACKENDS if entry.facts.get("choices")))
 
 
 def tokens_of(text: str) -> int:
@@ -267,7 +247,7 @@ def tokens_of(text: str) -> int:
 def tokens_at_most(messages: Iterable[Message], tools: Sequence[Mapping[str, Any]] = ()) -> int:
     """Tokens that messages and tools may take: those of the texts, and 16 for what frames each of them."""
     texts = [m.content + "".join(json.dumps(one) for one in m.calls) for m in messages]
-    return sum(tokens_of(text) + _MESSAGE_TOKENS for text in (*texts, *(json.dumps(one) for one in tools)))
+    return sum(tokens_of(text) + _MESSAGE_TOKENS for text in (*texts, *map(json.dumps, tools)))
 
 
 def tokens_at_least(messages: Iterable[Message]) -> int:
@@ -280,16 +260,19 @@ def room(options: Mapping[str, Any]) -> int:
 
     Raises InputError unless both are whole numbers above 0 and the first is the larger.
     """
-    both = {**DEFAULTS, **options}
-    context, answer = both["num_ctx"], both["num_predict"]
-    for name, value in (("num_ctx", context), ("num_predict", answer)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} is {value!r}; give a whole number of tokens above 0")
-    if answer >= context:
+    context, answer = ({**DEFAULTS, **options}[name] for name in ("num_ctx", "num_predict"))
+    if type(context) is not int or type(answer) is not int or not 0 < answer < context:
         raise InputError(
-            f"num_predict {answer} leaves no room for a prompt in num_ctx {context}; raise num_ctx"
+            f"num_ctx {context!r} with num_predict {answer!r} leaves no room for a prompt; give whole "
+            "numbers of tokens above 0, num_ctx the larger"
         )
-    return int(context - answer)
+    return context - answer
+
+
+def check_options(request: Request, known: Collection[str]) -> None:
+    """Raise InputError for an option that is not ``known``: a server would ignore it without a word."""
+    for name in request.options.keys() - {*known, *DEFAULTS}:
+        raise InputError(f"unknown LLM option {name!r}{did_you_mean(name, known)}")
 
 
 def check_fits(request: Request) -> None:

@@ -4,7 +4,9 @@ import gzip
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,43 +37,34 @@ def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
 
 
 def row(
-    spec: str, request: Request, reply: Reply | None, error: LLMError | None, seconds: float, digest: str
+    spec: str, request: Request, outcome: Reply | LLMError, seconds: float, digest: str
 ) -> dict[str, Any]:
     """The record of one call; ``seconds`` is all of it, pauses and failed attempts included.
 
     ``began`` is the clock time at which it began, in seconds since 1970. Prompts are kept as a digest. Texts
     are bounded at 20,000 characters, and ``text_cut`` says so.
     """
-    text = reply.text if reply else error.text if error else ""
-    thinking = reply.thinking if reply else ""
-    return {
+    error = outcome if isinstance(outcome, LLMError) else None
+    reply = outcome if isinstance(outcome, Reply) else None
+    told = reply or Reply("", stop="", seconds=seconds, digest=digest)
+    record: dict[str, Any] = {
         **{name: request.tags[name] for name in sorted(request.tags)},
-        "role": request.role,
-        "model": spec,
-        "digest": reply.digest if reply else digest,
-        "request": request.digest,
-        "replicate": request.replicate,
-        "seed": request.seed,
+        "role": request.role, "model": spec, "digest": told.digest,
+        "request": request.digest, "replicate": request.replicate, "seed": request.seed,
         "options": dict(request.options),
         "schema": fingerprint(request.schema)[:16] if request.schema is not None else None,
-        "tokens_in": reply.tokens_in if reply else None,
-        "tokens_out": reply.tokens_out if reply else None,
-        "seconds": round(reply.seconds if reply else seconds, 6),
-        "seconds_all": round(seconds, 6),
-        "began": round(time.time() - seconds, 3),
-        "cache_hit": reply.cache_hit if reply else False,
-        "attempts": reply.attempts if reply else error.attempts if error else 0,
-        "tried": list(reply.tried if reply else error.tried if error else ()),
-        "endpoint": reply.endpoint if reply else "",
-        "stop": reply.stop if reply else None,
+        "tokens_in": told.tokens_in, "tokens_out": told.tokens_out,
+        "seconds": round(told.seconds, 6), "seconds_all": round(seconds, 6),
+        "began": round(time.time() - seconds, 3), "cache_hit": told.cache_hit,
+        "attempts": outcome.attempts, "tried": list(outcome.tried),
+        "endpoint": told.endpoint, "stop": told.stop or None,
         "error": error.kind if error else None,
         "message": shorten(str(error), 500) if error else None,
-        "text": shorten(text, TEXT_LIMIT),
-        "text_cut": len(text) > TEXT_LIMIT,
-        "thinking": shorten(thinking, TEXT_LIMIT),
-        **({"tool_calls": [one._asdict() for one in reply.calls] if reply else []} if request.tools else {}),
-        **({"probabilities": dict(reply.probabilities)} if reply and request.choices else {}),
-    }
+        "text": shorten(outcome.text, TEXT_LIMIT), "text_cut": len(outcome.text) > TEXT_LIMIT,
+        "thinking": shorten(told.thinking, TEXT_LIMIT),
+    }  # fmt: skip
+    record |= {"tool_calls": [one._asdict() for one in told.calls]} if request.tools else {}
+    return record | ({"probabilities": dict(told.probabilities)} if reply and request.choices else {})
 
 
 class Cache:
@@ -152,12 +145,9 @@ def _place(tags: Mapping[str, str | int]) -> str:
 
 def export(sources: Iterable[Path], target: Path) -> int:
     """Write ``llm_calls.jsonl`` from one or more call logs, atomically; returns the number of calls."""
-    recorders = [Recorder(path) for path in sorted(sources)]
-    try:
-        return write_jsonl(target, (record for recorder in recorders for record in recorder.rows()))
-    finally:
-        for recorder in recorders:
-            recorder.close()
+    with ExitStack() as opened:
+        recorders = [opened.enter_context(closing(Recorder(path))) for path in sorted(sources)]
+        return write_jsonl(target, chain.from_iterable(recorder.rows() for recorder in recorders))
 
 
 def export_all(folder: Path) -> int:
@@ -167,9 +157,10 @@ def export_all(folder: Path) -> int:
 
 # What a replay needs, and what a call cost.
 _KEPT = (
-    "session", "system", "turn", "step", "role", "model", "digest", "request", "replicate", "tokens_in",
-    "tokens_out", "seconds", "stop", "error", "text", "tool_calls", "probabilities",
-)  # fmt: skip
+    "session system turn step role model digest request replicate tokens_in tokens_out seconds stop error "
+    "text tool_calls probabilities"
+).split()
+_COUNTED = "calls cache_hits failed attempts tokens_in tokens_out unknown_tokens seconds".split()
 
 
 def kept(name: str) -> Path:
@@ -184,7 +175,7 @@ def keep(sources: Iterable[Path], target: Path) -> int:
     rows alone.
     """
     rows: dict[str, dict[str, Any]] = {}
-    for record in (record for source in sources for record in read_jsonl(source)):
+    for record in chain.from_iterable(map(read_jsonl, sources)):
         if record.get("error") in (None, "no tools"):
             address = fingerprint([record["model"], record["request"], record.get("system")])
             if address not in rows or not record.get("cache_hit"):
@@ -207,24 +198,15 @@ def usage(source: Path | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         raise InputError(f"no call log {paths.shown(source)}; a run with LLM roles writes it")
     frame = pd.DataFrame(list(read_jsonl(source) if isinstance(source, Path) else source))
     if frame.empty:
-        return pd.DataFrame(columns=_USAGE)
-    rows = []
-    for (role, model), calls in frame.groupby(["role", "model"], sort=True):
-        sent = calls[calls["error"].isna() & ~calls["cache_hit"].astype(bool)]
-        out, seconds = sent["tokens_out"].dropna().astype(float), float(sent["seconds"].sum())
-        timed = float(sent.loc[out.index, "seconds"].sum())
-        rows.append({
-            "role": role, "model": model, "calls": len(calls), "cache_hits": int(calls["cache_hit"].sum()),
-            "failed": int(calls["error"].notna().sum()),
-            "attempts": int(calls["attempts"].sum()),
-            "tokens_in": int(sent["tokens_in"].dropna().sum()), "tokens_out": int(out.sum()),
-            "unknown_tokens": int(sent["tokens_out"].isna().sum()), "seconds": seconds,
-            "tokens_per_second": float(out.sum()) / timed if timed > 0 and out.sum() > 0 else None,
-        })  # fmt: skip
-    return pd.DataFrame(rows, columns=_USAGE)
-
-
-_USAGE = [
-    "role", "model", "calls", "cache_hits", "failed", "attempts", "tokens_in", "tokens_out",
-    "unknown_tokens", "seconds", "tokens_per_second",
-]  # fmt: skip
+        return pd.DataFrame(columns=["role", "model", *_COUNTED, "tokens_per_second"])
+    sent = frame["error"].isna() & ~frame["cache_hit"].astype(bool)
+    generated = sent & frame["tokens_out"].notna()
+    tokens = frame[["tokens_in", "tokens_out"]].where(sent).astype(float).fillna(0).astype(int)
+    frame = frame.assign(
+        calls=1, cache_hits=frame["cache_hit"].astype(int), failed=frame["error"].notna().astype(int),
+        unknown_tokens=(sent & ~generated).astype(int), timed=frame["seconds"].where(generated, 0.0),
+        seconds=frame["seconds"].where(sent, 0.0), **tokens,
+    )  # fmt: skip
+    table = frame.groupby(["role", "model"], as_index=False)[[*_COUNTED, "timed"]].sum()
+    rate = table["tokens_out"] / table.pop("timed").where(lambda seconds: seconds > 0)
+    return table.assign(tokens_per_second=rate.where(rate > 0))

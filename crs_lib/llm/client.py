@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -26,6 +26,7 @@ from crs_lib.llm.base import (
     Reply,
     Request,
     check_fits,
+    giving_choices,
     other_weights,
     room,
     tokens_at_most,
@@ -51,10 +52,6 @@ class Retry:
     first: float = 0.5
     longest: float = 60.0
 
-    def __post_init__(self) -> None:
-        if min(self.waits, self.seeds) < 0 or not 0 <= self.first <= self.longest:
-            raise InputError(f"{self} cannot be followed; counts are >= 0 and 0 <= first <= longest")
-
     def following(self, request: Request, error: LLMError, tried: Sequence[str]) -> Request | None:
         """The request of the next attempt after an error; None for no further one.
 
@@ -64,7 +61,8 @@ class Retry:
         if error.remedy == "wait" and used < self.waits:
             return request
         if error.remedy == "other seed" and used < self.seeds:
-            return _with_seed_of_attempt(request, used + 1)
+            seed = request.seed
+            return replace(request, seed=seed if seed is None else address_seed(seed, "attempt", used + 1))
         return _with_more_room(request) if error.remedy == "more room" and not used else None
 
     def pause(self, error: LLMError, attempt: int) -> float:
@@ -79,26 +77,18 @@ class Retry:
         return max(grown, min(error.pause, self.longest)) + random.uniform(0, self.first)
 
 
-def _with_seed_of_attempt(request: Request, attempt: int) -> Request:
-    """The request with the seed of its nth repetition; unchanged where it has no seed."""
-    if request.seed is None:
-        return request
-    return replace(request, seed=address_seed(request.seed, "attempt", attempt))
-
-
 def _with_more_room(request: Request) -> Request | None:
     """Twice ``num_predict`` as far as the context allows; None where it allows no more."""
     options = {**DEFAULTS, **request.options}
-    spare = options["num_ctx"] - tokens_at_most(request.messages)
-    enlarged = {**request.options, "num_predict": min(2 * options["num_predict"], spare)}
-    if enlarged["num_predict"] <= options["num_predict"]:
+    enlarged = min(2 * options["num_predict"], options["num_ctx"] - tokens_at_most(request.messages))
+    if enlarged <= options["num_predict"]:
         return None
-    room(enlarged)
-    return replace(request, options=enlarged)
+    room(more := {**request.options, "num_predict": enlarged})
+    return replace(request, options=more)
 
 
 def persist(
-    retry: Retry, request: Request, attempt: Callable[[Request], T], halted: Event | None = None
+    retry: Retry, request: Request, attempt: Callable[[Request], T], halted: Event
 ) -> tuple[T, tuple[str, ...]]:
     """The result of ``attempt(request)``, tried until it succeeds, and the kinds of the failures before it.
 
@@ -106,18 +96,17 @@ def persist(
     ends then.
     """
     tried: list[str] = []
-    stop = halted or Event()
     while True:
         try:
             return attempt(request), tuple(tried)
         except LLMError as error:
             error.attempts, error.tried = len(tried) + 1, tuple(tried)
-            following = None if stop.is_set() else retry.following(request, error, tried)
+            following = None if halted.is_set() else retry.following(request, error, tried)
             if following is None:
                 raise
             tried.append(error.kind)
             request = following
-            stop.wait(retry.pause(error, len(tried)))
+            halted.wait(retry.pause(error, len(tried)))
 
 
 class LLM:
@@ -125,7 +114,8 @@ class LLM:
 
     ``options`` are defaults that a request may override; keep ``num_ctx`` the same for all calls of a
     model, a change reloads it. ``slots`` is how many calls each endpoint gets at once. Further keywords
-    go to the backend (host, timeout, keep_alive, …). Threads may share one LLM.
+    go to the backend (host, timeout, …). Threads may share one LLM. Once ``halted`` is set pauses end, calls
+    under way are the last ones and further ones are refused.
 
     ``weights`` is the digest that a run began with: a call under any other, or a reply that carries any
     other, raises the RunError that ends a run.
@@ -141,16 +131,17 @@ class LLM:
         retry: Retry | None = None,
         slots: int = 4,
         weights: str = "",
+        halted: Event | None = None,
         **settings: Any,
     ) -> None:
         self.spec, self._run_weights = spec, weights
         self.backend: Backend = BACKENDS.create(spec, **settings)
+        self._facts = BACKENDS.get(spec).facts
         self.cache, self.recorder = cache, recorder
         self._options = {**DEFAULTS, **(options or {})}
-        self._retry = retry or Retry()
+        self._retry, self._halted = retry or Retry(), halted or Event()
         self._slots = Slots(self.backend.endpoints, slots)
         self._digest = ""
-        self._halted = Event()
 
     def __enter__(self) -> "LLM":
         return self
@@ -166,24 +157,21 @@ class LLM:
         """
         if not request.messages:
             raise InputError("a request has no messages; give at least one")
-        if request.choices and not BACKENDS.get(self.spec).facts.get("choices"):
+        if request.choices and not self._facts.get("choices"):
             raise InputError(f"{self.spec} does not say how probable its words are; {giving_choices()} do")
-        request, started = self.filled(request), time.perf_counter()
-        digest = ""
-        reply: Reply | None = None
-        failure: LLMError | None = None
+        request, started, digest = self.filled(request), time.perf_counter(), ""
+        outcome: Reply | LLMError | None = None
         try:
             check_fits(request)
             digest = self._weights()
-            reply = self._answer(request, digest)
-            return reply
+            outcome = self._answer(request, digest)
+            return outcome
         except LLMError as error:
-            failure = error
+            outcome = error
             raise
         finally:
-            if self.recorder is not None and (reply or failure):
-                spent = time.perf_counter() - started
-                row = calls.row(self.spec, request, reply, failure, spent, digest)
+            if self.recorder is not None and outcome is not None:
+                row = calls.row(self.spec, request, outcome, time.perf_counter() - started, digest)
                 self.recorder.add(row, request.tags)
 
     def gather(self, requests: Iterable[Request]) -> list[Reply | LLMError]:
@@ -198,17 +186,15 @@ class LLM:
         wrong: list[BaseException] = []
 
         def work() -> None:
-            while not wrong:
-                try:
+            with suppress(IndexError):  # nothing waits any more
+                while not wrong:
                     number, request = waiting.popleft()
-                except IndexError:
-                    return
-                try:
-                    found[number] = self.complete(request)
-                except LLMError as error:
-                    found[number] = error
-                except BaseException as error:
-                    wrong.append(error)
+                    try:
+                        found[number] = self.complete(request)
+                    except LLMError as error:
+                        found[number] = error
+                    except BaseException as error:
+                        wrong.append(error)
 
         width = min(self._slots.total, len(waiting)) if any(self.backend.endpoints) else 1
         if width <= 1:
@@ -219,19 +205,9 @@ class LLM:
             raise wrong[0]
         return [one for one in found if one is not None]
 
-    def halt(self) -> None:
-        """End pauses between attempts; calls under way are the last ones, further ones are refused."""
-        self._halted.set()
-
     def close(self) -> None:
         """Close connections; cache and recorder stay open, they may be shared."""
         self.backend.close()
-
-    def unload(self) -> None:
-        """Free the model's memory on its servers, where the backend can."""
-        release = getattr(self.backend, "unload", None)
-        if release is not None:
-            release()
 
     def filled(self, request: Request) -> Request:
         """The request with this model's default options in it: what is sent, logged and cached."""
@@ -261,30 +237,26 @@ class LLM:
                 return self.backend.complete(request, endpoint)
 
         reply, tried = persist(self._retry, request, attempt, self._halted)
-        if BACKENDS.get(self.spec).facts.get("kind") == "server":
-            self._same_weights(reply.digest or digest)
-        return replace(reply, digest=reply.digest or digest, attempts=len(tried) + 1, tried=tried)
+        digest = reply.digest or digest
+        if self._facts.get("kind") == "server":
+            self._check_weights(digest)
+        return replace(reply, digest=digest, attempts=len(tried) + 1, tried=tried)
 
     def _weights(self) -> str:
         """The weights' digest, with the same patience as a call; asked once."""
         if not self._digest:
             self._digest = digest_of(self.backend, self._retry, self._halted)
-        self._same_weights(self._digest)
+        self._check_weights(self._digest)
         return self._digest
 
-    def _same_weights(self, digest: str) -> None:
+    def _check_weights(self, digest: str) -> None:
         if self._run_weights and digest != self._run_weights:
             raise other_weights(self.spec, self._run_weights, digest)
 
 
-def digest_of(backend: Backend, retry: Retry, halted: Event | None = None) -> str:
+def digest_of(backend: Backend, retry: Retry, halted: Event) -> str:
     """The identity of a backend's weights, asked with the patience of a call."""
     return persist(retry, Request((), "digest"), lambda _: backend.digest(), halted)[0]
-
-
-def giving_choices() -> str:
-    """The backends that say how probable each of a request's choices is, as one text."""
-    return ", ".join(sorted(entry.name for entry in BACKENDS if entry.facts.get("choices")))
 
 
 def _usable(kept: Reply, request: Request) -> bool:
@@ -306,15 +278,10 @@ class Slots:
     def __init__(self, endpoints: Sequence[str], slots: int) -> None:
         if slots < 1:
             raise InputError(f"slots is {slots}; give the number of calls an endpoint takes at once, >= 1")
-        self._busy = dict.fromkeys(endpoints or [""], 0)
-        self._failed = dict.fromkeys(self._busy, float("-inf"))
+        self._busy = dict.fromkeys(endpoints, 0)
+        self._failed = dict.fromkeys(endpoints, float("-inf"))
         self._freed = threading.Condition()
-        self._slots = slots
-
-    @property
-    def total(self) -> int:
-        """The slots of all endpoints together."""
-        return self._slots * len(self._busy)
+        self._slots, self.total = slots, slots * len(self._busy)
 
     @contextmanager
     def taken(self) -> Iterator[str]:
@@ -325,7 +292,7 @@ class Slots:
         with self._freed:
             while not (free := self._free()):
                 self._freed.wait()
-            chosen = min(free, key=lambda endpoint: self._busy[endpoint])
+            chosen = min(free, key=self._busy.__getitem__)
             self._busy[chosen] += 1
         failed = False
         try:
@@ -347,7 +314,7 @@ class Slots:
         return [name for name in works or self._busy if self._busy[name] < self._slots]
 
 
-def _in_threads(work: Any, width: int, waiting: deque[Any]) -> None:
+def _in_threads(work: Callable[[], None], width: int, waiting: deque[Any]) -> None:
     """Do the work in so many threads; an interrupt leaves the rest undone, and no thread is waited for.
 
     The threads are daemons: those that still wait for a server do not hold up the end of the process.
@@ -379,11 +346,8 @@ def drain_scratch(name: str) -> list[tuple[str, str]]:
     path = scratch(name) / LOG
     if not path.exists():
         return []
-    recorder = calls.Recorder(path)
-    try:
+    with closing(calls.Recorder(path)) as recorder:
         return recorder.drain()
-    finally:
-        recorder.close()
 
 
 class Pool:
@@ -391,7 +355,7 @@ class Pool:
 
     Safe to share between threads. ``made`` are LLMs given ready. With ``folder`` None nothing is cached and
     nothing is logged. ``weights`` are the digests of models, by spec, that a run began with; calls under
-    others end the run.
+    others end the run. ``options`` are those of every call.
     """
 
     def __init__(
@@ -402,13 +366,16 @@ class Pool:
         *,
         retry: Retry | None = None,
         weights: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.llm, self._retry, self._weights = llm or LLMSettings(), retry or Retry(), weights or {}
+        self.llm, self._weights = llm or LLMSettings(), weights or {}
         self.cache = calls.Cache(folder / CACHE) if folder else None
         self.recorder = calls.Recorder(folder / LOG) if folder else None
-        self._made = dict(made or {})
-        self._lock = threading.Lock()
-        self._halted = Event()
+        self._made, self._lock, self._halted = dict(made or {}), threading.Lock(), Event()
+        self._shared: dict[str, Any] = {
+            "cache": self.cache, "recorder": self.recorder, "retry": retry, "options": options,
+            "slots": self.llm.at_once, "halted": self._halted,
+        }  # fmt: skip
 
     def __enter__(self) -> "Pool":
         return self
@@ -422,11 +389,8 @@ class Pool:
             raise RunError(_HALTED)
         with self._lock:
             if spec not in self._made:
-                self._made[spec] = LLM(
-                    spec, cache=self.cache, recorder=self.recorder, retry=self._retry,
-                    slots=self.llm.at_once, weights=self._weights.get(spec, ""),
-                    **self.llm.settings_for(spec),
-                )  # fmt: skip
+                own = self.llm.settings_for(spec)
+                self._made[spec] = LLM(spec, weights=self._weights.get(spec, ""), **self._shared, **own)
             return self._made[spec]
 
     def complete(self, spec: str, request: Request) -> Reply:
@@ -444,20 +408,16 @@ class Pool:
     def halt(self) -> None:
         """Refuse all further calls and end pauses, so that threads which call come to an end."""
         self._halted.set()
-        for llm in list(self._made.values()):
-            llm.halt()
 
     def release(self, spec: str) -> None:
         """Free a model's memory on its servers; a server that is gone by then is no error."""
         with suppress(LLMError):
             if spec in self._made:
-                self._made[spec].unload()
+                self._made[spec].backend.unload()
 
     def close(self) -> None:
         """Close connections and files; using the pool afterwards opens them again."""
         with self._lock:
-            for llm in self._made.values():
-                llm.close()
-        for kept in (self.cache, self.recorder):
-            if kept is not None:
-                kept.close()
+            for opened in (*self._made.values(), self.cache, self.recorder):
+                if opened is not None:
+                    opened.close()

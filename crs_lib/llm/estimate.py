@@ -1,18 +1,13 @@
-"""Estimates before a run: calls, tokens and hours, from a few trial calls or from an earlier log."""
+"""Estimates before a run: calls, tokens and hours, from the log of an earlier one."""
 
 import math
-import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import pandas as pd
-
-from crs_lib.core.errors import InputError
-from crs_lib.llm.base import Request
-from crs_lib.llm.client import LLM
 
 
 @dataclass(frozen=True)
@@ -46,32 +41,6 @@ class Cost(NamedTuple):
     a_turn: float = 1.0
 
 
-def probe(llm: LLM, requests: Sequence[Request]) -> Cost:
-    """The mean cost of these calls, which are really made, all slots busy; the first only warms up.
-
-    Takes an LLM without a cache. Raises InputError for one with a cache, for fewer than two requests, and
-    where the server reports no tokens; LLMError where a call fails.
-    """
-    if llm.cache is not None or len(requests) < 2:
-        raise InputError("a probe needs an LLM without a cache and at least two requests, one to warm up")
-    llm.complete(requests[0])
-    replies = []
-    began = time.perf_counter()
-    answers = llm.gather(requests[1:])
-    spent = time.perf_counter() - began
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise answer
-        replies.append(answer)
-    counts = [(reply.tokens_in, reply.tokens_out) for reply in replies]
-    read = [float(used) for used, _ in counts if used is not None]
-    written = [float(made) for _, made in counts if made is not None]
-    if not read or not written:
-        raise InputError(f"{llm.spec} reports no tokens; nothing can be estimated from it")
-    seconds = [reply.seconds for reply in replies]
-    return Cost(fmean(read), fmean(written), fmean(seconds), max(1.0, sum(seconds) / spent))
-
-
 def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
     """The mean cost of a call by role and model, for "crs" by system, from the rows of a call log.
 
@@ -81,28 +50,27 @@ def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
     """
     rows = list(rows)
     sent = [row for row in rows if not row["cache_hit"]]
+    together = under_way(sent)
     made = Counter(_who(row) for row in rows if not row["error"])
     first = (row for row in rows if not row.get("step"))  # an agent's further calls of a turn have a step
     turns = Counter(_who(row) for row in first if row["error"] in (None, "no tools"))
-    often = {who: count / turns[who] for who, count in made.items() if turns[who]}
-    found: dict[tuple[str, str], list[Cost]] = {}
-    together = under_way(sent)
+    answered: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in sent:
-        if not row["error"] and row["tokens_out"] is not None:
-            seconds = float(row["seconds_all"])
-            tokens = float(row["tokens_in"] or 0), float(row["tokens_out"])
-            found.setdefault(_who(row), []).append(
-                Cost(*tokens, seconds, together, often.get(_who(row), 1.0))
+        if not row["error"]:
+            answered[_who(row)].append(row)
+    found = {}
+    for who, mine in answered.items():
+        counted = [row for row in mine if row["tokens_out"] is not None]
+        seconds = fmean(float(row["seconds_all"]) for row in counted or mine)
+        tokens = math.nan, math.nan
+        if counted:
+            tokens = (
+                fmean(row["tokens_in"] or 0 for row in counted),
+                fmean(row["tokens_out"] for row in counted),
             )
-    uncounted: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in sent:
-        if not row["error"] and _who(row) not in found:
-            uncounted.setdefault(_who(row), []).append(row)
-    known = {key: Cost(*map(fmean, zip(*calls, strict=True))) for key, calls in found.items()}
-    for key, mine in uncounted.items():
-        seconds = fmean(float(row["seconds_all"]) for row in mine)
-        known[key] = Cost(math.nan, math.nan, seconds, under_way(mine), often.get(key, 1.0))
-    return known
+        often = made[who] / turns[who] if turns[who] else 1.0
+        found[who] = Cost(*tokens, seconds, together if counted else under_way(mine), often)
+    return found
 
 
 def _who(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -113,8 +81,7 @@ def _who(row: Mapping[str, Any]) -> tuple[str, str]:
 def under_way(rows: Iterable[Mapping[str, Any]]) -> float:
     """How many calls of a log were under way on average while any was, 1 or more; 1 for an empty one."""
     spans = sorted((row["began"], row["began"] + row["seconds_all"]) for row in rows)
-    busy = 0.0
-    last = float("-inf")
+    busy, last = 0.0, float("-inf")
     for start, end in spans:
         busy += max(0.0, end - max(start, last))
         last = max(last, end)
@@ -129,22 +96,17 @@ def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.
     not known, and so are those of the last row, where the tokens of programs do not count. Calls are always
     known.
     """
-    rows: list[dict[str, Any]] = []
-    work = list(work)
+    rows: list[tuple[Any, ...]] = []
+    all_calls, all_in, all_out, all_hours = 0, 0.0, 0.0, 0.0
     for part in work:
-        cost = known.get((part.role, part.spec))
-        calls = round(part.turns * cost.a_turn) if part.turns and cost else part.calls
-        row: dict[str, Any] = {"role": part.role, "model": part.spec, "calls": calls}
-        row |= dict.fromkeys(("tokens_in", "tokens_out", "hours"), float("nan"))
-        if cost:
-            row["tokens_in"] = calls * cost.tokens_in / 1e6
-            row["tokens_out"] = calls * cost.tokens_out / 1e6
-            row["hours"] = calls * cost.seconds / min(part.at_once, cost.at_once) / 3600
-        rows.append(row)
-    columns = ["role", "model", "calls", "tokens_in", "tokens_out", "hours"]
-    frame = pd.DataFrame(rows, columns=columns)
-    total: dict[str, Any] = {"role": "all", "model": "", "calls": int(frame["calls"].sum())}
-    counted = frame[[part.tokens for part in work]] if len(frame) else frame
-    total |= {name: float(counted[name].sum(skipna=False)) for name in ("tokens_in", "tokens_out")}
-    total["hours"] = float(frame["hours"].sum(skipna=False))
-    return pd.DataFrame([*rows, total], columns=columns)
+        cost = known.get((part.role, part.spec), Cost(math.nan, math.nan, math.nan))
+        logged = part.turns and (part.role, part.spec) in known
+        calls = round(part.turns * cost.a_turn) if logged else part.calls
+        hours = calls * cost.seconds / min(part.at_once, cost.at_once) / 3600
+        tokens = calls * cost.tokens_in / 1e6, calls * cost.tokens_out / 1e6
+        rows.append((part.role, part.spec, calls, *tokens, hours))
+        all_calls, all_hours = all_calls + calls, all_hours + hours
+        if part.tokens:
+            all_in, all_out = all_in + tokens[0], all_out + tokens[1]
+    rows.append(("all", "", all_calls, all_in, all_out, all_hours))
+    return pd.DataFrame(rows, columns=["role", "model", "calls", "tokens_in", "tokens_out", "hours"])

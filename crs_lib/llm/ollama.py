@@ -4,38 +4,35 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import httpx
 
 from crs_lib.core import safety
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
-from crs_lib.core.text import shorten
+from crs_lib.core.errors import RunError, did_you_mean
 from crs_lib.llm import http
-from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Reply, Request, ToolCall
-from crs_lib.llm.http import from_status, from_transport, no_tools, shown
-from crs_lib.llm.text import count
+from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
+from crs_lib.llm.http import shown
+from crs_lib.llm.openai import Usage
 
-PORT = 11434
 OLDEST = (0, 5, 0)  # JSON schemas; whole prompts counted
-_ALTERNATIVES = 20  # the most that a server gives
+_KEEP_ALIVE = "30m"  # how long the weights stay loaded
 _MORE_OPTIONS = {"min_p"}  # newer than the client's own list
 _IMPORTING = threading.Lock()
 
 
 @BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server", choices=True)
-class Ollama(http.Servers[Any]):
+class Ollama(http.Server[Any]):
     """A model on an Ollama server, or on several that serve the same weights.
 
-    ``host`` is one address or several with commas between; without it OLLAMA_HOST, else this machine.
-    ``timeout`` bounds one attempt in seconds, the loading of weights included. ``keep_alive`` is how long
-    the weights stay loaded. ``send_key`` sends OLLAMA_API_KEY to these hosts; otherwise it is never sent.
+    ``host`` as :class:`crs_lib.llm.http.Server`, without it OLLAMA_HOST; the key is OLLAMA_API_KEY.
+    ``timeout`` includes the loading of weights. ``think`` makes a model think or not; null leaves it to it.
     """
+
+    kind, variable, key, port = "ollama", "OLLAMA_HOST", "OLLAMA_API_KEY", 11434
+    start, get = "start it with: ollama serve", "get the model with: ollama pull"
 
     def __init__(
         self,
@@ -43,18 +40,18 @@ class Ollama(http.Servers[Any]):
         *,
         host: str | None = None,
         timeout: float = 300.0,
-        keep_alive: str = "30m",
-        think: bool | None = None,
         send_key: bool = False,
+        think: bool | None = None,
     ) -> None:
-        _client_package()
-        super().__init__(
-            f"ollama:{argument}", host, _client, variable="OLLAMA_HOST", port=PORT, timeout=timeout,
-            key="OLLAMA_API_KEY", send_key=send_key,
-        )  # fmt: skip
-        self.keep_alive, self.think = keep_alive, think
-        self._digest = ""
+        super().__init__(argument, host=host, timeout=timeout, send_key=send_key)
+        self.think, self._digest = think, ""
         self._asking = threading.Lock()
+
+    def _client(self, address: str, settings: dict[str, Any]) -> Any:
+        return _client_package().Client(host=address, **settings)
+
+    def _options(self) -> frozenset[str]:
+        return frozenset((*_client_package().Options.model_fields, *_MORE_OPTIONS))
 
     def settings(self) -> Mapping[str, Any]:
         """Whether the model is made to think or not; null leaves it to the model."""
@@ -64,7 +61,7 @@ class Ollama(http.Servers[Any]):
         """The model's digest on the servers, asked once; LLMError where two hold different weights."""
         with self._asking:
             if not self._digest:
-                found = {address: self._digest_at(address) for address in self._endpoints}
+                found = {address: self._digest_at(address) for address in self.endpoints}
                 if len(set(found.values())) > 1:
                     told = ", ".join(f"{shown(address)}: {value[:12]}" for address, value in found.items())
                     raise LLMError(
@@ -78,83 +75,70 @@ class Ollama(http.Servers[Any]):
     def _digest_at(self, address: str) -> str:
         with self._translated(address):
             listed = self._clients.at(address).list().models
-        known = {str(entry.model): str(entry.digest or "") for entry in listed}
-        full = _full(self.model)
-        if full not in known:
+            known = {str(entry.model): str(entry.digest or "") for entry in listed}
+        if _full(self.model) not in known:
             near = did_you_mean(self.model, (name.removesuffix(":latest") for name in known))
-            raise LLMError(
-                "model missing",
-                f"{shown(address)} does not have {self.model}{near}; ollama pull {self.model}",
-            )
-        return known[full]
+            told = f"{shown(address)} does not have {self.model}{near}; ollama pull {self.model}"
+            raise LLMError("model missing", told)
+        return known[_full(self.model)]
 
-    def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """One attempt; every failure is an LLMError."""
-        address = endpoint or self._endpoints[0]
-        began = time.perf_counter()
-        try:
-            with self._translated(address):
-                answer = self._asked(address, request)
-                said, used = answer.message, count(answer.prompt_eval_count)
-                facts: dict[str, Any] = {
-                    "text": said.content or "", "thinking": said.thinking or "",
-                    "stop": answer.done_reason or "stop", "tokens_out": count(answer.eval_count),
-                    "calls": tuple(_call(one) for one in said.tool_calls or ()),
-                    "first_token": _first_token(answer) if request.choices else {},
-                }  # fmt: skip
-        except LLMError as error:
-            raise no_tools(error, request) if error.kind == "refused" else error from error
-        return self._reply(request, address, began, used, digest=self._digest, **facts)
-
-    def _asked(self, address: str, request: Request) -> Any:
-        """The answer of a server that is whole and of the model that was asked."""
-        options = _checked_options({**DEFAULTS, **request.options})
+    def _said(self, request: Request, address: str) -> dict[str, Any]:
+        options = {**DEFAULTS, **request.options}
         options |= {"seed": request.seed} if request.seed is not None else {}
-        options |= {"num_predict": 1} if request.choices else {}
-        weighed = {"logprobs": True, "top_logprobs": _ALTERNATIVES} if request.choices else {}
+        more: dict[str, Any] = {}
+        if request.choices:
+            options["num_predict"] = 1
+            more = {"logprobs": True, "top_logprobs": http.ALTERNATIVES}
         answer = self._clients.at(address).chat(
             model=self.model, messages=[_message(one) for one in request.messages],
             tools=list(request.tools) or None, options=options, format=request.schema,
-            keep_alive=self.keep_alive, think=self.think, **weighed,
+            keep_alive=_KEEP_ALIVE, think=self.think, **more,
         )  # fmt: skip
         if answer.done is not True:
             told = f"{shown(address)}: the answer ended before the server said that it was done"
             raise LLMError("dropped", told)
-        if answer.model and _full(str(answer.model)) != _full(self.model):
-            told = f"{shown(address)} answered with {answer.model}, not with {self.model}"
-            raise LLMError("other model", told)
-        return answer
+        said, tokens = answer.message, list(answer.logprobs or ())
+        weighed = (tokens[0].top_logprobs or ()) if tokens and request.choices else ()
+        used = Usage(prompt_tokens=answer.prompt_eval_count, completion_tokens=answer.eval_count)
+        return {
+            "text": said.content or "", "thinking": said.thinking or "", "model": answer.model,
+            "stop": answer.done_reason or "stop", "digest": self._digest,
+            "tokens_in": used.prompt_tokens, "tokens_out": used.completion_tokens,
+            "calls": tuple(map(_call, said.tool_calls or ())),
+            "first_token": {str(one.token): float(one.logprob) for one in weighed},
+        }  # fmt: skip
+
+    def _is_mine(self, told: str) -> bool:
+        return _full(told) == _full(self.model)
 
     def served(self) -> tuple[int | None, str | None]:
         """The shortest context of the servers and their oldest version; RunError for one that is too old."""
-        versions = {address: self.version(address) for address in self._endpoints}
+        versions = {address: self._version(address) for address in self.endpoints}
         for address, version in versions.items():
-            if _numbers(version) < OLDEST:
+            if tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit()) < OLDEST:
                 raise RunError(
                     f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas; update it to "
                     f"{'.'.join(map(str, OLDEST))} or later"
                 )
         self.digest()
-        contexts = [self.context(address) for address in self._endpoints]
-        return min((one for one in contexts if one is not None), default=None), min(versions.values())
+        lengths = [length for address in self.endpoints for length in self._contexts(address)]
+        return min(lengths, default=None), min(versions.values())
 
-    def version(self, address: str) -> str:
-        """The server's version, as it says it."""
+    def _version(self, address: str) -> str:
         settings = self._clients.settings(address)
         with self._translated(address), httpx.Client(base_url=address, **settings) as plain:
             return str(plain.get("/api/version").raise_for_status().json()["version"])
 
-    def context(self, address: str) -> int | None:
-        """The longest context the model was trained for, in tokens; None where the server says nothing."""
+    def _contexts(self, address: str) -> list[int]:
+        """The context that the model was trained for, in tokens; empty where the server says nothing."""
         with self._translated(address):
             info = self._clients.at(address).show(self.model).modelinfo or {}
-        lengths = [value for name, value in info.items() if name.endswith(".context_length")]
-        return int(lengths[0]) if lengths else None
+            return [int(value) for name, value in info.items() if name.endswith(".context_length")][:1]
 
     def unload(self) -> None:
         """Ask every server to free the model's memory; raises the last LLMError when all were asked."""
         failed: LLMError | None = None
-        for address in self._endpoints:
+        for address in self.endpoints:
             try:
                 with self._translated(address):
                     self._clients.at(address).generate(model=self.model, keep_alive=0)
@@ -165,43 +149,17 @@ class Ollama(http.Servers[Any]):
 
     @contextmanager
     def _translated(self, address: str) -> Iterator[None]:
-        """Within, every way in which a call can fail becomes an LLMError."""
         try:
-            yield
+            with super()._translated(address):
+                yield
         except _client_package().ResponseError as error:
-            raise from_status(error.status_code, error.error, address, self.model) from error
-        except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise LLMError(
-                "unreachable", f"no Ollama server at {shown(address)}; start it with: ollama serve"
-            ) from error
-        except httpx.HTTPError as error:
-            raise from_transport(error, address, self.timeout) from error
-        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, InputError):
-                raise
-            told = shorten(str(error), 300)
-            raise LLMError(
-                "garbled", f"{shown(address)} answered with something that is no Ollama reply ({told})"
-            ) from error
+            raise self._refused(error.status_code, str(error.error), address) from error
 
 
 def _call(told: Any) -> ToolCall:
-    """A tool call, its texts valid; LLMError for what cannot be held."""
-    try:
-        given = safety.loads(json.dumps(dict(told.function.arguments)), "the arguments of a call")
-    except InputError as error:
-        raise LLMError("garbled", str(error)) from error
+    """A tool call, its texts valid; InputError for what cannot be held."""
+    given = safety.loads(json.dumps(dict(told.function.arguments)), "the arguments of a call")
     return ToolCall(safety.valid(str(told.function.name)), dict(given))
-
-
-def _first_token(answer: Any) -> dict[str, float]:
-    """The log-probabilities of the first token's alternatives, by their texts; empty from an old server."""
-    tokens = list(answer.logprobs or ())
-    return {str(one.token): float(one.logprob) for one in (tokens[0].top_logprobs or () if tokens else ())}
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit())
 
 
 def _full(model: str) -> str:
@@ -216,24 +174,6 @@ def _message(message: Message) -> dict[str, Any]:
             {"function": {"name": one.name, "arguments": dict(one.arguments)}} for one in message.calls
         ]
     return told | ({"tool_name": message.answers.name} if message.answers else {})
-
-
-def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options if Ollama knows all of them: it would ignore a misspelt one without a word."""
-    known = _known_options()
-    for name in options:
-        if name not in known:
-            raise InputError(f"unknown LLM option {name!r}{did_you_mean(name, known)}")
-    return dict(options)
-
-
-@cache
-def _known_options() -> frozenset[str]:
-    return frozenset((*_client_package().Options.model_fields, *_MORE_OPTIONS))
-
-
-def _client(address: str, settings: Mapping[str, Any]) -> Any:
-    return _client_package().Client(host=address, **settings)
 
 
 def _client_package() -> Any:

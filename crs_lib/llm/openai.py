@@ -1,147 +1,204 @@
-"""``openai:<model>``: any server with the OpenAI chat endpoint (vLLM, llama.cpp, SGLang, …)."""
+"""``openai:<model>``: any server with the OpenAI chat endpoint (vLLM, llama.cpp, SGLang, …).
 
-import re
-import time
-from collections.abc import Mapping
-from typing import Any
+The protocol itself, requests and answers, is spoken by an engine in this process, too.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
 
 import httpx
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm import completion, http
-from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request
-from crs_lib.llm.http import from_status, from_transport, no_tools, shown
+from crs_lib.llm import http
+from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
+from crs_lib.llm.http import shown
 
-PORT = 8000
-_ALTERNATIVES = 20  # the most that the protocol allows
 # Our names (Ollama's) and what the endpoint calls them; the last ones vLLM and llama.cpp know.
-_NAMES = {
-    "num_predict": "max_tokens", "temperature": "temperature", "top_p": "top_p", "stop": "stop",
-    "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty",
-    "top_k": "top_k", "min_p": "min_p", "repeat_penalty": "repetition_penalty",
+NAMES = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"} | {
+    name: name
+    for name in "temperature top_p stop presence_penalty frequency_penalty top_k min_p".split()
 }  # fmt: skip
 
 
+def body(request: Request, names: Mapping[str, str], alternatives: int, **more: Any) -> dict[str, Any]:
+    """The body of a request, options under the ``names`` of the endpoint.
+
+    ``alternatives`` is how many tokens the endpoint weighs at most, for a reply that is one of some choices.
+    """
+    options = {**DEFAULTS, **request.options}
+    told: dict[str, Any] = {"messages": [_told(one) for one in request.messages], **more}
+    told |= {names[name]: value for name, value in options.items() if name in names}
+    if request.schema is not None:
+        form = {"name": "reply", "schema": dict(request.schema), "strict": True}
+        told["response_format"] = {"type": "json_schema", "json_schema": form}
+    if request.choices:
+        told |= {"max_tokens": 1, "logprobs": True, "top_logprobs": alternatives}
+    return told
+
+
+def _told(message: Message) -> dict[str, Any]:
+    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        told["tool_calls"] = [
+            {"id": one.id, "type": "function",
+             "function": {"name": one.name, "arguments": json.dumps(dict(one.arguments))}}
+            for one in message.calls
+        ]  # fmt: skip
+    return told | ({"tool_call_id": message.answers.id} if message.answers else {})
+
+
+class _Part(BaseModel):
+    """A piece of a message's content; only text is asked for."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class _ToolCall(BaseModel):
+    id: str | None = None
+    name: str = Field(validation_alias=AliasPath("function", "name"))
+    arguments: str | dict[str, Any] | None = Field(None, validation_alias=AliasPath("function", "arguments"))
+
+    def read(self) -> ToolCall:
+        """The call; its arguments come as a JSON text, which may be broken."""
+        name, told, fault = safety.valid(self.name), self.arguments or {}, ""
+        try:
+            given = safety.loads(told if isinstance(told, str) else json.dumps(told), name)
+            fault = "" if isinstance(given, dict) else "the arguments are no JSON object"
+        except InputError as error:
+            fault = f"the arguments are not JSON ({error})"
+        return ToolCall(name, {} if fault else given, self.id or "", fault)
+
+
+class _Said(BaseModel):
+    """A message of an answer."""
+
+    content: str | list[_Part] | None = None
+    tool_calls: list[_ToolCall] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+
+
+class _Alternative(BaseModel):
+    token: str
+    logprob: float
+
+
+_Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+
+
+class Usage(BaseModel):
+    """The tokens of a call, as the server counts them."""
+
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+
+
+class _Completion(BaseModel):
+    """A chat completion, as far as it is used: of its first choice, and of that choice's first token."""
+
+    model: str | None = None
+    message: _Said = Field(validation_alias=AliasPath("choices", 0, "message"))
+    stop: str | None = Field(None, validation_alias=AliasPath("choices", 0, "finish_reason"))
+    weighed: list[_Alternative] | None = Field(
+        None, validation_alias=AliasPath("choices", 0, "logprobs", "content", 0, "top_logprobs")
+    )
+    usage: Usage | None = None
+
+
+def read(answer: object, who: str) -> dict[str, Any]:
+    """The facts of a chat completion, as :func:`crs_lib.llm.text.answered` takes them, and its model.
+
+    Raises LLMError: "garbled" naming the first place of a wrong type, "filtered" for a reply held back.
+    """
+    try:
+        found = _Completion.model_validate(answer)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        told = shorten(f"{'/'.join(map(str, first['loc']))}: {first['msg']}, given {first['input']!r}", 300)
+        raise LLMError(
+            "garbled", f"{who} answered with something that is no chat completion ({told})"
+        ) from error
+    said, stop, used = found.message, found.stop or "stop", found.usage or Usage()
+    if stop == "content_filter" or (said.refusal and not said.content):
+        why = shorten(said.refusal or "finish_reason is content_filter", 300)
+        raise LLMError("filtered", f"{who} held the reply back: {why}")
+    text = said.content or ""
+    return {
+        "text": text if isinstance(text, str) else "".join(part.text for part in text),
+        "thinking": said.reasoning_content or said.reasoning or "", "model": found.model, "stop": stop,
+        "calls": tuple(one.read() for one in said.tool_calls or ()),
+        "tokens_in": used.prompt_tokens, "tokens_out": used.completion_tokens,
+        "first_token": {one.token: one.logprob for one in found.weighed or ()},
+    }  # fmt: skip
+
+
 @BACKENDS.register("openai", argument="a model", example="qwen3-8b", kind="server", choices=True)
-class OpenAI(http.Servers[httpx.Client]):
+class OpenAI(http.Server[httpx.Client]):
     """A model on one or several servers that speak the OpenAI chat protocol.
 
     ``host`` is the address before ``/v1``, or several with commas between; without it OPENAI_BASE_URL,
     else port 8000 of this machine. ``num_ctx`` is not sent, it bounds our prompts: such a server fixes
-    its context when it starts. ``send_key`` sends OPENAI_API_KEY to these hosts; otherwise never.
+    its context when it starts. The key is OPENAI_API_KEY.
 
     These servers report no digest: replies are cached under the model's name.
     """
 
-    def __init__(
-        self,
-        argument: str,
-        *,
-        host: str | None = None,
-        timeout: float = 300.0,
-        send_key: bool = False,
-    ) -> None:
-        super().__init__(
-            f"openai:{argument}", host, _client, variable="OPENAI_BASE_URL", port=PORT, timeout=timeout,
-            key="OPENAI_API_KEY", send_key=send_key,
-        )  # fmt: skip
+    kind, variable, key, port = "openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", 8000
+    start, get = "is it running, and is the address right?", "start the server with the model"
+    without_tools = ("busy", "refused")
 
-    def settings(self) -> Mapping[str, Any]:
-        """Nothing beside the request changes an answer."""
-        return {}
+    def _client(self, address: str, settings: dict[str, Any]) -> httpx.Client:
+        return httpx.Client(base_url=address, **settings)
+
+    def _options(self) -> Collection[str]:
+        return NAMES
 
     def digest(self) -> str:
         """``model:<name>``: these servers do not identify their weights."""
         return f"model:{self.model}"
 
-    def models(self, endpoint: str = "") -> list[dict[str, Any]]:
-        """The models that the server lists under ``/v1/models``."""
-        answer = self._send("GET", "/v1/models", endpoint)
-        listed = answer.get("data")
-        if not isinstance(listed, list):
-            raise LLMError("garbled", f"{shown(endpoint or self._endpoints[0])} does not list its models")
-        return [entry for entry in listed if isinstance(entry, dict)]
-
     def served(self) -> tuple[int | None, str | None]:
         """The shortest context of the servers; LLMError where one does not serve the model."""
         lengths = []
-        for address in self._endpoints:
-            listed = {str(entry.get("id")): entry for entry in self.models(address)}
+        for address in self.endpoints:
+            with self._translated(address):
+                listed = {entry["id"]: entry for entry in self._send("GET", "/v1/models", address)["data"]}
             if self.model not in listed:
                 serves = f"{shown(address)} serves {', '.join(listed) or 'nothing'}, not {self.model}"
                 raise LLMError("model missing", serves)
             lengths.append(listed[self.model].get("max_model_len"))
         return min((one for one in lengths if isinstance(one, int)), default=None), None
 
-    def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """One attempt; every failure is an LLMError."""
-        began, address = time.perf_counter(), endpoint or self._endpoints[0]
-        asked = completion.body(request, _NAMES, _ALTERNATIVES, model=self.model)
+    def _said(self, request: Request, address: str) -> dict[str, Any]:
+        asked = body(request, NAMES, http.ALTERNATIVES, model=self.model)
         asked |= {"tools": [dict(one) for one in request.tools]} if request.tools else {}
         asked |= {"seed": request.seed} if request.seed is not None else {}
-        try:
-            answer = self._send("POST", "/v1/chat/completions", address, asked)
-        except LLMError as error:
-            raise no_tools(error, request) if error.kind in ("busy", "refused") else error from error
-        found = completion.read(answer, shown(address))
-        if found.model and not _same_model(self.model, found.model):
-            told = f"{shown(address)} answered with {shorten(found.model, 80)}, not with {self.model}"
-            raise LLMError("other model", told)
-        choice, used = found.choices[0], found.usage or completion.Usage()
-        message, stop = choice.message, choice.finish_reason or "stop"
-        if stop == "content_filter" or (message.refusal and not message.content):
-            why = message.refusal or "finish_reason is content_filter"
-            raise LLMError("filtered", f"{shown(address)} held the reply back: {shorten(why, 300)}")
-        return self._reply(
-            request, address, began, used.prompt_tokens, message.text, stop=stop, calls=message.calls,
-            thinking=message.reasoning_content or message.reasoning or "", digest=self.digest(),
-            tokens_out=used.completion_tokens, first_token=choice.first_token,
-        )  # fmt: skip
+        answer = self._send("POST", "/v1/chat/completions", address, asked)
+        return read(answer, shown(address)) | {"digest": self.digest()}
 
-    def _send(self, method: str, path: str, endpoint: str, body: Any = None) -> dict[str, Any]:
-        address = endpoint or self._endpoints[0]
-        try:
-            answer = self._clients.at(address).request(method, path, json=body)
-        except httpx.HTTPError as error:
-            raise from_transport(error, address, self.timeout) from error
+    def _is_mine(self, told: str) -> bool:
+        """Whether it is the model's own name, dated, or a path to it."""
+        mine, theirs = self.model.lower(), told.lower()
+        named, file = mine.rpartition("/")[2], theirs.rpartition("/")[2]
+        return (
+            theirs == mine
+            or theirs.startswith((f"{mine}-", f"{mine}:", f"{mine}@"))
+            or file == named
+            or file.startswith(f"{named}.")
+        )
+
+    def _send(self, method: str, path: str, address: str, body: Any = None) -> dict[str, Any]:
+        answer = self._clients.at(address).request(method, path, json=body)
         if answer.status_code != 200:
-            raise self._failed(answer, address)
-        try:
-            found = safety.loads(answer.content, f"the answer of {shown(address)}")
-        except InputError as error:
-            raise LLMError("garbled", str(error)) from error
+            wait = answer.headers.get("retry-after", "")
+            raise self._refused(answer.status_code, answer.text, address, wait)
+        found = safety.loads(answer.content, f"the answer of {shown(address)}")
         if not isinstance(found, dict):
-            raise LLMError(
-                "garbled", f"{shown(address)} answered with {safety.kind_of(found)}, expected an object"
-            )
+            raise InputError(f"{shown(address)} answered with {safety.kind_of(found)}, expected an object")
         return found
-
-    def _failed(self, answer: httpx.Response, address: str) -> LLMError:
-        if answer.status_code == 404:
-            return LLMError(
-                "model missing",
-                f"{shown(address)} does not serve {self.model}; it was started with another model",
-            )
-        wait = answer.headers.get("retry-after", "").strip()
-        pause = float(wait) if _SECONDS.fullmatch(wait) else 0.0
-        return from_status(answer.status_code, answer.text, address, self.model, pause)
-
-
-_SECONDS = re.compile(r"[0-9]{1,6}")
-
-
-def _same_model(asked: str, answered: str) -> bool:
-    """Whether a name in an answer may be that of the model asked: its own, dated, or a path to it."""
-    mine, theirs = asked.lower(), answered.lower()
-    return (
-        theirs == mine
-        or theirs.startswith((f"{mine}-", f"{mine}:", f"{mine}@"))
-        or mine.rpartition("/")[2] == theirs.rpartition("/")[2]
-        or theirs.rpartition("/")[2].startswith(f"{mine.rpartition('/')[2]}.")
-    )
-
-
-def _client(address: str, settings: dict[str, Any]) -> httpx.Client:
-    return httpx.Client(base_url=address, **settings)

@@ -1,7 +1,9 @@
 """Checks before the first session: servers reachable, models present, contexts long enough."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import pandas as pd
@@ -15,8 +17,8 @@ from crs_lib.llm.client import Retry, digest_of
 class Need:
     """A model that a run will use: its role, its options, and its longest prompt.
 
-    ``prompt`` is in tokens (``limits.tokens_at_most``), 0 where the length is not known yet. ``settings`` are
-    those of the backend (host, …).
+    ``prompt`` is in tokens (``tokens_at_most``), 0 where the length is not known yet. ``settings`` are those
+    of the backend (host, …).
     """
 
     role: str
@@ -53,26 +55,21 @@ def refuse(missing: Iterable[str]) -> None:
 
 
 def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
-    backend = BACKENDS.create(need.spec, **need.settings)
-    try:
+    with closing(BACKENDS.create(need.spec, **need.settings)) as backend:
         options = {**DEFAULTS, **need.options}
-        free = room(options)
+        free, wanted = room(options), options["num_ctx"]
         if need.prompt > free:
-            wanted = need.prompt + options["num_predict"]
             missing.append(
                 f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free; "
-                f"set num_ctx to {wanted} or more"
+                f"set num_ctx to {need.prompt + options['num_predict']} or more"
             )
         context, version = backend.served()
-        if context is not None and options["num_ctx"] > context:
+        if context is not None and wanted > context:
             missing.append(
                 f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for "
-                f"{options['num_ctx']}; lower num_ctx, or use a model with a longer context"
+                f"{wanted}; lower num_ctx, or use a model with a longer context"
             )
-        digest = backend.digest()
-        return {"digest": digest, "context": context, "num_ctx": options["num_ctx"], "version": version}
-    finally:
-        backend.close()
+        return {"digest": backend.digest(), "context": context, "num_ctx": wanted, "version": version}
 
 
 def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[str, Any]]) -> None:
@@ -81,12 +78,8 @@ def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[
     ``weights`` are the digests by spec, ``settings_for`` gives the keywords of a spec's backend.
     """
     for spec, before in weights.items():
-        if BACKENDS.get(spec).facts.get("kind") != "server":
-            continue
-        backend = BACKENDS.create(spec, **settings_for(spec))
-        try:
-            now = digest_of(backend, Retry())
-        finally:
-            backend.close()
-        if now != before:
-            raise other_weights(spec, before, now)
+        if BACKENDS.get(spec).facts.get("kind") == "server":
+            with closing(BACKENDS.create(spec, **settings_for(spec))) as backend:
+                now = digest_of(backend, Retry(), Event())
+            if now != before:
+                raise other_weights(spec, before, now)

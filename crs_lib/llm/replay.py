@@ -9,22 +9,22 @@ from crs_lib.core import paths, safety
 from crs_lib.core.errors import RunError
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
-from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request, ToolCall, WithoutServer
+from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request, ToolCall
 
 
 @BACKENDS.register("replay", argument="a run", example="thesis", kind="offline", choices=True)
-class Replay(WithoutServer):
+class Replay(Backend):
     """Answers from a run's ``llm_calls.jsonl``: ``replay:thesis``, or ``replay:realtalk/thesis``.
 
     Without a study it is a run of ``movies``; a name that no run has may be that of a log that comes with the
-    package (``data/samples/calls``), e.g. ``replay:smollm2``. ``replay:thesis@ollama:gemma:2b`` (or
-    ``model``) keeps to the calls of one spec, for a run in which several models were asked the same. Only
-    whole texts are given back; a call that failed, or whose text the log had to cut, counts as not recorded.
+    package (``data/samples/calls``), e.g. ``replay:smollm2``. ``replay:thesis@ollama:gemma:2b``
+    keeps to the calls of one spec, for a run in which several models were asked the same. Only whole texts
+    are given back; a call that failed, or whose text the log had to cut, counts as not recorded.
     """
 
-    def __init__(self, argument: str, *, model: str | None = None) -> None:
+    def __init__(self, argument: str) -> None:
         self.spec = f"replay:{argument}"
-        place, _, named = argument.partition("@")
+        place, _, model = argument.partition("@")
         study, _, run = place.rpartition("/")
         path = paths.run_folder(study or "movies", run) / "llm_calls.jsonl"
         if not path.exists() and not study and calls.kept(run).exists():
@@ -33,9 +33,7 @@ class Replay(WithoutServer):
             raise RunError(
                 f"no {paths.shown(path)} to replay; a run with LLM roles writes it when its stage ends"
             )
-        rows = [
-            row for row in read_jsonl(path) if not (named or model) or row.get("model") == (named or model)
-        ]
+        rows = [row for row in read_jsonl(path) if not model or row.get("model") == model]
         self._replies = _replies(rows)
         self._without_tools = {row["request"] for row in rows if row.get("error") == "no tools"}
 

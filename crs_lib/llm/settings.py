@@ -4,21 +4,23 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
-from crs_lib.core.settings import Field, Settings, fields_of
+from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.settings import Field, Settings
 from crs_lib.llm.base import BACKENDS, room
 
 _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 
+OPTIONS = ("temperature", "num_ctx", "num_predict")
 Temperature = Annotated[float, Field(ge=0, le=2, description="0 gives the likeliest words")]
-Context = Annotated[
-    int, Field(ge=1, description="tokens of a prompt and its answer; a change reloads the model")
-]
+Context = Annotated[int, Field(ge=1, description="tokens of prompt and answer; a change reloads the model")]
 AnswerLength = Annotated[int, Field(ge=1, description="tokens of an answer at most")]
 Thinking = Annotated[
-    bool | None, Field(description="whether an Ollama model thinks; null leaves it to the model")
+    bool | None, Field(description="make an Ollama model think or not; null leaves it to it")
 ]
+_Limit = Annotated[
+    int | None, Field(ge=20, description="characters of a JSON reply; null: 600, worded: none")
+]
+_Tools = Literal["auto", "native", "json"]
 
 
 class LLMSettings(Settings):
@@ -30,49 +32,27 @@ class LLMSettings(Settings):
 
     _where: ClassVar[str] = "llm: "
 
-    structured: Annotated[
-        bool, Field(description="ask for JSON with the films' ids; else titles are read from the text")
-    ] = True
-    enforce: Annotated[
-        bool, Field(description="ask again for a reply that names unknown films, then cut those sentences")
-    ] = False
+    structured: Annotated[bool, Field(description="ask for JSON with films' ids; else titles")] = True
+    enforce: Annotated[bool, Field(description="ask again where unknown films are named, then cut")] = False
     offered: Annotated[int, Field(ge=1, le=50, description="films that a model is given to choose from")] = 4
     most: Annotated[int, Field(ge=1, le=50, description="films that a reply recommends at most")] = 3
-    listed: Annotated[
-        int, Field(ge=0, le=5000, description="films that closed: and rag: put before a model; 0 is all")
-    ] = 30
-    retriever: Annotated[str, Field(description="the search behind rag: and agent:, e.g. bm25")] = (
-        "hybrid:minilm"
-    )
+    listed: Annotated[int, Field(ge=0, le=5000, description="films shown by closed: and rag:; 0: all")] = 30
+    retriever: Annotated[str, Field(description="search of rag: and agent:, e.g. bm25")] = "hybrid:minilm"
     searches: Annotated[int, Field(ge=0, le=50, description="searches of agent: in a turn at most")] = 4
-    tools: Annotated[
-        Literal["auto", "native", "json"],
-        Field(description="how agent: acts; auto is JSON where a server calls no tools"),
-    ] = "auto"
+    tools: Annotated[_Tools, Field(description="of agent:; auto is JSON where a server calls none")] = "auto"
     state: Annotated[bool, Field(description="ask what the user wants now, beside the reply")] = True
-    reply_limit: Annotated[
-        int | None,
-        Field(ge=20, description="characters of a reply in JSON; null is 600, and none for worded"),
-    ] = None
+    reply_limit: _Limit = None
     temperature: Temperature = 0.7
     num_ctx: Context = 8192
     num_predict: AnswerLength = 400
     think: Thinking = None
     threads: Annotated[int, Field(ge=1, le=256, description="threads of a local: model")] = 1
-    reuse: Annotated[
-        bool, Field(description="a local: model keeps what two prompts begin with; faster, bytes may differ")
-    ] = False
-    host: Annotated[
-        str, Field(description="servers, with commas between; empty is the backend's default")
-    ] = ""
+    reuse: Annotated[bool, Field(description="a local: model keeps prompts' beginnings; faster")] = False
+    host: Annotated[str, Field(description="servers, commas between; empty: the backend's default")] = ""
     timeout: Annotated[float, Field(gt=0, description="seconds that one attempt may take")] = 300.0
     slots: Annotated[int, Field(ge=1, le=1000, description="calls that each server works on at once")] = 2
-    send_key: Annotated[
-        bool, Field(description="send OLLAMA_API_KEY or OPENAI_API_KEY to these servers; else it stays here")
-    ] = False
-    max_failed: Annotated[
-        int, Field(ge=0, le=10**6, description="sessions that may fail before the run counts as failed")
-    ] = 0
+    send_key: Annotated[bool, Field(description="send OLLAMA_API_KEY or OPENAI_API_KEY there")] = False
+    max_failed: Annotated[int, Field(ge=0, le=10**6, description="sessions of a run that may fail")] = 0
 
     def check(self) -> None:
         room(self.options)
@@ -80,9 +60,7 @@ class LLMSettings(Settings):
     @property
     def options(self) -> dict[str, Any]:
         """The options of every call."""
-        return {
-            "temperature": self.temperature, "num_ctx": self.num_ctx, "num_predict": self.num_predict,
-        }  # fmt: skip
+        return {name: getattr(self, name) for name in OPTIONS}
 
     @property
     def at_once(self) -> int:
@@ -95,8 +73,7 @@ class LLMSettings(Settings):
     def settings_for(self, spec: str) -> dict[str, Any]:
         """The keywords for a spec's backend: those of the settings that it takes."""
         given = {name: getattr(self, name) for name in ("threads", "reuse", "timeout")}
-        given |= {"send_key": True} if self.send_key else {}
-        given |= {"host": self.host} if self.host else {}
+        given |= {name: value for name in ("send_key", "host") if (value := getattr(self, name))}
         given |= {"think": self.think} if self.think is not None else {}
         takes = inspect.signature(BACKENDS.get(spec).make).parameters
         return {name: value for name, value in given.items() if name in takes}
@@ -106,7 +83,7 @@ class LLMSettings(Settings):
 
         Those of modes and of ``local:`` are left out where they have their defaults.
         """
-        default = {row.name: row.default for row in fields_of(LLMSettings)}
+        default = LLMSettings().values()
         values = {name: value for name, value in self.values().items() if name not in _HOW}
         return {n: v for n, v in values.items() if n not in (*_MODES, *_LOCAL) or v != default[n]}
 
@@ -135,13 +112,9 @@ def role_settings(
     does not take (``instead`` says what to do about a setting of the simulation), and for a value that cannot
     be.
     """
-    shared = [row.name for row in fields_of(LLMSettings) if row.name not in {*_SIMULATION, *fixed}]
+    shared = [name for name in LLMSettings.model_fields if name not in {*_SIMULATION, *fixed}]
     known = [*own, *shared]
-    for name in given:
-        if name in known:
-            continue
-        hint = did_you_mean(str(name), known)
-        if name in _SIMULATION:
-            hint = f": it is the simulation's{instead}"
+    for name in given.keys() - {*known}:
+        hint = f": it is the simulation's{instead}" if name in _SIMULATION else did_you_mean(name, known)
         raise InputError(f"llm: {who} takes no {name!r}{hint} (it takes: {', '.join(known)})")
     return LLMSettings(**{name: value for name, value in given.items() if name in shared})

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from crs_lib.core import lean, safety
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Reply, Request, ToolCall
@@ -19,15 +19,8 @@ _ESCAPED = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")  # a surrogate or NUL that 
 _FENCE = re.compile(r"\A\s*```[A-Za-z]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
-class Parts(NamedTuple):
-    """A reply without its thinking, and the thinking."""
-
-    text: str
-    thinking: str
-
-
-def split_thinking(text: str, thinking: str = "") -> Parts:
-    """The reply without what the model thought aloud; ``thinking`` is what the server had split off.
+def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
+    """The reply without what the model thought aloud, and that; ``thinking`` was split off by the server.
 
     Leading ``<think>…</think>`` blocks are taken out, one that is never closed takes everything with it,
     and so is all before a closing tag whose opening stood in the chat template. Tags inside JSON or
@@ -41,7 +34,7 @@ def split_thinking(text: str, thinking: str = "") -> Parts:
     if not found and not text.lstrip().startswith(("{", "[")) and (close := _CLOSE.search(text)):
         found.append(text[: close.start()].strip())
         text = text[close.end() :]
-    return Parts(text.strip(), "\n".join(found))
+    return text.strip(), "\n".join(found)
 
 
 def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
@@ -51,34 +44,27 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     LLMError: "empty", "cut" (stopped by its length with a schema), or "bad reply" for a text beyond the limit
     ``turn_characters`` and JSON that breaks the schema, with the first place.
     """
+    reason = ""
     try:
         safety.check_limit("turn_characters", len(text), "the reply has")
-    except InputError as error:
-        raise LLMError("bad reply", str(error), text=text) from error
-    if schema is not None and stop == "length":
-        raise LLMError(
-            "cut", f"the reply was cut after {len(text)} characters, its JSON is not whole", text=text
-        )
-    if not text.strip():
-        raise LLMError("empty", "the reply holds no text")
-    if schema is None:
-        return text
-    fenced = _FENCE.match(text)
-    body = fenced[1] if fenced else text
-    try:
+        if schema is not None and stop == "length":
+            told = f"the reply was cut after {len(text)} characters, its JSON is not whole"
+            raise LLMError("cut", told, text=text)
+        if not text.strip():
+            raise LLMError("empty", "the reply holds no text")
+        if schema is None:
+            return text
+        fenced = _FENCE.match(text)
+        body = fenced[1] if fenced else text
+        reason = f" in {shorten(text, 120)!r}"
         value = safety.loads(body, "the reply")
     except InputError as error:
-        reason = str(error).removeprefix("the reply: ").removeprefix("not JSON ")
-        reason = reason.removeprefix("that can be held ").strip("()")
-        raise LLMError(
-            "bad reply", f"the reply is not JSON ({reason}): {shorten(text, 120)!r}", text=text
-        ) from None
+        raise LLMError("bad reply", f"{error}{reason}", text=text) from None
     problem = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
     if problem is not None:
-        where = "/".join(str(step) for step in problem.absolute_path) or "the top"
-        raise LLMError(
-            "bad reply", f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}", text=text
-        )
+        where = "/".join(map(str, problem.absolute_path)) or "the top"
+        told = f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}"
+        raise LLMError("bad reply", told, text=text)
     return json.dumps(value, ensure_ascii=False) if _ESCAPED.search(body) else body
 
 
@@ -96,13 +82,13 @@ def answered(
 
     ``first_token`` are the log-probabilities of the alternatives to the first token, by their texts.
     """
-    said = split_thinking(text, thinking)
+    said, thought = split_thinking(text, thinking)
     chances = chosen(first_token or {}, request.choices) if request.choices else {}
     if chances:
-        shown = likeliest(chances)
-    else:
-        shown = said.text if calls else checked(said.text, stop, request.schema)
-    return Reply(shown, stop=stop, thinking=said.thinking, calls=calls, probabilities=chances, **facts)
+        said = likeliest(chances)
+    elif not calls:
+        said = checked(said, stop, request.schema)
+    return Reply(said, stop=stop, thinking=thought, calls=calls, probabilities=chances, **facts)
 
 
 def chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float]:
@@ -128,17 +114,9 @@ def likeliest(probabilities: Mapping[str, float]) -> str:
     return max(probabilities, key=probabilities.__getitem__)
 
 
-def count(given: object) -> int | None:
-    """A token count as a server gives it; ValueError for what is no whole number from 0 to 2**53."""
-    if given is None or (isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53):
-        return given
-    raise ValueError(f"a token count is {shorten(repr(given), 80)}")
-
-
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Any:
-    with lean.without_iris():
-        from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
 
     return Draft202012Validator(json.loads(schema))
 

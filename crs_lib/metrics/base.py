@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.metrics import constructs
 
 _LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[[Any], Any])
 class Metric:
     """A quantity as tables name it: ``short`` is the name in figures, ``low`` and ``high`` are the range.
 
-    ``gate`` says whether it orders the control policies as it must (``python -m crs_lib gate``, defaults)
+    ``gate`` says whether it orders the control policies as it must (``validity gate`` with its defaults)
     and may rank systems; None where no gate is declared for it. ``compute`` takes the record of the level;
     None for a metric that another scorer gives. A metric that is not ``averaged`` (a list a turn) has a
     column and no mean. The session value of a shift metric is the mean over its shifts, or that of the
@@ -151,18 +151,12 @@ def describe(level: str | None = None) -> pd.DataFrame:
     """One row a metric, sorted: name, short name, level, range, direction, mark, version, source."""
     rows = [
         {
-            "metric": m.name,
-            "short": m.short,
-            "level": m.level,
-            "range": f"[{m.low:g}, {m.high:g}]",
-            "direction": m.direction,
-            "mark": m.mark,
-            "version": m.version,
-            "source": m.source,
+            "metric": m.name, "short": m.short, "level": m.level, "range": f"[{m.low:g}, {m.high:g}]",
+            "direction": m.direction, "mark": m.mark, "version": m.version, "source": m.source,
         }
         for m in sorted(every(), key=lambda m: (m.level != SESSION, m.name))
         if level in (None, m.level)
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(rows)
 
 

@@ -39,28 +39,16 @@ def item_tas(
 
 
 def cas(
-    recovery: float,
-    delay: float,
-    interference: float,
-    coherence: float,
-    retention: float,
-    weights: CasWeights,
-    *,
-    slowest: float = 5.0,
-) -> float:
+    recovery: float, delay: float, interference: float, coherence: float, retention: float,
+    weights: CasWeights, *, slowest: float = 5.0,
+) -> float:  # fmt: skip
     """The older composite: a weighted mean of five parts scaled to [0, 1], 1 is best.
 
     The delay counts 1 − clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are
     left out and the weights of the others scaled up; NaN where all are undefined.
     """
-    parts = [
-        (recovery, weights.recovery),
-        (1 - _clamp(delay / slowest), weights.delay),
-        (1 - _clamp(interference), weights.interference),
-        (coherence, weights.coherence),
-        (retention, weights.retention),
-    ]
-    defined = [(value, weight) for value, weight in parts if not math.isnan(value)]
+    parts = (recovery, 1 - _clamp(delay / slowest), 1 - _clamp(interference), coherence, retention)
+    defined = [(value, weight) for value, weight in zip(parts, weights, strict=True) if not math.isnan(value)]
     total = sum(weight for _, weight in defined)
     return sum(value * weight for value, weight in defined) / total if total else math.nan
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, unknown
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Construct:
     """The row of a construct; InputError with a suggestion for an unknown name."""
     if name not in CONSTRUCTS:
-        known = ", ".join(CONSTRUCTS)
-        raise InputError(f"unknown construct {name!r}{did_you_mean(name, CONSTRUCTS)} (known: {known})")
+        raise unknown("construct", name, CONSTRUCTS)
     return CONSTRUCTS[name]
 
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, unknown
 from crs_lib.core.settings import Field, Settings
 
 
@@ -95,36 +94,20 @@ class Convention(Settings):
 
 
 _GROUNDED = Convention(
-    name="thesis_grounded",
-    extractor="embed",
-    empty="one",
-    clip=True,
-    within_segment=False,
-    scorer="grounded",
-    catalog="thesis",
-    undefined="rate_zero",
-    similarity="tfidf",
-)
+    name="thesis_grounded", extractor="embed", empty="one", clip=True, within_segment=False,
+    scorer="grounded", catalog="thesis", undefined="rate_zero", similarity="tfidf",
+)  # fmt: skip
 _LEGACY = Convention(
-    name="thesis_legacy",
-    extractor="",
-    empty="zero",
-    within_segment=False,
+    name="thesis_legacy", extractor="", empty="zero", within_segment=False, scorer="legacy", catalog="thesis",
+    shift_source="similarity", undefined="zero", similarity="tfidf", topics="lda",
     cas=CasWeights(recovery=0.01, delay=0.02, interference=0.02, coherence=0.30, retention=0.15),
-    scorer="legacy",
-    catalog="thesis",
-    shift_source="similarity",
-    undefined="zero",
-    similarity="tfidf",
-    topics="lda",
-)
-CONVENTIONS: dict[str, Convention] = {
-    convention.name: convention for convention in (Convention(), _GROUNDED, _LEGACY)
-}
+)  # fmt: skip
+CONVENTIONS = {convention.name: convention for convention in (Convention(), _GROUNDED, _LEGACY)}
 
 
-_TAS, _CAS = TasWeights._fields, CasWeights._fields
-_TIMES = ("window", "recovery_cc", "recovery_cr")
+_WEIGHTS: dict[str, tuple[str, ...]] = {"tas": TasWeights._fields, "cas": CasWeights._fields}
+_TAS, _CAS = _WEIGHTS.values()
+_TIMES, _NAMES = ("window", "recovery_cc", "recovery_cr"), ("extractor", "similarity", "topics")
 # The settings of a convention that may be set anew, by the scorer that uses them.
 KNOBS: Mapping[str, tuple[str, ...]] = {
     "items": (*_TAS, *_CAS, *_TIMES, "extractor"),
@@ -137,15 +120,16 @@ _DERIVED = re.compile(r"(?P<base>\w+)\((?P<knobs>[^()]*)\)")
 def get(name: str) -> Convention:
     """The convention of a name, also of a derived one; InputError with a suggestion for an unknown one."""
     found = _DERIVED.fullmatch(name.strip())
-    if found is None:
-        return _named(name)
-    base, knobs = _named(found["base"]), dict[str, Any]()
-    for part in filter(None, (part.strip() for part in found["knobs"].split(","))):
-        knob, sign, value = (side.strip() for side in part.partition("="))
-        if not sign or not value:
+    named = found["base"] if found else name
+    if named not in CONVENTIONS:
+        raise unknown("convention", named, CONVENTIONS)
+    knobs = dict[str, Any]()
+    for part in re.findall(r"[^\s,][^,]*", found["knobs"] if found else ""):
+        knob, _, value = (side.strip() for side in part.partition("="))
+        if not value:
             raise InputError(f"convention {name!r}: {part!r} is no setting; expected e.g. gamma=0.5")
         knobs[knob] = _read(knob, value)
-    return derived(base, knobs)
+    return derived(CONVENTIONS[named], knobs)
 
 
 def checked(name: str) -> str:
@@ -159,26 +143,30 @@ def derived(base: Convention, knobs: Mapping[str, Any]) -> Convention:
     ``knobs`` are names of ``KNOBS`` with their values. Raises InputError with a suggestion for an unknown
     name, for one that the convention does not use, and for a value out of range.
     """
-    every = tuple(dict.fromkeys(name for names in KNOBS.values() for name in names))
-    for name in knobs:
-        if name not in every:
-            raise InputError(
-                f"unknown setting {name!r} of convention {base.name!r}{did_you_mean(name, every)} "
-                f"(known: {', '.join(KNOBS[base.scorer])})"
-            )
-        if name not in KNOBS[base.scorer]:
-            raise InputError(
-                f"{name} is {knobs[name]!r}, but convention {base.name!r} does not use it; leave it out"
-            )
-        if name in (*_TAS, *_CAS) and not (isinstance(knobs[name], int | float) and knobs[name] >= 0):
-            raise InputError(f"{name} is {knobs[name]!r}; give a number >= 0")
-    plain = {name: value for name, value in knobs.items() if name not in (*_TAS, *_CAS)}
-    weights: dict[str, Any] = {}
-    for group, names in (("tas", _TAS), ("cas", _CAS)):
-        given = {name: value for name, value in knobs.items() if name in names}
-        weights[group] = getattr(base, group)._replace(**given)
-    made = base.changed(**plain, **weights)
-    return made.changed(name=_name(made))
+    used = KNOBS[base.scorer]
+    for name, value in knobs.items():
+        if name not in _values(base):
+            raise unknown(f"setting of convention {base.name!r}", name, used)
+        if name not in used:
+            raise InputError(f"{name} is {value!r}; {base.name!r} does not use it: leave it out")
+        if name in (*_TAS, *_CAS) and not (isinstance(value, int | float) and value >= 0):
+            raise InputError(f"{name} is {value!r}; give a number >= 0")
+    plain = {name: value for name, value in knobs.items() if name in (*_TIMES, *_NAMES)}
+    weights = {
+        group: getattr(base, group)._replace(**{name: knobs[name] for name in names if name in knobs})
+        for group, names in _WEIGHTS.items()
+    }
+    made, named = base.changed(**plain, **weights), CONVENTIONS[base_of(base.name)]
+    now, before = _values(made), _values(named)
+    differ = ", ".join(f"{knob}={now[knob]}" for knob in used if now[knob] != before[knob])
+    return made.changed(name=f"{named.name}({differ})" if differ else named.name)
+
+
+def _values(rule: Convention) -> dict[str, Any]:
+    """All settings that may be set anew, weights as floats."""
+    weights = rule.tas._asdict() | rule.cas._asdict()
+    plain = {name: getattr(rule, name) for name in (*_TIMES, *_NAMES)}
+    return plain | {name: float(value) for name, value in weights.items()}
 
 
 def base_of(name: str) -> str:
@@ -186,34 +174,14 @@ def base_of(name: str) -> str:
     return name.partition("(")[0].strip()
 
 
-def _named(name: str) -> Convention:
-    if name not in CONVENTIONS:
-        known = ", ".join(CONVENTIONS)
-        raise InputError(f"unknown convention {name!r}{did_you_mean(name, CONVENTIONS)} (known: {known})")
-    return CONVENTIONS[name]
-
-
-def _name(rule: Convention) -> str:
-    base = CONVENTIONS[base_of(rule.name)]
-    now, before = _values(rule), _values(base)
-    differ = [f"{knob}={now[knob]}" for knob in KNOBS[rule.scorer] if now[knob] != before[knob]]
-    return f"{base.name}({', '.join(differ)})" if differ else base.name
-
-
-def _values(rule: Convention) -> dict[str, Any]:
-    values = {name: getattr(rule, name) for name in (*_TIMES, "extractor", "similarity", "topics")}
-    values |= rule.tas._asdict() | rule.cas._asdict()
-    return {name: float(v) if name in (*_TAS, *_CAS) else v for name, v in values.items()}
-
-
 def _read(knob: str, text: str) -> Any:
     """A value of a derived name: a number where the setting is one."""
-    if knob in ("extractor", "similarity", "topics"):
+    if knob in _NAMES:
         return text
     try:
         number = float(text)
-    except ValueError as error:
-        raise InputError(f"setting {knob!r} is {text!r}; expected a number") from error
+    except ValueError:
+        number = math.nan
     if not math.isfinite(number):
         raise InputError(f"setting {knob!r} is {text!r}; expected a finite number")
     return int(number) if knob == "window" and number.is_integer() else number

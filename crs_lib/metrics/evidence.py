@@ -12,10 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crs_lib.core.text import words
 
-_FUZZY_REACH = 3
+_REACH = 3
 _CUTOFFS = (1, 5, 10, 20, 50)
 
 
@@ -43,46 +44,16 @@ def set_score(selected: Collection[int], gold: Collection[int]) -> SetScore:
     return SetScore(recall, precision, f1, len(chosen))
 
 
-def fuzzy_recall(
-    selected: Collection[int], gold: Collection[int], sessions: Sequence[int], reach: int = _FUZZY_REACH
-) -> float:
-    """Share of gold with a selected message at most ``reach`` away in the same session, in [0, 1].
+def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Sequence[int]) -> float:
+    """Share of gold with a selected message at most 3 away in the same session, in [0, 1].
 
-    ``sessions`` gives the session of every position. Nearly free (ten random messages reach about 0.11
-    with a reach of 3), so it is only ever shown beside exact recall. NaN without gold.
+    ``sessions`` gives the session of every position. Nearly free (ten random messages reach about 0.11),
+    so it is only ever shown beside exact recall. NaN without gold.
     """
     if not gold:
         return math.nan
-    near = [any(abs(s - e) <= reach and sessions[s] == sessions[e] for s in selected) for e in gold]
+    near = [any(abs(s - e) <= _REACH and sessions[s] == sessions[e] for s in selected) for e in gold]
     return sum(near) / len(near)
-
-
-def recall_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
-    """Share of gold among the first ``k`` of a ranking, in [0, 1]; NaN without gold."""
-    return len(set(ranked[:k]) & set(gold)) / len(set(gold)) if gold else math.nan
-
-
-def precision_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
-    """Gold among the first ``k`` divided by ``k``, also for shorter rankings, in [0, 1]; NaN without gold."""
-    return len(set(ranked[:k]) & set(gold)) / k if gold else math.nan
-
-
-def hit_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
-    """1 if any gold is among the first ``k``, else 0; NaN without gold."""
-    return float(bool(set(ranked[:k]) & set(gold))) if gold else math.nan
-
-
-def all_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
-    """1 if all gold is among the first ``k``, else 0; NaN without gold."""
-    return float(set(gold) <= set(ranked[:k])) if gold else math.nan
-
-
-def reciprocal_rank(ranked: Sequence[int], gold: Collection[int]) -> float:
-    """1 / rank of the first gold (from 1), 0 where none is ranked, in [0, 1]; NaN without gold."""
-    if not gold:
-        return math.nan
-    wanted = set(gold)
-    return next((1 / rank for rank, place in enumerate(ranked, start=1) if place in wanted), 0.0)
 
 
 def dcg(gains: Sequence[float], k: int | None) -> float:
@@ -93,23 +64,22 @@ def dcg(gains: Sequence[float], k: int | None) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1) if gain)
 
 
-def ndcg_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
-    """:func:`dcg` of gold in the first ``k``, over the best possible one, in [0, 1]; NaN without gold."""
-    wanted = set(gold)
-    return dcg([place in wanted for place in ranked], k) / dcg([True] * len(wanted), k) if gold else math.nan
-
-
 def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float]:
-    """All rank measures of a question by column name: r@k, p@5, p@10, hit@10, all@10, mrr, ndcg@10."""
-    return {
-        **{f"r@{k}": recall_at(ranked, gold, k) for k in _CUTOFFS},
-        "p@5": precision_at(ranked, gold, 5),
-        "p@10": precision_at(ranked, gold, 10),
-        "hit@10": hit_at(ranked, gold, 10),
-        "all@10": all_at(ranked, gold, 10),
-        "mrr": reciprocal_rank(ranked, gold),
-        "ndcg@10": ndcg_at(ranked, gold, 10),
-    }
+    """All rank measures of a question by column name, each in [0, 1]; NaN without gold.
+
+    ``r@k`` is the share of gold among the first k, ``p@k`` gold among the first k divided by k (also for
+    shorter rankings), ``hit@10`` and ``all@10`` 1 if any or all gold is among the first ten, ``mrr`` 1 / rank
+    of the first gold (0 where none is ranked), ``ndcg@10`` :func:`dcg` over the best possible one.
+    """
+    wanted = set(gold)
+    hits = [place in wanted for place in ranked]
+    size = len(wanted) or math.nan
+    found = {f"r@{k}": sum(hits[:k]) / size for k in _CUTOFFS}
+    found |= {f"p@{k}": sum(hits[:k]) / k for k in (5, 10)}
+    found |= {"hit@10": float(any(hits[:10])), "all@10": float(sum(hits[:10]) == len(wanted))}
+    found["mrr"] = next((1 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0)
+    found["ndcg@10"] = dcg(hits, 10) / (dcg([True] * len(wanted), 10) or math.nan)
+    return found if wanted else dict.fromkeys(found, math.nan)
 
 
 def answer_f1(answer: str | None, expected: str | None) -> float:
@@ -158,38 +128,29 @@ def arc_score(phases: Sequence[Collection[int]], gold: Sequence[Collection[int]]
     overlap: everything in one phase covers one. ``mean_phase_recall`` averages the recall of gold
     phases by their matched ones. NaN where the gold is empty.
     """
-    wanted = [set(g) for g in gold if g]
-    given = [set(p) for p in phases if p]
-    union: set[int] = set().union(*given) if given else set()
-    target: set[int] = set().union(*wanted) if wanted else set()
-    whole = set_score(union, target)
-    if not wanted:
-        nan = math.nan
-        return ArcScore(nan, nan, nan, nan, nan, len(given), len(union))
-    overlap = np.array([[len(g & p) for p in given] for g in wanted], dtype=float).reshape(
-        len(wanted), len(given)
-    )
-    met = matched(overlap)
+    wanted, given = ([set(phase) for phase in side if phase] for side in (gold, phases))
+    union, target = (set[int]().union(*side) for side in (given, wanted))
+    n, whole = len(wanted) or math.nan, set_score(union, target)
+    overlap = np.array([len(g & p) for g in wanted for p in given]).reshape(len(wanted), len(given))
+    met = _matched(overlap)
     return ArcScore(
         whole.recall,
         whole.precision,
-        sum(bool(g & union) for g in wanted) / len(wanted),
-        sum(met[i] > 0 for i in range(len(wanted))) / len(wanted),
-        sum(met[i] / len(g) for i, g in enumerate(wanted)) / len(wanted),
+        sum(bool(g & union) for g in wanted) / n,
+        sum(found > 0 for found in met) / n,
+        sum(found / len(g) for found, g in zip(met, wanted, strict=True)) / n,
         len(given),
         len(union),
     )
 
 
-def matched(overlap: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> list[float]:
+def _matched(overlap: NDArray[np.int64]) -> list[int]:
     """Overlap of each row under the one-to-one assignment of largest total; 0 for rows left over."""
     from scipy.optimize import linear_sum_assignment
 
-    out = [0.0] * overlap.shape[0]
-    if overlap.size:
-        for row, column in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
-            out[int(row)] = float(overlap[row, column])
-    return out
+    rows, columns = linear_sum_assignment(overlap, maximize=True)
+    chosen = dict(zip(rows.tolist(), overlap[rows, columns].tolist(), strict=True))
+    return [chosen.get(row, 0) for row in range(len(overlap))]
 
 
 def in_order(phases: Sequence[Collection[int]]) -> float:

@@ -7,13 +7,13 @@ Source: docs/metrics.md, section 4.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import words
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SHIFT, TURN, Metric, metric
 from crs_lib.metrics.records import Background, ShiftRecord, TurnRecord, mean_defined
@@ -63,11 +63,12 @@ class Levels(NamedTuple):
         return total
 
 
-def _levels(background: Background) -> Remembered[Key, Levels]:
+def _levels(background: Background) -> Callable[[Key], Levels]:
     """The levels of the catalogue for constraints and exclusions."""
     catalog = background.catalog
     n_films = int(catalog.recommendable.sum())
 
+    @lru_cache(65_536)
     def count(key: Key) -> Levels:
         wanted, excluded = key
         postings = [catalog.items_with(code) for code in wanted]
@@ -79,7 +80,7 @@ def _levels(background: Background) -> Remembered[Key, Levels]:
         counts[0] = n_films - int(counts[1:].sum())
         return Levels(tuple(counts.tolist()))
 
-    return Remembered(count)
+    return count
 
 
 def level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
@@ -115,7 +116,7 @@ def _gain_of(
     if not wanted or not (turn.items or turn.asked):
         return math.nan
     catalog = turn.background.catalog
-    levels = turn.background.once(_levels)[wanted, excluded]
+    levels = turn.background.once(_levels)((wanted, excluded))
     facts = catalog.fact_sets
     hidden = [item for item in dict.fromkeys(turn.items) if not catalog.recommendable[item]]
     away = {item for item in (*stale, *spared) if catalog.recommendable[item]}
@@ -170,7 +171,7 @@ def found_at_3(turn: TurnRecord) -> float:
     if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
     stale = turn.recent if turn.others else frozenset[int]()
-    there = turn.background.once(_levels)[turn.constraints, turn.exclusions].perfect
+    there = turn.background.once(_levels)((turn.constraints, turn.exclusions)).perfect
     there -= sum(_perfect(turn, item) for item in stale)
     hits = sum(_perfect(turn, item) for item in set(turn.items) - stale)
     return min(hits, _FEW) / min(there, _FEW) if there else math.nan
@@ -277,13 +278,14 @@ class _GainLevels(NamedTuple):
         return total
 
 
-def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], _GainLevels]:
+def _parts(background: Background) -> Callable[[tuple[Key, frozenset[int]]], _GainLevels]:
     """The parts of the catalogue for constraints, exclusions, and a part of the constraints."""
     catalog = background.catalog
 
+    @lru_cache(65_536)
     def count(key: tuple[Key, frozenset[int]]) -> _GainLevels:
         (wanted, excluded), part = key
-        levels = background.once(_levels)[wanted, excluded].counts
+        levels = background.once(_levels)((wanted, excluded)).counts
         items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
         mine = sum(np.isin(items, catalog.items_with(code)).astype(float) for code in part)
         kept = catalog.recommendable[items]
@@ -294,7 +296,7 @@ def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], _Ga
         sums[0] = total - sums[1:].sum()
         return _GainLevels(levels, tuple(sums.tolist()))
 
-    return Remembered(count)
+    return count
 
 
 _LEAST = 0.1  # a part is measured where a list of the largest gain meets so much more of it than chance does
@@ -311,7 +313,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     if not part or not (turn.items or turn.asked):
         return math.nan
     facts, k = turn.background.catalog.fact_sets, max(1, len(turn.items))
-    whole = turn.background.once(_parts)[(turn.constraints, turn.exclusions), part]
+    whole = turn.background.once(_parts)(((turn.constraints, turn.exclusions), part))
     counts, met = list(whole.counts), list(whole.met)
     for item in turn.recent if turn.others else ():
         there = level(facts[item], turn.constraints, turn.exclusions)
@@ -358,17 +360,18 @@ class _Old(NamedTuple):
         return len(facts & self.dropped) > len(facts & self.added) and not self.wanted <= facts
 
 
-def _old_share(background: Background) -> Remembered[_Old, float]:
+def _old_share(background: Background) -> Callable[[_Old], float]:
     """The share of the recommendable films that belong to an earlier state, in [0, 1]."""
     catalog = background.catalog
     n_films = int(catalog.recommendable.sum())
 
+    @lru_cache(65_536)
     def share(old: _Old) -> float:
         suspects = np.unique(np.concatenate([catalog.items_with(c) for c in old.dropped | old.excluded]))
         suspects = suspects[catalog.recommendable[suspects]]
         return sum(old.holds(catalog.fact_sets[item]) for item in suspects.tolist()) / n_films
 
-    return Remembered(share)
+    return share
 
 
 @metric("release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT)
@@ -383,7 +386,7 @@ def release(turn: TurnRecord) -> float:
     old = _Old(turn.change.added, turn.change.dropped, turn.constraints, turn.exclusions)
     if not (old.dropped or old.excluded):
         return math.nan
-    chance = turn.background.once(_old_share)[old]
+    chance = turn.background.once(_old_share)(old)
     shown = sum(old.holds(facts) for facts in turn.facts) / len(turn.facts)
     return min(1.0, (1 - shown) / (1 - chance)) if chance < 1 else math.nan
 
@@ -405,7 +408,7 @@ def hit_by_chance(turn: TurnRecord) -> float:
 
 def _by_chance(turn: TurnRecord, k: int) -> float:
     """The probability that ``k`` films drawn from the catalogue hold one that meets everything."""
-    levels = turn.background.once(_levels)[turn.constraints, turn.exclusions]
+    levels = turn.background.once(_levels)((turn.constraints, turn.exclusions))
     return _met_by_chance(levels.perfect, sum(levels.counts), k)
 
 
@@ -495,7 +498,7 @@ def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
         return math.nan
     catalog, shown = turn.background.catalog, dict.fromkeys(turn.items)
     facts, key = catalog.fact_sets, (turn.constraints, turn.exclusions)
-    counts = list(turn.background.once(_levels)[key].counts)
+    counts = list(turn.background.once(_levels)(key).counts)
     for item in turn.seen.difference(shown):
         counts[level(facts[item], *key)] -= bool(catalog.recommendable[item])
     gained = 0
@@ -639,7 +642,7 @@ def share_lost(shift: ShiftRecord) -> float:
     return math.nan
 
 
-def _missed(background: Background) -> Remembered[tuple[Key, Key], tuple[float, float]]:
+def _missed(background: Background) -> Callable[[tuple[Key, Key]], tuple[float, float]]:
     """The shares of the catalogue that miss the present state: what fits the one before, and the others."""
     catalog = background.catalog
     films = np.flatnonzero(catalog.recommendable)
@@ -653,11 +656,12 @@ def _missed(background: Background) -> Remembered[tuple[Key, Key], tuple[float, 
             found &= ~np.isin(films, catalog.items_with(code))
         return found
 
+    @lru_cache(65_536)
     def shares(states: tuple[Key, Key]) -> tuple[float, float]:
         now, old = map(fitting, states)
         return float((old & ~now).mean()), float((~old & ~now).mean())
 
-    return Remembered(shares)
+    return shares
 
 
 def _misses(shift: ShiftRecord) -> tuple[float, float]:
@@ -669,7 +673,7 @@ def _misses(shift: ShiftRecord) -> tuple[float, float]:
     facts = [one for turn in turns for one in turn.facts]
     miss = [one for one in facts if not (now[0] <= one and not now[1] & one)]
     fit = sum(old[0] <= one and not old[1] & one for one in miss)
-    chance = shift.background.once(_missed)[now, old]
+    chance = shift.background.once(_missed)((now, old))
     return fit / len(facts) - chance[0], (len(miss) - fit) / len(facts) - chance[1]
 
 

@@ -4,12 +4,12 @@ Source: docs/metrics.md, section 4. W are the active constraints and R the items
 """
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core.remembered import Remembered
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
@@ -67,35 +67,23 @@ def share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
     return max(len(wishes & facts) for facts in items) / len(wishes)
 
 
-def _uniform_share(background: Background) -> NDArray[np.float64]:
-    """The probability, by concept, that a recommendable item drawn with equal chances has it."""
-    return _share(background, np.ones(len(background.catalog)))
-
-
-def _popular_share(background: Background) -> NDArray[np.float64]:
-    """The probability, by concept, that a recommendable item drawn by connectedness has it."""
-    return _share(background, background.catalog.popularity)
-
-
-def _share(background: Background, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def _expected(background: Background, weight: NDArray[np.float64]) -> Callable[[frozenset[int]], float]:
+    """:func:`expected_satisfaction` of constraints where items are drawn by a weight."""
     catalog = background.catalog
     weight = np.where(catalog.recommendable, weight, 0.0)
-    total = weight.sum()
     sums = [weight[catalog.items_with(code)].sum() for code in range(len(catalog.vocabulary))]
-    shares: NDArray[np.float64] = np.array(sums) / total
-    return shares
+    share = np.array(sums) / weight.sum()
+    return lru_cache(65_536)(lambda constraints: expected_satisfaction(constraints, share))
 
 
-def _expected_uniform(background: Background) -> Remembered[frozenset[int], float]:
+def _expected_uniform(background: Background) -> Callable[[frozenset[int]], float]:
     """:func:`expected_satisfaction` of constraints under a uniform draw."""
-    share = background.once(_uniform_share)
-    return Remembered(lambda constraints: expected_satisfaction(constraints, share))
+    return _expected(background, np.ones(len(background.catalog)))
 
 
-def _expected_popular(background: Background) -> Remembered[frozenset[int], float]:
+def _expected_popular(background: Background) -> Callable[[frozenset[int]], float]:
     """:func:`expected_satisfaction` of constraints under a draw by connectedness."""
-    share = background.once(_popular_share)
-    return Remembered(lambda constraints: expected_satisfaction(constraints, share))
+    return _expected(background, background.catalog.popularity)
 
 
 @FACTS.register("n_items", level=TURN)
@@ -119,14 +107,14 @@ def satisfaction_of_turn(turn: TurnRecord) -> float:
 @metric("satisfaction_corrected", "S*", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_corrected(turn: TurnRecord) -> float:
     """S*: S beyond a uniform draw, at most 1; see :func:`beyond_chance`."""
-    expected = turn.background.once(_expected_uniform)[turn.constraints]
+    expected = turn.background.once(_expected_uniform)(turn.constraints)
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
 @metric("satisfaction_popular", "S* (popular)", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_popular(turn: TurnRecord) -> float:
     """S beyond a draw by connectedness, at most 1; see :func:`beyond_chance`."""
-    expected = turn.background.once(_expected_popular)[turn.constraints]
+    expected = turn.background.once(_expected_popular)(turn.constraints)
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 

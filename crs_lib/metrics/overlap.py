@@ -1,10 +1,10 @@
 """Overlap of user and system: concepts (CC, CR, slots), copied words (I), and the state that is stated."""
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cache
 from typing import Any, NamedTuple
 
-from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import ngrams, words
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
@@ -177,19 +177,25 @@ def interference(turn: TurnRecord) -> float:
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
     words_of = turn.background.once(_words_of_values)
-    ignore = {word for code in turn.user.concepts | turn.system.concepts for word in words_of[code]}
+    ignore = {word for code in turn.user.concepts | turn.system.concepts for word in words_of(code)}
     return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders, ignore)
 
 
-def _words_of_values(background: Background) -> Remembered[int, list[str]]:
+def _words_of_values(background: Background) -> Callable[[int], list[str]]:
     """The words of each concept's value, by code."""
     key = background.concepts.key
-    return Remembered(lambda code: key(code).split("=", 1)[1].split(" "))
+    return cache(lambda code: key(code).split("=", 1)[1].split(" "))
 
 
 # Dialogue-state accuracy. A reply states a state in its log: under ``state`` what a program or model said it
 # understood, else under ``constraints`` what the system tracks. A reply that states none is left out.
 _STATE: dict[str, Any] = {"source": "dialogue-state accuracy (docs/metrics.md, section 4)", "gate": False}
+
+
+def _stated(turn: TurnRecord) -> Agreement:
+    if turn.stated is None or not turn.constraints:
+        return Agreement(*[math.nan] * 4)
+    return agreement(turn.constraints, turn.stated)
 
 
 @metric("state_f1", "state F1", TURN, 0, 1, HIGHER, **_STATE)
@@ -198,9 +204,7 @@ def state_f1(turn: TurnRecord) -> float:
 
     A value that the catalogue lacks is wrong. NaN where nothing is stated, and without constraints.
     """
-    if turn.stated is None or not turn.constraints:
-        return math.nan
-    return agreement(turn.constraints, turn.stated).f1
+    return turn.once(_stated).f1
 
 
 @metric("state_joint", "state joint", TURN, 0, 1, HIGHER, **_STATE)
@@ -209,6 +213,4 @@ def state_joint(turn: TurnRecord) -> float:
 
     NaN where nothing is stated, and without constraints.
     """
-    if turn.stated is None or not turn.constraints:
-        return math.nan
-    return agreement(turn.constraints, turn.stated).joint
+    return turn.once(_stated).joint

@@ -13,13 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.rng import stream
 from crs_lib.metrics.evidence import dcg
 from crs_lib.retrieval.runs import Ranking
 
-Grades = Sequence[int | None]
+Grades = Sequence[float | None]
 TOP_GRADE = 2
 
 
@@ -29,11 +28,11 @@ class Judged:
     ``grades`` follows the ranking (None: not judged), ``pool`` holds all grades of the topic.
     """
 
-    def __init__(self, grades: Grades, pool: Sequence[int]) -> None:
+    def __init__(self, grades: Grades, pool: Sequence[float]) -> None:
         self.grades, self.pool = grades, tuple(pool)
 
     @cached_property
-    def gains(self) -> list[int]:
+    def gains(self) -> list[float]:
         """The gain of each document shown, its grade, at least 0; 0 without judgment."""
         return [grade if grade and grade > 0 else 0 for grade in self.grades]
 
@@ -43,13 +42,13 @@ _SPEC = re.compile(r"(\w+)(?:\(rel=(\d+)\))?(?:@(\d+))?")
 
 
 @lru_cache(maxsize=1024)  # of a pool that is ranked many times
-def _ideal(pool: tuple[int, ...], cutoff: int | None) -> float:
+def _ideal(pool: tuple[float, ...], cutoff: int | None) -> float:
     """The discounted gain of the best order of a pool."""
     return dcg(sorted((max(0, grade) for grade in pool), reverse=True), cutoff)
 
 
 @lru_cache(maxsize=1024)
-def _relevant(pool: tuple[int, ...], rel: int) -> int:
+def _relevant(pool: tuple[float, ...], rel: int) -> int:
     """The number of relevant documents of a pool."""
     return sum(grade >= rel for grade in pool)
 
@@ -62,17 +61,15 @@ def _ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
 
 def _exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain with gains 2^grade - 1 over the best possible one, in [0, 1] (Burges et al. 2005)."""
-    gains = [2.0**gain - 1 for gain in judged.gains]
-    ideal = dcg(sorted((2.0 ** max(0, grade) - 1 for grade in judged.pool), reverse=True), cutoff)
-    return dcg(gains, cutoff) / ideal if ideal else 0.0
+    grades, pool = ([2.0 ** max(0, g or 0) - 1 for g in side] for side in (judged.grades, judged.pool))
+    return _ndcg(Judged(grades, pool), cutoff, rel)
 
 
 def _average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Mean over all relevant documents of the precision where they stand (0 if not found), in [0, 1]."""
     relevant = _relevant(judged.pool, rel)
     ranks = [rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel]
-    total = sum(found / rank for found, rank in enumerate(ranks, start=1))
-    return total / relevant if relevant else 0.0
+    return sum(found / rank for found, rank in enumerate(ranks, start=1)) / (relevant or 1)
 
 
 def _precision(judged: Judged, cutoff: int | None, rel: int) -> float:
@@ -83,8 +80,7 @@ def _precision(judged: Judged, cutoff: int | None, rel: int) -> float:
 
 def _recall(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the relevant documents among the first ``cutoff``, in [0, 1]."""
-    relevant = _relevant(judged.pool, rel)
-    return sum(gain >= rel for gain in judged.gains[:cutoff]) / relevant if relevant else 0.0
+    return sum(gain >= rel for gain in judged.gains[:cutoff]) / (_relevant(judged.pool, rel) or 1)
 
 
 def _reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
@@ -113,15 +109,9 @@ def _judged_share(judged: Judged, cutoff: int | None, rel: int) -> float:
 
 
 MEASURES: dict[str, Score] = {
-    "nDCG": _ndcg,
-    "nDCGexp": _exponential_ndcg,
-    "AP": _average_precision,
-    "P": _precision,
-    "R": _recall,
-    "RR": _reciprocal_rank,
-    "ERR": _expected_reciprocal_rank,
-    "Judged": _judged_share,
-}
+    "nDCG": _ndcg, "nDCGexp": _exponential_ndcg, "AP": _average_precision, "P": _precision, "R": _recall,
+    "RR": _reciprocal_rank, "ERR": _expected_reciprocal_rank, "Judged": _judged_share,
+}  # fmt: skip
 
 
 class Measure(NamedTuple):
@@ -163,16 +153,20 @@ def score_run(
     is not scored and named in ``unknown``.
     """
     chosen = [measure(spec) for spec in measures]
-    rows = {}
-    for topic, grades in qrels.items():
-        judged = Judged([grades.get(hit.id) for hit in run.get(topic, ())], list(grades.values()))
-        rows[topic] = {m.spec: m(judged) for m in chosen}
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=[m.spec for m in chosen])
+    every = {
+        topic: Judged([grades.get(hit.id) for hit in run.get(topic, ())], list(grades.values()))
+        for topic, grades in qrels.items()
+    }
+    rows = {topic: [score(judged) for score in chosen] for topic, judged in every.items()}
     return RankingScores(
-        frame.rename_axis("topic"),
+        _by_topic(rows, measures),
         [topic for topic in qrels if not run.get(topic)],
         [topic for topic in run if topic not in qrels],
     )
+
+
+def _by_topic(rows: Mapping[str, Sequence[float]], measures: Sequence[str]) -> pd.DataFrame:
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(measures)).rename_axis("topic")
 
 
 def random_floor(
@@ -207,6 +201,5 @@ def random_floor(
                 shown = [int(pool[i]) if i < len(pool) else None for i in drawn]
             judged = Judged(shown, pool.tolist())
             scores += [m(judged) for m in chosen]
-        rows[topic] = dict(zip((m.spec for m in chosen), (scores / draws).tolist(), strict=True))
-    columns = [m.spec for m in chosen]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("topic")
+        rows[topic] = (scores / draws).tolist()
+    return _by_topic(rows, measures)

@@ -46,6 +46,17 @@ class Background(_Prepared):
     rule: Convention
 
 
+class _Scored(_Prepared):
+    """A record of a scoring."""
+
+    background: Background
+
+    @property
+    def rule(self) -> Convention:
+        """The convention of the scoring."""
+        return self.background.rule
+
+
 class Text(NamedTuple):
     """An utterance or reply: its folded words, and the concepts that it names."""
 
@@ -62,7 +73,7 @@ class StateChange(NamedTuple):
 
 
 @dataclass(eq=False)
-class TurnRecord(_Prepared):
+class TurnRecord(_Scored):
     """A USER utterance and the SYSTEM reply to it.
 
     ``number`` counts from 1 and ``since_shift`` from the last shift (0 at the shift, None before the first).
@@ -96,14 +107,9 @@ class TurnRecord(_Prepared):
     change: StateChange | None = None
     stated: frozenset[int] | None = None
 
-    @property
-    def rule(self) -> Convention:
-        """The convention of the scoring."""
-        return self.background.rule
-
 
 @dataclass(eq=False)
-class ShiftRecord(_Prepared):
+class ShiftRecord(_Scored):
     """A change of the user's constraints: its turn (from 1) and its logged event (empty if only flagged).
 
     ``before`` is the turn before the shift (None for a shift in the first turn). ``replies`` are the turns
@@ -131,24 +137,14 @@ class ShiftRecord(_Prepared):
         """How the shift was voiced: "explicit", or "implicit" where a situation implies it."""
         return str(self.event.get("explicitness", "explicit"))
 
-    @property
-    def rule(self) -> Convention:
-        """The convention of the scoring."""
-        return self.background.rule
-
 
 @dataclass(eq=False)
-class SessionRecord(_Prepared):
+class SessionRecord(_Scored):
     """A whole session: its turns and its shifts, in order."""
 
     turns: Sequence[TurnRecord]
     shifts: Sequence[ShiftRecord]
     background: Background
-
-    @property
-    def rule(self) -> Convention:
-        """The convention of the scoring."""
-        return self.background.rule
 
     def values(self, metric: Callable[[TurnRecord], float]) -> list[float]:
         """A turn metric in every turn, NaN where it is undefined."""

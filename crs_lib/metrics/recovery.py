@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from crs_lib.metrics import grounded, overlap
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SESSION, SHIFT, TURN, metric
-from crs_lib.metrics.records import SessionRecord, ShiftRecord, TurnRecord
+from crs_lib.metrics.records import SessionRecord, ShiftRecord, TurnRecord, mean_defined
 
 _RECOVERY: dict[str, Any] = {"source": "recovery after shifts (docs/metrics.md, section 5)", "gate": False}
 
@@ -31,11 +31,9 @@ def after_shifts(
     """
     out = []
     for place, turn in enumerate(shift_turns):
-        following = shift_turns[place + 1] if place + 1 < len(shift_turns) else len(met) + 1
-        end = min(following, len(met) + 1) if within_segment else len(met) + 1
-        if window is not None:
-            end = min(end, turn + window)
-        watched = max(0, end - turn)
+        following = shift_turns[place + 1 : place + 2] if within_segment else []
+        end = min(len(met) + 1, *following, turn + window if window is not None else math.inf)
+        watched = max(0, int(end) - turn)
         delay = next((d for d in range(watched) if met[turn + d - 1]), None)
         out.append(Recovery(turn, math.nan if delay is None else delay, watched, delay is not None))
     return out
@@ -43,7 +41,7 @@ def after_shifts(
 
 def rate(recoveries: Sequence[Recovery]) -> float:
     """Share of the shifts that were recovered, in [0, 1]; NaN where there was no shift."""
-    return sum(r.recovered for r in recoveries) / len(recoveries) if recoveries else math.nan
+    return mean_defined(float(r.recovered) for r in recoveries)
 
 
 def mean_delay(recoveries: Sequence[Recovery]) -> float:
@@ -51,8 +49,7 @@ def mean_delay(recoveries: Sequence[Recovery]) -> float:
 
     Survivor-biased: compare systems by the rate or the Kaplan-Meier curve instead.
     """
-    delays = [r.delay for r in recoveries if r.recovered]
-    return sum(delays) / len(delays) if delays else math.nan
+    return mean_defined(r.delay for r in recoveries)
 
 
 @FACTS.register("since_shift", level=TURN)
@@ -78,11 +75,7 @@ def _met_by_most(turn: TurnRecord) -> bool:
     return turn.once(grounded.best_share) > 0.5
 
 
-CRITERIA: dict[str, Callable[[TurnRecord], bool]] = {
-    "text": _met_in_text,
-    "item": _met_by_item,
-    "most": _met_by_most,
-}
+CRITERIA = {"text": _met_in_text, "item": _met_by_item, "most": _met_by_most}
 
 
 def _in_window(shift: ShiftRecord) -> dict[str, Recovery]:

@@ -6,7 +6,9 @@ in [0, 1]. With several references a candidate is held against the closest one.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from math import exp, log
+from operator import or_
 from typing import Any
 
 from crs_lib.core.errors import InputError
@@ -31,12 +33,8 @@ def _f1(overlap: int, candidate: int, reference: int) -> float:
 def rouge_n(candidate: str, references: _References, order: int = 1) -> float:
     """F1 of word n-grams, best reference, in [0, 1]; 0 where one side has none. Source: Lin (2004)."""
     _need(references)
-    ours = _grams(words(candidate), order)
-    scores = []
-    for reference in references:
-        theirs = _grams(words(reference), order)
-        scores.append(_f1(sum((ours & theirs).values()), ours.total(), theirs.total()))
-    return max(scores)
+    ours, every = _grams(words(candidate), order), [_grams(words(text), order) for text in references]
+    return max(_f1((ours & theirs).total(), ours.total(), theirs.total()) for theirs in every)
 
 
 def rouge_l(candidate: str, references: _References) -> float:
@@ -69,10 +67,7 @@ def bleu(candidates: Sequence[str], references: Sequence[_References]) -> float:
         ours += len(tokens)
         closest += min((abs(len(other) - len(tokens)), len(other)) for other in others)[1]
         for n in range(4):
-            most: Counter[tuple[str, ...]] = Counter()
-            for other in others:
-                most |= _grams(other, n + 1)
-            grams = _grams(tokens, n + 1)
+            grams, most = _grams(tokens, n + 1), reduce(or_, (_grams(other, n + 1) for other in others))
             matches[n] += (grams & most).total()
             totals[n] += grams.total()
     return _bleu(matches, totals, ours, closest)
@@ -89,7 +84,7 @@ def _bleu(matches: Sequence[int], totals: Sequence[int], ours: int, closest: int
     return (1.0 if ours >= closest else exp(1 - closest / ours)) * exp(logs / 4)
 
 
-def chrf(candidate: str, references: _References, order: int = 6, beta: float = 2.0) -> float:
+def chrf(candidate: str, references: _References) -> float:
     """Character n-gram F-score (chrF2) in [0, 1], blanks left out, best reference.
 
     Precision and recall are averaged over the orders that both texts are long enough for. Equal to
@@ -97,26 +92,18 @@ def chrf(candidate: str, references: _References, order: int = 6, beta: float = 
     """
     _need(references)
     ours = fold(candidate).replace(" ", "")
-    return max(_chrf(ours, fold(reference).replace(" ", ""), order, beta) for reference in references)
+    return max(_chrf(ours, fold(reference).replace(" ", "")) for reference in references)
 
 
-def _chrf(ours: str, theirs: str, order: int, beta: float) -> float:
-    precision = recall = orders = 0.0
-    for n in range(1, order + 1):
-        a, b = _grams(ours, n), _grams(theirs, n)
-        if not a or not b:
-            continue
-        overlap = (a & b).total()
-        precision, recall, orders = precision + overlap / a.total(), recall + overlap / b.total(), orders + 1
-    if not precision or not recall:
+def _chrf(ours: str, theirs: str) -> float:
+    pairs = [(_grams(ours, n), _grams(theirs, n)) for n in range(1, 7)]
+    shares = [((a & b).total() / a.total(), (a & b).total() / b.total()) for a, b in pairs if a and b]
+    if not any(precision for precision, _ in shares):
         return 0.0
-    precision, recall = precision / orders, recall / orders
-    return (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
+    precision, recall = (float(sum(side)) / len(shares) for side in zip(*shares, strict=True))
+    return 5 * precision * recall / (4 * precision + recall)  # recall counts twice as much
 
 
 SENTENCE: dict[str, Callable[[str, _References], float]] = {
-    "rouge1": lambda candidate, references: rouge_n(candidate, references, 1),
-    "rouge2": lambda candidate, references: rouge_n(candidate, references, 2),
-    "rougeL": rouge_l,
-    "chrF": chrf,
-}
+    "rouge1": rouge_n, "rouge2": partial(rouge_n, order=2), "rougeL": rouge_l, "chrF": chrf,
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The parameters of a notebook, read from the tagged cell, and the check of values before a run.
+"""Notebooks as files: their cells, and the parameters of the tagged cell, checked before a run.
 
 The cell holds lines ``name: type = literal  # help`` and nothing else. The lines are parsed as Python
 (``ast``): papermill's own reader does not understand a ``#`` inside a text. Values are checked by pydantic in
@@ -13,13 +13,13 @@ import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from crs_lib.core import safety
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, unknown
 
 _AUTHORITY = re.compile(r"\w://(\S*)")
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
@@ -28,6 +28,29 @@ _WORDS = {
     "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list",
     "dict": "an object",
 }  # fmt: skip
+
+
+@safety.reader("a notebook")
+def load(path: Path) -> Any:
+    """The notebook as nbformat reads it (format 4); InputError where the file is none."""
+    import nbformat
+
+    text = safety.read_text(path)
+    try:
+        record = safety.loads(text, path.name)
+        if record["nbformat"] == 4 and all(
+            isinstance(cell["source"], str | list) for cell in record["cells"]
+        ):
+            return nbformat.reads(text, as_version=4)
+    except (ValueError, TypeError, KeyError, AssertionError):  # the last for a version that is no number
+        pass
+    raise InputError(f"{path.name} is no notebook of format 4; open it in JupyterLab and save it")
+
+
+def cells_tagged(notebook: Any, tag: str) -> list[Any]:
+    """The code cells that carry a tag, in order."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [cell for cell in cells if tag in cell.metadata.get("tags", [])]
 
 
 @dataclass(frozen=True)
@@ -52,8 +75,8 @@ class Parameter:
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
         inner = _SCALARS.get(self.inner or "", JsonValue)
-        outer = {"list": list[inner], "dict": dict[str, inner]}  # type: ignore[valid-type]
-        return TypeAdapter(_SCALARS.get(self.kind) or outer[self.kind], config=_STRICT)
+        kinds = _SCALARS | {"list": list[inner], "dict": dict[str, inner]}  # type: ignore[valid-type]
+        return TypeAdapter(kinds[self.kind], config=_STRICT)
 
     def checked(self, value: object) -> Any:
         """The value, checked against the type; a whole number given for a float becomes a float.
@@ -63,18 +86,14 @@ class Parameter:
         """
         if _may_hold_secret(value):
             raise InputError(
-                f"parameter {self.name!r} has an address with a name and password or a query, and would "
-                "stand in the notebook for all to read; give the address alone, and put a key in the "
-                "environment"
+                f"parameter {self.name!r} has an address with a name and password or a query, which would "
+                "stand in the notebook; give the address alone, and put a key in the environment"
             )
         try:
             read = self._adapter.validate_python(value)
         except ValidationError:
-            of = f" of {self.inner}" if self.inner else ""
-            raise InputError(
-                f"parameter {self.name!r} is {value!r} ({type(value).__name__}); "
-                f"expected {_WORDS[self.kind]}{of} ({self.annotation}), e.g. {self.default!r}"
-            ) from None
+            expected = f"{_WORDS[self.kind]} ({self.annotation}), e.g. {self.default!r}"
+            raise InputError(f"parameter {self.name!r} is {value!r}; expected {expected}") from None
         return read if self.kind == "float" else value
 
     def from_text(self, text: str) -> Any:
@@ -88,10 +107,9 @@ class Parameter:
             item = Parameter(self.name, self.inner or "str", self.default, "")
             return self.checked([item.from_text(part.strip()) for part in text.split(",") if part.strip()])
         try:
-            value = safety.loads(text.lower() if self.kind == "bool" else text, self.name)
+            return self.checked(safety.loads(text.lower() if self.kind == "bool" else text, self.name))
         except InputError:
-            value = text
-        return self.checked(value)
+            return self.checked(text)
 
 
 def read(cell: str, source: str) -> list[Parameter]:
@@ -104,28 +122,22 @@ def read(cell: str, source: str) -> list[Parameter]:
     except SyntaxError as error:
         raise InputError(f"{source}: the parameters cell is not Python (line {error.lineno})") from error
     tokens = tokenize.generate_tokens(io.StringIO(cell).readline)
-    comments = {
-        token.start[0]: token.string.lstrip("# ").rstrip()
-        for token in tokens
-        if token.type == tokenize.COMMENT
-    }
-    return [_parameter(line, comments.get(line.end_lineno or 0, ""), source) for line in lines]
+    helps = {one.start[0]: one.string.lstrip("# ").rstrip() for one in tokens if one.type == tokenize.COMMENT}
+    return [_parameter(line, helps.get(line.end_lineno or 0, ""), source) for line in lines]
 
 
-def _parameter(line: ast.stmt, comment: str, source: str) -> Parameter:
+def _parameter(line: Any, comment: str, source: str) -> Parameter:
     where = f"{source}: line {line.lineno} of the parameters cell"
-    expected = "expected 'name: type = literal  # help'"
-    if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name) or line.value is None:
-        raise InputError(f"{where} is '{ast.unparse(line)}'; {expected}")
     try:
-        default = ast.literal_eval(line.value)
-    except (ValueError, SyntaxError) as error:
-        raise InputError(f"{where} holds no literal: '{ast.unparse(line.value)}'; {expected}") from error
-    parameter = Parameter(line.target.id, ast.unparse(line.annotation), default, comment)
+        name, annotation = line.target.id, ast.unparse(line.annotation)
+        parameter = Parameter(name, annotation, ast.literal_eval(line.value), comment)
+    except (AttributeError, ValueError) as error:
+        wrong = f"'{ast.unparse(line)}', expected 'name: type = literal  # help' (no literal is computed)"
+        raise InputError(f"{where} is {wrong}") from error
     if parameter.kind not in _WORDS:
-        raise InputError(f"{where} has type {parameter.annotation!r}; use one of {', '.join(_WORDS)}")
+        raise InputError(f"{where} has type {annotation!r}; use one of {', '.join(_WORDS)}")
     try:
-        parameter.checked(default)
+        parameter.checked(parameter.default)
     except InputError as error:
         raise InputError(f"{where}: the default is not of its type: {error}") from error
     return parameter
@@ -144,19 +156,16 @@ def _may_hold_secret(value: object, name: str = "") -> bool:
 def check(parameters: list[Parameter], given: Mapping[str, object], source: str) -> dict[str, Any]:
     """The given values, each checked; InputError for a name that the notebook does not have."""
     known = {parameter.name: parameter for parameter in parameters}
-    for name in given:
-        if name not in known:
-            raise InputError(
-                f"{source} has no parameter {name!r}{did_you_mean(name, known)} (it has: {', '.join(known)})"
-            )
+    if wrong := [name for name in given if name not in known]:
+        raise InputError(f"{source}: {unknown('parameter', wrong[0], known)}")
     return {name: known[name].checked(value) for name, value in given.items()}
 
 
 def help_text(parameters: list[Parameter], source: str) -> str:
     """The parameters of a notebook to read: one a line, with its default."""
-    width = max((len(f"{p.name} ({p.annotation})") for p in parameters), default=0)
+    heads = [f"{p.name} ({p.annotation})" for p in parameters]
     lines = [
-        f"  {f'{p.name} ({p.annotation})':<{width}}  {p.help} [{json.dumps(p.default, ensure_ascii=False)}]"
-        for p in parameters
+        f"  {head:<{max(map(len, heads))}}  {p.help} [{json.dumps(p.default, ensure_ascii=False)}]"
+        for head, p in zip(heads, parameters, strict=True)
     ]
     return "\n".join([f"parameters of {source}, with their defaults:", *lines])

@@ -6,6 +6,8 @@
 import asyncio
 import contextlib
 import copy
+import functools
+import itertools
 import logging
 import os
 import re
@@ -18,13 +20,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crs_lib.core import lean, paths, progress, tables
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core import paths, progress, tables
+from crs_lib.core.errors import InputError, RunError, unknown
 from crs_lib.notebooks import parameters as notebook_parameters
 from crs_lib.notebooks.look import PREFIX
-from crs_lib.notebooks.parameters import Parameter
-from crs_lib.notebooks.rules import cells_tagged, load, rules
+from crs_lib.notebooks.parameters import Parameter, cells_tagged, load
+from crs_lib.notebooks.rules import rules
 
 if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager
@@ -34,14 +35,11 @@ _STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk", "3": "movies"}
 
 def find(notebook: str | Path) -> Path:
     """The file of a notebook given as ``03_simulate``, ``03_simulate.ipynb`` or a path."""
-    given = Path(notebook)
-    name = given.name if given.suffix == ".ipynb" else f"{given.name}.ipynb"
-    for path in (given.with_name(name) if given.name else given, paths.notebooks() / name):
+    given = Path(f"{str(notebook).removesuffix('.ipynb')}.ipynb")
+    for path in (given, paths.notebooks() / given.name):
         if path.is_file():
             return path.resolve()
-    known = [path.stem for path in committed()]
-    hint = did_you_mean(given.stem, known)
-    raise InputError(f"no notebook {str(notebook)!r}{hint} (known: {', '.join(known) or 'none'})")
+    raise unknown("notebook", str(notebook), [path.stem for path in committed()])
 
 
 def committed() -> list[Path]:
@@ -76,10 +74,8 @@ def run(
     target = paths.given(out) if out else output(source, {p.name: p.default for p in declared} | given)
     if target.suffix != ".ipynb":
         raise InputError(f"the output {str(target)!r} is no notebook; give a name that ends in .ipynb")
-    if target.resolve() == source:
-        raise InputError(f"the output would overwrite {source.name} itself; give another name")
     named = [paths.given(value) for value in given.values() if isinstance(value, str) and value]
-    paths.apart([target], [path for path in named if path.is_file()])
+    paths.apart([target], [source, *(path for path in named if path.is_file())])
     execute(source, target, given)
     return target
 
@@ -99,30 +95,31 @@ def refresh(names: Sequence[str | Path] = ()) -> list[Path]:
     notebook is written only when all of its study ran. The same code gives the same bytes. Raises RunError
     with the rules that a refreshed notebook breaks.
     """
-    chosen = sorted({find(name) for name in names} if names else {path.resolve() for path in committed()})
+    chosen = sorted({find(name) for name in names or committed()}, key=lambda path: (_line(path), path))
     changed: list[Path] = []
-    for folder, group in sorted({(path.parent, study(path)) for path in chosen}):
-        wanted = [path for path in chosen if (path.parent, study(path)) == (folder, group)]
-        for path, text in _fresh(folder, group, wanted).items():
+    for (folder, group), wanted in itertools.groupby(chosen, _line):
+        for path, text in _fresh(folder, group, list(wanted)).items():
             if path.read_text(encoding="utf-8") != text:
                 with tables.write_aside(path) as file:
                     file.write(text)
                 changed.append(path)
-    broken = [f"{path.name}: {text}" for path in chosen for text in rules(path)]
-    if broken:
+    if broken := [f"{path.name}: {text}" for path in chosen for text in rules(path)]:
         raise RunError("refreshed, but these rules are broken:\n  " + "\n  ".join(broken))
     return changed
+
+
+def _line(path: Path) -> tuple[Path, str]:
+    """The folder and the study whose notebooks run in one line."""
+    return path.parent, study(path)
 
 
 def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
     """The new text of each wanted notebook, after running its study up to the last wanted one."""
     line = [path for path in sorted(folder.glob("*.ipynb")) if study(path) == group and path <= wanted[-1]]
-    if group == "other":  # no pipeline: each stands for itself
-        line = list(wanted)
     texts: dict[Path, str] = {}
     with tempfile.TemporaryDirectory(prefix="crs-refresh-") as temporary:
         away = {"CRS_RESULTS": f"{temporary}/results", "CRS_FIGURES": f"{temporary}/figures"}
-        for path in line:
+        for path in wanted if group == "other" else line:  # others are no pipeline: each stands for itself
             out = Path(temporary) / "executed" / path.name
             execute(path, out, {}, away, folder)
             if path in wanted:
@@ -136,17 +133,15 @@ def clean(notebook: Any) -> str:
 
     book = copy.deepcopy(notebook)
     book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    count = 0
     for cell in book.cells:
-        tags = cell.metadata.get("tags")
-        cell.metadata = {"tags": tags} if tags else {}
-        if cell.cell_type == "code":
-            count += 1
-            cell.execution_count = count
-            cell.outputs = _joined(cell.outputs)
-            for item in cell.outputs:
-                if "execution_count" in item:
-                    item.execution_count = count
+        cell.metadata = {"tags": tags} if (tags := cell.metadata.get("tags")) else {}
+    code = (cell for cell in book.cells if cell.cell_type == "code")
+    for count, cell in enumerate(code, start=1):
+        cell.execution_count = count
+        cell.outputs = _joined(cell.outputs)
+        for item in cell.outputs:
+            if "execution_count" in item:
+                item.execution_count = count
     return str(nbformat.writes(nbformat.from_dict(book), version=4)) + "\n"
 
 
@@ -154,9 +149,8 @@ def _joined(outputs: Sequence[Any]) -> list[Any]:
     """Outputs with neighbouring pieces of a stream joined; how a stream is split depends on timing."""
     joined: list[Any] = []
     for item in outputs:
-        last = joined[-1] if joined else None
-        if last and item.output_type == "stream" == last.output_type and item.name == last.name:
-            last.text += item.text
+        if joined and item.get("name") and item.get("name") == joined[-1].get("name"):
+            joined[-1].text += item.text
         else:
             joined.append(item)
     return joined
@@ -180,9 +174,8 @@ def execute(
     cell is then stored beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched.
     ``values`` are not checked here.
     """
-    with lean.without_iris():
-        import papermill
-        from nbclient.exceptions import DeadKernelError
+    import papermill
+    from nbclient.exceptions import DeadKernelError
 
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised as well
     failed = out.with_name(f"{out.stem}.failed.ipynb")
@@ -190,21 +183,14 @@ def execute(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="crs-", ignore_cleanup_errors=True) as settings:
-            manager = _kernel_of_this_environment(_environment(settings, variables), started)
-            _interruptibly(
-                lambda: papermill.execute_notebook(
-                    _literal(source),
-                    _literal(failed),
-                    dict(values),
-                    kernel_name="python3",
-                    progress_bar=False,
-                    start_timeout=300,  # a busy machine may take its time over a kernel's imports
-                    cwd=folder,
-                    kernel_manager_class=manager,
-                    extra_arguments=["--log-level=50"],
-                ),
-                started,
-            )
+            manager = _kernel_of_this_environment(_environment(settings, variables or {}), started)
+            do = functools.partial(
+                papermill.execute_notebook, _literal(source), _literal(failed), dict(values),
+                kernel_name="python3", progress_bar=False, cwd=folder, kernel_manager_class=manager,
+                start_timeout=300,  # a busy machine may take its time over a kernel's imports
+                extra_arguments=["--log-level=50"],
+            )  # fmt: skip
+            _interruptibly(do, started)
         failed.replace(out)
     except papermill.PapermillExecutionError as error:
         raise _plain(error, source, failed) from None
@@ -222,28 +208,24 @@ def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:
 
     An interrupt goes on to the kernel, whose cell may store what is finished; then it is raised here.
     """
-    outcome: Future[None] = Future()
+    outcome: Future[object] = Future()
 
     def work() -> None:
         try:
-            do()
+            outcome.set_result(do())
         except BaseException as error:
             outcome.set_exception(error)
-        else:
-            outcome.set_result(None)
 
     thread = threading.Thread(target=work, name="notebook", daemon=True)
     thread.start()
     try:
         outcome.result()
     except KeyboardInterrupt:
-        for kernel in kernels:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(kernel, signal.SIGINT)
-        thread.join(_TIDY)
-        for kernel in kernels:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(kernel, signal.SIGKILL)
+        for sign, patience in ((signal.SIGINT, _TIDY), (signal.SIGKILL, 0.0)):
+            for kernel in kernels:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(kernel, sign)
+            thread.join(patience)
         raise
 
 
@@ -252,18 +234,17 @@ def _literal(path: Path) -> str:
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-def _environment(settings: str, variables: Mapping[str, str] | None) -> dict[str, str]:
+def _environment(settings: str, variables: Mapping[str, str]) -> dict[str, str]:
     """The kernel's environment: this process's, plus the package on the path, without personal settings."""
     plain = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
-    found = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return {
         **plain,
-        "PYTHONPATH": os.pathsep.join(found),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(paths.ROOT), os.environ.get("PYTHONPATH")])),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "IPYTHONDIR": settings,
         PREFIX: sys.prefix,
         progress.VARIABLE: os.environ.get(progress.VARIABLE) or progress.terminal() or progress.OFF,
-        **(variables or {}),
+        **variables,
     }
 
 
@@ -298,19 +279,10 @@ def _kernel_of_this_environment(
 def _plain(error: Any, source: Path, out: Path) -> InputError | RunError:
     """The failing cell's error as one plain text with the notebook's name and where the notebook is kept."""
     kept = f"(the notebook as far as it came: {paths.shown(out)})"
-    if error.ename == "InputError":
-        return InputError(f"{source.stem}: {error.evalue}\n{kept}")
-    if error.ename == "RunError":
-        return RunError(f"{source.stem}: {error.evalue}\n{kept}")
-    line = _failing_line(error)
+    if error.ename in ("InputError", "RunError"):
+        kind = InputError if error.ename == "InputError" else RunError
+        return kind(f"{source.stem}: {error.evalue}\n{kept}")
     text = _COLOUR.sub("", str(error.evalue)).strip() or "no message"
+    arrow = re.search(r"^-+> \d+ (.*)$", _COLOUR.sub("", "\n".join(error.traceback)), re.MULTILINE)
+    line = f"\n  at: {arrow[1].strip()}" if arrow else ""
     return RunError(f"{source.stem}, cell [{error.exec_count}]: {error.ename}: {text}{line}\n{kept}")
-
-
-def _failing_line(error: Any) -> str:
-    """The line of the cell that failed, if the traceback marks one with an arrow."""
-    with contextlib.suppress(StopIteration):
-        lines = _COLOUR.sub("", "\n".join(error.traceback)).splitlines()
-        arrow = next(line for line in lines if re.match(r"-+> \d+ ", line))
-        return f"\n  at: {arrow.split(' ', 2)[2].strip()}"
-    return ""

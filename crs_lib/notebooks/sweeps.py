@@ -16,27 +16,33 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pandas as pd
 
 from crs_lib.core import paths, safety
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, unknown
+from crs_lib.core.settings import Field, Settings
 from crs_lib.notebooks import parameters as notebook_parameters
 from crs_lib.notebooks import runner
-from crs_lib.notebooks.parameters import Parameter
-from crs_lib.notebooks.rules import load
-
-_NAMED_ONLY = re.compile(r"(?:[^{}]|\{\w+\})*")
-_KEYS = ("notebooks", "parameters", "grid", "run", "finish")
-FINISH = ("figures", "report", "trace")
+from crs_lib.notebooks.parameters import load
 
 
-@dataclass(frozen=True)
-class Sweep:
+class _File(Settings):
+    """A sweep as it is written."""
+
+    notebooks: Annotated[Sequence[str], Field(min_length=1, description="notebooks, in order")]
+    run: Annotated[str, Field(description="a run's name, e.g. study-{seed}")]
+    parameters: Annotated[Mapping[str, Any], Field(description="values of all runs")] = {}
+    grid: Annotated[Mapping[str, Any], Field(description="lists of values to combine")] = {}
+    finish: Annotated[
+        Sequence[Literal["figures", "report", "trace"]], Field(description="made of each run at its end")
+    ] = ()
+
+
+class Sweep(NamedTuple):
     """A sweep, checked: every parameter is one of some notebook, every value is of its type."""
 
     notebooks: tuple[Path, ...]
@@ -48,10 +54,9 @@ class Sweep:
     def values_for(cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
         """The parameters of a cell that this notebook takes; its own values override the shared ones."""
         names = {parameter.name for parameter in runner.parameters_of(notebook)}
-        shared = {name: value for name, value in cell.items() if name in names}
         own = f"{notebook.stem}."
         alone = {name.removeprefix(own): value for name, value in cell.items() if name.startswith(own)}
-        return shared | alone
+        return {name: value for name, value in cell.items() if name in names} | alone
 
 
 class PlannedNotebook(NamedTuple):
@@ -70,24 +75,26 @@ def read(file: str | Path) -> Sweep:
     Raises InputError naming the key, the parameter or the value that is wrong; nothing has run then.
     """
     path = _find(file)
-    record = _record(path)
-    parameters, grid = record.get("parameters") or {}, record.get("grid") or {}
-    if not isinstance(parameters, dict) or not isinstance(grid, dict):
-        raise InputError(f"{path.name}: 'parameters' and 'grid' must map names to values")
-    books = tuple(runner.find(str(name)) for name in record["notebooks"])
-    twice = sorted(set(parameters) & set(grid))
-    if twice or "run" in {str(name).rpartition(".")[2] for name in (*parameters, *grid)}:
-        raise InputError(f"{path.name}: {twice or ['run']} stands twice; a run's name has its own key 'run'")
-    cells = tuple(_cells(path.name, parameters, grid, record["run"]))
-    sweep = Sweep(books, cells, tuple(grid), _finish(path.name, record))
+    record = safety.read_yaml(path)
+    if not isinstance(record, dict):
+        raise InputError(f"{path.name}: expected the keys {', '.join(_File.model_fields)}")
+    try:
+        return _checked(_File(**{str(key): value for key, value in record.items() if value is not None}))
+    except InputError as error:
+        raise InputError(f"{path.name}: {error}") from error
+
+
+def _checked(file: _File) -> Sweep:
+    books = tuple(runner.find(name) for name in file.notebooks)
+    sweep = Sweep(books, tuple(_cells(file)), tuple(file.grid), tuple(file.finish))
     declared = {book: runner.parameters_of(book) for book in books}
     together = {parameter.name: parameter for known in declared.values() for parameter in known}
     owners = tuple(f"{book.stem}." for book in books)
-    for cell in cells:
+    for cell in sweep.cells:
         shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
-        notebook_parameters.check(list(together.values()), shared, path.name)
+        notebook_parameters.check(list(together.values()), shared, "the sweep")
         for book, known in declared.items():
-            notebook_parameters.check(known, sweep.values_for(cell, book), f"{path.name}, {book.stem}")
+            notebook_parameters.check(known, sweep.values_for(cell, book), book.stem)
     return sweep
 
 
@@ -97,64 +104,37 @@ def _find(file: str | Path) -> Path:
     for path in (given, folder / given.name, folder / f"{given.name}.yaml"):
         if path.is_file():
             return path
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    raise InputError(f"no sweep {str(file)!r}{did_you_mean(given.stem, known)} (known: {', '.join(known)})")
+    raise unknown("sweep", str(file), sorted(path.stem for path in folder.glob("*.yaml")))
 
 
-def _record(path: Path) -> dict[str, Any]:
-    record = safety.read_yaml(path)
-    if not isinstance(record, dict):
-        raise InputError(f"{path.name}: expected the keys {', '.join(_KEYS)}")
-    for key in record:
-        if key not in _KEYS:
-            raise InputError(f"{path.name}: unknown key {key!r}{did_you_mean(str(key), _KEYS)}")
-    if not isinstance(record.get("notebooks"), list) or not record["notebooks"]:
-        raise InputError(f"{path.name}: 'notebooks' must list at least one notebook, e.g. [03_simulate]")
-    if not isinstance(record.get("run"), str):
-        raise InputError(f"{path.name}: 'run' must name the runs, e.g. \"pattern-{{seed}}\"")
-    return record
-
-
-def _finish(source: str, record: Mapping[str, Any]) -> tuple[str, ...]:
-    given = record.get("finish") or []
-    for name in given if isinstance(given, list) else [given]:
-        if name not in FINISH:
-            hint = f"{did_you_mean(str(name), FINISH)} (known: {', '.join(FINISH)})"
-            raise InputError(f"{source}: 'finish' has {name!r}{hint}")
-    return tuple(given)
-
-
-def _cells(
-    source: str, parameters: Mapping[str, Any], grid: Mapping[str, Any], pattern: str
-) -> Iterator[dict[str, Any]]:
+def _cells(file: _File) -> Iterator[dict[str, Any]]:
     """Every combination of the grid with its run's name; InputError if two would share a name."""
+    grid, seen = file.grid, dict[str, dict[str, Any]]()
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise InputError(f"{source}: grid of {name!r} is {values!r}; expected a list of values")
-    if not _NAMED_ONLY.fullmatch(pattern):
-        raise InputError(
-            f"{source}: 'run' is {pattern[:80]!r}; in braces write names of parameters alone, e.g. "
-            '"study-{seed}"'
-        )
-    safety.check_limit("sweep_cells", math.prod(map(len, grid.values())), f"{source}: the grid has")
-    seen: dict[str, dict[str, Any]] = {}
+            raise InputError(f"grid of {name!r} is {values!r}; expected a list of values")
+    if twice := [name for name in grid if name in file.parameters]:
+        raise InputError(f"{twice} stands twice; a value stands in 'parameters' or in 'grid'")
+    safety.check_limit("sweep_cells", math.prod(map(len, grid.values())), "the grid has")
     for combination in itertools.product(*grid.values()):
         point = dict(zip(grid, combination, strict=True))
-        try:
-            plain = {name: paths.slug(str(value)) for name, value in (dict(parameters) | point).items()}
-            run = pattern.format(**plain)
-        except (KeyError, IndexError, ValueError) as error:
-            raise InputError(
-                f"{source}: 'run' is {pattern!r}; {error} is no parameter of the sweep"
-            ) from error
-        paths.run_folder("movies", run)  # the name must be a folder's
+        cell = {**file.parameters, **point}
+        if any(name.rpartition(".")[2] == "run" for name in cell):
+            raise InputError("'run' is no parameter of a sweep; its key 'run' names the runs")
+        run = paths.run_name(re.sub(r"\{(\w+)\}", partial(_slug, cell), file.run))
         if run in seen:
             raise InputError(
-                f"{source}: {seen[run]} and {point} would both be run {run!r}; "
-                f"name every grid parameter in 'run', e.g. \"{pattern}-{{{next(iter(grid))}}}\""
+                f"{seen[run]} and {point} would both be run {run!r}; name every grid parameter in 'run', "
+                f'e.g. "{file.run}-{{{next(iter(grid))}}}"'
             )
         seen[run] = point
-        yield {"run": run, **parameters, **point}
+        yield {"run": run, **cell}
+
+
+def _slug(cell: Mapping[str, Any], found: re.Match[str]) -> str:
+    if found[1] not in cell:
+        raise InputError(f"run holds {found[0]}; {found[1]!r} is no parameter of the sweep")
+    return paths.slug(str(cell[found[1]]))
 
 
 def run(
@@ -177,19 +157,20 @@ def run(
     rows, errors = [], []
     for steps in plan:
         for cell, book, values, kept in steps:
-            row = {"run": cell["run"], **{name: cell[name] for name in sweep.grid}, "notebook": book.stem}
-            if kept:
-                rows.append({**row, "status": "kept"})
-                continue
-            if say:
-                say(f"{cell['run']}: {book.stem} …")
-            try:
-                runner.run(book, values)
-            except (InputError, RunError) as error:
-                rows.append({**row, "status": "failed"})
-                errors.append(f"{cell['run']}: {error}")
+            status = "kept"
+            if not kept:
+                if say:
+                    say(f"{cell['run']}: {book.stem} …")
+                status = "done"
+                try:
+                    runner.run(book, values)
+                except (InputError, RunError) as error:
+                    status = "failed"
+                    errors.append(f"{cell['run']}: {error}")
+            point = {name: cell[name] for name in sweep.grid}
+            rows.append({"run": cell["run"], **point, "notebook": book.stem, "status": status})
+            if status == "failed":
                 break
-            rows.append({**row, "status": "done"})
     table = pd.DataFrame(rows)
     if errors:
         raise RunError(f"{table.to_string(index=False)}\n{len(errors)} failed:\n" + "\n".join(errors))
@@ -207,18 +188,15 @@ def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[PlannedNo
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
     """Whether the run holds this notebook, executed to the end with the same code and parameters."""
-    declared: list[Parameter] = runner.parameters_of(book)
-    path = runner.output(book, {p.name: p.default for p in declared} | dict(values))
-    if not path.is_file():
-        return False
+    defaults = {parameter.name: parameter.default for parameter in runner.parameters_of(book)}
     try:
-        executed = load(path)
-    except InputError:  # cut off while it was written
+        executed = load(runner.output(book, defaults | dict(values)))
+    except InputError:  # there is none, or it was cut off while it was written
         return False
     record = executed.metadata.get("papermill", {})
-    given = record.get("parameters", {}) == dict(values)
     ended = record.get("end_time") and not record.get("exception")
-    return bool(given and ended and _sources(executed) == _sources(load(book)))
+    same = record.get("parameters", {}) == dict(values) and _sources(executed) == _sources(load(book))
+    return bool(ended and same)
 
 
 def _sources(notebook: Any) -> list[str]:

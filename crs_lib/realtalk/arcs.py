@@ -1,9 +1,10 @@
 """ARC cases: questions whose answer is a story in phases; a file format of our own, checked and derived."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crs_lib.core import safety, tables
 from crs_lib.core.errors import InputError
@@ -13,27 +14,28 @@ from crs_lib.realtalk.corpus import Chat
 FORMAT = "crs-arc-1"
 
 
-@dataclass(frozen=True)
-class GoldPhase:
+class GoldPhase(BaseModel):
     """One phase of a case: a title for the reader, never matched, and the ids that bear it."""
 
-    title: str
-    ids: tuple[str, ...]
+    model_config = ConfigDict(frozen=True)
+
+    title: str = ""
+    ids: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Arc:
-    """A question about one chat with its phases in order of time."""
+class Arc(BaseModel):
+    """A question about one chat with its phases in order of time, at least two of them."""
+
+    model_config = ConfigDict(frozen=True)
 
     name: str
     chat: str
     question: str
-    phases: tuple[GoldPhase, ...]
+    phases: Annotated[tuple[GoldPhase, ...], Field(min_length=2)]
 
     def to_json(self) -> dict[str, Any]:
         """The case as one JSON object of the format."""
-        phases = [{"title": p.title, "ids": list(p.ids)} for p in self.phases]
-        return {"name": self.name, "chat": self.chat, "question": self.question, "phases": phases}
+        return self.model_dump(mode="json")
 
 
 @safety.reader("ARC cases")
@@ -50,7 +52,7 @@ def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
         problems += check(case, chats, where)
     if problems:
         raise InputError(f"{path.name}: {len(problems)} problems: {'; '.join(problems[:10])}")
-    return [_case(case) for _, case in cases]
+    return [Arc.model_validate(case) for _, case in cases]
 
 
 def _whole(text: str, name: str) -> list[tuple[str, Any]]:
@@ -74,41 +76,28 @@ def _lines(text: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
-    """What is wrong with one case, in words; an empty list where nothing is.
+    """The problems of one case, in words; an empty list where there is none.
 
     A case needs a name, a known chat, a question and at least two phases; each phase needs ids that
     exist in the chat, no id stands in two phases, and phases ascend by their first message.
     """
-    if not isinstance(case, Mapping):
-        return [f"{where} is no object"]
-    found = [
-        f"{where} has no {key}" for key in ("name", "chat", "question") if not isinstance(case.get(key), str)
-    ]
-    phases = case.get("phases")
-    if not isinstance(phases, list) or len(phases) < 2:
-        return [*found, f"{where} needs a list of at least two phases"]
-    chat = next((c for c in chats if c.name == case.get("chat")), None)
+    try:
+        arc = Arc.model_validate(case)
+    except ValidationError as error:
+        return [f"{where}, {'.'.join(map(str, e['loc'])) or 'case'}: {e['msg']}" for e in error.errors()]
+    chat = next((c for c in chats if c.name == arc.chat), None)
     if chat is None:
-        return [*found, f"{where}: chat {case.get('chat')!r} is not among {', '.join(c.name for c in chats)}"]
-    seen: set[str] = set()
-    starts = []
-    for i, phase in enumerate(phases):
-        ids = phase.get("ids") if isinstance(phase, Mapping) else None
-        if not isinstance(ids, list) or not ids or not all(isinstance(name, str) for name in ids):
-            found.append(f"{where}, phase {i + 1} has no list of ids")
-            continue
-        found += [f"{where}, phase {i + 1}: no message {name!r}" for name in ids if name not in chat.position]
-        found += [f"{where}: {name!r} stands in two phases" for name in sorted(set(ids) & seen)]
-        seen |= set(ids)
-        starts += [min(known)] if (known := [chat.position[n] for n in ids if n in chat.position]) else []
-    if starts != sorted(starts):
-        found.append(f"{where}: phases are not in order of time")
-    return found
-
-
-def _case(case: Mapping[str, Any]) -> Arc:
-    phases = tuple(GoldPhase(str(p.get("title", "")), tuple(p["ids"])) for p in case["phases"])
-    return Arc(case["name"], case["chat"], case["question"], phases)
+        return [f"{where}: chat {arc.chat!r} is not among {', '.join(c.name for c in chats)}"]
+    found, seen, starts = list[str](), set[str](), list[int]()
+    for i, phase in enumerate(arc.phases, start=1):
+        places = [chat.position[name] for name in phase.ids if name in chat.position]
+        found += [
+            f"{where}, phase {i}: no message {name!r}" for name in phase.ids if name not in chat.position
+        ]
+        found += [f"{where}: {name!r} stands in two phases" for name in sorted({*phase.ids} & seen)]
+        seen |= {*phase.ids}
+        starts += [min(places)] if places else []
+    return found if starts == sorted(starts) else [*found, f"{where}: phases are not in order of time"]
 
 
 def write(path: Path, cases: Sequence[Arc]) -> None:
@@ -123,9 +112,8 @@ def derive(chat: Chat, reading: str = corpus.VALID, sessions: int = 3) -> list[A
         places = corpus.evidence(chat, question, reading).positions
         met = corpus.sessions_of(chat, places)
         if len(met) >= sessions:
-            phases = tuple(
-                GoldPhase(f"session {s}", tuple(chat.ids([p for p in places if chat.sessions[p] == s])))
-                for s in met
-            )
-            found.append(Arc(f"{chat.name}-{question.index}", chat.name, question.text, phases))
+            ids = {s: tuple(chat.ids([p for p in places if chat.sessions[p] == s])) for s in met}
+            phases = tuple(GoldPhase(title=f"session {s}", ids=ids[s]) for s in met)
+            name = f"{chat.name}-{question.index}"
+            found.append(Arc(name=name, chat=chat.name, question=question.text, phases=phases))
     return found

@@ -188,12 +188,9 @@ def _joined_by_chance(of: NDArray[np.intp], session: NDArray[np.intp]) -> float:
 # ── the trace of one question ────────────────────────────────────────────────────────────────────────
 
 _COLOURS = {
-    "kept": "#cdeadf",
-    "lost at selection": "#fbe0b2",
-    "lost at reranking": "#f7d3e5",
-    "lost at candidates": "#f9cdbb",
-    "not gold": "#fff",
-}
+    "kept": "#cdeadf", "lost at selection": "#fbe0b2", "lost at reranking": "#f7d3e5",
+    "lost at candidates": "#f9cdbb", "not gold": "#fff",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -235,33 +232,32 @@ class Trace:
     def to_html(self) -> str:
         """The page: question and plan, selected messages, gold that was lost, phases; all texts escaped."""
         buckets = dict(zip(self.rows()["id"], self.rows()["bucket"], strict=True))
-        kept = [name for name in self.record["selected"] if name in self.chat.position]
+        plan, shown = (
+            self.record["plan"],
+            [name for name in self.record["selected"] if name in self.chat.position],
+        )
+        parts = [("kept as evidence", shown)]
         lost = [name for name, bucket in buckets.items() if bucket != "kept"]
-        plan = self.record["plan"]
-        told = html.escape(f"{plan['kind']} · {', '.join(plan['speakers']) or 'nobody named'}")
-        searched = html.escape(plan["first_person"])
-        parts = [
-            f"<h4>{html.escape(self.record['question'])}</h4><div>{told} · searched as “{searched}”</div>",
-            self._table("kept as evidence", kept, buckets),
-        ]
-        if lost:
-            parts.append(self._table("gold that was lost", lost, buckets))
+        parts += [("gold that was lost", lost)] if lost else []
         for phase in self.record["phases"]:
             when = " – ".join(str(t)[:10] for t in (phase["start"], phase["end"]) if t)
-            parts.append(self._table(f"{phase['title']} ({when})", phase["ids"], buckets))
-        return f'<div style="max-width:860px;font-size:14px">{"".join(parts)}</div>'
-
-    def _table(self, title: str, names: Sequence[str], buckets: Mapping[str, str]) -> str:
-        rows = "".join(self._row(name, buckets.get(name, "not gold")) for name in names)
-        return f'<div style="margin-top:8px;font-weight:600">{html.escape(title)}</div><table>{rows}</table>'
+            parts.append((f"{phase['title']} ({when})", phase["ids"]))
+        told = f"{plan['kind']} · {', '.join(plan['speakers']) or 'nobody named'} · searched as "
+        head = f"<h4>{html.escape(self.record['question'])}</h4>"
+        head += f"<div>{html.escape(told)}“{html.escape(plan['first_person'])}”</div>"
+        tables = "".join(
+            f'<div style="margin-top:8px;font-weight:600">{html.escape(title)}</div>'
+            f"<table>{''.join(self._row(name, buckets.get(name, 'not gold')) for name in names)}</table>"
+            for title, names in parts
+        )
+        return f'<div style="max-width:860px;font-size:14px">{head}{tables}</div>'
 
     def _row(self, name: str, bucket: str) -> str:
         message = self.chat.messages[self.chat.position[name]]
         photo = f" [photo: {message.caption}]" if message.photo else ""
-        text = html.escape(shorten(message.text, 600) + photo)
-        cells = (html.escape(name), html.escape(message.speaker), text, bucket)
-        style = f'style="background:{_COLOURS[bucket]};color:#111"'
-        return f"<tr {style}>" + "".join(f'<td style="text-align:left">{c}</td>' for c in cells) + "</tr>"
+        cells = (name, message.speaker, shorten(message.text, 600) + photo, bucket)
+        columns = "".join(f'<td style="text-align:left">{html.escape(c)}</td>' for c in cells)
+        return f'<tr style="background:{_COLOURS[bucket]};color:#111">{columns}</tr>'
 
     def _repr_html_(self) -> str:
         return self.to_html()

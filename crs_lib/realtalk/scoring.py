@@ -15,14 +15,8 @@ from crs_lib.realtalk.corpus import Chat
 Record = Mapping[str, Any]
 RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")
 SETS = ("recall", "precision", "f1", "fuzzy_recall", "size")
-ARCS = (
-    "global_recall",
-    "global_precision",
-    "coverage_any",
-    "coverage_aligned",
-    "mean_phase_recall",
-    "phases",
-    "size",
+ARCS = tuple(
+    "global_recall global_precision coverage_any coverage_aligned mean_phase_recall phases size".split()
 )
 
 
@@ -50,7 +44,7 @@ def need_gold(frame: pd.DataFrame, reading: str) -> None:
     if frame.empty or not (frame["gold"] > 0).any():
         raise InputError(
             f"none of the {len(frame)} questions has evidence that exists in its chat (reading {reading!r}): "
-            "there is nothing to score. realtalk-predict answers a chat without evidence"
+            "there is nothing to score. realtalk predict answers a chat without evidence"
         )
 
 

@@ -4,14 +4,12 @@ Labels stay in the browser until they are exported; the page names no system
 (:mod:`crs_lib.validity.labels`).
 """
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from crs_lib.core import tables
-from crs_lib.report.page import fill, part
+from crs_lib.report.page import fill, hashes, part
 from crs_lib.validity import labels
 from crs_lib.validity.labels import AskConfig, Question
 
@@ -24,10 +22,7 @@ def write(config: AskConfig, out: Path | None = None) -> Path:
     asked = labels.sample(config)
     path = out or labels.folder(config.run) / "annotate.html"
     labels.write_key(config.run, config.kind, asked)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tables.write_aside(path) as file:
-        file.write(page(asked, config.kind))
-    return path
+    return tables.write_whole(path, page(asked, config.kind))
 
 
 def page(asked: Sequence[Question], kind: str) -> str:
@@ -36,15 +31,6 @@ def page(asked: Sequence[Question], kind: str) -> str:
     text, scale = labels.SCALES[kind]
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
     data = {"page": labels.digest(asked), "text": text, "scale": scale, "questions": shown}
-    return fill(part("annotate.html"), {
-        "css": css, "js": js, "css_hash": _checksum(css), "js_hash": _checksum(js), "data": _inert(data),
-    })  # fmt: skip
-
-
-def _checksum(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _inert(data: object) -> str:
-    """JSON in which nothing can close its element."""
-    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing can close its element
+    parts = {"css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "data": inert}
+    return fill(part("annotate.html"), parts)

@@ -1,7 +1,8 @@
 """The tables behind the figures of a movie run: its design, its evaluation, and what only some runs have."""
 
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,15 @@ from crs_lib.stats import Design, cluster_bootstrap_differences
 from crs_lib.stats.plan import Plan
 from crs_lib.validity import redteam, sensitivity
 
-_CALL = ("role", "model", "session_id", "tokens_in", "tokens_out", "seconds", "sent")
-
 
 def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
     """A table by the name that the registry of figures gives it, of the scores under a convention.
 
     Raises NoDataError where the run has no such data, RunError as :func:`evaluate.read`.
     """
-    make = _OTHERS.get(table)
-    if make is not None:
+    if table in _OTHERS:
         evaluate.entry(run, convention)
-        return make(run, convention)
+        return _OTHERS[table](run, convention)
     frame = evaluate.read(run, table, convention)
     more = {"turns": _with_shifts, "shifts": _as_waiting}.get(table)
     return more(frame, run, convention) if more else frame
@@ -57,23 +55,23 @@ def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
         turns = evaluate.read(run, "turns", convention)
         ends = turns.groupby(["model", "session_id"])["turn"].max().rename("end").reset_index()
         end = shifts.merge(ends, on=["model", "session_id"], how="left")["end"]
-        shifts = shifts.assign(
-            watched=(end - shifts["turn"] + 1).astype(int), delay_text=shifts["delay_text"] - 1
-        )
+        watched = (end - shifts["turn"] + 1).astype(int)
+        shifts = shifts.assign(watched=watched, delay_text=shifts["delay_text"] - 1)
     return shifts
 
 
 def _types(shifts: pd.DataFrame, run: str) -> list[str]:
     """The type of each shift, from the logs; the field moved to where a log has no types."""
     known = {
-        (dialogue.model_name, dialogue.session_id, int(event["turn"])): str(
-            event.get("type") or event.get("to_focus") or ""
-        )
+        (dialogue.model_name, dialogue.session_id, int(event["turn"])): _kind(event)
         for dialogue in simulate.iter_dialogues(run)
         for event in dialogue.shift_events
     }
-    keys = zip(shifts["model"], shifts["session_id"], shifts["turn"], strict=True)
-    return [known.get((model, session, int(turn)), "") for model, session, turn in keys]
+    return [known.get(key, "") for key in shifts[["model", "session_id", "turn"]].itertuples(index=False)]
+
+
+def _kind(event: Mapping[str, Any]) -> str:
+    return str(event.get("type") or event.get("to_focus") or "")
 
 
 def draw(run: str, *names: str, convention: str = "", systems: Sequence[str] = ()) -> None:
@@ -87,15 +85,19 @@ def draw(run: str, *names: str, convention: str = "", systems: Sequence[str] = (
             print(figures.why_not(name, run, error))
 
 
+def _planned(run: str, convention: str, plan: Plan | None) -> tuple[pd.DataFrame, Plan]:
+    """The scores of a run as statistics take them, and the plan; the movies' own where none is given."""
+    name = evaluate.convention_of(run, convention)
+    scores = statistics.stats_frame(evaluate.read(run, "results", name))
+    return scores, plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
+
+
 def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
     """The power of each declared contrast by number of scenarios, from its own differences in the run.
 
     ``plan`` is the movies' own where none is given. Raises NoDataError where the scores allow no estimate.
     """
-    name = evaluate.convention_of(run, convention)
-    scores = statistics.stats_frame(evaluate.read(run, "results", name))
-    declared = plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
-    return statistics.power_table(scores, declared)
+    return statistics.power_table(*_planned(run, convention, plan))
 
 
 def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
@@ -105,32 +107,27 @@ def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> 
     ``neighbours`` are next to each other in the order of means; ``smallest`` is the smallest difference that
     matters. ``plan`` is the movies' own where none is given. Raises NoDataError where nothing is comparable.
     """
-    name = evaluate.convention_of(run, convention)
-    scores = statistics.stats_frame(evaluate.read(run, "results", name))
-    declared = plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
-    outcome = declared.primary_outcome
+    scores, declared = _planned(run, convention, plan)
+    outcome, wanted = declared.primary_outcome, set(() if declared.all_pairs else declared.contrasts)
     known = scores[scores[outcome].notna()]
-    if known["system"].nunique() < 2:
-        raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
-    found = cluster_bootstrap_differences(known, Design(value=outcome))
     order = list(known.groupby("system")[outcome].mean().sort_values().index)
-    wanted = () if declared.all_pairs else declared.contrasts
+    if len(order) < 2:
+        raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
     rows = []
+    found = cluster_bootstrap_differences(known, Design(value=outcome))
     for row in found[found["low"].notna()].to_dict("records"):
-        pair = (row["a"], row["b"])
-        known_pair = pair in wanted or pair[::-1] in wanted
-        if pair[::-1] in wanted or (not known_pair and row["diff"] < 0):
-            row |= {"a": row["b"], "b": row["a"], "diff": -row["diff"]}
-            row["low"], row["high"] = -row["high"], -row["low"]
-        beside = abs(order.index(row["a"]) - order.index(row["b"])) == 1
-        rows.append({**row, "declared": known_pair, "neighbours": beside})
+        a, b = row["a"], row["b"]
+        beside = abs(order.index(a) - order.index(b)) == 1
+        if (b, a) in wanted or ((a, b) not in wanted and row["diff"] < 0):
+            row |= {"a": b, "b": a, "diff": -row["diff"], "low": -row["high"], "high": -row["low"]}
+        rows.append({**row, "declared": (row["a"], row["b"]) in wanted, "neighbours": beside})
     if not rows:
         raise NoDataError(f"no two systems share two scenarios with {outcome}; nothing can be compared")
     facts = {"outcome": outcome, "smallest": declared.smallest_effect, "n_systems": len(order)}
     return pd.DataFrame(rows).rename(columns={"n": "n_sessions"}).assign(**facts)
 
 
-def judge_means(run: str, convention: str = "") -> pd.DataFrame:
+def _judge_means(run: str, convention: str) -> pd.DataFrame:
     """Scores by the judges that count: mean and interval by system, in the run's order."""
     if not judging.scores_of(run):
         raise NoDataError(f"run {run!r} has no judge scores")
@@ -141,24 +138,20 @@ def judge_means(run: str, convention: str = "") -> pd.DataFrame:
     return found.assign(n_sessions=scores["session_id"].nunique()).reset_index(drop=True)
 
 
-def llm_calls(run: str, convention: str = "") -> pd.DataFrame:
+def _llm_calls(run: str, convention: str) -> pd.DataFrame:
     """Every call of a language model: role, model, session, tokens, seconds, and ``sent``.
 
     ``sent`` is False for failed calls and for those that the cache answered. NoDataError without calls.
     """
-    path = call_log(run)
-    if not path.exists():
-        raise NoDataError(f"run {run!r} called no language model")
-    return pd.DataFrame(_calls(path), columns=[*_CALL])
-
-
-def _calls(path: Path) -> Iterator[tuple[Any, ...]]:
-    for row in tables.read_jsonl(path):
-        sent = row["error"] is None and not row["cache_hit"]
+    log, rows = call_log(run), []
+    for row in tables.read_jsonl(log) if log.exists() else ():
         session = row.get("session", "")
         session = f"{session:05d}" if isinstance(session, int) else session
-        facts = (row["role"], row["model"], session)
-        yield (*facts, row["tokens_in"], row["tokens_out"], row["seconds"], sent)
+        kept = {name: row[name] for name in ("role", "model", "tokens_in", "tokens_out", "seconds")}
+        rows.append({**kept, "session_id": session, "sent": row["error"] is None and not row["cache_hit"]})
+    if not rows:
+        raise NoDataError(f"run {run!r} called no language model")
+    return pd.DataFrame(rows)
 
 
 def call_log(run: str) -> Path:
@@ -174,28 +167,30 @@ def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
     return evaluate.read(run, table, name)
 
 
-def replies_at_risk(run: str, convention: str = "") -> pd.DataFrame:
+def _replies_at_risk(run: str, convention: str) -> pd.DataFrame:
     """The replies until recovery (:func:`at_risk`), of users who never insist where there are any.
 
     Insisting helps those systems that miss what is scored, so the arm "calm" of the run is read where it was
     simulated and evaluated, else the run itself; ``users`` says which. NoDataError without such tables.
     """
-    own = evaluate.convention_of(run, convention)
-    calm = f"{run}-{CALM}"
-    stages = runs.read_manifest(simulate.STUDY, calm).get("stages", {})
-    there = stages.get("simulate", {}).get("parameters", {}).get("arm") == CALM
-    if there and stages.get("evaluate", {}).get("status") == "finished":
+    own, calm = evaluate.convention_of(run, convention), f"{run}-{CALM}"
+    scored = runs.entry(simulate.STUDY, calm, "evaluate").get("status") == "finished"
+    if scored and _simulated(calm).get("arm") == CALM:
         run = calm
-    made = runs.read_manifest(simulate.STUDY, run).get("stages", {}).get("simulate", {}).get("parameters", {})
-    insist = made.get("insist")
-    users = "users of a log" if insist is None else "users insist" if insist else "users never insist"
+    insist = _simulated(run).get("insist")
+    users = "Users of a log" if insist is None else "Users insist" if insist else "Users never insist"
     found = at_risk(_with_shifts(evaluate.read(run, "turns", own), run, own), read(run, "shifts", own))
     if found.empty:
         raise NoDataError("no shift whose number of answers is logged")
-    return found.assign(users=users.capitalize())
+    return found.assign(users=users)
 
 
-def exploited(run: str, convention: str = "") -> pd.DataFrame:
+def _simulated(run: str) -> dict[str, Any]:
+    """The settings that a run was simulated with."""
+    return dict(runs.entry(simulate.STUDY, run, "simulate").get("parameters", {}))
+
+
+def _exploited(run: str, convention: str) -> pd.DataFrame:
     """How far useless policies raise each metric, ``n_policies`` tried; NoDataError where none was sought."""
     try:
         return redteam.stored(run).rename(columns={"budget": "n_policies"}).drop(columns="n")
@@ -203,40 +198,33 @@ def exploited(run: str, convention: str = "") -> pd.DataFrame:
         raise NoDataError(f"run {run!r} has no search for useless policies") from error
 
 
-def roles(run: str, convention: str = "") -> pd.DataFrame:
+def _roles(run: str, convention: str) -> pd.DataFrame:
     """Who takes part in a run and how it is scored, from its manifest: a row a role with its ``lines``.
 
     Roles: catalogue, user, system, log, judge, metrics, statistics. ``lines`` is a text of one or more lines.
     """
-    manifest = runs.read_manifest(simulate.STUDY, run)["stages"]
-    made, scored = manifest["simulate"]["parameters"], evaluate.entry(run, convention)["parameters"]
+    made, scored = _simulated(run), evaluate.entry(run, convention)["parameters"]
     means = evaluate.read(run, "model_metrics", convention)
     systems = [str(name) for name in dict.fromkeys(means["model"])]
-    films = manifest.get("catalog", {})
+    films = runs.entry(simulate.STUDY, run, "catalog")
     source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
     outcomes = [name for name in layout.outcomes(scored["name"]) if name in set(means["metric"])]
-    short = [base.get(name).short for name in outcomes]
-    user = made.get("user_llm") or ("templates" if "seed" in made else "")
+    user = [f"worded by {made.get('user_llm') or 'templates' * ('seed' in made)}", f"seed {made.get('seed')}"]
     rows = {
         "catalogue": [source, f"{films.get('counts', {}).get('films', 0):,} films"],
-        "user": ["as in the logs"]
-        if made.get("imported")
-        else [f"worded by {user}", f"seed {made.get('seed')}"],
+        "user": ["as in the logs"] if made.get("imported") else user,
         "system": systems if len(systems) <= 8 else [*systems[:7], f"and {len(systems) - 7} more"],
         "log": _log(run),
-        "judge": _judges(manifest.get(judge_records.STAGE, {})),
-        "metrics": [scored["name"], *_wrapped(short)],
+        "judge": _judges(runs.entry(simulate.STUDY, run, judge_records.STAGE)),
+        "metrics": [scored["name"], *_wrapped([base.get(name).short for name in outcomes])],
         "statistics": ["paired by scenario,", "Wilcoxon with Holm;", "ANOVA and Tukey beside"],
     }
-    lines = ["\n".join(part) for part in rows.values()]
-    return pd.DataFrame({"role": list(rows), "lines": lines}).assign(
-        n_systems=len(systems), n_sessions=int((means["n"] + means["n_missing"]).max())
-    )
+    table = pd.DataFrame({"role": list(rows), "lines": ["\n".join(part) for part in rows.values()]})
+    return table.assign(n_systems=len(systems), n_sessions=int((means["n"] + means["n_missing"]).max()))
 
 
 def _log(run: str) -> list[str]:
-    dialogues = simulate.iter_dialogues(run)
-    first = next(dialogues, None)
+    first = next(simulate.iter_dialogues(run), None)
     wishes = first is not None and any("constraints" in pair.user.user_meta for pair in first.pairs())
     shifts = first is not None and bool(first.shift_turns())
     return [
@@ -254,17 +242,14 @@ def _judges(stage: dict[str, Any]) -> list[str]:
     return [str(name) for name in given.get("judges", [])] or ["not recorded"]
 
 
-def _wrapped(words: list[str], width: int = 26) -> list[str]:
-    lines: list[str] = []
-    for word in words:
-        if lines and len(lines[-1]) + len(word) + 2 <= width:
-            lines[-1] += f", {word}"
-        else:
-            lines.append(word)
-    return lines[:4]
+def _wrapped(names: list[str]) -> list[str]:
+    """The first lines of a list of names, none of them broken."""
+    text = ", ".join(name.replace(" ", "\xa0") for name in names) + ","
+    lines = textwrap.wrap(text, 27, break_long_words=False, break_on_hyphens=False)
+    return [line.rstrip(",").replace("\xa0", " ") for line in lines[:4]]
 
 
-def catalogue_fields(run: str, convention: str = "") -> pd.DataFrame:
+def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
     """A row for each field of the run's catalogue: films that have it, what cleaning did, where it is used.
 
     ``coverage`` is the share of films in [0, 1] that have a value, ``values`` the number of distinct ones;
@@ -287,42 +272,41 @@ def catalogue_fields(run: str, convention: str = "") -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def shift_events(run: str, convention: str = "") -> pd.DataFrame:
+def _shift_events(run: str, convention: str) -> pd.DataFrame:
     """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``.
 
     Every scenario counts once, as its first system met it. ``n_systems``, ``n_sessions`` and ``n_turns`` are
     the size of the run. Without shifts there is one row, with n 0.
     """
     counts: Counter[tuple[str, int]] = Counter()
+    lengths: dict[str, int] = {}
     systems: dict[str, None] = {}
-    sessions: set[str] = set()
-    longest = 0
     for dialogue in simulate.iter_dialogues(run):
         systems.setdefault(dialogue.model_name)
-        longest = max(longest, len(dialogue.pairs()))
-        if dialogue.session_id in sessions:
-            continue
-        sessions.add(dialogue.session_id)
-        for event in dialogue.shift_events:
-            kind = event.get("type") or event.get("to_focus") or "unnamed"
-            counts[str(kind), int(event.get("turn", 0))] += 1
+        if dialogue.session_id not in lengths:
+            counts.update((_kind(e) or "unnamed", int(e.get("turn", 0))) for e in dialogue.shift_events)
+        longest = max(len(dialogue.pairs()), lengths.get(dialogue.session_id, 0))
+        lengths[dialogue.session_id] = longest
     rows = [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]
+    size = {
+        "n_systems": len(systems),
+        "n_sessions": len(lengths),
+        "n_turns": max(lengths.values(), default=0),
+    }
     frame = pd.DataFrame(rows or [{"type": "", "turn": 1, "n": 0}])
-    return frame.assign(
-        n_systems=len(systems), n_sessions=len(sessions), n_turns=longest, systems="\n".join(systems)
-    )
+    return frame.assign(**size, systems="\n".join(systems))
 
 
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
-    "roles": roles,
-    "catalogue_fields": catalogue_fields,
-    "shift_events": shift_events,
-    "judge_means": judge_means,
-    "llm_calls": llm_calls,
+    "roles": _roles,
+    "catalogue_fields": _catalogue_fields,
+    "shift_events": _shift_events,
+    "judge_means": _judge_means,
+    "llm_calls": _llm_calls,
     "paired_effects": paired_effects,
     "power": power,
-    "redteam": exploited,
-    "replies_at_risk": replies_at_risk,
+    "redteam": _exploited,
+    "replies_at_risk": _replies_at_risk,
     "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
     "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),
     "sensitivity_catalogue": lambda run, _: sensitivity.read(run, "catalogue"),

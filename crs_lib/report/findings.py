@@ -14,6 +14,7 @@ from crs_lib.metrics import base
 from crs_lib.report import figure_tables
 from crs_lib.simulate import STUDY
 from crs_lib.stats import Estimate, Finding
+from crs_lib.stats.findings import difference_of, means_of, share_of
 
 ORACLE = "oracle"  # knows the constraints: the mark that others are held against
 HORIZON = 3  # replies within which recovery is told
@@ -29,7 +30,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
         )
     known = shifts.assign(model=shifts["model"].astype(str)).astype(dict.fromkeys(_ARMS, float))
     users = known.groupby(["model", "session_id"], sort=False)[_ARMS].mean().reset_index()
-    ability, cost, placebo = (stats.means_of(users, name, **_AT) for name in _ARMS)
+    ability, cost, placebo = (means_of(users, name, **_AT) for name in _ARMS)
     both = [name for name in cost if name in ability]
     if not both:
         return stats.finding_none("no system has a shift with a fresh user")
@@ -43,7 +44,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     if able:
         other = max(able, key=lambda name: ability[name].value)
         sentence += f"; {other}, the ablest other system, {_pays(cost[other])}"
-    return stats.finding(f"{sentence}.")
+    return Finding(f"{sentence}.")
 
 
 def _pays(cost: Estimate) -> str:
@@ -60,20 +61,20 @@ def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
     seen = waits(shifts, horizon)
     if seen.empty:
         return stats.finding_none(f"no shift was followed for {horizon} replies")
-    mean = stats.means_of(seen, "wait", **_AT)
+    mean = means_of(seen, "wait", **_AT)
     order = sorted(mean, key=lambda name: (name != ORACLE, mean[name].value))
     if len(order) < 2:
         return stats.finding_none("a wait is compared with that of another system, and the run has one")
     mark, quick, *others = order
-    more = stats.difference_of(seen, quick, mark, "wait", **_AT)
+    more = difference_of(seen, quick, mark, "wait", **_AT)
     way = f"{more} replies more" if more.value >= 0 else f"{more.turned} replies fewer"
     sentence = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
     sentence += more.doubt
     if others:
         slow = max(others, key=lambda name: _gain_for_fresh_users(shifts).get(name, -1.0))
-        lost = stats.share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
+        lost = share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
         sentence += f"; {slow} does not recover within {horizon} replies in {lost.percent} of its shifts"
-    return stats.finding(f"{sentence}.")
+    return Finding(f"{sentence}.")
 
 
 def waits(shifts: pd.DataFrame, horizon: int = HORIZON) -> pd.DataFrame:
@@ -107,17 +108,17 @@ def plain_score(results: pd.DataFrame, plain: str = "topic_adaptation_score") ->
     first, best = by_plain[0], by_gain[0]
     words, films = base.get(plain).short, base.get(gain).short
     if first == best:
-        return stats.finding(f"{words} and {films} put the same system first, {best}.")
-    gap = stats.difference_of(results, first, best, plain, **_AT)
+        return Finding(f"{words} and {films} put the same system first, {best}.")
+    gap = difference_of(results, first, best, plain, **_AT)
     rank = f"the same system has no {films}"
     if first in by_gain:
         rank = f"the same system's rank by {films} is {by_gain.index(first) + 1} of {len(by_gain)}"
-    return stats.finding(f"{words} puts {first} first, {gap} above {best}; {rank}.")
+    return Finding(f"{words} puts {first} first, {gap} above {best}; {rank}.")
 
 
 def _ranked(results: pd.DataFrame, outcome: str) -> list[str]:
     """The systems that have a mean, the highest first."""
-    means = stats.means_of(results, outcome, **_AT)
+    means = means_of(results, outcome, **_AT)
     return sorted(means, key=lambda name: -means[name].value)
 
 
@@ -130,7 +131,5 @@ def summary(run: str, convention: str = "") -> stats.Sentences:
 
 def write(run: str, convention: str = "") -> Path:
     """Write the sentences of :func:`summary` as a list, ``findings.md`` beside the figures of a run."""
-    path = paths.figures() / f"{STUDY}-{run}" / "findings.md"
-    with tables.write_aside(path) as file:
-        file.write(summary(run, convention)._repr_markdown_() + "\n")
-    return path
+    text = summary(run, convention)._repr_markdown_() + "\n"
+    return tables.write_whole(paths.figures() / f"{STUDY}-{run}" / "findings.md", text)

@@ -40,12 +40,10 @@ def call_costs(name: str) -> pd.DataFrame:
     Seconds are those of the machine that made the calls. Raises InputError for a log that is damaged.
     """
     frame = pd.DataFrame(read_jsonl(calls.kept(name)))
-    frame = frame[frame.get("error", pd.Series(None, index=frame.index)).isna()]
-    who = frame["system"].where(frame["role"] == "crs", "").str.partition(":")[0]
-    table = frame.assign(mode=who).groupby(["role", "mode"]).agg(
-        calls=("request", "size"), tokens_in=("tokens_in", "mean"), tokens_out=("tokens_out", "mean"),
-        seconds=("seconds", "mean"),
-    )  # fmt: skip
+    frame = frame[frame["error"].isna()] if "error" in frame else frame
+    mode = frame["system"].where(frame["role"] == "crs", "").str.partition(":")[0]
+    means = {name: (name, "mean") for name in ("tokens_in", "tokens_out", "seconds")}
+    table = frame.assign(mode=mode).groupby(["role", "mode"]).agg(calls=("request", "size"), **means)
     return table.round({"tokens_in": 0, "tokens_out": 0, "seconds": 1}).reset_index()
 
 
@@ -54,13 +52,11 @@ def worded_by(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
     ``reason`` is the most frequent fault of the model's attempts at those turns; a dash where there was none.
     """
-    rows = []
-    for talk in dialogues:
-        for pair in talk.pairs():
-            log = pair.user.user_meta
-            faults = log.get("faults") or ["–"]
-            rows.append({"worded by": str(log.get("worded_by", "template")), "reason": str(faults[0])[:60]})
-    frame = pd.DataFrame(rows)
+    logs = [pair.user.user_meta for talk in dialogues for pair in talk.pairs()]
+    frame = pd.DataFrame({
+        "worded by": [str(log.get("worded_by", "template")) for log in logs],
+        "reason": [str((log.get("faults") or ["–"])[0])[:60] for log in logs],
+    })  # fmt: skip
     table = frame.groupby("worded by").agg(turns=("reason", "size"), reason=("reason", most_frequent))
     return table.assign(share=(table["turns"] / len(frame)).round(2)).reset_index()
 
@@ -73,9 +69,8 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
     better". Raises InputError for a system without results.
     """
     kept = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
-    found = cluster_bootstrap_differences(
-        results, Design(pairs=kept, system="model", scenario="session_id", value="normalised_gain")
-    )
+    design = Design(pairs=kept, system="model", scenario="session_id", value="normalised_gain")
+    found = cluster_bootstrap_differences(results, design)
     means = results.groupby("model")["normalised_gain"].mean()
     rows = []
     for row in found.to_dict("records"):

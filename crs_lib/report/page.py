@@ -82,19 +82,13 @@ def table(frame: pd.DataFrame) -> str:
     """
     if frame.empty:
         return '<p class="quiet">Nothing to show.</p>'
-    right = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
-    marks = [' class="value"' if numeric else "" for numeric in right]
-    head = "".join(
-        f'<th scope="col"{mark}>{html.escape(str(name))}</th>'
-        for name, mark in zip(frame, marks, strict=True)
-    )
-    rows = [
-        "".join(
-            f"<td{mark or _long(value)}>{cell(value)}</td>" for value, mark in zip(row, marks, strict=True)
-        )
-        for row in frame.itertuples(index=False, name=None)
-    ]
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    marks = [' class="value"' if pd.api.types.is_numeric_dtype(frame[name]) else "" for name in frame]
+    names = [html.escape(str(name)) for name in frame]
+    head = "".join(f'<th scope="col"{mark}>{name}</th>' for name, mark in zip(names, marks, strict=True))
+    body = ""
+    for row in frame.itertuples(index=False, name=None):
+        cells = zip(row, marks, strict=True)
+        body += f"<tr>{''.join(f'<td{mark or _long(one)}>{cell(one)}</td>' for one, mark in cells)}</tr>"
     named = html.escape(f"Table: {', '.join(map(str, frame))}", quote=True)
     inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide" role="group" tabindex="0" aria-label="{named}">{inner}</div>'

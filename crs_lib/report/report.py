@@ -4,9 +4,9 @@ Figures are inside the page, so it can be sent as one file; only the links to th
 """
 
 import base64
+import functools
 import html
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -30,7 +30,7 @@ _FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees
 _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without results
 
 
-class Section(NamedTuple):
+class _Section(NamedTuple):
     """A part of the page: its title, its anchor, and its HTML."""
 
     title: str
@@ -45,8 +45,7 @@ def write(run: str, plan: str = "movies", convention: str = "") -> Path:
     bytes. Raises RunError if the run has not been evaluated, InputError for an unknown plan.
     """
     report = _Report(run, plan, convention)
-    sections = report.sections()
-    css = part("tables.css") + part("report.css")
+    sections, css = report.sections(), part("tables.css") + part("report.css")
     page = fill(part("report.html"), {
         "css": css,
         "styles": hashes(css),
@@ -57,10 +56,8 @@ def write(run: str, plan: str = "movies", convention: str = "") -> Path:
             f'<section id="{s.anchor}"><h2>{html.escape(s.title)}</h2>\n{s.body}</section>' for s in sections
         ),
     })  # fmt: skip
-    path = report.folder / "report.html"
-    with runs.only_one(paths.run_folder(simulate.STUDY, run)), tables.write_aside(path) as file:
-        file.write(page)
-    return path
+    with runs.only_one(paths.run_folder(simulate.STUDY, run)):
+        return tables.write_whole(report.folder / "report.html", page)
 
 
 class _Report:
@@ -74,28 +71,29 @@ class _Report:
         self.scores = statistics.stats_frame(self.results)
         self.systems = list(dict.fromkeys(str(name) for name in self.results["model"]))
         self.plan: Plan = statistics.plan_for(plan, self.systems, self.convention, self.scores)
-        self.manifest = runs.read_manifest(simulate.STUDY, run)
+        self._read = {"results": self.results, "model_metrics": self.means}
 
-    def sections(self) -> list[Section]:
-        """The parts of the page, in order."""
-        return [
-            Section("Findings", "findings", self._findings()),
-            Section("Scores", "scores", self._scores()),
-            Section("Conclusions", "conclusions", self._conclusions()),
-            *self._judges(),
-            Section("Sessions to read", "sessions", self._sessions()),
-            Section("Figures", "figures", self._figures()),
-            Section("All metrics", "metrics", self._metrics()),
-            Section("What the metrics mean", "meaning", table(_headed(_meaning(self.means)))),
-            Section("Convention", "convention", table(_flat(self._rule()))),
-            Section("How it was made", "manifest", self._made()),
-        ]
+    def sections(self) -> list[_Section]:
+        """The parts of the page, in order; those of judges only where there are any."""
+        rule = evaluate.entry(self.run, self.convention)["parameters"]
+        made = (
+            _Section("Findings", "findings", self._findings()),
+            _Section("Scores", "scores", self._scores()),
+            _Section("Conclusions", "conclusions", self._conclusions()),
+            _Section("Judges", "judges", self._judges()),
+            _Section("Sessions to read", "sessions", self._sessions()),
+            _Section("Figures", "figures", self._figures()),
+            _Section("All metrics", "metrics", self._metrics()),
+            _Section("What the metrics mean", "meaning", table(_headed(_meaning(self.means)))),
+            _Section("Convention", "convention", table(_flat(rule))),
+            _Section("How it was made", "manifest", self._made()),
+        )
+        return [section for section in made if section.body]
 
     def _findings(self) -> str:
         """The sentences with which notebook 05 ends, from the same tables."""
         told = findings.summary(self.run, self.convention)
-        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
-        return f"{_note('Each with its 95 % interval; scenarios are resampled as pairs.')}<ul>{items}</ul>"
+        return _note("Each with its 95 % interval; scenarios are resampled as pairs.") + _list(told)
 
     def lead(self) -> str:
         """One sentence: systems, users, sessions and convention."""
@@ -103,14 +101,6 @@ class _Report:
         who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
         text = f"{who} {scenarios} simulated users: {len(self.results)} sessions, scored under the convention"
         return html.escape(f"{text} {self.convention!r}.")
-
-    @cached_property
-    def _ladder(self) -> stats.Ladder:
-        return stats.ladder(self.scores, self.plan)
-
-    def _rule(self) -> dict[str, Any]:
-        """The settings of the scores' convention."""
-        return dict(evaluate.entry(self.run, self.convention)["parameters"])
 
     def _scores(self) -> str:
         names = [self.plan.primary_outcome, *self.plan.secondary_outcomes]
@@ -123,33 +113,29 @@ class _Report:
 
     def _conclusions(self) -> str:
         """The plan, the conclusions of the tests in words, and the tables behind them."""
-        declared = f"<h3>Declared beforehand</h3>{table(statistics.plan_table(self.plan))}"
+        plan = self.plan
+        declared = f"<h3>Declared beforehand</h3>{table(statistics.plan_table(plan))}"
         if len(self.systems) < 2:
             return _note("No tests: they compare systems, and the run has one.") + declared
-        sentences = stats.conclusions(self._ladder, self.plan)
-        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
-        leaders = self._ladder.leaderboard
-        leaders = statistics.tidy(leaders[leaders["outcome"] == self.plan.primary_outcome])
+        ladder = stats.ladder(self.scores, plan)
+        leaders = ladder.leaderboard
+        leaders = statistics.tidy(leaders[leaders["outcome"] == plan.primary_outcome])
+        note = (
+            "Generated from the tests of the declared plan. The smallest difference in "
+            f"{label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
+        )
         return (
-            f"{_note(self._smallest())}<ul>{items}</ul>{declared}"
-            f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(self._ladder.pairwise)))}"
+            f"{_note(note)}{_list(stats.conclusions(ladder, plan))}{declared}"
+            f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(ladder.pairwise)))}"
             f"<h3>Ranks</h3>{_note('Systems that share a letter are indistinguishable.')}"
             f"{table(_headed(leaders))}"
             f"{self._thesis_tests()}"
         )
 
-    def _smallest(self) -> str:
-        """What the sentences come from, and the smallest difference that they count as one that matters."""
-        return (
-            "Generated from the tests of the declared plan. The smallest difference in "
-            f"{label(self.plan.primary_outcome)} that matters is {self.plan.smallest_effect:g}."
-        )
-
     def _thesis_tests(self) -> str:
         """The thesis's tests of every outcome, and what they ignore."""
         tested = [name for name in self.plan.outcomes if self.scores[name].notna().any()]
-        anova = stats.anova_table(self.scores, tested)
-        pairs = stats.tukey_table(self.scores, tested)
+        anova, pairs = stats.anova_table(self.scores, tested), stats.tukey_table(self.scores, tested)
         for frame in (anova, pairs):
             frame["outcome"] = frame["outcome"].map(label)
         columns = ["outcome", "a", "b", "diff", "low", "high", "p", "p_wilcoxon", "p_holm", "n_pairs", "note"]
@@ -164,47 +150,39 @@ class _Report:
             f"<h3>Every pair on every outcome</h3>{table(_headed(pairs))}"
         )
 
-    def _judges(self) -> Iterator[Section]:
+    def _judges(self) -> str:
         """Judge means with their numbers of sessions, and how far judges agree; nothing without judges."""
         judged = self.means[self.means["metric"].isin(CONSTRUCTS)]
         if judged.empty:
-            return
+            return ""
         shown = judged[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
         shown = shown.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
-        trust = judging.reliability_of(self.run)
         note = "Means over sessions; n counts sessions with a score, the others are missing, never 0."
-        yield Section(
-            "Judges", "judges",
+        return (
             f"{_note(note)}{table(_headed(statistics.tidy(shown)))}<h3>Reliability of the judges</h3>"
-            f"{table(_headed(statistics.tidy(trust)))}",
-        )  # fmt: skip
+            f"{table(_headed(statistics.tidy(judging.reliability_of(self.run))))}"
+        )
 
     def _sessions(self) -> str:
         """For each system its lowest, middle and highest session by the primary outcome, as links."""
         outcome = self.plan.primary_outcome
         rows = []
-        for system in self.systems:
-            known = self.results[(self.results["model"] == system) & self.results[outcome].notna()]
-            ranked = known.sort_values([outcome, "session_id"], kind="stable")
-            row: dict[str, Any] = {"system": system}
-            for name, place in (("lowest", 0), ("middle", len(ranked) // 2), ("highest", -1)):
-                row[name] = self._link(system, ranked.iloc[place], outcome) if len(ranked) else None
-            rows.append(row)
+        for system, mine in self.results.groupby("model", sort=False):
+            ranked = mine[mine[outcome].notna()].sort_values([outcome, "session_id"], kind="stable")
+            places = {"lowest": 0, "middle": len(ranked) // 2, "highest": -1} if len(ranked) else {}
+            links = {name: _link(str(system), ranked.iloc[k], outcome) for name, k in places.items()}
+            rows.append({"system": system, "lowest": None, "middle": None, "highest": None, **links})
         text = (
             f"By {label(outcome)}. Averages hide what a system does; read some sessions before trusting them."
         )
         if not (self.folder / "trace" / "index.html").is_file():
-            text += f" The links need the trace: python -m crs_lib trace --run {self.run}"
+            text += f" The links need the trace: python -m crs_lib show trace --run {self.run}"
         return _note(text) + table(pd.DataFrame(rows))
-
-    def _link(self, system: str, row: pd.Series, outcome: str) -> Link:
-        address = urlencode({"session": row["session_id"], "model": system})
-        return Link(_signs(f"{row['session_id']} ({row[outcome]:.2f})"), f"trace/index.html#{address}")
 
     def _figures(self) -> str:
         known = [name for name in figures.names(simulate.STUDY) if name not in _FIRST]
-        diagrams = [name for name in known if not set(figures.FIGURES.get(name).facts["tables"]) - _DESIGN]
-        names = [name for name in known if name not in diagrams] + diagrams  # these hold no results
+        diagrams = {name for name in known if not set(figures.FIGURES.get(name).facts["tables"]) - _DESIGN}
+        names = sorted(known, key=lambda name: name in diagrams)  # these hold no results
         return "\n".join(self._drawn(names)) or _note("The run has too little data for any figure.")
 
     def _drawn(self, names: Sequence[str]) -> Iterator[str]:
@@ -225,19 +203,13 @@ class _Report:
                 f"<figcaption>{caption}</figcaption></figure>"
             )
 
-    @cached_property
-    def _read(self) -> dict[str, pd.DataFrame]:
-        return {"results": self.results, "model_metrics": self.means}
-
     def _table(self, name: str) -> pd.DataFrame:
         """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
         if name not in self._read:
             own = {"power": figure_tables.power, "paired_effects": figure_tables.paired_effects}.get(name)
-            self._read[name] = (
-                own(self.run, self.convention, self.plan)
-                if own
-                else figure_tables.read(self.run, name, self.convention)
-            )
+            read = functools.partial(own, plan=self.plan) if own else figure_tables.read
+            given = (self.run, self.convention) if own else (self.run, name, self.convention)
+            self._read[name] = read(*given)
         return self._read[name]
 
     def _metrics(self) -> str:
@@ -256,20 +228,24 @@ class _Report:
 
     def _made(self) -> str:
         """Stages with their parameters, counts and files; code and packages."""
-        out = []
-        stages = self.manifest["stages"]
-        for name in sorted(stages, key=lambda name: (stages[name].get("started", ""), name)):
-            stage = stages[name]
+        manifest, out = runs.read_manifest(simulate.STUDY, self.run), []
+        stages = sorted(manifest["stages"].items(), key=lambda one: (one[1].get("started", ""), one[0]))
+        for name, stage in stages:
             facts = {"status": stage["status"], **stage.get("counts", {})}
-            own = name.startswith("evaluate")  # those are a convention
-            facts |= {} if own else stage.get("parameters", {})
-            files = [{"file": file, "sha256": digest} for file, digest in stage.get("outputs", {}).items()]
-            out.append(f"<h3>{html.escape(name)}</h3>{table(_flat(facts))}{table(pd.DataFrame(files))}")
-        code = self.manifest.get("code") or {}
+            if not name.startswith("evaluate"):  # whose parameters are a convention
+                facts |= stage.get("parameters", {})
+            files = pd.DataFrame(stage.get("outputs", {}).items(), columns=["file", "sha256"])
+            out.append(f"<h3>{html.escape(name)}</h3>{table(_flat(facts))}{table(files)}")
+        code = manifest.get("code") or {}
         packages = {"code": code.get("commit", "unknown"), "changed since": code.get("dirty", "unknown")}
-        return "".join(
-            [*out, "<h3>Code and packages</h3>", table(_flat(packages | self.manifest.get("packages", {})))]
-        )
+        packages |= manifest.get("packages", {})
+        return "".join([*out, "<h3>Code and packages</h3>", table(_flat(packages))])
+
+
+def _link(system: str, row: pd.Series, outcome: str) -> Link:
+    """A session in the trace, named with its score."""
+    address = urlencode({"session": row["session_id"], "model": system})
+    return Link(_signs(f"{row['session_id']} ({row[outcome]:.2f})"), f"trace/index.html#{address}")
 
 
 def label(metric: str) -> str:
@@ -305,6 +281,10 @@ def _signs(text: str) -> str:
 
 def _note(text: str) -> str:
     return f'<p class="quiet">{html.escape(text)}</p>'
+
+
+def _list(sentences: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in sentences)}</ul>"
 
 
 def _flat(facts: Mapping[str, Any]) -> pd.DataFrame:

@@ -71,11 +71,8 @@ def constraint_list(constraints: Any) -> list[list[str]]:
     """Constraints as ``[field, value]``, one entry a value; an empty list where there are none."""
     if not isinstance(constraints, Mapping):
         return []
-    out = []
-    for name, value in constraints.items():
-        several = value if isinstance(value, list | tuple) else [value]
-        out += [[str(name), str(one)] for one in several if one not in (None, "")]
-    return out
+    several = {n: v if isinstance(v, list | tuple) else [v] for n, v in constraints.items()}
+    return [[str(n), str(one)] for n, values in several.items() for one in values if one not in (None, "")]
 
 
 class SessionView:
@@ -100,15 +97,10 @@ class SessionView:
         history = _History()
         shown = []
         for pair in dialogue.pairs():
-            shift = _shift(pair.turn, events.get(pair.turn), after.get(pair.turn), pair)
+            shift = _shift(pair.turn, events.get(pair.turn), after.get(pair.turn, {}), pair)
             shown.append(self._turn(pair, shift, scored.get(pair.turn, {}), history))
-        return {
-            "id": dialogue.session_id,
-            "model": dialogue.model_name,
-            "genre": dialogue.true_genre or "",
-            "turns": shown,
-            "judge": judge_notes(judge),
-        }
+        who = {"id": dialogue.session_id, "model": dialogue.model_name, "genre": dialogue.true_genre or ""}
+        return {**who, "turns": shown, "judge": judge_notes(judge)}
 
     def film(self, item: int) -> dict[str, Any]:
         """A film's title, year and values by field."""
@@ -159,14 +151,9 @@ class SessionView:
 
         "Dropped" is as in the score of leakage: a constraint or excluded before, and no constraint now.
         """
-        now = {code: constraint for constraint in constraints if (code := self._code(constraint)) is not None}
-        out = {code: constraint for constraint in avoid if (code := self._code(constraint)) is not None}
-        history.dropped |= {
-            code: constraint for code, constraint in history.constraints.items() if code not in now
-        } | out
-        history.dropped = {
-            code: constraint for code, constraint in history.dropped.items() if code not in now
-        }
+        now, out = self._coded(constraints), self._coded(avoid)
+        before = history.dropped | history.constraints | out
+        history.dropped = {code: constraint for code, constraint in before.items() if code not in now}
         history.constraints = now
         shown = []
         for item in self.scorer.items(pair):
@@ -183,9 +170,12 @@ class SessionView:
     def _code(self, constraint: Sequence[str]) -> int | None:
         """The concept code of a constraint; None for what the catalogue lacks or scoring leaves aside."""
         name, value = constraint
-        if name not in self.scorer.grounder.active_fields:
-            return None
-        return self.catalog.known_code(name, value)
+        active = name in self.scorer.grounder.active_fields
+        return self.catalog.known_code(name, value) if active else None
+
+    def _coded(self, constraints: list[list[str]]) -> dict[int, list[str]]:
+        """The constraints that have a code, by it."""
+        return {code: one for one in constraints if (code := self._code(one)) is not None}
 
 
 class _History:
@@ -213,25 +203,21 @@ def _tool_call(call: Row) -> dict[str, Any]:
     })  # fmt: skip
 
 
-def _shift(turn: int, event: Row | None, row: Row | None, pair: Pair) -> dict[str, Any] | None:
+def _shift(turn: int, event: Row | None, row: Row, pair: Pair) -> dict[str, Any] | None:
     """The change at a shift and how soon replies followed; None where the constraints did not shift."""
     if event is None and pair.user.user_meta.get("shift_event") is not True:
         return None
     event = event or pair.user.user_meta.get("shift_event_obj") or {}
     bridge = [event.get("bridge_field"), event.get("bridge_value")]
-    seen = row or {}
     return {
         "type": str(event.get("type") or "shift"),
-        "added": constraint_list(event.get("added")),
-        "dropped": constraint_list(event.get("dropped")),
-        "avoid": constraint_list(event.get("avoid")),
+        **{name: constraint_list(event.get(name)) for name in ("added", "dropped", "avoid")},
         "bridge": [str(part) for part in bridge] if all(bridge) else None,
-        "from": str(event.get("from_anchor") or event.get("from_focus") or ""),
-        "to": str(event.get("to_anchor") or event.get("to_focus") or ""),
+        **{way: str(event.get(f"{way}_anchor") or event.get(f"{way}_focus") or "") for way in ("from", "to")},
         "answers": event.get("n_answers"),
-        "watched": number(seen.get("watched")),
-        "films": _recovery(seen, "item"),
-        "text": _recovery(seen, "text"),
+        "watched": number(row.get("watched")),
+        "films": _recovery(row, "item"),
+        "text": _recovery(row, "text"),
     }
 
 

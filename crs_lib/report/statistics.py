@@ -1,8 +1,9 @@
 """The tables of the statistics notebook: the declared plan, and the tests with the columns that are read."""
 
+import functools
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec
 
 import pandas as pd
 
@@ -15,26 +16,30 @@ from crs_lib.figures.pairs import PREFIX, with_judges
 from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import (
-    Design,
-    Finding,
-    Ladder,
-    conclusions_by_subject,
-    contrast_curves,
-    finding,
-    finding_none,
-    hazard_ratios,
-    logrank,
-    mixed_model,
-    restricted_mean,
-)
+from crs_lib.stats import Design, Finding, Ladder, conclusions_by_subject, finding_none, restricted_mean
+from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.plan import Plan, read_plan
+from crs_lib.stats.power import contrast_curves
+from crs_lib.stats.survival import hazard_ratios, logrank
 from crs_lib.stats.words import p_in_words
 
 # Where power is computed: numbers of scenarios, and effects as multiples of the smallest that matters.
 SCENARIOS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 1500, 2000)
 TIMES = (0.5, 1.0, 2.0)
-_NO_SPREAD = "no contrast has a difference that varies over scenarios"
+_P = ParamSpec("_P")
+
+
+def _noted(make: Callable[_P, pd.DataFrame]) -> Callable[_P, pd.DataFrame]:
+    """The table of a function, or a note where what it is given allows none."""
+
+    @functools.wraps(make)
+    def made(*given: _P.args, **options: _P.kwargs) -> pd.DataFrame:
+        try:
+            return make(*given, **options)
+        except InputError as error:
+            return pd.DataFrame({"note": [str(error)]})
+
+    return made
 
 
 def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
@@ -42,11 +47,11 @@ def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
 
     Judges' constructs are among the columns where any session has a score.
     """
-    frame = results.rename(columns={"model": "system", "session_id": "scenario"})
-    names = [name for name in metrics.scored_names() if name in frame]
-    found = frame[["system", "scenario", *names]].astype(dict.fromkeys(names, float))
     judged, constructs = with_judges(results)
-    return found.assign(**{name.removeprefix(PREFIX): judged[name].astype(float) for name in constructs})
+    names = [*(name for name in metrics.scored_names() if name in results), *constructs]
+    found = judged[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
+    found.columns = pd.Index(["system", "scenario", *(name.removeprefix(PREFIX) for name in names)])
+    return found
 
 
 def plan_for(
@@ -63,13 +68,12 @@ def plan_for(
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise InputError(f"no analysis plan {name!r}; give one of {known}, or add {path.name}")
-    plan = read_plan(safety.read_yaml(path))
-    plan = _with_outcomes(plan, convention, scores)
+    plan = _with_outcomes(read_plan(safety.read_yaml(path)), convention, scores)
     usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
     if usable or len(systems) < 2:
-        return plan._replace(contrasts=usable)
+        return plan.changed(contrasts=usable)
     every = tuple(itertools.combinations(systems, 2))
-    return plan._replace(contrasts=every, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
+    return plan.changed(contrasts=every, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
 
 
 def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> Plan:
@@ -79,29 +83,27 @@ def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> 
         known = [name for name in scores if scores[name].notna().any()]
         declared = (*(n for n in declared if n in known), *(n for n in known if n in CONSTRUCTS)) or declared
     lower = [name for name in declared if metrics.get(name).direction == LOWER]
-    return plan._replace(
+    return plan.changed(
         primary_outcome=declared[0], secondary_outcomes=declared[1:], lower_is_better=tuple(lower)
     )
 
 
 def plan_table(plan: Plan) -> pd.DataFrame:
     """The plan as two columns: the item declared, and its value."""
+    contrasts = "; ".join(f"{a} against {b}" for a, b in plan.contrasts) or "none for these systems"
+    if plan.all_pairs:
+        many = len(plan.contrasts)
+        contrasts = f"none declared for these systems: all {many} pairs, within each outcome"
     rows = {
         "primary outcome": plan.primary_outcome,
         "secondary outcomes": ", ".join(plan.secondary_outcomes),
-        "contrasts": _contrasts(plan),
+        "contrasts": contrasts,
         "correction, confirmatory": plan.families["confirmatory"],
         "correction, exploratory": plan.families["exploratory"],
         "smallest effect that matters": f"{plan.smallest_effect:g}",
         "level": f"{plan.alpha:g}",
     }
     return pd.DataFrame({"declared": list(rows), "how": list(rows.values())})
-
-
-def _contrasts(plan: Plan) -> str:
-    if plan.all_pairs:
-        return f"none declared for these systems: all {len(plan.contrasts)} pairs, within each outcome"
-    return "; ".join(f"{a} against {b}" for a, b in plan.contrasts) or "none for these systems"
 
 
 def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
@@ -132,10 +134,8 @@ def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
 
     ``power`` is that of :class:`crs_lib.stats.Ladder`; a note where nothing could be estimated.
     """
-    if "sd_difference" not in power:
-        return tidy(power, ["note"])
     columns = ["a", "b", "n", "sd_difference", "power_now", "detectable_effect", "sessions_needed"]
-    return tidy(power, columns)
+    return tidy(power, columns if "sd_difference" in power else ["note"])
 
 
 def of_contrasts(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
@@ -146,11 +146,11 @@ def of_contrasts(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     return tidy(mine[keep].drop(columns=["outcome", "n_missing"], errors="ignore"))
 
 
-def assumption_table(frame: pd.DataFrame) -> pd.DataFrame:
+def assumption_table(made: pd.DataFrame) -> pd.DataFrame:
     """Each check of an outcome, its verdict and what follows from it; a note says why one was not made."""
     columns = ["check", "test", "p", "holds", "follows", "note"]
-    made = frame.reindex(columns=columns)
-    return tidy(made, columns[: 6 if made["follows"].isna().any() else 5])
+    checks = made.reindex(columns=columns)
+    return tidy(checks if checks["follows"].isna().any() else checks.drop(columns="note"))
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
@@ -166,19 +166,15 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     outcome = plan.primary_outcome
     known = scores[scores[outcome].notna()]
     pairs = [pair for pair in plan.contrasts if set(pair) <= set(known[plan.system])]
+    effects = [times * plan.smallest_effect for times in TIMES]
+    design = Design(plan.system, plan.scenario, outcome, pairs or None, 1 - plan.alpha)
+    tests = max(1, len(plan.contrasts))
     try:
-        curves = contrast_curves(
-            known,
-            [times * plan.smallest_effect for times in TIMES],
-            SCENARIOS,
-            Design(plan.system, plan.scenario, outcome, pairs or None),
-            alpha=plan.alpha,
-            tests=max(1, len(plan.contrasts)),
-        )
+        curves = contrast_curves(known, effects, SCENARIOS, design, tests=tests)
+        if curves.empty or not (curves["sd_difference"] > 0).any():
+            raise InputError("no contrast has a difference that varies over scenarios")
     except InputError as error:
         raise NoDataError(f"no power without a variance of paired differences: {error}") from error
-    if curves.empty or not (curves["sd_difference"] > 0).any():
-        raise NoDataError(f"no power without a variance of paired differences: {_NO_SPREAD}")
     worst = curves[curves["effect"] == plan.smallest_effect].groupby("sessions")["power"].min()
     enough = worst.index[(worst > 0.99) & (worst.index > curves["n"].max())]
     shown = curves[curves["sessions"] <= enough.min()] if len(enough) else curves
@@ -187,6 +183,7 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     return shown.assign(**facts, n_contrasts=len(curves[["a", "b"]].drop_duplicates()))
 
 
+@_noted
 def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
     """Log-rank tests of equal recovery times: over all shifts, and within the strata.
 
@@ -195,14 +192,11 @@ def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
     shift. A note where there is nothing to compare. Source: :func:`crs_lib.figures.recovery.waiting`.
     """
     strata = {"all shifts": None, "within types of shift": "type", "within scenarios": "scenario"}
-    try:
-        times = _waiting(shifts)
-        found = [logrank(times, strata=by).assign(compared=name) for name, by in strata.items()]
-    except InputError as error:
-        return pd.DataFrame({"note": [str(error)]})
-    if not any(test["p"].notna().any() for test in found):
-        return pd.DataFrame({"note": ["the systems do not differ in when they recover"]})
-    return tidy(pd.concat(found), ["compared", "statistic", "df1", "p", "strata", "events", "n"])
+    times = _waiting(shifts)
+    found = pd.concat(logrank(times, strata=by).assign(compared=name) for name, by in strata.items())
+    if found["p"].isna().all():
+        raise InputError("the systems do not differ in when they recover")
+    return tidy(found, ["compared", "statistic", "df1", "p", "strata", "events", "n"])
 
 
 def _waiting(shifts: pd.DataFrame) -> pd.DataFrame:
@@ -211,19 +205,18 @@ def _waiting(shifts: pd.DataFrame) -> pd.DataFrame:
     return waiting(shifts, recovered_by(shifts)).assign(type=seen["type"], scenario=seen["session_id"])
 
 
+@_noted
 def waiting_times(shifts: pd.DataFrame) -> pd.DataFrame:
     """Mean replies until recovery by system, up to the horizon all were followed for, with intervals.
 
     A note where no time can be restricted: no shifts, or every one recovered at once.
     Source: as :func:`recovery_tests`; Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
     """
-    try:
-        found = restricted_mean(waiting(shifts, recovered_by(shifts)))
-    except InputError as error:
-        return pd.DataFrame({"note": [str(error)]})
+    found = restricted_mean(waiting(shifts, recovered_by(shifts)))
     return found[["system", "restricted_mean", "low", "high", "horizon", "n"]]
 
 
+@_noted
 def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner.
 
@@ -232,15 +225,12 @@ def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     Source: as :func:`recovery_tests`; :func:`crs_lib.stats.hazard_ratios`.
     """
     if not plan.contrasts:
-        return pd.DataFrame({"note": ["no declared contrast is between systems of this run"]})
-    try:
-        found = hazard_ratios(_waiting(shifts), Design(pairs=plan.contrasts, scenario="scenario"))
-    except InputError as error:
-        return pd.DataFrame({"note": [str(error)]})
+        raise InputError("no declared contrast is between systems of this run")
+    found = hazard_ratios(_waiting(shifts), Design(pairs=plan.contrasts, scenario="scenario"))
     return tidy(found, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
 
 
-def shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
+def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
     """One row a shift: system, scenario, shift type, and the metric's mean from the shift to the next.
 
     Turns in which the metric is undefined are left out of the mean; NaN where all are.
@@ -253,18 +243,16 @@ def shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.D
     return found.rename(columns={"model": "system", "session_id": "scenario", "type": "shift_type"})
 
 
+@_noted
 def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Wald tests of ``value ~ system * shift_type + (1 | scenario)``, a row each; a note where not fitted.
 
-    The values are those of :func:`shift_scores`. The interaction tests whether the differences
+    The values are those of :func:`_shift_scores`. The interaction tests whether the differences
     between systems depend on the type of shift. Source: :func:`crs_lib.stats.mixed_model`.
     """
     if metric not in turns:
-        return pd.DataFrame({"note": [f"{metric} has no value by turn, so none by type of shift"]})
-    try:
-        model = mixed_model(shift_scores(turns, shifts, metric), factors=("shift_type",))
-    except InputError as error:
-        return pd.DataFrame({"note": [str(error)]})
+        raise InputError(f"{metric} has no value by turn, so none by type of shift")
+    model = mixed_model(_shift_scores(turns, shifts, metric), factors=("shift_type",))
     fit = model.fit.iloc[0]
     note = "" if fit["converged"] else "did not converge: do not read it"
     return tidy(model.terms.assign(n=int(fit["n"]), scenarios=int(fit["clusters"]), note=note))
@@ -276,7 +264,7 @@ def conclusion(ladder: Ladder, plan: Plan, subject: str) -> Finding:
     if not told:
         return finding_none(f"the tests of this run bear no sentence on {subject}")
     text = told[0].replace(plan.primary_outcome, metrics.get(plan.primary_outcome).short)
-    return finding_none(text) if "could not be" in text else finding(text)
+    return finding_none(text) if "could not be" in text else Finding(text)
 
 
 def draw_power(scores: pd.DataFrame, plan: Plan) -> None:

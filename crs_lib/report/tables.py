@@ -142,13 +142,8 @@ def batch_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 def named_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row a turn: session_id, and whether the user's and the system's words name a concept."""
     pairs = [(talk.session_id, pair) for talk in dialogues for pair in talk.pairs()]
-    named = {
-        name: [bool(codes) for codes in grounder.ground(texts)]
-        for name, texts in (
-            ("user", [pair.user.text for _, pair in pairs]),
-            ("system", [pair.system.text for _, pair in pairs]),
-        )
-    }
+    texts = {"user": [pair.user.text for _, pair in pairs], "system": [pair.system.text for _, pair in pairs]}
+    named = {name: [bool(codes) for codes in grounder.ground(said)] for name, said in texts.items()}
     return pd.DataFrame({"session_id": [session for session, _ in pairs], **named})
 
 
@@ -244,13 +239,11 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     wide = frame.pivot_table(index="model", columns="metric", values="shown", aggfunc="first")[names]
     means = frame[frame["metric"] == names[0]].set_index("model")["mean"]
     order = means.sort_values(ascending=base.get(names[0]).direction == base.LOWER, kind="stable").index
-    wide = wide.loc[order].rename(columns={name: base.get(name).label for name in names})
-    return wide.rename_axis(columns=None).rename_axis("system").reset_index()
+    wide = wide.loc[order].set_axis([base.get(name).label for name in names], axis=1)
+    return wide.rename_axis("system").reset_index()
 
 
-def first_outcome(model_metrics: pd.DataFrame) -> str:
-    """The outcome that leads tables of these scores: the convention's first that any system has a mean of."""
-    return primary(model_metrics)
+first_outcome = primary  # leads the tables of these scores: the convention's first with a mean
 
 
 def _interval(row: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Logs on their way to the thesis's tables, and the parts of its numbers: the frames of notebook 07."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from crs_lib import data as datasets
 from crs_lib import evaluate, judge, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
+from crs_lib.evaluate.study import MOVIES
 from crs_lib.figures import layout
 from crs_lib.figures.latex import headline_table
 from crs_lib.metrics import base, conventions
@@ -25,12 +27,11 @@ SAMPLE = "sample"
 
 def import_config(logs: str, catalog: str, run: str) -> simulate.ImportConfig:
     """The settings of an import, checked; ``sample`` stands for our own logs."""
-    own = str(_own() / "logs")
-    return simulate.ImportConfig(logs=own if logs == SAMPLE else logs, run=run, catalog=catalog)
+    return simulate.ImportConfig(logs=_own("logs") if logs == SAMPLE else logs, run=run, catalog=catalog)
 
 
-def _own() -> Path:
-    return paths.samples() / "thesis"
+def _own(name: str) -> str:
+    return str(paths.samples() / "thesis" / name)
 
 
 def conventions_of(convention: str, also: Sequence[str], topics: str) -> list[str]:
@@ -53,8 +54,8 @@ class LoadedLogs(NamedTuple):
 def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
     """The logs as a run, with the judge scores where there are any; raises as ``simulate.import_logs``."""
     found = simulate.import_logs(config)
-    if config.logs == str(_own() / "logs"):
-        judge_scores = judge_scores or str(_own() / "judge")
+    if config.logs == _own("logs"):
+        judge_scores = judge_scores or _own("judge")
     if not judge_scores:
         return LoadedLogs(found, pd.DataFrame({"note": ["no judge scores given"]}))
     return LoadedLogs(found, judge.adopt(config.run, judge_scores))
@@ -62,15 +63,9 @@ def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
 
 def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
     """Score the run under each convention; the headline of each, a row a system: mean and rank, 1 is best."""
-    for name in names:
-        evaluate.evaluate(evaluate.EvaluateConfig(run=run, convention=name))
-    return headline_ranks(run, names)
-
-
-def headline_ranks(run: str, names: Sequence[str]) -> pd.DataFrame:
-    """The systems in order, and under each convention the mean of its headline with the rank in brackets."""
     columns: dict[str, pd.Series] = {}
     for name in names:
+        evaluate.evaluate(evaluate.EvaluateConfig(run=run, convention=name))
         outcome, means = _headline(run, name)
         ranks = means.rank(ascending=_lower(outcome), method="min")
         both = zip(means, ranks, strict=True)
@@ -85,8 +80,7 @@ def _lower(metric: str) -> bool:
 
 def _headline(run: str, convention: str) -> tuple[str, "pd.Series[float]"]:
     """A convention's primary outcome and its mean by system."""
-    table = evaluate.read(run, "model_metrics", convention)
-    outcome = layout.outcomes(convention)[0]
+    table, outcome = evaluate.read(run, "model_metrics", convention), layout.outcomes(convention)[0]
     return outcome, table[table["metric"] == outcome].set_index("model")["mean"].astype(float)
 
 
@@ -110,7 +104,7 @@ def judge_table(run: str, convention: str) -> pd.DataFrame:
     return found[columns].sort_values("metric", kind="stable").reset_index(drop=True)
 
 
-class ThesisScores(NamedTuple):
+class _Scores(NamedTuple):
     """A convention's tables: a row per session (with the detail), per turn, and per shift."""
 
     sessions: pd.DataFrame
@@ -118,20 +112,17 @@ class ThesisScores(NamedTuple):
     shifts: pd.DataFrame
 
 
-def scores(run: str, base_name: str) -> ThesisScores | None:
+def _scores(run: str, base_name: str) -> _Scores | None:
     """The tables of the run's latest convention that rests on a named one; None where it has none."""
     try:
         name = evaluate.convention_of(run, base_name)
     except RunError:
         return None
-    sessions = evaluate.read(run, "results", name)
+    sessions, turns, shifts = (evaluate.read(run, table, name) for table in ("results", "turns", "shifts"))
     sessions = sessions[sessions["detail"].notna()]
     detail = pd.DataFrame(sessions["detail"].tolist(), index=sessions.index)
-    return ThesisScores(
-        sessions.drop(columns="detail").join(detail.drop(columns=[n for n in detail if n in sessions])),
-        evaluate.read(run, "turns", name),
-        evaluate.read(run, "shifts", name),
-    )
+    more = detail.drop(columns=[name for name in detail if name in sessions])
+    return _Scores(sessions.drop(columns="detail").join(more), turns, shifts)
 
 
 def _none(convention: str) -> pd.DataFrame:
@@ -146,7 +137,7 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame:
     rows = []
     for name in names:
         means = evaluate.read(run, "model_metrics", name)
-        theirs = published(run, name, set(means["model"]))
+        theirs = _published(run, name, set(means["model"]))
         for row in means[means["mean"].notna()].itertuples():
             figure = theirs.get(str(row.model), {}).get(str(row.metric))
             if figure is not None and row.metric in layout.outcomes(name):
@@ -164,7 +155,7 @@ def silence(run: str) -> pd.DataFrame:
 
     Of the scores under ``thesis_grounded``; a note where the run has none.
     """
-    scored = scores(run, "thesis_grounded")
+    scored = _scores(run, "thesis_grounded")
     if scored is None:
         return _none("thesis_grounded")
     rows = []
@@ -193,22 +184,17 @@ def inside_words(run: str, n: int = 5) -> pd.DataFrame:
     """Substring matches that are no whole words: their share by speaker, and the most frequent concepts."""
     catalog = _catalog(run)
     made = extractors.ExtractorInputs(catalog.space)
-    anywhere, whole = (extractors.create(name, made) for name in ("substring", "rules"))
-    said: dict[str, list[str]] = {"USER": [], "SYSTEM": []}
-    for dialogue in simulate.iter_dialogues(run):
-        for turn in dialogue.turns:
-            said[turn.speaker].append(turn.text)
+    turns = [turn for dialogue in simulate.iter_dialogues(run) for turn in dialogue.turns]
     rows = []
-    for speaker, texts in said.items():
-        loose, strict = extractors.memoised(anywhere, texts), extractors.memoised(whole, texts)
-        wrong = pd.Series(
-            [key for t in texts for key in catalog.space.keys(loose[t] - strict[t])], dtype=object
+    for speaker in ("USER", "SYSTEM"):
+        texts = [turn.text for turn in turns if turn.speaker == speaker]
+        loose, strict = (
+            extractors.memoised(extractors.create(name, made), texts) for name in ("substring", "rules")
         )
-        counts = wrong.value_counts().reset_index()
-        counts.columns = ["concept", "n"]
-        top = counts.sort_values(["n", "concept"], ascending=[False, True])["concept"].head(n)
+        wrong = Counter(key for text in texts for key in catalog.space.keys(loose[text] - strict[text]))
+        top = sorted(wrong, key=lambda key: (-wrong[key], key))[:n]
         total = sum(len(loose[text]) for text in texts)
-        share = len(wrong) / total if total else 0.0
+        share = wrong.total() / total if total else 0.0
         rows.append({"speaker": speaker, "inside words": share, "most often": ", ".join(top)})
     return pd.DataFrame(rows)
 
@@ -218,7 +204,7 @@ def _catalog(run: str) -> ThesisCatalog:
     folder = paths.run_folder(simulate.STUDY, run)
     raw = folder / simulate.RAW_CATALOG
     name = raw.name if raw.is_file() else "catalog.parquet"
-    return ThesisCatalog.load(str(runs.output(simulate.STUDY, run, "catalog", "03_simulate", name)))
+    return ThesisCatalog.load(str(MOVIES.path(run, name)))
 
 
 def late(run: str) -> pd.DataFrame:
@@ -226,22 +212,19 @@ def late(run: str) -> pd.DataFrame:
 
     A version that the run is not scored under has no row; a note where it has neither.
     """
-    rows = []
-    if grounded := scores(run, "thesis_grounded"):
+    rows = {}
+    if grounded := _scores(run, "thesis_grounded"):
         shifts = grounded.shifts
         coming = shifts.groupby(["model", "session_id"], sort=False)["turn"].shift(-1)
         done = shifts["recovered_combined"].fillna(False).astype(bool)
-        crossed = done & (shifts["turn"] + shifts["delay_combined"] >= coming)
-        rows.append(("grounded", int(done.sum()), int(crossed.sum())))
-    if legacy := scores(run, "thesis_legacy"):
-        old = legacy.sessions[["n_recovered_late", "n_recovered"]].sum()
-        rows.append(("legacy", int(old["n_recovered"]), int(old["n_recovered_late"])))
+        rows["grounded"] = done, done & (shifts["turn"] + shifts["delay_combined"] >= coming)
+    if legacy := _scores(run, "thesis_legacy"):
+        rows["legacy"] = legacy.sessions["n_recovered"], legacy.sessions["n_recovered_late"]
     if not rows:
         return _none("thesis_grounded or thesis_legacy")
-    table = pd.DataFrame(rows, columns=["version", "recoveries", "late"])
-    return table.assign(late=table["late"] / table["recoveries"].clip(lower=1)).rename(
-        columns={"late": "after the next shift"}
-    )
+    sums = {version: (int(done.sum()), int(crossed.sum())) for version, (done, crossed) in rows.items()}
+    table = pd.DataFrame([(name, n, late / max(n, 1)) for name, (n, late) in sums.items()])
+    return table.set_axis(["version", "recoveries", "after the next shift"], axis=1)
 
 
 def recovered_sessions(run: str) -> pd.DataFrame:
@@ -250,7 +233,7 @@ def recovered_sessions(run: str) -> pd.DataFrame:
     The part is 1 − clamp((delay − 1)/5) in [0, 1]: 1 for a session that never recovers, whose delay is 0.
     Without rows where the run is not scored under that convention.
     """
-    legacy = scores(run, "thesis_legacy")
+    legacy = _scores(run, "thesis_legacy")
     if legacy is None:
         return pd.DataFrame(columns=["model", "session_id", "never", "speed"])
     delay = legacy.sessions["avg_recovery_delay"]
@@ -284,18 +267,18 @@ def retrieval(run: str) -> pd.DataFrame:
     for talk in simulate.iter_dialogues(run):
         wishes = [pair.system.meta.get("constraints") or {} for pair in talk.pairs()]
         asked.setdefault(talk.model_name, []).extend(catalog.candidates(wish).how for wish in wishes)
-    hows = ("all fields", "fewer fields", "union", "catalogue")
+    hows = ["all fields", "fewer fields", "union", "catalogue"]
     shares = {model: pd.Series(found).value_counts(normalize=True) for model, found in asked.items()}
-    return pd.DataFrame(
-        [{"model": model, **{how: share.get(how, 0.0) for how in hows}} for model, share in shares.items()]
-    )
+    table = pd.DataFrame(shares).reindex(hows).fillna(0.0).T
+    return table.rename_axis("model").rename_axis(columns=None).reset_index()
 
 
 # The logs that each convention was published on, by their name in the file of published figures.
-_PUBLISHED = {"thesis_grounded": "logs_50turns", "thesis_legacy": "logs_20turns"}
+_TAS = "topic_adaptation_score"
+_LOGS = {"thesis_grounded": "logs_50turns", "thesis_legacy": "logs_20turns"}
 
 
-def outcomes(run: str, convention: str) -> list[str]:
+def _outcomes(run: str, convention: str) -> list[str]:
     """The outcomes that are tested: the convention's, then judges' constructs; those that have a value."""
     means = evaluate.read(run, "model_metrics", convention)
     known = set(means.loc[means["mean"].notna(), "metric"])
@@ -311,18 +294,14 @@ def write_tables(run: str, convention: str = "") -> list[Path]:
     """
     name = evaluate.convention_of(run, convention)
     scores = statistics.stats_frame(evaluate.read(run, "results", name))
-    tested, folder = outcomes(run, name), evaluate.folder_of(run, name)
+    tested, folder = _outcomes(run, name), evaluate.folder_of(run, name)
     best = best_systems(run, name)
-    made = {
-        "anova.csv": stats.anova_table(scores, tested),
-        "tukey.csv": stats.tukey_table(scores, tested),
-        "headline.csv": best,
-    }
+    anova, tukey = stats.anova_table(scores, tested), stats.tukey_table(scores, tested)
+    made = {"anova.csv": anova, "tukey.csv": tukey, "headline.csv": best}
     for file, table in made.items():
         tables.write_csv(folder / file, table)
-    with tables.write_aside(folder / "headline.tex") as tex:
-        tex.write(headline_table(best))
-    return [folder / file for file in (*made, "headline.tex")]
+    tex = tables.write_whole(folder / "headline.tex", headline_table(best))
+    return [*(folder / file for file in made), tex]
 
 
 def best_systems(run: str, convention: str) -> pd.DataFrame:
@@ -332,38 +311,37 @@ def best_systems(run: str, convention: str) -> pd.DataFrame:
     the thesis's catalogue whose systems that table names; else missing.
     """
     means = evaluate.read(run, "model_metrics", convention)
-    known = published(run, convention, set(means["model"]))
+    known = _published(run, convention, set(means["model"]))
     rows = []
-    for metric in outcomes(run, convention):
+    for metric in _outcomes(run, convention):
         lower = _lower(metric)
         part = means[(means["metric"] == metric) & means["mean"].notna()]
-        ranked = part.sort_values("mean", ascending=lower, kind="stable").reset_index(drop=True)
-        first, second = ranked.iloc[0], ranked.iloc[1] if len(ranked) > 1 else None
+        ranked = part.sort_values("mean", ascending=lower, kind="stable").to_dict("records")
+        first, *others = ranked
         theirs = {model: row[metric] for model, row in known.items() if metric in row}
         top = (min if lower else max)(theirs, key=lambda model: theirs[model]) if theirs else None
+        kept = {name: first[name] for name in ("mean", "low", "high", "n")}
         rows.append({
-            "metric": metric, "best": first["model"], "mean": first["mean"], "low": first["low"],
-            "high": first["high"], "n": int(first["n"]),
-            "second": None if second is None else second["model"],
-            "lead": float("nan") if second is None else abs(first["mean"] - second["mean"]),
+            "metric": metric, "best": first["model"], **kept,
+            "second": others[0]["model"] if others else None,
+            "lead": abs(first["mean"] - others[0]["mean"]) if others else float("nan"),
             "published_best": top, "published": theirs[top] if top else float("nan"),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def published(run: str, convention: str, systems: set[str]) -> Mapping[str, Mapping[str, float]]:
+def _published(run: str, convention: str, systems: set[str]) -> Mapping[str, Mapping[str, float]]:
     """The published means by system and metric, of a run's systems; empty where it is another study."""
     place = datasets.get("thesis-published").in_mirror()
     raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
-    log = _PUBLISHED.get(convention)
-    imported = runs.read_manifest(simulate.STUDY, run)["stages"]["simulate"]["parameters"].get("imported")
+    log = _LOGS.get(convention)
+    imported = runs.entry(simulate.STUDY, run, "simulate")["parameters"].get("imported")
     if not (place and log and imported and raw.is_file()):
         return {}
-    own = {file.sha256 for file in datasets.get("opendialkg-movies").files}
-    if tables.sha256(raw) not in own:
+    if tables.sha256(raw) not in {file.sha256 for file in datasets.get("opendialkg-movies").files}:
         return {}
     content: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
     found: dict[str, Any] = content.get(log, {}).get("models", {})
-    tas = {"topic_adaptation_score": "context_adaptation_score"} if log == "logs_50turns" else {}
-    renamed = {model: {**row, **{n: row[old] for n, old in tas.items()}} for model, row in found.items()}
-    return {model: row for model, row in renamed.items() if model in systems}
+    if log == "logs_50turns":
+        found = {name: {**row, _TAS: row["context_adaptation_score"]} for name, row in found.items()}
+    return {name: row for name, row in found.items() if name in systems}

@@ -21,8 +21,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import dialogue as dialogues
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.text import fold
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout, style
@@ -53,18 +52,17 @@ class RunFiles:
         self.folder = paths.run_folder(simulate.STUDY, run)
         self.scores = evaluate.folder_of(run, self.convention)
         results = evaluate.read(run, "results", self.convention)
-        self.sessions: dict[Key, dict[str, Any]] = _by_key(results)
-        self._session_metrics = [
-            name
-            for name in results
-            if name in base.METRICS and pd.to_numeric(results[name], errors="coerce").notna().any()
-        ]
+        numeric = results[[name for name in results if name in base.METRICS]].apply(
+            pd.to_numeric, errors="coerce"
+        )
+        self.session_metrics = [str(name) for name in numeric if numeric[name].notna().any()]
+        self.sessions = {_key(row): row for row in _records(results)}
+        self.models = list(dict.fromkeys(model for model, _ in self.sessions))
         shifts = figure_tables.read(run, "shifts", self.convention)
+        self.types = sorted({str(kind) for kind in shifts["type"] if kind})
         self._shifts: dict[Key, list[dict[str, Any]]] = {}
         for row in _records(shifts):
-            self._shifts.setdefault((row["model"], row["session_id"]), []).append(row)
-        self.types = sorted({str(kind) for kind in shifts["type"] if kind})
-        self.models = list(dict.fromkeys(model for model, _ in self.sessions))
+            self._shifts.setdefault(_key(row), []).append(row)
         self._judged = _judged(run)
 
     def turn_metrics(self) -> list[str]:
@@ -75,10 +73,6 @@ class RunFiles:
         numeric = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind == "double"]
         return [name for name in numeric if name in base.METRICS]
 
-    def session_metrics(self) -> list[str]:
-        """The metrics that any session has a score of, in the order of the file."""
-        return self._session_metrics
-
     def __iter__(self) -> Iterator[ScoredSession]:
         """Every session, in the order of the run; memory stays flat. One without a reply has no turns."""
         rows = _turn_groups(self.scores / "turns.parquet")
@@ -88,10 +82,8 @@ class RunFiles:
             if found != key or key not in self.sessions:
                 again = f"python -m crs_lib run 04_evaluate -p run {self.run}"
                 raise RunError(f"the scores of run {self.run!r} miss session {key}; score again: {again}")
-            session = self.sessions[key]
-            yield ScoredSession(
-                dialogue, turns, self._shifts.get(key, []), session, self._judged.get(key) or session
-            )
+            session, shifts = self.sessions[key], self._shifts.get(key, [])
+            yield ScoredSession(dialogue, turns, shifts, session, self._judged.get(key) or session)
 
 
 def _turn_groups(path: Path) -> Iterator[tuple[Key, list[dict[str, Any]]]]:
@@ -100,7 +92,7 @@ def _turn_groups(path: Path) -> Iterator[tuple[Key, list[dict[str, Any]]]]:
 
     with pq.ParquetFile(path) as file:
         rows = itertools.chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(4000))
-        for key, group in itertools.groupby(rows, key=lambda row: (row["model"], row["session_id"])):
+        for key, group in itertools.groupby(rows, key=_key):
             yield key, list(group)
 
 
@@ -108,8 +100,8 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def _by_key(frame: pd.DataFrame) -> dict[Key, dict[str, Any]]:
-    return {(str(row["model"]), str(row["session_id"])): row for row in _records(frame)}
+def _key(row: Mapping[str, Any]) -> Key:
+    return str(row["model"]), str(row["session_id"])
 
 
 def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
@@ -117,13 +109,9 @@ def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
 
     Altered dialogues that check the judges themselves (canaries) are no sessions of the run.
     """
-    if (
-        runs.read_manifest(simulate.STUDY, run)["stages"].get(judge_records.STAGE, {}).get("status")
-        != "finished"
-    ):
+    if runs.entry(simulate.STUDY, run, judge_records.STAGE).get("status") != "finished":
         return {}
-    found = (row for row in judge_records.read_records(run) if not row["canary"])
-    return {(str(row["model"]), str(row["session_id"])): row for row in found}
+    return {_key(row): row for row in judge_records.read_records(run) if not row["canary"]}
 
 
 class Index:
@@ -149,10 +137,10 @@ class Index:
             "types": files.types,
             "fields": {name: dialogues.tint_place(name) for name in (*fields, TITLE)},
             "turn_metrics": [described(name) for name in turn_metrics],
-            "session_metrics": [described(name) for name in files.session_metrics()],
+            "session_metrics": [described(name) for name in files.session_metrics],
         }
         self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
-        self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics()}
+        self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics}
 
     def __len__(self) -> int:
         return len(self._rows["id"])
@@ -233,33 +221,27 @@ def _write_data(files: RunFiles, folder: Path, page_size: int) -> None:
     """Write the sessions page by page, then the index."""
     view = _view(files)
     index = Index(files, view.metrics, view.scorer.convention.name, page_size, view.catalog.fields)
-    waiting: list[dict[str, Any]] = []
-    for scored in files:
-        index.add(scored)
-        waiting.append(_record(view, scored))
-        if len(index) % page_size == 0:
-            _write_page(folder, len(index) // page_size - 1, waiting, view)
-            waiting = []
-    if waiting:
-        _write_page(folder, len(index) // page_size, waiting, view)
+    for page, batch in enumerate(_batches(files, page_size)):
+        for scored in batch:
+            index.add(scored)
+        (folder / f"page-{page:04d}.js").write_bytes(_sessions(page, batch, view))
     (folder / "index.js").write_bytes(script("crsTrace.index", index.data()))
 
 
-def _record(view: SessionView, scored: ScoredSession) -> dict[str, Any]:
-    return view.record(scored.dialogue, scored.turns, scored.shifts, scored.judge)
+def _batches(files: Iterable[ScoredSession], size: int) -> Iterator[list[ScoredSession]]:
+    """The sessions, so many at once."""
+    rest = iter(files)
+    while batch := list(itertools.islice(rest, size)):
+        yield batch
 
 
-def _write_page(folder: Path, page: int, sessions: list[dict[str, Any]], view: SessionView) -> None:
-    content = script("crsTrace.page", page, {"sessions": sessions, "films": _films(sessions, view)})
-    (folder / f"page-{page:04d}.js").write_bytes(content)
-
-
-def _films(sessions: Iterable[Mapping[str, Any]], view: SessionView) -> dict[str, Any]:
-    """The films that these sessions recommend, by number."""
-    items = {
-        film["film"] for session in sessions for turn in session["turns"] for film in turn.get("films", ())
-    }
-    return {str(item): view.film(item) for item in sorted(items)}
+def _sessions(page: int, batch: Iterable[ScoredSession], view: SessionView) -> bytes:
+    """A page of sessions with the films that they recommend, by number."""
+    sessions = [view.record(one.dialogue, one.turns, one.shifts, one.judge) for one in batch]
+    turns = [turn for session in sessions for turn in session["turns"]]
+    items = sorted({film["film"] for turn in turns for film in turn.get("films", ())})
+    films = {str(item): view.film(item) for item in items}
+    return script("crsTrace.page", page, {"sessions": sessions, "films": films})
 
 
 def _page(run: str, mode: str, data: str) -> str:
@@ -304,23 +286,20 @@ def show(run: str, model: str, session: str | int, *, height: int = 640) -> Sess
     view = _view(files)
     index = Index(files, view.metrics, view.scorer.convention.name, 1, view.catalog.fields)
     index.add(scored)
-    record = _record(view, scored)
-    calls = script("crsTrace.index", index.data()) + script(
-        "crsTrace.page", 0, {"sessions": [record], "films": _films([record], view)}
-    )
+    calls = script("crsTrace.index", index.data()) + _sessions(0, [scored], view)
     page = _page(run, "single", f"{calls.decode('utf-8')}crsTrace.start();")
-    return SessionPage(model, record["id"], len(record["turns"]), page, height)
+    return SessionPage(model, scored.dialogue.session_id, len(scored.dialogue.pairs()), page, height)
 
 
 def _find(files: RunFiles, model: str, session: str) -> ScoredSession:
     """The session of a run, read from its files up to there."""
-    run = files.run
-    if model not in files.models:
-        known = ", ".join(files.models)
-        raise InputError(
-            f"run {run!r} has no model {model!r}{did_you_mean(model, files.models)} (known: {known})"
-        )
+    run, models = files.run, files.models
+    if model not in models:
+        hint = f"{did_you_mean(model, models)} (known: {', '.join(models)})"
+        raise InputError(f"run {run!r} has no model {model!r}{hint}")
     if (model, session) not in files.sessions:
         ids = sorted(number for name, number in files.sessions if name == model)
         raise InputError(f"run {run!r} has no session {session!r} of {model!r}; it has {ids[0]} to {ids[-1]}")
-    return next(s for s in files if (s.dialogue.model_name, s.dialogue.session_id) == (model, session))
+    return next(
+        one for one in files if (one.dialogue.model_name, one.dialogue.session_id) == (model, session)
+    )

@@ -73,8 +73,7 @@ def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
     """Spearman of metrics with labels, the strongest first, with 95 % intervals."""
     order = correlations["spearman"].abs().sort_values(ascending=False, kind="stable").index[:most]
     shown = correlations.loc[order[::-1]]
-    made, axes = style.figure(0.8 + 0.24 * len(shown))
-    panel = axes[0][0]
+    made, panel = style.single(0.8 + 0.24 * len(shown))
     for place, row in enumerate(shown.itertuples()):
         style.interval(panel, place, row.low, row.high, style.INK)
         panel.plot(row.spearman, place, "o", color=style.INK, markersize=4)
@@ -88,18 +87,19 @@ def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
 def human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
     """Agreement of our scores with human ratings; a note where no rated conversations were given."""
     if not dialogues:
-        hint = "no rated conversations given: set human_dialogues and human_catalog"
-        return pd.DataFrame({"note": [hint]})
-    read = list(logs.read(dialogues))
-    rows = agreement.rate(read, Grounder(sources.load(catalog)))
+        return _nothing("no rated conversations given: set human_dialogues and human_catalog")
+    rows = agreement.rate(list(logs.read(dialogues)), Grounder(sources.load(catalog)))
     return agreement.agreement(rows, agreement.SHOWN)
+
+
+def _nothing(hint: str) -> pd.DataFrame:
+    return pd.DataFrame({"note": [hint]})
 
 
 def missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
     """The replies whose success the score judges most wrongly; a note where no conversations were given."""
     if not (dialogues and catalog):
-        hint = "no conversations that log success given: set success_dialogues and human_catalog"
-        return pd.DataFrame({"note": [hint]})
+        return _nothing("no conversations that log success given: set success_dialogues and human_catalog")
     read = logs.readable(dialogues, lambda broken: None)
     return raters.missed(raters.success(read, Grounder(sources.load(catalog))))
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
 from crs_lib.core.rng import one_thread
+from crs_lib.core.settings import Registry
 from crs_lib.core.text import words
 from crs_lib.retrieval import lowrank, store
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.retrieval.runs import Hit, Ranking, ranked
 
 

@@ -11,10 +11,12 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
@@ -23,26 +25,22 @@ from crs_lib.core.tables import sha256
 from crs_lib.runs.ledger import Ledger
 
 _PACKAGES = (
-    "crs-lib", "numpy", "pandas", "scipy", "scikit-learn", "statsmodels", "seaborn", "matplotlib",
-    "papermill", "nbval", "ollama", "pyarrow",
-)  # fmt: skip
+    "crs-lib numpy pandas scipy scikit-learn statsmodels seaborn matplotlib papermill nbval ollama pyarrow"
+).split()
 # These change no result and may differ when a run continues.
 _FREE = ("workers", "scheduler", "progress")
 
 
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
+def only_one(folder: Path) -> AbstractContextManager[None]:
     """Lock a run's folder for this process; RunError for one that another holds or that cannot be written."""
     busy = f"another process is working on run {folder.name!r}; wait for it or use another run name"
-    with locked(folder, busy):
-        yield
+    return locked(folder, busy)
 
 
 @dataclass
 class Stage:
     """One stage of a run at work: its folder, and its entry in the manifest."""
 
-    study: str
     run: str
     name: str
     folder: Path
@@ -63,38 +61,41 @@ class Stage:
         return Ledger(self.folder / name)
 
 
+class _Entry(BaseModel):
+    """The parts of a stage in the manifest that later stages read."""
+
+    parameters: dict[str, Any] = {}
+    inputs: dict[str, str] = {}
+    outputs: dict[str, str] = {}
+    counts: dict[str, Any] = {}
+    status: str = ""
+
+
+class _Manifest(BaseModel):
+    stages: dict[str, _Entry] = {}
+
+
 def read_manifest(study: str, run: str) -> dict[str, Any]:
     """The manifest of a run; an empty dict for a run without one, RunError for a damaged one."""
     path = paths.run_folder(study, run) / "manifest.json"
     return manifest_at(path) if path.exists() else {}
 
 
-_ENTRY: Mapping[str, type] = {
-    "parameters": dict,
-    "inputs": dict,
-    "outputs": dict,
-    "counts": dict,
-    "status": str,
-}
-
-
 def manifest_at(path: Path) -> dict[str, Any]:
     """The manifest in a file, its stages with the parts that later ones read; RunError for a damaged one."""
     try:
         record = safety.read_object(path)
-        stages = record.get("stages", {})
-        if not isinstance(stages, dict) or not all(isinstance(entry, dict) for entry in stages.values()):
-            raise InputError("'stages' must be an object of objects")
-        for name, entry in stages.items():
-            for part, kind in _ENTRY.items():
-                if not isinstance(entry.setdefault(part, kind()), kind):
-                    raise InputError(f"{part!r} of stage {name!r} is {safety.kind_of(entry[part])}")
-            digests = [*entry["inputs"].items(), *entry["outputs"].items()]
-            if not all(isinstance(digest, str) for _, digest in digests):
-                raise InputError(f"a digest of stage {name!r} is no text")
-    except InputError as error:
-        raise RunError(f"{paths.shown(path)} is damaged ({error}); restore it or remove it") from error
-    return record
+        checked = _Manifest.model_validate(record, strict=True).stages
+    except (InputError, ValidationError) as error:
+        told = " ".join(str(error).split())[:300]
+        raise RunError(f"{paths.shown(path)} is damaged ({told}); restore it or remove it") from error
+    stages = {name: {**record["stages"][name], **entry.model_dump()} for name, entry in checked.items()}
+    return record | {"stages": stages}
+
+
+def command(notebook: str, run: str) -> str:
+    """The command that makes a stage of a run."""
+    return f"python -m crs_lib run {notebook} -p run {run}"
 
 
 def entry(study: str, run: str, stage: str) -> dict[str, Any]:
@@ -107,10 +108,7 @@ def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
     """The manifest entry of a finished stage; RunError with the command that makes it, if there is none."""
     found = entry(study, run, stage)
     if found.get("status") != "finished":
-        raise RunError(
-            f"no finished {notebook} in run {run!r}; "
-            f"make it with: python -m crs_lib run {notebook} -p run {run}"
-        )
+        raise RunError(f"no finished {notebook} in run {run!r}; make it with: {command(notebook, run)}")
     return found
 
 
@@ -121,27 +119,24 @@ def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
     the manifest says.
     """
     made = finished(study, run, stage, notebook)
-    return as_written(study, run, made, name, f"python -m crs_lib run {notebook} -p run {run}")
+    return as_written(study, run, made, name, command(notebook, run))
 
 
-def as_written(study: str, run: str, made: Mapping[str, Any], name: str, command: str) -> Path:
-    """A file of the stage with the entry ``made``; RunError with the ``command`` as :func:`output`."""
-    path, digest = paths.run_folder(study, run) / name, made["outputs"].get(name, "")
-    wrong = "is gone" if not path.is_file() else "is not as it was written" if _digest(path) != digest else ""
+def as_written(study: str, run: str, made: Mapping[str, Any], name: str, again: str) -> Path:
+    """A file of the stage with the entry ``made``; RunError with the command ``again`` as :func:`output`."""
+    path = paths.run_folder(study, run) / name
+    wrong = "is gone"
+    if path.is_file():
+        facts = path.stat()
+        digest = _digest(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
+        wrong = "is not as it was written" if digest != made["outputs"].get(name, "") else ""
     if wrong:
-        raise RunError(
-            f"{name} of run {run!r} {wrong}; make it anew, with the run's own parameters: {command}"
-        )
+        raise RunError(f"{name} of run {run!r} {wrong}; make it anew, with the run's own parameters: {again}")
     return path
 
 
-def _digest(path: Path) -> str:
-    facts = path.stat()
-    return _digest_of(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
-
-
 @functools.lru_cache(maxsize=256)
-def _digest_of(path: Path, *_: int) -> str:
+def _digest(path: Path, *_: int) -> str:
     """The digest of a file, read once for as long as its size, time and number stay."""
     return sha256(path)
 
@@ -169,7 +164,7 @@ def stage(
         before = manifest.get("stages", {}).get(name)
         if fixed and before:
             _refuse_other(run, name, before, given, inputs or {})
-        work = Stage(study, run, name, folder, given, dict(inputs or {}))
+        work = Stage(run, name, folder, given, dict(inputs or {}))
         manifest.update(study=study, run=run, code=code_version(), packages=dict(_versions()))
         entry = {"parameters": given, "inputs": work.inputs, "counts": work.counts, "started": _now()}
         manifest.setdefault("stages", {})[name] = entry
@@ -183,19 +178,16 @@ def stage(
 
 
 def _refuse_other(
-    run: str,
-    name: str,
-    before: Mapping[str, Any],
-    given: Mapping[str, Any],
-    inputs: Mapping[str, str],
+    run: str, name: str, before: Mapping[str, Any], given: Mapping[str, Any], inputs: Mapping[str, str]
 ) -> None:
-    old, new = {**before.get("parameters", {})}, {**given}
-    old |= {f"input {k}": v[:12] for k, v in before.get("inputs", {}).items()}
-    new |= {f"input {k}": v[:12] for k, v in inputs.items()}
+    old, new = (
+        {**values, **{f"input {key}": digest[:12] for key, digest in read.items()}}
+        for values, read in ((before["parameters"], before["inputs"]), (given, inputs))
+    )
     differ = [
         f"{key}: {old.get(key)!r} there, {new.get(key)!r} now"
-        for key in sorted({*old, *new})
-        if key not in _FREE and old.get(key) != new.get(key)
+        for key in sorted({*old, *new} - {*_FREE})
+        if old.get(key) != new.get(key)
     ]
     if differ:
         raise RunError(
@@ -207,7 +199,7 @@ def _refuse_other(
 def _write(manifest: dict[str, Any], work: Stage, **facts: str) -> None:
     """Write the manifest with the present state of a stage; a stage that ended names its outputs' hashes."""
     entry = manifest["stages"][work.name]
-    entry |= {**facts, "counts": work.counts}
+    entry |= facts
     if facts["status"] != "running":
         found = {name: work.folder / name for name in sorted(work.outputs)}
         entry["ended"] = _now()
@@ -223,10 +215,8 @@ def _now() -> str:
 def _versions() -> Mapping[str, str]:
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -234,20 +224,10 @@ def code_version() -> dict[str, Any]:
     """Git commit and dirty flag of the repository; empty outside git and for an installed package."""
     if paths.installed():
         return {}
+    words = ["git", "-C", str(paths.ROOT), "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        commit = _git("rev-parse", "HEAD").strip()
-        dirty = bool(_git("status", "--porcelain", "--untracked-files=no").strip())
-    except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
         return {}
-    return {"commit": commit, "dirty": dirty}
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(paths.ROOT), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=10,
-    )
-    return done.stdout
+    lines = done.stdout.splitlines()
+    return {"commit": lines[0].split()[-1], "dirty": not lines[-1].startswith("#")}

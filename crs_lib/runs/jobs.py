@@ -5,12 +5,13 @@ depends on its key alone, so the number and kind of workers never change a resul
 """
 
 import gc
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
@@ -27,40 +28,10 @@ if TYPE_CHECKING:
 
 PATIENCE = 20  # sessions that may fail one after the other before threads or a cluster give up
 _WEIGHTS = "weights of "
-
-
-class _SessionMaker(Protocol):
-    """Makes the body (a line of JSON) of a session; the same key must give the same body."""
-
-    def __call__(self, key: Key) -> str: ...
-
-
-class Models(Protocol):
-    """The models (or other servers) that a maker's sessions wait for."""
-
-    def width(self, specs: Sequence[str]) -> int:
-        """How many sessions at once keep these models busy."""
-        ...
-
-    def release(self, spec: str) -> None:
-        """Free the memory of a model that is not needed any more."""
-        ...
-
-    def halt(self) -> None:
-        """Let sessions that wait end at their next call."""
-        ...
-
-    def close(self) -> None:
-        """Give back connections and files."""
-        ...
-
-
-@runtime_checkable
-class _ModelMaker(Protocol):
-    """A session maker whose sessions wait for models; threads share it."""
-
-    @property
-    def models(self) -> Models | None: ...
+# Makes the body (a line of JSON) of a session; the same key must give the same body. Threads share one whose
+# sessions wait for models; its attribute ``models`` is their Pool, or what has the Pool's methods.
+_Maker = Callable[[Key], str]
+T = TypeVar("T")
 
 
 class Part(NamedTuple):
@@ -106,10 +77,9 @@ def weights(
     ``before`` is the stage's entry in the manifest; where it is finished nobody needs a server any more, and
     its digests are given back. Raises one RunError that lists all that is missing.
     """
-    if before.get("status") == "finished":
-        kept = {name: str(d) for name, d in before["inputs"].items() if name.startswith(_WEIGHTS)}
-        if kept.keys() == {f"{_WEIGHTS}{spec}" for spec in specs}:
-            return kept
+    kept = weights_in(before.get("inputs", {}))
+    if before.get("status") == "finished" and kept.keys() == {*specs}:
+        return weights_as_inputs(kept)
     return weights_as_inputs(checked(needs())) if specs else {}
 
 
@@ -134,13 +104,12 @@ def job(
     stage: Stage,
     ledger: Ledger,
     parts: Sequence[Part],
-    make: Callable[..., _SessionMaker],
+    make: Callable[..., _Maker],
     arguments: tuple[Any, ...],
     *,
     llm: "LLMSettings | None" = None,
     workers: int = 1,
     scheduler: str = "",
-    chunk: int = 0,
     logged: bool = False,
     most_failed: int = 0,
     hint: str = "",
@@ -159,59 +128,31 @@ def job(
     """
     start = Start(str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs))
     far = start._replace(folder="") if scheduler else start
-    with _calls_exported(stage, ledger, scheduler, logged), _Shared(make, (*arguments, start)) as shared:
-        for place, part in enumerate(parts):
-            if ledger.finished().issuperset(part.keys):
-                continue
-            _same_weights(start, part, llm)
-            told: dict[str, Any] = {"progress": progress, "label": part.label}
-            if part.models and not scheduler:
-                width = shared.models.width(part.models)
-                sessions(ledger, part.keys, shared.maker, (), threads=width, **told)
-                later = {spec for rest in parts[place + 1 :] for spec in rest.models}
-                shared.release([spec for spec in part.models if spec not in later])
-            else:
-                told |= {"chunk": chunk or (1 if part.models else part_size(len(part.keys)))}
-                told |= {"workers": workers, "scheduler": scheduler}
-                sessions(ledger, part.keys, make, (*arguments, far), **told)
-            _same_weights(start, part, llm)
+    shared: Any = cache(partial(make, *arguments, start))  # made when the first part with models begins
+    with _calls_exported(stage, ledger, scheduler, logged):
+        try:
+            for place, part in enumerate(parts):
+                if ledger.finished().issuperset(part.keys):
+                    continue
+                _check_weights(start, part, llm)
+                told: dict[str, Any] = {"progress": progress, "label": part.label}
+                if part.models and not scheduler:
+                    width = shared().models.width(part.models)
+                    sessions(ledger, part.keys, shared, (), threads=width, **told)
+                    for spec in {*part.models}.difference(*(rest.models for rest in parts[place + 1 :])):
+                        shared().models.release(spec)
+                else:
+                    chunk = 1 if part.models else part_size(len(part.keys))
+                    told |= {"workers": workers, "scheduler": scheduler, "chunk": chunk}
+                    sessions(ledger, part.keys, make, (*arguments, far), **told)
+                _check_weights(start, part, llm)
+        finally:
+            if shared.cache_info().currsize:
+                shared().models.close()
     check(ledger, [key for part in parts for key in part.keys], most_failed, hint)
 
 
-class _Shared:
-    """The maker that all parts with models share, made when the first of them begins."""
-
-    def __init__(self, make: Callable[..., _SessionMaker], arguments: tuple[Any, ...]) -> None:
-        self._make, self._arguments = make, arguments
-        self._made: _SessionMaker | None = None
-
-    def __enter__(self) -> "_Shared":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._made is not None:
-            self.models.close()
-
-    def maker(self) -> _SessionMaker:
-        """The maker."""
-        self._made = self._made or self._make(*self._arguments)
-        return self._made
-
-    @property
-    def models(self) -> Models:
-        """The models of the maker's sessions."""
-        maker = self.maker()
-        if not isinstance(maker, _ModelMaker) or maker.models is None:
-            raise RunError("these sessions wait for models that nobody reaches; please report this defect")
-        return maker.models
-
-    def release(self, specs: Sequence[str]) -> None:
-        """Free the memory of models that no later part needs."""
-        for spec in specs:
-            self.models.release(spec)
-
-
-def _same_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
+def _check_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
     """RunError, which ends the run, where a server has other weights of a model than the run began with."""
     began = {spec: start.weights[spec] for spec in part.models if spec in start.weights}
     if began and llm is not None:
@@ -227,42 +168,42 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
     On a cluster each machine keeps its own log, which is fetched; a failure of that becomes a note on an
     earlier error, which is the one to be told.
     """
+    earlier: BaseException | None = None
     try:
-        try:
-            yield
-        except BaseException as error:
-            try:
-                _fetch_logs(stage, scheduler, logged)
-            except Exception as further:
-                error.add_note(f"after it: {type(further).__name__}: {further}")
-            raise
-        _fetch_logs(stage, scheduler, logged)
+        yield
+    except BaseException as error:
+        earlier = error
+        raise
     finally:
-        if logged:
-            from crs_lib.llm.calls import export_all
-
-            stage.counts["llm_calls"] = export_all(stage.folder)
-        stage.counts |= ledger.counts()
-
-
-def _fetch_logs(stage: Stage, scheduler: str, logged: bool) -> None:
-    """Bring the call logs of a cluster's workers into the run's folder."""
-    if scheduler and logged:
-        from crs_lib.llm.calls import Recorder
-        from crs_lib.llm.client import LOG, drain_scratch
-        from crs_lib.runs import dask
-
-        recorder = Recorder(stage.folder / LOG)
         try:
-            recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
+            if scheduler and logged:
+                _fetch_logs(stage, scheduler)
+        except Exception as error:
+            if earlier is None:
+                raise
+            earlier.add_note(f"after it: {type(error).__name__}: {error}")
         finally:
-            recorder.close()
+            if logged:
+                from crs_lib.llm.calls import export_all
+
+                stage.counts["llm_calls"] = export_all(stage.folder)
+            stage.counts |= ledger.counts()
+
+
+def _fetch_logs(stage: Stage, scheduler: str) -> None:
+    """Bring the call logs of a cluster's workers into the run's folder."""
+    from crs_lib.llm.calls import Recorder
+    from crs_lib.llm.client import LOG, drain_scratch
+    from crs_lib.runs import dask
+
+    with closing(Recorder(stage.folder / LOG)) as recorder:
+        recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
 
 
 def sessions(
     ledger: Ledger,
     keys: Sequence[Key],
-    make: Callable[..., _SessionMaker],
+    make: Callable[..., _Maker],
     arguments: tuple[Any, ...],
     *,
     workers: int = 1,
@@ -280,14 +221,17 @@ def sessions(
     recorded as failed and the others continue; :func:`check` says so. A batch of threads or of a cluster
     stops with a RunError after ``PATIENCE`` failures in a row: its server is gone.
     """
-    if workers < 1 or threads < 0:
-        raise InputError(f"workers is {workers}, threads {threads}; give whole numbers >= 1")
+    if workers < 1:
+        raise InputError(f"workers is {workers}; give a whole number >= 1")
     safety.check_limit("workers", max(workers, threads), "workers or threads at once are")
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
     failing, before = 0, {key for key, _ in ledger.failures()}
     with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
-        results = _results(todo, make, arguments, min(workers, max(1, len(todo))), threads, scheduler, chunk)
+        if threads:
+            results = _in_threads(todo, make, arguments, threads)
+        else:
+            results = _in_tasks(todo, make, arguments, min(workers, len(todo)), scheduler, chunk)
         try:
             for batch in results:
                 ledger.record(batch)
@@ -319,19 +263,15 @@ def check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") ->
     asked = set(keys)
     failed = [(key, error) for key, error in ledger.failures() if key in asked]
     if len(failed) > most:
-        (key, error), n = failed[0], len(failed)
+        key, error = failed[0]
         raise RunError(
-            f"{n} of {len(keys)} sessions failed; the first is session {key.session} of {key.system!r}: "
-            f"{error}. The others are stored; start the same command again to retry the failed ones{hint}"
+            f"{len(failed)} of {len(keys)} sessions failed; the first is session {key.session} of "
+            f"{key.system!r}: {error}. The others are stored; start the same command again to retry the "
+            f"failed ones{hint}"
         )
 
 
-def chunks(todo: Sequence[Key], size: int) -> Iterator[list[Key]]:
-    """The keys in order, in lists of ``size``."""
-    return (list(todo[i : i + size]) for i in range(0, len(todo), size))
-
-
-def attempt(maker: _SessionMaker, key: Key) -> Done:
+def _attempt(maker: _Maker, key: Key) -> Done:
     """The outcome of a session: its body, or its error; an error that ends the run is raised."""
     try:
         return Done(key, pack(maker(key)), "")
@@ -341,63 +281,73 @@ def attempt(maker: _SessionMaker, key: Key) -> Done:
         return Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}")
 
 
-def attempts(maker: _SessionMaker, keys: Sequence[Key]) -> list[Done]:
+def attempts(maker: _Maker, keys: Sequence[Key]) -> list[Done]:
     """The outcomes of several sessions."""
-    return [attempt(maker, key) for key in keys]
+    return [_attempt(maker, key) for key in keys]
 
 
-def _results(
+def _in_tasks(
     todo: Sequence[Key],
-    make: Callable[..., _SessionMaker],
+    make: Callable[..., _Maker],
     arguments: tuple[Any, ...],
     workers: int,
-    threads: int,
     scheduler: str,
     chunk: int,
 ) -> Generator[list[Done]]:
-    """Lists of outcomes, in the order in which the sessions finish."""
-    if not todo:
-        return
-    if scheduler:
+    """Lists of outcomes, in the order in which tasks of ``chunk`` sessions finish."""
+    tasks = [todo[i : i + chunk] for i in range(0, len(todo), chunk)]
+    if scheduler and tasks:
         from crs_lib.runs import dask
 
-        yield from dask.results(attempts, chunks(todo, chunk), make, arguments, scheduler, workers)
-    elif threads:
-        yield from _in_threads(todo, make(*arguments), threads)
-    elif workers == 1:
-        maker = make(*arguments)
-        for part in chunks(todo, chunk):
-            yield attempts(maker, part)
-    else:
-        for outcome in outcomes(attempts, chunks(todo, chunk), workers, make, arguments):
+        with dask.submitter(attempts, make, arguments, scheduler, workers) as (submit, width):
+            for keys, future in _submitted(submit, tasks, width):
+                lost = future.exception()
+                if isinstance(lost, InputError) or getattr(lost, "ends_run", False):
+                    future.result()
+                told = f"{type(lost).__name__}: {lost}"  # the cluster gave the task up
+                yield [Done(key, None, told) for key in keys] if lost else future.result()
+    elif workers > 1:
+        for outcome in outcomes(attempts, tasks, workers, make, arguments):
             yield outcome.result()
+    elif tasks:
+        maker = make(*arguments)
+        yield from (attempts(maker, part) for part in tasks)
 
 
-def _in_threads(todo: Sequence[Key], maker: _SessionMaker, threads: int) -> Iterator[list[Done]]:
+def _in_threads(
+    todo: Sequence[Key], make: Callable[..., _Maker], arguments: tuple[Any, ...], threads: int
+) -> Generator[list[Done]]:
     """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
 
     After an interrupt they are not waited for. Freezes existing objects (gc.freeze): collecting the catalogue
     would pause every thread.
     """
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="session")
-    waiting = iter(todo)
-    under_way: set[Future[Done]] = set()
-    ended, patient = False, True
+    if not todo:
+        return
+    maker, pool = make(*arguments), ThreadPoolExecutor(threads, thread_name_prefix="session")
+    models, patient = getattr(maker, "models", None), True
     gc.freeze()
     try:
         # Twice the threads: whoever ends a session finds the next one waiting, whatever this thread does.
-        under_way |= {pool.submit(attempt, maker, key) for key in islice(waiting, 2 * threads)}
-        while under_way:
-            ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            under_way |= {pool.submit(attempt, maker, key) for key in islice(waiting, len(ready))}
-            for future in ready:
-                yield [future.result()]
-        ended = True
-    except KeyboardInterrupt:
-        patient = False
+        for _, future in _submitted(lambda key: pool.submit(_attempt, maker, key), todo, 2 * threads):
+            yield [future.result()]
+    except BaseException as error:
+        patient = not isinstance(error, KeyboardInterrupt)
+        if models is not None:
+            models.halt()
         raise
     finally:
-        if not ended and isinstance(maker, _ModelMaker) and maker.models is not None:
-            maker.models.halt()
         pool.shutdown(wait=patient, cancel_futures=True)
         gc.unfreeze()
+
+
+def _submitted(
+    submit: Callable[[T], "Future[Any]"], tasks: Iterable[T], width: int
+) -> Iterator[tuple[T, "Future[Any]"]]:
+    """Tasks with their futures, in the order in which they end; ``width`` are under way at once."""
+    waiting, sent = iter(tasks), dict["Future[Any]", T]()
+    sent |= {submit(task): task for task in islice(waiting, width)}
+    while sent:
+        ready, _ = wait(sent, return_when=FIRST_COMPLETED)
+        sent |= {submit(task): task for task in islice(waiting, len(ready))}
+        yield from ((sent.pop(future), future) for future in ready)

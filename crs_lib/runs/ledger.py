@@ -93,20 +93,17 @@ class Ledger(Store):
             rows = self.do(
                 "SELECT body, hash FROM sessions WHERE system = ? AND session = ? AND status = 'done'", key
             )
-            body, digest = rows[0] if rows else (None, "")
-            if not isinstance(body, bytes) or hashlib.sha256(body).hexdigest() != digest:
-                raise RunError(self._lost(key))
+            body, digest = rows[0] if rows else (b"", "")
             try:
+                if hashlib.sha256(body).hexdigest() != digest:
+                    raise ValueError("another body")
                 yield unpack(body)
-            except (zlib.error, ValueError) as error:
-                raise RunError(self._lost(key)) from error
-
-    def _lost(self, key: Key) -> str:
-        return (
-            f"session {key.session} of {key.system!r} is missing or damaged in the ledger "
-            f"{paths.shown(self.path)}; "
-            "move that file away and start the same command again: the sessions are made anew"
-        )
+            except (zlib.error, ValueError, TypeError) as error:
+                raise RunError(
+                    f"session {key.session} of {key.system!r} is missing or damaged in the ledger "
+                    f"{paths.shown(self.path)}; move that file away and start the same command again: the "
+                    "sessions are made anew"
+                ) from error
 
 
 def _row(item: Done) -> tuple[Any, ...]:

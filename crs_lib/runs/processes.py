@@ -20,9 +20,10 @@ from crs_lib.core import safety
 from crs_lib.core.errors import RunError
 
 PATIENCE = 60.0  # seconds that workers have to end after an error in another session
+_Do = Callable[..., Any]
 
 
-class _Outcome(NamedTuple):
+class Outcome(NamedTuple):
     """The result of a task, or the error that it raised; ``number`` is the task's place among all."""
 
     number: int
@@ -37,14 +38,14 @@ class _Outcome(NamedTuple):
 
 
 def outcomes(
-    do: Callable[..., Any],
+    do: _Do,
     tasks: Iterable[Any],
     workers: int,
-    make: Callable[..., Any] | None = None,
+    make: _Do | None = None,
     arguments: tuple[Any, ...] = (),
     *,
     ordered: bool = False,
-) -> Iterator[_Outcome]:
+) -> Iterator[Outcome]:
     """The outcomes of ``do(task)`` in fresh processes, as they are ready or in the tasks' order.
 
     With ``make`` each process makes ``make(*arguments)`` once and calls ``do(made, task)``. Tasks are taken
@@ -56,9 +57,9 @@ def outcomes(
     """
     safety.check_limit("workers", workers, "workers is")
     numbered, due = enumerate(tasks), 0
-    early, ready = dict[int, _Outcome](), list[_Outcome]()
+    early, ready = dict[int, Outcome](), list[Outcome]()
     pool = dict(_started(do, make, arguments) for _ in range(workers))
-    idle = list(pool)
+    idle, patience = list(pool), PATIENCE
     try:
         while True:
             free = min(len(idle), 2 * workers - len(early)) if ordered else len(idle)
@@ -76,15 +77,14 @@ def outcomes(
             while due in early:
                 ready.append(early.pop(due))
                 due += 1
-    except BaseException as error:
-        _end(pool, PATIENCE if isinstance(error, Exception | GeneratorExit) else 0)
+    except (KeyboardInterrupt, SystemExit):
+        patience = 0.0
         raise
-    _end(pool, PATIENCE)
+    finally:
+        _end(pool, patience)
 
 
-def _started(
-    do: Callable[..., Any], make: Callable[..., Any] | None, arguments: tuple[Any, ...]
-) -> tuple[Any, Any]:
+def _started(do: _Do, make: _Do | None, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
     """The pipe to a new worker, and its process."""
     context = multiprocessing.get_context("spawn")
     mine, its = context.Pipe()
@@ -94,9 +94,9 @@ def _started(
     return mine, process
 
 
-def _received(pipe: Any) -> _Outcome:
+def _received(pipe: Any) -> Outcome:
     try:
-        outcome: _Outcome = pipe.recv()
+        outcome: Outcome = pipe.recv()
     except (EOFError, OSError) as error:
         raise RunError(
             "a worker process ended without an answer, often for want of memory; what was finished is "
@@ -115,35 +115,29 @@ def _end(pool: Mapping[Any, Any], patience: float) -> None:
         process.kill()
 
 
-def _serve(
-    pipe: Any, do: Callable[..., Any], make: Callable[..., Any] | None, arguments: tuple[Any, ...]
-) -> None:
+def _serve(pipe: Any, do: _Do, make: _Do | None, arguments: tuple[Any, ...]) -> None:
     """The work of a process: a task after the other until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    refused: Exception | None = None
-    given: tuple[Any, ...] = ()
-    try:
-        given = (make(*arguments),) if make is not None else ()
-    except Exception as error:  # answered, with its type, when the first task comes
-        refused = error
+    made = _outcome(-1, partial(make, *arguments)) if make is not None else None
     with suppress(EOFError, OSError):
         while True:
             number, task = pipe.recv()
-            pipe.send(_outcome(number, partial(do, *given, task), refused))
+            if made is None or made.error is None:
+                pipe.send(_outcome(number, partial(do, *([made.value] if made else []), task)))
+            else:  # answered, with its type, when the first task comes
+                pipe.send(made._replace(number=number))
 
 
-def _outcome(number: int, call: Callable[[], Any], refused: Exception | None) -> _Outcome:
+def _outcome(number: int, call: Callable[[], Any]) -> Outcome:
     try:
-        if refused is not None:
-            raise refused
-        return _Outcome(number, call())
+        return Outcome(number, call())
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # an error that no other process can hold
-            return _Outcome(number, error=RunError(f"{type(error).__name__}: {error}"))
-        return _Outcome(number, error=error)
+            return Outcome(number, error=RunError(f"{type(error).__name__}: {error}"))
+        return Outcome(number, error=error)
 
 
 def _end_with_parent() -> None:

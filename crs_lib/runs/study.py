@@ -4,16 +4,16 @@ A stage is made with :meth:`Study.run` and its tables are read with :meth:`Study
 and the command that makes them from the table alone.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError, NoDataError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, NoDataError, RunError, did_you_mean
 from crs_lib.core.tables import sha256
 from crs_lib.runs import folder
 from crs_lib.runs.folder import Stage
@@ -21,16 +21,7 @@ from crs_lib.runs.folder import Stage
 _BLANK = 2  # bytes of a CSV file without columns: a stage without data writes a line end
 
 
-def _recorded(settings: Any) -> Mapping[str, Any]:
-    """All settings, as the manifest records them."""
-    return dict(settings.values()) if hasattr(settings, "values") else dataclasses.asdict(settings)
-
-
-def _no_inputs(settings: Any) -> Mapping[str, str]:
-    return {}
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StageSpec:
     """One stage of a study.
 
@@ -39,8 +30,7 @@ class StageSpec:
     ``outputs`` maps a table's name to its file, ``.csv``, ``.parquet``, ``.jsonl`` or ``.json``.
     ``inputs`` are files of earlier stages ("predictions.jsonl") that must be as they were written; ``needs``
     checks the settings before anything is written and returns further inputs, a digest by name.
-    ``parameters`` says which settings the manifest records. A ``fixed`` stage refuses a folder that holds it
-    with other parameters or inputs; without, the stage is derived data and made anew.
+    ``parameters`` says which settings the manifest records. A stage is derived data: it is made anew.
     """
 
     name: str
@@ -48,11 +38,10 @@ class StageSpec:
     settings: type | None = None
     make: Callable[[Any, Stage], Mapping[str, Any] | None] | None = None
     inputs: Sequence[str] = ()
-    outputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    needs: Callable[[Any], Mapping[str, str]] = _no_inputs
-    parameters: Callable[[Any], Mapping[str, Any]] = _recorded
-    contracts: Mapping[str, tables.Contract] = dataclasses.field(default_factory=dict)
-    fixed: bool = False
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    needs: Callable[[Any], Mapping[str, str]] = lambda settings: {}
+    parameters: Callable[[Any], Mapping[str, Any]] = methodcaller("values")
+    contracts: Mapping[str, tables.Contract] = field(default_factory=dict)
 
 
 class Study:
@@ -71,11 +60,9 @@ class Study:
         self.name = name
         self.stages = {stage.name: stage for stage in stages}
         self.derived = dict(derived or {})
+        written = [(stage, *output) for stage in self.stages.values() for output in stage.outputs.items()]
         self._maker_of = {
-            key: stage
-            for stage in self.stages.values()
-            for name, file in stage.outputs.items()
-            for key in (name, file, Path(file).name)
+            key: stage for stage, name, file in written for key in (name, file, Path(file).name)
         }
 
     def run(self, stage: str, settings: Any, *, variant: str = "") -> dict[str, Any]:
@@ -91,9 +78,8 @@ class Study:
             raise InputError(f"stage {stage!r} takes {spec.settings.__name__}, not {type(settings).__name__}")
         inputs = {**spec.needs(settings)}
         inputs |= {name: sha256(self.path(settings.run, name)) for name in spec.inputs}
-        called = _called(stage, variant)
-        given = spec.parameters(settings)
-        with folder.stage(self.name, settings.run, called, given, inputs, fixed=spec.fixed) as work:
+        called, given = f"{stage} {variant}".strip(), spec.parameters(settings)
+        with folder.stage(self.name, settings.run, called, given, inputs, fixed=False) as work:
             made = dict(spec.make(settings, work) or {})
             for name, file in spec.outputs.items():
                 if name in made:
@@ -108,9 +94,9 @@ class Study:
         With ``optional`` a run that lacks this stage, but has another, raises NoDataError: a figure or a
         page does without.
         """
-        notebook, called = self.stages[stage].notebook, _called(stage, variant)
         try:
-            return folder.finished(self.name, run, called, notebook)
+            called = f"{stage} {variant}".strip()
+            return folder.finished(self.name, run, called, self.stages[stage].notebook)
         except RunError as error:
             if optional and folder.read_manifest(self.name, run).get("stages"):
                 raise NoDataError(str(error)) from None
@@ -130,13 +116,11 @@ class Study:
             )
         spec = self._maker_of[table]
         entry = self.finished(run, spec.name, variant=variant, optional=optional)
-        file = spec.outputs.get(table, table)
+        file, again = spec.outputs.get(table, table), folder.command(spec.notebook, run)
         place = next((name for name in entry["outputs"] if Path(name).name == Path(file).name), file)
         if optional and place not in entry["outputs"]:
-            raise NoDataError(
-                f"{spec.notebook} of run {run!r} wrote no {file}; make it anew with: {_command(spec, run)}"
-            )
-        return folder.as_written(self.name, run, entry, place, _command(spec, run))
+            raise NoDataError(f"{spec.notebook} of run {run!r} wrote no {file}; make it anew with: {again}")
+        return folder.as_written(self.name, run, entry, place, again)
 
     def read(
         self,
@@ -160,26 +144,8 @@ class Study:
             return pd.DataFrame()
         return tables.read_table(path, contract, columns=columns, repeated=repeated)
 
-    def command(self, stage: str, run: str) -> str:
-        """The command that makes a stage of a run."""
-        return _command(self.stages[stage], run)
-
-
-def _called(stage: str, variant: str) -> str:
-    return f"{stage} {variant}" if variant else stage
-
-
-def _command(spec: StageSpec, run: str) -> str:
-    return f"python -m crs_lib run {spec.notebook} -p run {run}"
-
 
 def _write(path: Path, made: Any) -> None:
     """Write a table in the form that its file's name says."""
-    if path.suffix == ".csv":
-        tables.write_csv(path, made)
-    elif path.suffix == ".parquet":
-        tables.write_parquet(path, made)
-    elif path.suffix == ".jsonl":
-        tables.write_jsonl(path, made)
-    else:
-        tables.write_json(path, made)
+    writers = {".csv": tables.write_csv, ".parquet": tables.write_parquet, ".jsonl": tables.write_jsonl}
+    writers.get(path.suffix, tables.write_json)(path, made)

@@ -119,7 +119,7 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
         reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
         user.hear(reply.items)
         found.append(Turn(USER, said.text, {"user_meta": {**said.meta, "turn": place}}))
-        found.append(Turn(SYSTEM, reply.text, _system_meta(world.catalog, reply)))
+        found.append(Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply)))
     return Dialogue(
         session_id=talk.name,
         model_name=spec,
@@ -163,7 +163,8 @@ def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> M
     return ModelWording(world.llms, config.user_llm, world.wording, world.grounder, place)
 
 
-def _system_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
+def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
+    """A reply as the log of its turn keeps it."""
     return {
         "constraints": dict(reply.constraints),
         "rec_titles": [catalog.items[item].title for item in reply.items],

@@ -15,8 +15,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.settings import Field, RunName, Settings
 from crs_lib.core.text import fold
 from crs_lib.data.logs import Broken

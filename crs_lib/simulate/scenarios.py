@@ -9,7 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -190,15 +190,14 @@ class Scenario:
     rates: Rates = field(default_factory=Rates)
     lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
-    def draws(self) -> rng.Streams:
-        """The stream of the user's words in each turn; its first number is the turn's mood."""
-        return rng.Streams(self.seed, "movies", self.session, "words")
+    def draws(self, turn: int) -> np.random.Generator:
+        """The stream of the user's words in a turn; its first number is the turn's mood."""
+        return rng.stream(self.seed, "movies", self.session, "words", turn)
 
     @cached_property
     def moods(self) -> tuple[float, ...]:
         """A number in [0, 1) for each turn: users insist where it is small."""
-        return tuple(self.draws[step.turn].random() for step in self.steps)
+        return tuple(self.draws(step.turn).random() for step in self.steps)
 
     @cached_property
     def small_letters(self) -> bool:
@@ -253,12 +252,12 @@ def plan(
     opening = refinements(seed, session, least)
     steps, mixed = [_step(catalog, 1, OPENING, state)], manner.any_order
     after_shift = False
-    draws = rng.Streams(seed, "movies", session, "turn")
+    draws = partial(rng.stream, seed, "movies", session, "turn")
     if mixed:
         steps = _in_any_order(catalog, state, opening + 1, seed, session)
         state, opening = steps[-1].state, len(steps) - 1
     for turn in range(len(steps) + 1, n_turns + 1):
-        draw = draws[turn]
+        draw = draws(turn)
         due = planned.get(turn, "")
         if due:
             shift, kind = _next_shift(
@@ -321,11 +320,11 @@ def _stated(
 
 def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
     """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
-    draws = rng.Streams(plan.seed, "movies", plan.session, "small-talk")
+    draws = partial(rng.stream, plan.seed, "movies", plan.session, "small-talk")
     shares, found = MANNERS[plan.templates].small_talk, list(steps[:1])
     for before, step in itertools.pairwise(steps):
         free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
-        act = voices.picked(shares, draws[step.turn].random()) if free else ""
+        act = voices.picked(shares, draws(step.turn).random()) if free else ""
         found.append(replace(step, act=act) if act else step)
     return found
 
@@ -392,11 +391,11 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     goal = replace(state, past=(), anchor=before.anchor if only_adds else state.anchor)
     steps = _stated(catalog, goal, kept, spared)
     opening = len(steps)
-    draws = rng.Streams(plan.seed, "movies", plan.session, "straight")
+    draws = partial(rng.stream, plan.seed, "movies", plan.session, "straight")
     now = replace(goal, constraints=kept, focus=next(reversed(kept), state.focus), avoid=spared)
     for place in range(opening + 1, turn):
         planned = plan.steps[place - 1]
-        act = planned.act if planned.act in _FREE else _ordinary(draws[place], plan.rates)
+        act = planned.act if planned.act in _FREE else _ordinary(draws(place), plan.rates)
         step = _step(catalog, place, act, now)
         steps += [step] if planned.act in _FREE else _small_talk(plan, [step, step])[1:]
     if kept:

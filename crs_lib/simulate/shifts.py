@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 
 MAX_CONSTRAINTS = 3
 _TRIES, _SHARED = 30, 3

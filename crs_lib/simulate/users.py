@@ -8,12 +8,11 @@ heard of every film that fits asks what comes close). Every planned constraint a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from crs_lib.catalog import phrases
+from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ASIDE_FIELDS
 from crs_lib.catalog.grounder import Grounder
@@ -203,7 +202,7 @@ class User:
 
     def _words(self, step: PlanStep, act: str, section: str) -> str:
         templates, small = self.scenario.templates, self.scenario.small_letters
-        draw = self.scenario.draws[step.turn]
+        draw = self.scenario.draws(step.turn)
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
         voiced = dict(step.state.constraints)
@@ -218,7 +217,7 @@ class User:
             slots["old"] = self._noun_phrase(step.shift.dropped, draw)
             slots["title"] = self.catalog.items[self._before(step)].title
             if step.shift.bridge:
-                slots["bridge"] = phrases.bridge_phrase(*step.shift.bridge, draw, templates)
+                slots["bridge"] = fields.bridge_phrase(*step.shift.bridge, draw, templates)
         elif act == "contradiction":
             name = list(voiced)[int(draw.integers(len(voiced)))]
             voiced = {name: voiced[name]}
@@ -230,25 +229,25 @@ class User:
         title = self._title(step, draw) if act in QUESTIONS else ""
         wish = self._noun_phrase(voiced, draw)
         if title:
-            return phrases.question(act, title, draw, templates, small=small)
-        if prompts.has(prompts.USER_SETS[templates], phrases.ONE):
-            slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
+            return fields.question(act, title, draw, templates, small=small)
+        words = prompts.USER_SETS[templates]
+        if fields.ONE in prompts.sections(words):
+            slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
             if step.shift is not None:
-                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
-        say = partial(prompts.say_small if small else prompts.say, prompts.USER_SETS[templates])
-        said = "" if act == EXCLUDE else say(section, draw, wish=wish, **slots)
+                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
+        said = prompts.say(words, section, draw, small=small, wish=wish, **slots) if act != EXCLUDE else ""
         if step.situation and act == REFINEMENT:
             said = f"{said} {step.situation.text}" if voiced else step.situation.text
         if not excluded:
             return said
         slots["old"] = self._noun_phrase(excluded, draw)
         stop = "" if said[-1:] in ".?!" else "."
-        return f"{said}{stop} {say('exclusion', draw, **slots)}".strip()
+        return f"{said}{stop} {prompts.say(words, 'exclusion', draw, small=small, **slots)}".strip()
 
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"
     ) -> str:
-        return phrases.noun_phrase(constraints, draw, self.scenario.templates, noun, self.catalog)
+        return fields.noun_phrase(constraints, draw, self.scenario.templates, noun, self.catalog.code)
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""

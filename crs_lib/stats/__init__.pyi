@@ -1,7 +1,7 @@
 from .agreement import icc, krippendorff_alpha
 from .analysis import Ladder, anova_table, ladder, tukey_table
 from .design import Design
-from .effects import auc, rank_biserial
+from .effects import auc
 from .estimates import (
     CostInterval,
     bootstrap_estimates,
@@ -15,11 +15,6 @@ from .findings import (
     Estimate,
     Finding,
     Sentences,
-    compared,
-    counted,
-    deviation_of,
-    difference_of,
-    finding,
     finding_count,
     finding_gap,
     finding_limit,
@@ -30,21 +25,14 @@ from .findings import (
     learnt,
     listed,
     mean_of,
-    means_of,
-    no_finding,
     not_shown,
-    resolution,
-    share_of,
-    shares_of,
 )
 from .groups import adjust, holm
-from .mixed import mixed_model
 from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
-from .plan import Plan, read_plan
-from .power import contrast_curves, facet_variances, scenarios_needed
-from .ranking import jonckheere_trend, leaderboard, mean_ranks, page_trend
-from .survival import hazard_ratios, kaplan_meier, logrank, net_incidence, restricted_mean
-from .words import conclusions, conclusions_by_subject, interval_in_words, p_in_words
+from .power import facet_variances, scenarios_needed
+from .ranking import jonckheere_trend, page_trend
+from .survival import kaplan_meier, restricted_mean
+from .words import conclusions, conclusions_by_subject
 
 __all__ = [
     "CostInterval",
@@ -52,7 +40,6 @@ __all__ = [
     "Estimate",
     "Finding",
     "Ladder",
-    "Plan",
     "Sentences",
     "adjust",
     "anova_table",
@@ -61,16 +48,10 @@ __all__ = [
     "cluster_bootstrap",
     "cluster_bootstrap_correlation",
     "cluster_bootstrap_differences",
-    "compared",
     "conclusions",
     "conclusions_by_subject",
-    "contrast_curves",
     "cost_interval",
-    "counted",
-    "deviation_of",
-    "difference_of",
     "facet_variances",
-    "finding",
     "finding_count",
     "finding_gap",
     "finding_limit",
@@ -79,36 +60,21 @@ __all__ = [
     "finding_rank",
     "finding_share",
     "friedman",
-    "hazard_ratios",
     "holm",
     "icc",
-    "interval_in_words",
     "jonckheere_trend",
     "kaplan_meier",
     "krippendorff_alpha",
     "ladder",
-    "leaderboard",
     "learnt",
     "listed",
-    "logrank",
     "mean_differences",
     "mean_of",
-    "mean_ranks",
-    "means_of",
-    "mixed_model",
-    "net_incidence",
-    "no_finding",
     "not_shown",
-    "p_in_words",
     "page_trend",
-    "rank_biserial",
     "ratio_interval",
-    "read_plan",
-    "resolution",
     "restricted_mean",
     "scenarios_needed",
-    "share_of",
-    "shares_of",
     "sign_flip_pairs",
     "tukey_table",
     "wilcoxon_pairs",

@@ -1,7 +1,6 @@
 """The ladder: every declared test of a plan, from descriptive means to power, in one call."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -9,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import USUAL, Design, Pairs, check_columns, levels, numbers, table
-from crs_lib.stats.effects import omega_squared, paired_effects, partial_eta_squared
+from crs_lib.stats.design import Design, check_columns, levels, numbers
+from crs_lib.stats.effects import cliffs_delta, cohens_dz, partial_eta_squared, rank_biserial
 from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences
-from crs_lib.stats.groups import adjust, assumptions, games_howell, one_way_anova, tukey_hsd, welch_anova
-from crs_lib.stats.mixed import MixedModel, clustered_ols, mixed_model
+from crs_lib.stats.groups import adjust, assumptions, one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.paired import (
     friedman,
     mean_differences,
@@ -23,14 +22,15 @@ from crs_lib.stats.paired import (
     wilcoxon_pairs,
 )
 from crs_lib.stats.plan import Plan, read_plan
-from crs_lib.stats.power import contrast_power, variance_components
+from crs_lib.stats.power import contrast_power
 from crs_lib.stats.ranking import leaderboard
 
 
 class Ladder(NamedTuple):
-    """The results of a plan as tidy frames; every frame has the column ``outcome``.
+    """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one.
 
-    A test that could not be made has a row with missing numbers and the reason in ``note``.
+    Every frame has the column ``outcome``. A test that could not be made has a row with missing numbers and
+    the reason in ``note``.
     """
 
     means: pd.DataFrame
@@ -38,27 +38,9 @@ class Ladder(NamedTuple):
     pairwise: pd.DataFrame
     effects: pd.DataFrame
     equivalence: pd.DataFrame
-    classical: pd.DataFrame
-    mixed: pd.DataFrame
-    mixed_fit: pd.DataFrame
     assumptions: pd.DataFrame
     leaderboard: pd.DataFrame
     power: pd.DataFrame
-
-
-class _Case(NamedTuple):
-    """One outcome: its rows by session and by scenario (averaged), of the usable systems only."""
-
-    outcome: str
-    rows: pd.DataFrame
-    averaged: pd.DataFrame
-    pairs: list[tuple[Any, Any]]
-    design: Design
-
-    @property
-    def possible(self) -> Pairs:
-        """The pairs with at least two scenarios in common."""
-        return self.design.pairs or []
 
 
 def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
@@ -67,7 +49,6 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     Several sessions of a system in one scenario are averaged for the paired tests; the mixed model sees
     every row. A system with fewer than two scenarios with a value is left out of the tests and stays in
     ``means``. The primary outcome's declared contrasts are the confirmatory family, all else exploratory.
-    Equivalence and power concern the primary outcome, whose smallest effect is declared.
 
     Raises InputError for an unreadable plan, absent columns, systems or primary values, or one system.
     """
@@ -81,134 +62,123 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     unknown = {name for pair in plan.contrasts for name in pair} - set(systems)
     if unknown:
         raise InputError(f"contrasts name {sorted(unknown)}, the frame has {systems}; mend the plan")
-    parts = [_climb(frame, plan, outcome) for outcome in plan.outcomes]
-    joined = {
-        name: pd.concat([part[name] for part in parts if name in part], ignore_index=True)
-        for name in Ladder._fields
-    }
-    joined["pairwise"] = _adjusted(joined["pairwise"], plan)
-    return Ladder(**joined)
-
-
-def _climb(frame: pd.DataFrame, plan: Plan, outcome: str) -> dict[str, pd.DataFrame]:
-    """Every frame of the ladder for one outcome."""
-    case = _case(frame, plan, outcome)
-    higher = outcome not in plan.lower_is_better
-    model = _mixed(case, plan)
+    cases = {outcome: _case(frame, plan, outcome) for outcome in plan.outcomes}
+    values, _, design = cases[plan.primary_outcome]
+    terms, convergence = _mixed(frame[frame[plan.system].isin(values[plan.system])], design, plan)
+    omnibus = [_attempt(make, values, design, test=name) for name, make in _OMNIBUS.items()]
+    columns = "test term statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()
+    higher = plan.primary_outcome not in plan.lower_is_better
     found = {
-        "means": _means(frame, case, plan),
-        "omnibus": _omnibus(case, model),
-        "pairwise": _pairwise(case, plan),
-        "effects": _effects(case, plan),
-        "classical": _classical(case, plan),
-        "mixed": model.coefficients,
-        "mixed_fit": model.fit,
-        "assumptions": pd.concat([_checks(case, plan), _convergence(model)], ignore_index=True),
-        "leaderboard": _attempt(
-            lambda: leaderboard(case.averaged, case.design, higher_is_better=higher, alpha=plan.alpha)
-        ),
+        "means": _means(frame, design),
+        "omnibus": pd.concat([*omnibus, terms]).reindex(columns=columns),
+        "effects": _effects(values, design),
+        "equivalence": _attempt(tost_pairs, values, plan.smallest_effect, design),
+        "assumptions": pd.concat([_attempt(assumptions, values, design), convergence]),
+        "leaderboard": _attempt(leaderboard, values, design, higher_is_better=higher),
+        "power": _attempt(_power, values, design, plan),
     }
-    if outcome == plan.primary_outcome:
-        found["equivalence"] = _equivalence(case, plan)
-        found["power"] = _attempt(lambda: _power(case, plan))
-    for part in found.values():
-        part.insert(0, "outcome", outcome)
-    return found
+    for name, part in found.items():
+        part.insert(0, "outcome", plan.primary_outcome)
+        found[name] = part.reset_index(drop=True)
+    every = [_pairwise(*case, plan) for case in cases.values()]
+    return Ladder(pairwise=_adjusted(pd.concat(every, ignore_index=True), plan), **found)
 
 
-def _means(frame: pd.DataFrame, case: _Case, plan: Plan) -> pd.DataFrame:
-    """Mean over scenarios of every system, unusable ones too; ``n`` and ``n_missing`` count sessions."""
-    found = cluster_bootstrap(_averaged(frame, plan, case.outcome), case.design)
-    lacking = frame[case.outcome].isna().groupby(frame[plan.system], observed=True).agg(["sum", "size"])
-    lacking = lacking.loc[found["system"]]
-    lost = lacking["sum"].to_numpy(dtype=int)
-    return found.assign(n=lacking["size"].to_numpy() - lost, n_missing=lost)
+_OMNIBUS: dict[str, Callable[[pd.DataFrame, Design], pd.DataFrame]] = {
+    "one-way ANOVA": one_way_anova,
+    "Welch ANOVA": welch_anova,
+    "repeated-measures ANOVA": rm_anova,
+    "Friedman": friedman,
+}
 
 
-def _averaged(frame: pd.DataFrame, plan: Plan, outcome: str) -> pd.DataFrame:
+def _attempt(make: Callable[..., pd.DataFrame], *given: Any, test: str = "", **options: Any) -> pd.DataFrame:
+    """The frame with an empty ``note``, or one row with the reason why it could not be made."""
+    try:
+        found = make(*given, **options).assign(note="")
+    except InputError as error:
+        found = pd.DataFrame([{"note": str(error)}])
+    return found.assign(test=test) if test else found
+
+
+def _averaged(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     """One row for each system and scenario: the mean of its sessions that have a value."""
-    clean = frame[[plan.system, plan.scenario]].assign(**{outcome: numbers(frame, outcome)})
-    keys = [plan.system, plan.scenario]
-    return clean.groupby(keys, observed=True, sort=False)[outcome].mean().reset_index()
+    keys = [design.system, design.scenario]
+    clean = frame[keys].assign(**{design.value: numbers(frame, design.value)})
+    return clean.groupby(keys, observed=True, sort=False)[design.value].mean().reset_index()
+
+
+def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
+    """Mean over scenarios of every system, unusable ones too; ``n`` and ``n_missing`` count sessions."""
+    found = cluster_bootstrap(_averaged(frame, design), design)
+    known = frame[design.value].notna().groupby(frame[design.system], observed=True).agg(["sum", "size"])
+    known = known.loc[found["system"]]
+    n = known["sum"].to_numpy(dtype=int)
+    return found.assign(n=n, n_missing=known["size"].to_numpy() - n)
+
+
+_Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
 
 
 def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
-    averaged = _averaged(frame, plan, outcome)
-    known = averaged.set_index([plan.scenario, plan.system])[outcome].unstack().notna()  # noqa: PD010
-    systems = levels(frame[plan.system])
-    usable = [name for name in systems if known[name].sum() > 1]
+    """The outcome of the usable systems by scenario, all its pairs, and the design with those possible."""
+    draws: dict[str, Any] = {"confidence": 1 - plan.alpha, "resamples": plan.resamples, "seed": plan.seed}
+    design = Design(plan.system, plan.scenario, outcome, **draws)
+    values, _ = _usable(frame, design)
     declared = list(plan.contrasts) if outcome == plan.primary_outcome else []
     seen = {frozenset(pair) for pair in declared}
-    pairs = declared + [pair for pair in combinations(systems, 2) if frozenset(pair) not in seen]
-    return _Case(
-        outcome=outcome,
-        rows=frame[frame[plan.system].isin(usable)],
-        averaged=averaged[averaged[plan.system].isin(usable)],
-        pairs=pairs,
-        design=Design(
-            plan.system,
-            plan.scenario,
-            outcome,
-            pairs=[(a, b) for a, b in pairs if (known[a] & known[b]).sum() > 1],
-            confidence=1 - plan.alpha,
-            resamples=plan.resamples,
-            seed=plan.seed,
-        ),
-    )
+    rest = combinations(levels(frame[plan.system]), 2)
+    pairs = declared + [pair for pair in rest if frozenset(pair) not in seen]
+    return values, pairs, _possible(values, design, pairs)
 
 
-def _attempt(make: Callable[[], pd.DataFrame], **known: Any) -> pd.DataFrame:
-    """The frame with an empty ``note``, or one row with the reason why it could not be made."""
+def _usable(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
+    """The values of systems with at least two, sessions of one scenario averaged; and who is left out."""
+    means, system = _averaged(frame, design), design.system
+    kept = means[means.groupby(system, observed=True)[design.value].transform("count") > 1]
+    out = [str(name) for name in levels(frame[system]) if name not in set(kept[system])]
+    return kept.reset_index(drop=True), f"left out, with fewer than 2 values: {', '.join(out)}" if out else ""
+
+
+def _possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, Any]]) -> Design:
+    """The design with those of the pairs that have at least two scenarios in common."""
+    asked = design.changed(pairs=[pair for pair in pairs if set(pair) <= set(values[design.system])])
+    shared = asked.differences(values, least=0) if asked.pairs else ()
+    return design.changed(pairs=[(d.a, d.b) for d in shared if len(d.both) > 1])
+
+
+def _mixed(rows: pd.DataFrame, design: Design, plan: Plan) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tests of the mixed model's terms, and the check whether to believe them; a row each."""
+    check: dict[str, Any] = {"check": "convergence", "test": "mixed model", "holds": None, "note": ""}
+    note, words = "", "the mixed model converged and can be read"
     try:
-        return make().assign(note="")
+        terms, fits = mixed_model(rows, design, factors=plan.factors)
     except InputError as error:
-        return table([known | {"note": str(error)}])
+        terms = pd.DataFrame([{"test": "mixed model, Wald", "note": str(error)}])
+        check |= {"follows": "there is no mixed model to read", "note": str(error)}
+        return terms, pd.DataFrame([check])
+    fit = fits.iloc[0]
+    if not fit["converged"]:
+        note = "did not converge: do not read it"
+        words = "the mixed model did not converge: read the repeated-measures ANOVA"
+    elif fit["warnings"]:
+        words += f" (with the warning: {fit['warnings']})"
+    counts = {"n": int(fit["n"]), "n_missing": int(fit["n_missing"])}
+    check |= {"holds": bool(fit["converged"]), "follows": words, **counts}
+    terms = terms.rename(columns={"chi2": "statistic", "df": "df1"})
+    return terms.assign(test="mixed model, Wald", note=note, **counts), pd.DataFrame([check])
 
 
-def _mixed(case: _Case, plan: Plan) -> MixedModel:
-    """The mixed model; least squares with robust errors where it does not converge."""
-    try:
-        model = mixed_model(case.rows, case.design, factors=plan.factors)
-        if not bool(model.fit["converged"].iloc[0]):
-            robust = clustered_ols(case.rows, case.design, factors=plan.factors)
-            fit = model.fit.assign(model="mixed model", note="did not converge: least squares shown")
-            return robust._replace(fit=fit)
-        return model._replace(fit=model.fit.assign(model="mixed model", note=""))
-    except InputError as error:
-        none = table([{"note": str(error)}])
-        return MixedModel(none, none, none, none.assign(converged=None, model="mixed model"))
-
-
-def _omnibus(case: _Case, model: MixedModel) -> pd.DataFrame:
-    """All tests that any system differs, and of every term of the mixed model."""
-    made = [
-        _attempt(lambda: one_way_anova(case.averaged, case.design), test="one-way ANOVA"),
-        _attempt(lambda: welch_anova(case.averaged, case.design), test="Welch ANOVA"),
-        _attempt(lambda: rm_anova(case.averaged, case.design), test="repeated-measures ANOVA"),
-        _attempt(lambda: friedman(case.averaged, case.design), test="Friedman"),
-    ]
-    terms = model.terms
-    if "chi2" in terms:
-        fit = model.fit.iloc[0]
-        terms = terms.rename(columns={"chi2": "statistic", "df": "df1"})
-        terms = terms.assign(n=int(fit["n"]), n_missing=int(fit["n_missing"]), note=str(fit["note"]))
-    made.append(terms.assign(test="mixed model, Wald"))
-    columns = ["test", "term", "statistic", "df1", "df2", "p", "epsilon_gg", "p_gg", "kendall_w"]
-    return pd.concat(made).reindex(columns=[*columns, "n", "n_missing", "note"])
-
-
-def _pairwise(case: _Case, plan: Plan) -> pd.DataFrame:
+def _pairwise(values: pd.DataFrame, pairs: list[tuple[Any, Any]], design: Design, plan: Plan) -> pd.DataFrame:
     """Difference with interval, Wilcoxon and sign-flip p of every pair, its family beside it."""
-    every = pd.DataFrame(case.pairs, columns=["a", "b"])
-    declared = case.outcome == plan.primary_outcome
-    confirmatory = len(plan.contrasts) if declared else 0
-    every["family"] = ["confirmatory"] * confirmatory + ["exploratory"] * (len(every) - confirmatory)
-    if case.possible:
-        means = cluster_bootstrap_differences(case.averaged, case.design).drop(columns=["error"])
-        ranked = wilcoxon_pairs(case.averaged, case.design)
-        flipped = sign_flip_pairs(case.averaged, case.design, permutations=plan.permutations)
-        means["p_wilcoxon"], means["p_sign_flip"] = ranked["p"], flipped["p"]
-        every = every.merge(means, on=["a", "b"], how="left")
+    every = pd.DataFrame(pairs, columns=["a", "b"]).assign(outcome=design.value)
+    confirmatory = len(plan.contrasts) if design.value == plan.primary_outcome else 0
+    every["family"] = np.where(every.index < confirmatory, "confirmatory", "exploratory")
+    if design.pairs:
+        means = cluster_bootstrap_differences(values, design).drop(columns=["error"])
+        means["p_wilcoxon"] = wilcoxon_pairs(values, design)["p"]
+        flipped = sign_flip_pairs(values, design, permutations=plan.permutations)
+        every = every.merge(means.assign(p_sign_flip=flipped["p"]), on=["a", "b"], how="left")
     else:
         every[["diff", "low", "high", "n", "n_missing", "p_wilcoxon", "p_sign_flip"]] = np.nan
     unmade = every["p_wilcoxon"].isna()
@@ -220,103 +190,55 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     done = []
     for key, part in pairwise.groupby(["family", "outcome"] if plan.all_pairs else ["family"], sort=True):
         method = plan.families[str(key[0])]
-        ranked = adjust(part, p="p_wilcoxon", method=method)
         flipped = adjust(part, p="p_sign_flip", method=method)["p_adjusted"]
+        ranked = adjust(part, p="p_wilcoxon", method=method)
         ranked = ranked.rename(columns={"p_adjusted": "p_wilcoxon_adjusted"})
         done.append(ranked.assign(p_sign_flip_adjusted=flipped, adjustment=method))
     whole = pd.concat(done).sort_index()
-    front = ["outcome", "family", "a", "b", "diff", "low", "high", "p_wilcoxon", "p_wilcoxon_adjusted"]
-    front += ["p_sign_flip", "p_sign_flip_adjusted", "adjustment", "family_size", "n", "n_missing"]
-    primary = whole["outcome"] == plan.primary_outcome
-    return whole[[*front, "note"]].assign(size=np.where(primary, _sizes(whole, plan.smallest_effect), ""))
+    front = "outcome family a b diff low high p_wilcoxon p_wilcoxon_adjusted p_sign_flip p_sign_flip_adjusted"
+    columns = [*front.split(), "adjustment", "family_size", "n", "n_missing", "note"]
+    return whole[columns].assign(size=[size_of(row, plan) for row in whole.to_dict("records")])
 
 
-def _sizes(pairs: pd.DataFrame, smallest: float) -> list[str]:
-    """Each difference held against the smallest that matters, its interval where that decides; "" without."""
-    found = []
-    for diff, low, high in zip(pairs["diff"], pairs["low"], pairs["high"], strict=True):
-        if np.isnan(diff):
-            found.append("")
-        elif abs(diff) < smallest:
-            found.append(("" if -smallest < low and high < smallest else "estimate ") + f"below {smallest:g}")
-        else:
-            settled = low >= smallest or high <= -smallest
-            found.append(("" if settled else "estimate ") + f"{smallest:g} or more")
-    return found
+def size_of(row: Mapping[Any, Any], plan: Plan) -> str:
+    """A difference held against the smallest that matters, "estimate" where its interval does not decide.
+
+    Empty without a difference, and for an outcome whose smallest effect is not declared.
+    """
+    smallest, diff, low, high = plan.smallest_effect, row["diff"], row["low"], row["high"]
+    if row["outcome"] != plan.primary_outcome or np.isnan(diff):
+        return ""
+    if abs(diff) < smallest:
+        return ("" if -smallest < low and high < smallest else "estimate ") + f"below {smallest:g}"
+    return ("" if low >= smallest or high <= -smallest else "estimate ") + f"{smallest:g} or more"
 
 
-def _effects(case: _Case, plan: Plan) -> pd.DataFrame:
+def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Explained variance of the outcome, then three effect sizes of every pair."""
-    made = [
-        _attempt(lambda: omega_squared(case.averaged, case.design), effect="omega_squared"),
-        _attempt(lambda: partial_eta_squared(case.averaged, case.design), effect="partial_eta_squared"),
-    ]
-    if case.possible:
-        made.append(paired_effects(case.averaged, case.design).assign(note=""))
-    columns = ["effect", "a", "b", "estimate", "low", "high", "n", "n_missing", "note"]
+    made = [_attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
+    if design.pairs:
+        made += [size(values, design).assign(note="") for size in (cohens_dz, cliffs_delta, rank_biserial)]
+    columns = "effect a b estimate low high n n_missing note".split()
     return pd.concat([part.reindex(columns=columns) for part in made])
 
 
-def _equivalence(case: _Case, plan: Plan) -> pd.DataFrame:
-    """TOST of every pair against the smallest effect that matters."""
-    return _attempt(lambda: tost_pairs(case.averaged, plan.smallest_effect, case.design, alpha=plan.alpha))
-
-
-def _classical(case: _Case, plan: Plan) -> pd.DataFrame:
-    """The thesis's table: Tukey, and Games-Howell for unequal variances."""
-    made = []
-    for name, test in (("Tukey HSD", tukey_hsd), ("Games-Howell", games_howell)):
-        found = _attempt(partial(test, case.averaged, case.design))
-        found.insert(0, "test", name)
-        made.append(found)
-    return pd.concat(made)
-
-
-def _checks(case: _Case, plan: Plan) -> pd.DataFrame:
-    return _attempt(lambda: assumptions(case.averaged, case.design, alpha=plan.alpha))
-
-
-def _convergence(model: MixedModel) -> pd.DataFrame:
-    fit = model.fit.iloc[0]
-    row: dict[str, Any] = {"check": "convergence", "test": "mixed model", "holds": fit["converged"]}
-    if fit["converged"] is None:
-        return table([row | {"follows": "there is no mixed model to read", "note": fit["note"]}])
-    words = "the mixed model converged and can be read"
-    if not fit["converged"]:
-        words = "the mixed model did not converge: the coefficients shown are least squares, robust"
-    elif fit["warnings"]:
-        words += f" (with the warning: {fit['warnings']})"
-    row |= {"follows": words, "n": int(fit["n"]), "n_missing": int(fit["n_missing"])}
-    return table([row | {"note": ""}])
-
-
-def _power(case: _Case, plan: Plan) -> pd.DataFrame:
-    """Power of every contrast by its own deviation, beside the variances of all systems together."""
-    pilot = variance_components(case.averaged, case.design).iloc[0]
-    whole = float(pilot["var_scenario"] + pilot["var_residual"])
-    pairs = [pair for pair in case.possible if pair in plan.contrasts] or case.possible
-    if not pairs:
+def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
+    """Power of every contrast by its own deviation."""
+    declared = [pair for pair in design.pairs or () if pair in plan.contrasts]
+    design = design.changed(pairs=declared or design.pairs)
+    if not design.pairs:
         raise InputError("no contrast has two scenarios in common")
-    found = contrast_power(
-        case.averaged, plan.smallest_effect, case.design.changed(pairs=pairs), power=plan.power,
-        alpha=plan.alpha, tests=max(1, len(plan.contrasts)),
-    )  # fmt: skip
+    tests = max(1, len(plan.contrasts))
+    found = contrast_power(values, plan.smallest_effect, design, power=plan.power, tests=tests)
     if not (found["sd_difference"] > 0).any():
         raise InputError("no contrast has a difference that varies over scenarios: power is 0 or 1")
-    shared = {"var_scenario": pilot["var_scenario"], "var_residual": pilot["var_residual"]}
-    shared |= {"icc": float(pilot["var_scenario"]) / whole if whole > 0 else np.nan, "power": plan.power}
-    return found.assign(smallest_effect=plan.smallest_effect, **shared)
+    return found
 
 
 # ── the tests of the thesis, and the paired ones beside them ───────────────────────────────────
-_ANOVA = (
-    "outcome", "test", "statistic", "df1", "df2", "p", "epsilon_gg", "p_gg", "kendall_w", "omega_squared",
-    "n", "n_missing", "note",
-)  # fmt: skip
-_TUKEY = (
-    "outcome", "a", "b", "diff", "low", "high", "p", "paired_diff", "paired_low", "paired_high", "p_wilcoxon",
-    "p_holm", "n_a", "n_b", "n_pairs", "n_missing", "note",
-)  # fmt: skip
+_ANOVA = "outcome test statistic df1 df2 p epsilon_gg p_gg kendall_w omega_squared n n_missing note".split()
+_TUKEY = "outcome a b diff low high p paired_diff paired_low paired_high p_wilcoxon p_holm n_a n_b".split()
+_TUKEY += ["n_pairs", "n_missing", "note"]
 
 
 def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
@@ -327,27 +249,18 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     of the paired tests. A test that cannot be made has a row without numbers; ``note`` says why, and what the
     thesis's test ignores. Systems with fewer than two values are left out, and named there.
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     for outcome in outcomes:
-        values, left_out = _usable(frame, outcome)
-        tests: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
-            "one-way ANOVA": one_way_anova,
-            "repeated-measures ANOVA": rm_anova,
-            "Friedman": friedman,
-        }
-        for name, make in tests.items():
-            row: dict[str, Any] = {"outcome": outcome, "test": name}
-            try:
-                row |= make(values).iloc[0].to_dict()
-                notes = [left_out, _constant(row)]
-            except InputError as error:
-                row |= {"n": len(values), "n_missing": len(frame) - len(values)}
-                notes = [left_out, str(error)]
-            if name == "one-way ANOVA" and not notes[-1]:
-                row["omega_squared"] = float(omega_squared(values)["estimate"].iloc[0])
-                notes.append(pairing(values))
-            rows.append(row | {"note": "; ".join(filter(None, notes))})
-    return pd.DataFrame(rows, columns=list(_ANOVA))
+        design = Design(value=outcome)
+        values, left_out = _usable(frame, design)
+        counts = {"n": len(values), "n_missing": len(frame) - len(values)}
+        for name in ("one-way ANOVA", "repeated-measures ANOVA", "Friedman"):
+            row = counts | _attempt(_OMNIBUS[name], values, design, test=name).iloc[0].to_dict()
+            note = row["note"] or ("" if pd.notna(row["statistic"]) else "no value varies")
+            if name == "one-way ANOVA" and not note:
+                note = pairing(values, design)
+            rows.append(row | {"outcome": outcome, "note": "; ".join(filter(None, [left_out, note]))})
+    return pd.DataFrame(rows, columns=_ANOVA)
 
 
 def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
@@ -357,85 +270,47 @@ def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     ``paired_diff`` that over the scenarios both have, with its t interval; ``p_holm`` is Wilcoxon's p after
     Holm over the pairs of the outcome. Input as :func:`anova_table`; what cannot be tested has a ``note``.
     """
-    return pd.concat([_pairs(frame, outcome) for outcome in outcomes], ignore_index=True)[list(_TUKEY)]
+    parts = [_pairs(frame, Design(value=outcome)).assign(outcome=outcome) for outcome in outcomes]
+    return pd.concat(parts, ignore_index=True).reindex(columns=_TUKEY)
 
 
-def _pairs(frame: pd.DataFrame, outcome: str) -> pd.DataFrame:
-    systems = levels(frame["system"])
-    values, _ = _usable(frame, outcome)
-    every = pd.DataFrame(
-        [(a, b) for i, a in enumerate(systems) for b in systems[i + 1 :]], columns=["a", "b"]
-    )
-    made = every.assign(outcome=outcome).reindex(columns=list(_TUKEY)).assign(note="")
-    usable = set(levels(values["system"])) if len(values) else set()
-    made["note"] = [
-        "" if {a, b} <= usable else f"fewer than 2 values of {', '.join(sorted({a, b} - usable))}"
-        for a, b in zip(made["a"], made["b"], strict=True)
-    ]
+def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
+    values, _ = _usable(frame, design)
+    pairs = list(combinations(levels(frame["system"]), 2))
+    lacking = [sorted(set(pair) - set(values["system"])) for pair in pairs]
+    notes = [f"fewer than 2 values of {', '.join(names)}" if names else "" for names in lacking]
+    made = pd.DataFrame(pairs, columns=["a", "b"]).assign(note=notes)
     try:
-        classical = tukey_hsd(values).drop(columns="n_missing")
+        made = made.merge(tukey_hsd(values, design).drop(columns="n_missing"), on=["a", "b"], how="left")
     except InputError as error:
-        return made.assign(note=[note or str(error) for note in made["note"]])
-    made = made.drop(columns=["diff", "low", "high", "p", "n_a", "n_b"]).merge(
-        classical, on=["a", "b"], how="left"
-    )
-    paired = USUAL.paired(values)
-    known = {name: ~np.isnan(paired.values[:, i]) for i, name in enumerate(paired.systems)}
-    possible = [
-        (a, b)
-        for a, b in zip(made["a"], made["b"], strict=True)
-        if {a, b} <= usable and (known[a] & known[b]).sum() > 1
-    ]
-    if not possible:
+        return made.assign(note=made["note"].replace("", str(error)))
+    design = _possible(values, design, pairs)
+    if not design.pairs:
         return made
-    design = Design(pairs=possible)
-    gaps = mean_differences(values, design)
-    tests = adjust(wilcoxon_pairs(values, design), method="holm")
-    beside = gaps[["a", "b"]].assign(
-        paired_diff=gaps["diff"], paired_low=gaps["low"], paired_high=gaps["high"], n_pairs=gaps["n"],
-        n_missing=gaps["n_missing"], p_wilcoxon=tests["p"], p_holm=tests["p_adjusted"],
-    )  # fmt: skip
-    return made.drop(columns=[*beside.columns[2:]]).merge(beside, on=["a", "b"], how="left")
+    gaps, tests = mean_differences(values, design), adjust(wilcoxon_pairs(values, design))
+    names = {"diff": "paired_diff", "low": "paired_low", "high": "paired_high", "n": "n_pairs"}
+    beside = gaps.rename(columns=names)[["a", "b", *names.values(), "n_missing"]]
+    beside = beside.assign(p_wilcoxon=tests["p"], p_holm=tests["p_adjusted"])
+    return made.merge(beside, on=["a", "b"], how="left")
 
 
-def pairing(values: pd.DataFrame) -> str:
+def pairing(values: pd.DataFrame, design: Design) -> str:
     """What ignoring that systems met the same users changes, in words; empty where no scenario is shared.
 
     The correlation of systems within scenarios, and the standard error of a difference without the pairs as a
     multiple of that with them, each the mean over pairs.
     """
-    paired = USUAL.paired(values)
     correlations, ratios = [], []
-    for i in range(len(paired.systems)):
-        for j in range(i + 1, len(paired.systems)):
-            both = paired.values[:, [i, j]]
-            both = both[~np.isnan(both).any(axis=1)]
-            apart = both[:, 0] - both[:, 1] if len(both) > 2 else np.zeros(1)
-            if np.ptp(apart) > 0 and bool(np.all(both.max(axis=0) > both.min(axis=0))):
-                correlations.append(float(np.asarray(np.corrcoef(both.T))[0, 1]))
-                spread = np.sum(np.var(both, axis=0, ddof=1))
-                ratios.append(float(np.sqrt(spread / np.var(apart, ddof=1))))
+    for d in design.differences(values, least=0):
+        varies = len(d.both) > 2 and np.ptp(d.values) > 0 and np.ptp(d.both, axis=0).all()
+        if varies:
+            correlations.append(np.asarray(np.corrcoef(d.both.T))[0, 1])
+            spread = np.sum(np.var(d.both, axis=0, ddof=1))
+            ratios.append(float(np.sqrt(spread / np.var(d.values, ddof=1))))
     if not ratios:
         return ""
-    wider = f"{np.mean(ratios):.2f} times as wide as with the pairs"
     return (
         "ignores that systems met the same users: correlation within scenarios "
-        f"{np.mean(correlations):.2f}, intervals of differences {wider}"
+        f"{np.mean(correlations):.2f}, intervals of differences {np.mean(ratios):.2f} times as wide as with "
+        "the pairs"
     )
-
-
-def _usable(frame: pd.DataFrame, outcome: str) -> tuple[pd.DataFrame, str]:
-    """The values of systems with at least two, sessions of one scenario averaged; and who is left out."""
-    clean = frame[["system", "scenario"]].assign(value=numbers(frame, outcome))
-    order = levels(frame["system"])
-    clean = clean[clean["value"].notna()]
-    means = clean.groupby(["system", "scenario"], sort=False, observed=True)["value"].mean().reset_index()
-    counts = means["system"].value_counts()
-    out = [str(name) for name in order if counts.get(name, 0) < 2]
-    kept = means[~means["system"].astype(str).isin(out)]
-    words = f"left out, with fewer than 2 values: {', '.join(out)}" if out else ""
-    return kept.reset_index(drop=True), words
-
-
-def _constant(row: Mapping[str, Any]) -> str:
-    return "" if pd.notna(row["statistic"]) else "no value varies"

@@ -3,7 +3,7 @@
 Frames come in with columns checked, missing values counted and scenarios paired.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class Groups(NamedTuple):
 
     def row(self, **facts: Any) -> pd.DataFrame:
         """One row of a test of all systems, with the values that it used and those that lacked."""
-        return table([{**facts, "n": sum(map(len, self.samples)), "n_missing": sum(self.missing)}])
+        return pd.DataFrame([{**facts, "n": sum(map(len, self.samples)), "n_missing": sum(self.missing)}])
 
 
 class Paired(NamedTuple):
@@ -52,20 +52,25 @@ class Paired(NamedTuple):
 
     def row(self, x: Floats, **facts: Any) -> pd.DataFrame:
         """One row of a test of the complete scenarios ``x``, which it counts with the incomplete ones."""
-        return table([{**facts, "n": len(x), "n_missing": len(self.values) - len(x)}])
+        return pd.DataFrame([{**facts, "n": len(x), "n_missing": len(self.values) - len(x)}])
 
 
 class Difference(NamedTuple):
-    """``a - b`` over the scenarios that both have, and the number of scenarios left out."""
+    """Two systems in the scenarios that both have (rows), and the number of scenarios left out."""
 
     a: Any
     b: Any
-    values: Floats
+    both: Floats
     missing: int
+
+    @property
+    def values(self) -> Floats:
+        """``a - b`` in each scenario."""
+        return np.asarray(self.both[:, 0] - self.both[:, 1])
 
     def row(self, **facts: Any) -> dict[str, Any]:
         """A row about the pair, with the scenarios that it shares and those left out."""
-        return {"a": self.a, "b": self.b, **facts, "n": len(self.values), "n_missing": self.missing}
+        return {"a": self.a, "b": self.b, **facts, "n": len(self.both), "n_missing": self.missing}
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,11 @@ class Design:
         if self.resamples < 1:
             raise InputError(f"resamples={self.resamples}: at least 1 is needed, 2000 is usual")
 
+    @property
+    def alpha(self) -> float:
+        """The level of tests, 1 − confidence."""
+        return round(1 - self.confidence, 12)
+
     def changed(self, **fields: Any) -> "Design":
         """A copy with other fields."""
         return replace(self, **fields)
@@ -104,17 +114,15 @@ class Design:
         names = levels(labels)
         if len(names) < least:
             raise InputError(f"{len(names)} systems in {self.system!r}: {names}; at least {least} are needed")
-        samples, missing = [], []
-        for name in names:
-            mine = column[(labels == name).to_numpy()]
-            kept = mine[~np.isnan(mine)]
+        every = [column[(labels == name).to_numpy()] for name in names]
+        samples = [mine[~np.isnan(mine)] for mine in every]
+        missing = [len(mine) - len(kept) for mine, kept in zip(every, samples, strict=True)]
+        for name, kept, lacking in zip(names, samples, missing, strict=True):
             if len(kept) < each:
                 raise InputError(
-                    f"system {name!r} has {len(kept)} values of {self.value!r} ({len(mine) - len(kept)} "
-                    f"missing); at least {each} are needed: leave this system out or add sessions"
+                    f"system {name!r} has {len(kept)} values of {self.value!r} ({lacking} missing); "
+                    f"at least {each} are needed: leave this system out or add sessions"
                 )
-            samples.append(kept)
-            missing.append(len(mine) - len(kept))
         return Groups(names, samples, missing)
 
     def paired(self, frame: pd.DataFrame) -> Paired:
@@ -127,18 +135,16 @@ class Design:
         systems, scenarios = levels(frame[system]), levels(frame[scenario])
         if len(systems) < 2:
             raise InputError(f"{len(systems)} systems in {system!r}: {systems}; at least 2 are needed")
-        row = pd.Index(scenarios).get_indexer(frame[scenario])
-        column = pd.Index(systems).get_indexer(frame[system])
-        cell = row * len(systems) + column
-        if len(np.unique(cell)) < len(cell):
-            twice = int(np.flatnonzero(np.bincount(cell) > 1)[0])
-            who, where = systems[twice % len(systems)], scenarios[twice // len(systems)]
+        twice = frame[frame.duplicated([system, scenario]).to_numpy()]
+        if len(twice):
+            who, where = twice[[system, scenario]].iloc[:1].to_dict("split")["data"][0]
             raise InputError(
                 f"more than one row for {system}={who!r}, {scenario}={where!r}; paired statistics need "
                 f"one value each: average first with frame.groupby([{system!r}, {scenario!r}])"
             )
         values = np.full((len(scenarios), len(systems)), np.nan)
-        values[row, column] = numbers(frame, self.value)
+        row = pd.Index(scenarios).get_indexer(frame[scenario])
+        values[row, pd.Index(systems).get_indexer(frame[system])] = numbers(frame, self.value)
         return Paired(systems, scenarios, values)
 
     def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[Difference]:
@@ -149,14 +155,14 @@ class Design:
         paired = self.paired(frame)
         for i, j in check_pairs(paired.systems, self.pairs):
             a, b = paired.systems[i], paired.systems[j]
-            gaps = paired.values[:, i] - paired.values[:, j]
-            kept = gaps[~np.isnan(gaps)]
+            both = paired.values[:, [i, j]]
+            kept = both[~np.isnan(both).any(axis=1)]
             if len(kept) < least:
                 raise InputError(
                     f"{a!r} and {b!r} share {len(kept)} scenarios, at least {least} are needed; "
                     "run the missing ones or leave the pair out"
                 )
-            yield Difference(a, b, kept, len(gaps) - len(kept))
+            yield Difference(a, b, kept, len(both) - len(kept))
 
 
 def check_columns(frame: pd.DataFrame, *columns: str) -> None:
@@ -218,11 +224,6 @@ def rankable(values: Floats) -> Floats:
     """Values scaled to at most 1 and rounded to 12 decimals: 0.3 - 0.1 ties with 0.2."""
     scale = float(np.max(np.abs(values), initial=0.0))
     return values if scale == 0 else np.round(values / scale, 12)
-
-
-def table(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a frame with a fresh index."""
-    return pd.DataFrame(list(rows))
 
 
 USUAL = Design()

@@ -1,36 +1,18 @@
 """Effect sizes with intervals: how much, not only whether."""
 
-import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from crs_lib.stats.design import USUAL, Design, Floats, check_level, rankable, table
+from crs_lib.stats.design import USUAL, Design, Floats, rankable
 from crs_lib.stats.estimates import bootstrap_estimates, weighted_ranks
-from crs_lib.stats.groups import one_way_anova
 from crs_lib.stats.paired import rm_anova
 
-
-def omega_squared(frame: pd.DataFrame, design: Design = USUAL, *, confidence: float = 0.90) -> pd.DataFrame:
-    """Share of the variance that systems explain, in [0, 1): omega squared, one row.
-
-    Less biased than eta squared; a negative estimate is reported as 0. The interval is for the
-    population share, by inverting the noncentral F; 90 % by default, so that it excludes 0 exactly
-    when p < .05. NaN where F is. Raises InputError as :func:`one_way_anova`.
-    Source: Hays (1963), Statistics for Psychologists; interval: Steiger (2004), Psych. Methods 9.
-    """
-    fit = one_way_anova(frame, design).iloc[0]
-    mean_square = fit["ss_within"] / fit["df2"]
-    top = fit["ss_between"] - fit["df1"] * mean_square
-    bottom = fit["ss_between"] + fit["ss_within"] + mean_square
-    estimate = max(0.0, float(top / bottom)) if bottom > 0 else float("nan")
-    row = _share("omega_squared", estimate, fit, int(fit["n"]), confidence)
-    return table([row | {"n": int(fit["n"]), "n_missing": int(fit["n_missing"])}])
+Interval = tuple[float, float]
 
 
 def partial_eta_squared(
@@ -44,18 +26,12 @@ def partial_eta_squared(
     """
     fit = rm_anova(frame, design).iloc[0]
     whole = float(fit["ss_system"] + fit["ss_error"])
-    estimate = float(fit["ss_system"]) / whole if whole > 0 else float("nan")
-    row = _share("partial_eta_squared", estimate, fit, fit["df1"] + fit["df2"] + 1, confidence)
-    return table([row | {"n": int(fit["n"]), "n_missing": int(fit["n_missing"])}])
-
-
-def _share(name: str, estimate: float, fit: Any, size: float, confidence: float) -> dict[str, str | float]:
-    check_level("confidence", confidence)
-    low, high = noncentral_f_interval(
-        float(fit["statistic"]), float(fit["df1"]), float(fit["df2"]), confidence
-    )
-    row: dict[str, str | float] = {"effect": name, "estimate": estimate}
-    return row | {"low": low / (low + size), "high": high / (high + size)}
+    estimate = float(fit["ss_system"]) / whole if whole > 0 else np.nan
+    low, high = noncentral_f_interval(fit["statistic"], fit["df1"], fit["df2"], confidence)
+    size = fit["df1"] + fit["df2"] + 1
+    row = {"effect": "partial_eta_squared", "estimate": estimate, "low": low / (low + size)}
+    row |= {"high": high / (high + size), "n": int(fit["n"]), "n_missing": int(fit["n_missing"])}
+    return pd.DataFrame([row])
 
 
 def cohens_dz(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -69,10 +45,10 @@ def cohens_dz(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     for d in design.differences(frame):
         root, spread = len(d.values) ** 0.5, float(d.values.std(ddof=1))
         flat = spread <= 1e-14 * float(np.abs(d.values).max())
-        estimate = float("nan") if flat else float(d.values.mean()) / spread
+        estimate = np.nan if flat else float(d.values.mean()) / spread
         low, high = noncentral_t_interval(estimate * root, len(d.values) - 1, design.confidence)
         rows.append(d.row(effect="d_z", estimate=estimate, low=low / root, high=high / root))
-    return table(rows)
+    return pd.DataFrame(rows)
 
 
 def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -84,16 +60,25 @@ def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     Raises InputError for fewer than 2 shared scenarios.
     Source: Cliff (1996), Ordinal Methods; interval: Feng and Cliff (2004), JMASM 3.
     """
-    wide, rows = design.paired(frame), []
+    rows = []
     for d in design.differences(frame):
-        both = wide.values[:, [wide.systems.index(d.a), wide.systems.index(d.b)]]
-        x, y = both[~np.isnan(both).any(axis=1)].T
-        over, under = _dominance(x, y), _dominance(y, x)
-        delta, variance = float(over.mean()), float((over - under).var(ddof=1)) / len(x)
-        z = float(scipy.stats.t.ppf((1 + design.confidence) / 2, len(x) - 1))
+        above = np.sign(
+            d.both[:, :1] - d.both[:, 1]
+        )  # 1 where a in the row's scenario beats b in the column's
+        over, under, n = above.mean(axis=1), -above.mean(axis=0), len(d.both)
+        delta, variance = float(over.mean()), float((over - under).var(ddof=1)) / n
+        z = float(scipy.stats.t.ppf((1 + design.confidence) / 2, n - 1))
         low, high = _delta_interval(delta, variance, z)
         rows.append(d.row(effect="cliffs_delta", estimate=delta, low=low, high=high))
-    return table(rows)
+    return pd.DataFrame(rows)
+
+
+def _delta_interval(delta: float, variance: float, z: float) -> Interval:
+    if abs(delta) == 1.0:
+        return delta, delta
+    middle, spread = delta - delta**3, (1 - delta**2) ** 2 + z**2 * variance
+    half, scale = z * variance**0.5 * spread**0.5, 1 - delta**2 + z**2 * variance
+    return max(-1.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
@@ -104,22 +89,7 @@ def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
     known = ~np.isnan(scores)
     ranks, truth = scipy.stats.rankdata(scores[known]), positive[known]
     n, m = int(truth.sum()), int((~truth).sum())
-    return float((ranks[truth].sum() - n * (n + 1) / 2) / (n * m)) if n and m else math.nan
-
-
-def _dominance(x: Floats, y: Floats) -> Floats:
-    """For every x, the share of y below it minus the share above it, in [-1, 1]."""
-    ordered = np.sort(y)
-    below, upto = np.searchsorted(ordered, x, "left"), np.searchsorted(ordered, x, "right")
-    return (below - (len(y) - upto)) / len(y)
-
-
-def _delta_interval(delta: float, variance: float, z: float) -> tuple[float, float]:
-    if abs(delta) == 1.0:
-        return delta, delta
-    middle, spread = delta - delta**3, (1 - delta**2) ** 2 + z**2 * variance
-    half, scale = z * variance**0.5 * spread**0.5, 1 - delta**2 + z**2 * variance
-    return max(-1.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+    return float((ranks[truth].sum() - n * (n + 1) / 2) / (n * m)) if n and m else np.nan
 
 
 def rank_biserial(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -137,7 +107,7 @@ def rank_biserial(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
         gaps = rankable(d.values)
         found = bootstrap_estimates(partial(_signed_share, gaps), len(gaps), design, width=3 * len(gaps))
         rows.append(d.row(effect="rank_biserial", estimate=float(found.estimate[0]), **found.bounds()))
-    return table(rows)
+    return pd.DataFrame(rows)
 
 
 def _signed_share(gaps: Floats, weights: Floats) -> Floats:
@@ -153,50 +123,49 @@ def paired_effects(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     return pd.concat(made, ignore_index=True)
 
 
-def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
+def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> Interval:
     """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite.
 
     Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
     """
     if not np.isfinite(ratio):
-        return float("nan"), float("nan")
+        return np.nan, np.nan
 
-    def solve(tail: float) -> float:
-        def gap(nc: float) -> float:
-            return float(scipy.stats.ncf.cdf(ratio, df1, df2, nc)) - tail
+    def end(tail: float) -> float:
+        if scipy.stats.f.cdf(ratio, df1, df2) <= tail:
+            return 0.0
+        return _root(lambda nc: scipy.stats.ncf.cdf(ratio, df1, df2, nc) - tail, 0.0, max(1.0, ratio * df1))
 
-        width = max(1.0, ratio * df1)
-        return _root(gap, 0.0, width, width) if scipy.stats.f.cdf(ratio, df1, df2) > tail else 0.0
-
-    return solve((1 + confidence) / 2), solve((1 - confidence) / 2)
+    return end((1 + confidence) / 2), end((1 - confidence) / 2)
 
 
-def noncentral_t_interval(t: float, df: float, confidence: float) -> tuple[float, float]:
+def noncentral_t_interval(t: float, df: float, confidence: float) -> Interval:
     """Interval for the noncentrality of an observed t; NaN for a t that is not finite.
 
     Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
     """
     if not np.isfinite(t):
-        return float("nan"), float("nan")
+        return np.nan, np.nan
     if t < 0:  # the lower tail is where the distribution function is least stable: mirror it
         low, high = noncentral_t_interval(-t, df, confidence)
         return -high, -low
-    step = (1 + t**2 / (2 * df)) ** 0.5  # about the standard error of the noncentrality
 
-    def solve(tail: float) -> float:
-        def gap(nc: float) -> float:
-            exact = float(scipy.stats.nct.cdf(t, df, nc))
-            rough = float(scipy.stats.norm.cdf((t - nc) / (1 + nc**2 / (2 * df)) ** 0.5))
-            return (rough if np.isnan(exact) else exact) - tail  # scipy's far tails can be NaN
+    def below(nc: float) -> float:
+        exact = float(scipy.stats.nct.cdf(t, df, nc))
+        rough = float(scipy.stats.norm.cdf((t - nc) / (1 + nc**2 / (2 * df)) ** 0.5))
+        return rough if np.isnan(exact) else exact  # scipy's far tails can be NaN
 
+    def end(tail: float) -> float:
         start = -float(scipy.stats.norm.ppf(tail)) - 0.01  # below the answer at t = 0, hence at any t
-        return _root(gap, start, max(start, t) + step, step)
+        step = (1 + t**2 / (2 * df)) ** 0.5  # about the standard error of the noncentrality
+        return _root(lambda nc: below(nc) - tail, start, max(0.0, t - start) + step)
 
-    return solve((1 + confidence) / 2), solve((1 - confidence) / 2)
+    return end((1 + confidence) / 2), end((1 - confidence) / 2)
 
 
-def _root(gap: Callable[[float], float], start: float, stop: float, step: float) -> float:
-    """Where a falling function crosses 0; the upper end is moved out by steps until it has."""
+def _root(gap: Callable[[float], float], start: float, step: float) -> float:
+    """Where a falling function crosses 0, from ``start`` on."""
+    stop = start + step
     while gap(stop) > 0:
         stop += step
     return float(scipy.optimize.brentq(gap, start, stop, xtol=1e-10))

@@ -4,7 +4,8 @@ Whole clusters are drawn, so that turns and systems of a scenario stay together.
 weight for each cluster; a statistic that is a function of weighted sums costs one matrix product for all.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
-from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, levels, numbers, table
+from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, levels, numbers
 
 Method = Literal["bca", "percentile"]
 Statistic = Callable[[Floats], Floats]
@@ -28,10 +29,6 @@ class Estimates(NamedTuple):
     low: Floats
     high: Floats
     error: Floats
-
-    def at(self, k: int) -> dict[str, float]:
-        """Interval and standard error of a statistic, as a row of a table holds them."""
-        return {"low": float(self.low[k]), "high": float(self.high[k]), "error": float(self.error[k])}
 
     def bounds(self, k: int = 0) -> dict[str, float]:
         """The interval of a statistic alone."""
@@ -64,8 +61,6 @@ def bootstrap_estimates(
     :func:`bootstrap_weights`.
     Source: Efron (1987), JASA 82 (BCa); Davison and Hinkley (1997), section 3.8 (clusters).
     """
-    if method not in ("bca", "percentile"):
-        raise InputError(f"method {method!r} is not known; use 'bca' or 'percentile'")
     estimate = statistic(np.ones((1, clusters)))[0]
     if clusters < 2:
         unknown = np.full(len(estimate), np.nan)
@@ -76,24 +71,20 @@ def bootstrap_estimates(
     where = np.repeat(tails[:, None], len(estimate), axis=1)
     if method == "bca":
         where = _bca_levels(draws, estimate, _jackknife(statistic, clusters, width), tails)
-    bounds = np.full((2, len(estimate)), np.nan)
-    for j in range(len(estimate)):
-        usable = draws[~np.isnan(draws[:, j]), j]
+    bounds = np.full((3, len(estimate)), np.nan)
+    for j, column in enumerate(draws.T):
+        usable = column[~np.isnan(column)]
         if len(usable) and not np.isnan(where[:, j]).any():
-            bounds[:, j] = np.quantile(usable, where[:, j])
-    error = np.array([_spread(column) for column in draws.T])
-    return Estimates(estimate, bounds[0], bounds[1], error)
+            bounds[:2, j] = np.quantile(usable, where[:, j])
+        if len(usable) > 1:
+            bounds[2, j] = usable.std(ddof=1)
+    return Estimates(estimate, *bounds)
 
 
 def _jackknife(statistic: Statistic, clusters: int, width: int) -> Floats:
     step = max(1, _CELLS // max(clusters, width))
-    blocks = []
-    for start in range(0, clusters, step):
-        left_out = np.arange(start, min(start + step, clusters))
-        weights = np.ones((len(left_out), clusters))
-        weights[np.arange(len(left_out)), left_out] = 0.0
-        blocks.append(statistic(weights))
-    return np.vstack(blocks)
+    blocks = np.split(np.arange(clusters), range(step, clusters, step))
+    return np.vstack([statistic(1.0 - (np.arange(clusters) == out[:, None])) for out in blocks])
 
 
 def _bca_levels(draws: Floats, estimate: Floats, jackknife: Floats, tails: Floats) -> Floats:
@@ -112,11 +103,6 @@ def _bca_levels(draws: Floats, estimate: Floats, jackknife: Floats, tails: Float
     acceleration = np.where(spread > tolerance**2, cube / (6 * power), 0.0)
     shifted = bias + scipy.special.ndtri(tails)[:, None]
     return np.asarray(scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted)))
-
-
-def _spread(column: Floats) -> float:
-    usable = column[~np.isnan(column)]
-    return float(usable.std(ddof=1)) if len(usable) > 1 else float("nan")
 
 
 class _Sums(NamedTuple):
@@ -141,27 +127,35 @@ def _scenario_sums(frame: pd.DataFrame, design: Design) -> _Sums:
     np.add.at(sums[0], (row[known], place[known]), column[known])
     np.add.at(sums[1], (row[known], place[known]), 1.0)
     np.add.at(sums[2], (row[~known], place[~known]), 1.0)
-    return _Sums(systems, sums[0], sums[1], sums[2])
+    return _Sums(systems, *sums)
 
 
-def _by_support(
-    used: NDArray[np.bool_],
-    make: Callable[[NDArray[np.intp], NDArray[np.intp]], Statistic],
-    design: Design,
-    method: Method,
-) -> Estimates:
-    """Estimates of all columns; columns that rest on the same scenarios share the draws."""
+def _bootstrapped(
+    sums: _Sums, sides: Sequence[NDArray[np.intp]], design: Design
+) -> tuple[NDArray[np.bool_], pd.DataFrame]:
+    """Which scenarios each mean (or difference of the means of two ``sides``) rests on, and its estimates.
+
+    Those that rest on the same scenarios share the draws.
+    """
+    used = np.all([sums.size[:, side] > 0 for side in sides], axis=0)
     found = np.full((4, used.shape[1]), np.nan)
     patterns, which = np.unique(used, axis=1, return_inverse=True)
-    for k in range(patterns.shape[1]):
-        clusters, columns = np.flatnonzero(patterns[:, k]), np.flatnonzero(which.ravel() == k)
+    for k, pattern in enumerate(patterns.T):
+        clusters, columns = np.flatnonzero(pattern), np.flatnonzero(which.ravel() == k)
         if len(clusters):
-            statistic = make(clusters, columns)
-            found[:, columns] = bootstrap_estimates(statistic, len(clusters), design, method=method)
-    return Estimates(*found)
+            at = [np.ix_(clusters, side[columns]) for side in sides]
+            statistic = partial(_mean_gap, [(sums.total[cells], sums.size[cells]) for cells in at])
+            found[:, columns] = bootstrap_estimates(statistic, len(clusters), design)
+    return used, pd.DataFrame(found.T, columns=["estimate", "low", "high", "error"])
 
 
-def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL, *, method: Method = "bca") -> pd.DataFrame:
+def _mean_gap(sides: list[tuple[Floats, Floats]], weights: Floats) -> Floats:
+    """The means of the first of ``sides`` (totals and counts by scenario), less those of the second."""
+    first, *second = [(weights @ total) / (weights @ count) for total, count in sides]
+    return np.asarray(first - second[0] if second else first)
+
+
+def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Mean of every system with its cluster-bootstrap interval and standard error, one row each.
 
     A scenario may have many rows (turns, shift types): the mean is over rows, the draws over
@@ -172,29 +166,14 @@ def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL, *, method: Me
     Source: Efron (1987), JASA 82; Davison and Hinkley (1997), Bootstrap Methods, section 3.8.
     """
     sums = _scenario_sums(frame, design)
-    used = sums.size > 0
-
-    def make(clusters: NDArray[np.intp], columns: NDArray[np.intp]) -> Statistic:
-        total, count = (x[np.ix_(clusters, columns)] for x in (sums.total, sums.size))
-        return lambda weights: np.asarray((weights @ total) / (weights @ count))
-
-    found = _by_support(used, make, design, method)
-    return table(
-        {
-            "system": name,
-            "mean": float(found.estimate[j]),
-            **found.at(j),
-            "n": int(sums.size[:, j].sum()),
-            "n_missing": int(sums.missing[:, j].sum()),
-            "clusters": int(used[:, j].sum()),
-        }
-        for j, name in enumerate(sums.systems)
-    )
+    used, found = _bootstrapped(sums, [np.arange(len(sums.systems))], design)
+    found = found.rename(columns={"estimate": "mean"})
+    found.insert(0, "system", sums.systems)
+    counts = {"n": sums.size.sum(axis=0), "n_missing": sums.missing.sum(axis=0), "clusters": used.sum(axis=0)}
+    return found.assign(**{name: count.astype(int) for name, count in counts.items()})
 
 
-def cluster_bootstrap_differences(
-    frame: pd.DataFrame, design: Design = USUAL, *, method: Method = "bca"
-) -> pd.DataFrame:
+def cluster_bootstrap_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Difference of means ``a - b`` over the scenarios both have, with its interval, one row per pair.
 
     ``n`` counts those scenarios, ``n_missing`` the scenarios that only one of the two, or neither,
@@ -204,26 +183,12 @@ def cluster_bootstrap_differences(
     """
     sums = _scenario_sums(frame, design)
     chosen = check_pairs(sums.systems, design.pairs)
-    left, right = (np.array([pair[side] for pair in chosen], dtype=int) for side in (0, 1))
-    used = (sums.size[:, left] > 0) & (sums.size[:, right] > 0)
-
-    def make(clusters: NDArray[np.intp], columns: NDArray[np.intp]) -> Statistic:
-        a, b = np.ix_(clusters, left[columns]), np.ix_(clusters, right[columns])
-        total_a, count_a, total_b, count_b = sums.total[a], sums.size[a], sums.total[b], sums.size[b]
-        return lambda w: np.asarray((w @ total_a) / (w @ count_a) - (w @ total_b) / (w @ count_b))
-
-    found = _by_support(used, make, design, method)
-    return table(
-        {
-            "a": sums.systems[i],
-            "b": sums.systems[j],
-            "diff": float(found.estimate[k]),
-            **found.at(k),
-            "n": int(used[:, k].sum()),
-            "n_missing": int((~used[:, k]).sum()),
-        }
-        for k, (i, j) in enumerate(chosen)
-    )
+    sides = [np.array([pair[side] for pair in chosen], dtype=np.intp) for side in (0, 1)]
+    used, found = _bootstrapped(sums, sides, design)
+    found = found.rename(columns={"estimate": "diff"})
+    for place, (name, side) in enumerate(zip("ab", sides, strict=True)):
+        found.insert(place, name, [sums.systems[k] for k in side])
+    return found.assign(n=used.sum(axis=0), n_missing=(~used).sum(axis=0))
 
 
 FEW = 2  # scenarios that differ from the others' one value: below this an interval would rest on nothing
@@ -292,8 +257,6 @@ def cluster_bootstrap_correlation(
     """
     columns = [x, y, *([minus] if minus else [])]
     check_columns(frame, *columns, design.scenario)
-    if kind not in ("pearson", "spearman"):
-        raise InputError(f"kind {kind!r} is not known; use 'pearson' or 'spearman'")
     values = np.stack([numbers(frame, column) for column in columns])
     known = ~np.isnan(values).any(axis=0)
     if known.sum() < 2:
@@ -311,8 +274,8 @@ def cluster_bootstrap_correlation(
     width = 2 * len(columns) * len(owner)
     found = bootstrap_estimates(statistic, len(names), design, method=method, width=width)
     row: dict[str, Any] = {"x": x, "y": y, "kind": kind, "correlation": float(found.estimate[0])}
-    row |= found.at(0) | {"n": int(known.sum()), "n_missing": int((~known).sum()), "clusters": len(names)}
-    return table([row])
+    row |= found.bounds() | {"error": float(found.error[0]), "n": int(known.sum())}
+    return pd.DataFrame([row | {"n_missing": int((~known).sum()), "clusters": len(names)}])
 
 
 def weighted_ranks(values: Floats, weights: Floats) -> Floats:

@@ -3,34 +3,35 @@
 import itertools
 import math
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import Design, Floats
-from crs_lib.stats.estimates import bootstrap_estimates, cluster_bootstrap, cluster_bootstrap_differences
+from crs_lib.stats.design import Design
+from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences
 from crs_lib.stats.words import interval_in_words
 
-MOST = 3  # findings at the end of a notebook
+Columns = str | Sequence[str]
+_MOST = 3  # findings at the end of a notebook
+_NONE = "No finding: "
 
 
 class Finding(str):
     """A sentence about data, shown as text in a notebook; ``borne`` is False where it says why none."""
 
-    borne = True
+    @property
+    def borne(self) -> bool:
+        """Whether the data bear a sentence."""
+        return not self.startswith(_NONE)
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_markdown_(self) -> str:
         return f"**Finding.** {self}" if self.borne else f"*{self}*"
-
-
-class _None(Finding):
-    borne = False
 
 
 class Sentences(tuple[str, ...]):
@@ -75,20 +76,17 @@ class Estimate(NamedTuple):
         return self.turned if self.excludes_zero and self.value < 0 else self
 
     @classmethod
-    def of(cls, row: "Mapping[str, Any] | pd.Series[Any]", value: str = "mean") -> "Estimate":
+    def of(cls, row: "Mapping[str, Any] | pd.Series[Any]", value: str = "mean", n: str = "n") -> "Estimate":
         """The estimate of a table's row: the column ``value`` with ``low`` and ``high``, ``n`` if there."""
-        n = row["n"] if "n" in row and not pd.isna(row["n"]) else 0
-        return cls(float(row[value]), float(row["low"]), float(row["high"]), int(n))
+        units = row[n] if n in row and not pd.isna(row[n]) else 0
+        return cls(float(row[value]), float(row["low"]), float(row["high"]), int(units))
 
     def verdict(self, smallest: float = 0.0) -> str:
         """The interval of a difference in words: higher or lower, equivalent, or not shown to differ."""
         if self.excludes_zero:
             return "higher than" if self.value > 0 else "lower than"
-        return "equivalent to" if smallest and self.within(smallest) else "not shown to differ from"
-
-    def within(self, margin: float) -> bool:
-        """Whether the whole interval lies within ±margin; False without an interval."""
-        return bool(self.low >= -margin and self.high <= margin)
+        inside = self.low >= -smallest and self.high <= smallest
+        return "equivalent to" if smallest and inside else "not shown to differ from"
 
     def __str__(self) -> str:
         """As printed: ``0.12 [0.08, 0.16]``."""
@@ -110,55 +108,32 @@ class Estimate(NamedTuple):
         return f"{value} %" + (" (no interval)" if math.isnan(self.low) else f" [{low}, {high}]")
 
 
-def finding(text: str) -> Finding:
-    """The sentence as a finding; raises InputError unless it ends as a sentence does."""
-    if not text.endswith("."):
-        raise InputError(f"a finding is a sentence and ends with a full stop: {text!r}")
-    return Finding(text)
-
-
-def no_finding(reason: str) -> Finding:
-    """``No finding: <reason>.`` for a section whose data bear none."""
-    return _None(f"No finding: {reason.rstrip('.')}.")
-
-
-def mean_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario", **draws: Any) -> Estimate:
-    """Mean of a column over all rows that have a value, scenarios resampled; NaN without any.
-
-    ``draws``: ``resamples``, ``seed``, ``confidence`` of :class:`Design`.
-    """
-    if frame[value].notna().sum() == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    one = frame.assign(_all="all", **{value: frame[value].astype(float)})
-    row = cluster_bootstrap(one, Design("_all", scenario, value, **draws)).iloc[0]
-    return Estimate(float(row["mean"]), float(row["low"]), float(row["high"]), int(row["clusters"]))
+def mean_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> Estimate:
+    """Mean of a column over all rows that have a value, scenarios resampled; NaN without any."""
+    means = means_of(frame.assign(_all="all"), value, system="_all", scenario=scenario)
+    return means.get("all", Estimate(math.nan, math.nan, math.nan, 0))
 
 
 def means_of(
-    frame: pd.DataFrame, value: str, *, system: str = "system", scenario: str = "scenario", **draws: Any
+    frame: pd.DataFrame, value: str, *, system: str = "system", scenario: str = "scenario"
 ) -> dict[str, Estimate]:
     """:func:`mean_of` each system that has a value, by name, in the order of the frame."""
     names = frame[system].astype(str)
     known = frame.assign(**{system: names, value: frame[value].astype(float)})
     if not len(known):
         return {}
-    found = cluster_bootstrap(known, Design(system, scenario, value, **draws))
-    rows = {
-        str(name): Estimate(float(mean), float(low), float(high), int(clusters))
-        for name, mean, low, high, clusters in zip(
-            *(found[column] for column in ("system", "mean", "low", "high", "clusters")), strict=True
-        )
-    }
-    return {name: rows[name] for name in dict.fromkeys(names) if rows[name].n}
+    found = cluster_bootstrap(known, Design(system, scenario, value)).set_index("system")
+    rows = {name: Estimate.of(found.loc[name], n="clusters") for name in dict.fromkeys(names)}
+    return {name: one for name, one in rows.items() if one.n}
 
 
-def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario", **draws: Any) -> Estimate:
+def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> Estimate:
     """Share in [0, 1] of the rows where a column is true, scenarios resampled.
 
     Where all rows agree, no draw differs; the interval is then Wilson's with the scenarios as cases.
     Source: Wilson (1927), JASA 22.
     """
-    found = mean_of(frame, value, scenario=scenario, **draws)
+    found = mean_of(frame, value, scenario=scenario)
     if found.n and found.value in (0.0, 1.0):
         from statsmodels.stats.proportion import proportion_confint
 
@@ -167,74 +142,14 @@ def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario", **d
     return found
 
 
-def shares_of(
-    frame: pd.DataFrame, value: str, *, system: str = "system", scenario: str = "scenario", **draws: Any
-) -> dict[str, Estimate]:
-    """:func:`share_of` each system, by name, in the order of the frame."""
-    parts = frame.groupby(frame[system].astype(str), sort=False)
-    return {str(name): share_of(part, value, scenario=scenario, **draws) for name, part in parts}
-
-
 def difference_of(
-    frame: pd.DataFrame,
-    a: str,
-    b: str,
-    value: str,
-    *,
-    system: str = "system",
-    scenario: str = "scenario",
-    **draws: Any,
+    frame: pd.DataFrame, a: str, b: str, value: str, *, system: str = "system", scenario: str = "scenario"
 ) -> Estimate:
     """Mean of ``a`` minus mean of ``b`` over the scenarios that both have, resampled as pairs."""
     names = frame[system].astype(str)
     two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
-    design = Design(system, scenario, value, [(a, b)], **draws)
-    row = cluster_bootstrap_differences(two, design).iloc[0]
-    return Estimate(float(row["diff"]), float(row["low"]), float(row["high"]), int(row["n"]))
-
-
-def deviation_of(values: Sequence[float], **draws: Any) -> Estimate:
-    """Standard deviation of one value a scenario, scenarios resampled; NaN for fewer than two values."""
-    data = np.asarray(values, dtype=float)
-    data = data[~np.isnan(data)]
-    if len(data) < 2:
-        return Estimate(math.nan, math.nan, math.nan, len(data))
-
-    def statistic(weights: Floats) -> Floats:
-        total = weights.sum(axis=1)
-        spread = weights @ data**2 / total - (weights @ data / total) ** 2
-        return np.asarray(np.sqrt(np.clip(spread, 0, None) * total / (total - 1)))[:, None]
-
-    made = bootstrap_estimates(statistic, len(data), Design(**draws), method="percentile")
-    return Estimate(float(made.estimate[0]), float(made.low[0]), float(made.high[0]), len(data))
-
-
-def compared(
-    a: str, b: str, difference: Estimate, what: str, *, smallest: float = 0.0, unit: str = ""
-) -> Finding:
-    """``a`` against ``b`` in one sentence: higher, lower, equivalent within ±smallest, or not settled.
-
-    A difference is named only where its interval excludes 0, equivalence only where the interval lies within
-    the smallest difference that matters. ``what`` is a noun (``gain``), ``unit`` follows the interval.
-    """
-    shown = f"{difference} {unit}".rstrip()
-    if math.isnan(difference.low):
-        return no_finding(
-            f"{a} and {b} share {counted(difference.n, 'scenario')}, too few for an interval of {what}"
-        )
-    if difference.excludes_zero:
-        way, size = ("higher", difference) if difference.value > 0 else ("lower", difference.turned)
-        small = smallest and difference.within(smallest)
-        doubt = f", less than the smallest difference that matters ({smallest:g})" if small else ""
-        return finding(f"The {what} of {a} is {way} than that of {b} by {size} {unit}".rstrip() + f"{doubt}.")
-    if smallest and difference.within(smallest):
-        return finding(f"{a} and {b} are equivalent in {what} within ±{smallest:g}: they differ by {shown}.")
-    return finding(f"Whether {a} and {b} differ in {what} is not settled: {shown}{difference.doubt}.")
-
-
-def counted(n: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: ``1 scenario``, ``1,200 scenarios``, ``2 queries``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {plural or noun + 's'}"
+    design = Design(system, scenario, value, [(a, b)])
+    return Estimate.of(cluster_bootstrap_differences(two, design).iloc[0], "diff")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -247,8 +162,8 @@ def learnt(*findings: Finding) -> Sentences:
 
     Raises InputError for more than three.
     """
-    if len(findings) > MOST:
-        raise InputError(f"{len(findings)} findings; a notebook ends with at most {MOST}: choose")
+    if len(findings) > _MOST:
+        raise InputError(f"{len(findings)} findings; a notebook ends with at most {_MOST}: choose")
     kept = [one for one in findings if one.borne]
     return Sentences(kept or ["Nothing: the data of this run bear no finding."])
 
@@ -258,49 +173,27 @@ def not_shown(*limits: str) -> Sentences:
     return Sentences(limit for limit in limits if limit)
 
 
-def resolution(estimates: Sequence[Estimate], what: str) -> str:
-    """A limit: differences below half the widest interval are not resolved; empty without an interval."""
-    widths = [one.high - one.low for one in estimates if not math.isnan(one.low)]
-    if not widths:
-        return ""
-    n = min(one.n for one in estimates if not math.isnan(one.low))
-    half = np.max(widths) / 2
-    return f"With {counted(n, 'scenario')}, differences in {what} below {half:.2f} are not resolved."
-
-
 def finding_mean(
-    frame: pd.DataFrame,
-    value: str | Sequence[str],
-    template: str,
-    *,
-    by: str = "scenario",
-    none: str = "",
-    **words: Any,
+    frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
     """The mean of a column in a sentence: ``{mean}`` with its interval, ``{n}`` units of ``by``, ``{rows}``.
 
     Several columns print by their own names (``{messages} messages and {questions} questions``);
     ``{doubt}`` is empty or says that the interval of the first includes 0. Further words by keyword; all
-    print as :class:`Sentence` says.
+    print as :class:`_Sentence` says.
     "No finding" where no row has a value or one unit leaves no interval; ``none`` gives another reason.
     """
-    return _of_column(mean_of, frame, value, template, by, none, "mean", words)
+    return _of_columns("mean", frame, value, template, by, none, words)
 
 
 def finding_share(
-    frame: pd.DataFrame,
-    condition: str | Sequence[str],
-    template: str,
-    *,
-    by: str = "scenario",
-    none: str = "",
-    **words: Any,
+    frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
     """The share of rows where a column is true, ``{share}`` in percent; else as :func:`finding_mean`.
 
     Where all rows agree the interval is Wilson's, so one that covers everything is no certainty.
     """
-    return _of_column(share_of, frame, condition, template, by, none, "share", words)
+    return _of_columns("share", frame, value, template, by, none, words)
 
 
 def finding_gap(
@@ -325,30 +218,18 @@ def finding_gap(
     """
     if lack := _lacks(frame, value, system, by):
         return finding_none(none or lack)
-    names = frame[system].astype(str)
-    held = {name: frame.loc[(names == name) & frame[value].notna(), by].nunique() for name in (a, b)}
+    means = means_of(frame, value, system=system, scenario=by)
+    if absent := [name for name in (a, b) if name not in means]:
+        return finding_none(none or f"{listed(absent)} has no {value}")
     if a == b:
         return finding_none(none or f"{a} has nothing to be compared with")
-    if lacking := [name for name in (a, b) if not held[name]]:
-        return finding_none(none or f"{listed(lacking)} has no {value}")
     gap = difference_of(frame, a, b, value, system=system, scenario=by)
     if math.isnan(gap.low):
-        return finding_none(
-            none or f"{a} and {b} share {counted(gap.n, by.removesuffix('_id'))}, too few for an interval"
-        )
-    known = {
-        "a": a,
-        "b": b,
-        "n": gap.n,
-        "doubt": gap.doubt,
-        "verdict": gap.verdict(smallest),
-        "gap": gap.size,
-    }
-    means = {
-        f"{side}_mean": mean_of(frame[names == name], value, scenario=by)
-        for side, name in zip("ab", (a, b), strict=True)
-    }
-    return _sentence(template, known | means | words)
+        shared = _counted(gap.n, by.removesuffix("_id"))
+        return finding_none(none or f"{a} and {b} share {shared}, too few for an interval")
+    known = {"a": a, "b": b, "n": gap.n, "doubt": gap.doubt, "verdict": gap.verdict(smallest)}
+    known |= {"gap": gap.size, "a_mean": means[a], "b_mean": means[b]}
+    return _sentence(template, known | words)
 
 
 def finding_rank(
@@ -372,18 +253,17 @@ def finding_rank(
     """
     if lack := _lacks(frame, value, system, by):
         return finding_none(none or lack)
-    make = shares_of if pd.api.types.is_bool_dtype(frame[value]) else means_of
-    means = make(frame, value, system=system, scenario=by)
-    order = sorted(
-        (name for name in means if means[name].n), key=lambda name: means[name].value * (1 if lower else -1)
-    )
+    make = share_of if pd.api.types.is_bool_dtype(frame[value]) else mean_of
+    parts = frame.groupby(frame[system].astype(str), sort=False)
+    means = {str(name): make(part, value, scenario=by) for name, part in parts}
+    sign = 1 if lower else -1
+    order = sorted([name for name in means if means[name].n], key=lambda name: sign * means[name].value)
     if len(order) < 2:
         return finding_none(none or f"an order needs two systems with {value}, and {len(order)} has one")
     first, second, last = order[0], order[1], order[-1]
     if means[first].value == means[last].value:
-        return finding_none(
-            none or f"all {len(order)} systems have the same {value}, {means[first].value:.2f}"
-        )
+        level = f"{means[first].value:.2f}"
+        return finding_none(none or f"all {len(order)} systems have the same {value}, {level}")
     at: dict[str, Any] = {"system": system, "scenario": by}
     gaps = [difference_of(frame, a, b, value, **at) for a, b in itertools.pairwise(order)]
     tied = [name for name in order[1:] if not difference_of(frame, first, name, value, **at).excludes_zero]
@@ -425,7 +305,7 @@ def finding_count(
 
 def finding_none(reason: str) -> Finding:
     """``No finding: <reason>.`` for a section whose data bear none."""
-    return no_finding(reason)
+    return Finding(f"{_NONE}{reason.rstrip('.')}.")
 
 
 def finding_limit(
@@ -451,28 +331,21 @@ def finding_limit(
     return _sentence(template, {"n": min(one.n for one in known), "half": f"{half:.2f}"})
 
 
-def _of_column(
-    make: Callable[..., Estimate],
-    frame: pd.DataFrame,
-    columns: str | Sequence[str],
-    template: str,
-    by: str,
-    none: str,
-    word: str,
-    words: Mapping[str, Any],
+def _of_columns(
+    word: str, frame: pd.DataFrame, value: Columns, template: str, by: str, none: str, words: dict[str, Any]
 ) -> Finding:
     """One sentence about the means or shares of columns; the first is also the word ``word``."""
-    names = [columns] if isinstance(columns, str) else list(columns)
+    names, make = [value] if isinstance(value, str) else list(value), share_of if word == "share" else mean_of
     if lack := _lacks(frame, *names, by):
         return finding_none(none or lack)
     found = {name: make(frame, name, scenario=by) for name in names}
     first = found[names[0]]
     if any(math.isnan(one.low) for one in found.values()):
         return finding_none(none or f"one {by.removesuffix('_id')} leaves no interval")
-    shown = {name: one.percent if word == "share" else one for name, one in found.items()}
+    shown: dict[str, Any] = {name: one.percent if word == "share" else one for name, one in found.items()}
     rows = int(frame[names[0]].notna().sum())
-    known: dict[str, Any] = {word: shown[names[0]], "n": first.n, "rows": rows, "doubt": first.doubt}
-    return _sentence(template, {**shown, **known, **words})
+    known = {word: shown[names[0]], "n": first.n, "rows": rows, "doubt": first.doubt}
+    return _sentence(template, shown | known | words)
 
 
 def _lacks(frame: pd.DataFrame, *columns: str) -> str:
@@ -485,7 +358,7 @@ def _lacks(frame: pd.DataFrame, *columns: str) -> str:
     return f"no row has a value of {listed(unknown)}" if unknown else ""
 
 
-class Sentence(string.Formatter):
+class _Sentence(string.Formatter):
     """``str.format`` for findings: whole numbers get thousands separators, floats two decimals.
 
     A whole number with a noun prints both (``{n:conversation}``: ``1 conversation``, ``60 conversations``;
@@ -498,20 +371,27 @@ class Sentence(string.Formatter):
             return listed([str(one) for one in value])
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if whole and format_spec[:1].isalpha() and len(format_spec) > 1:
-            return counted(int(value), *format_spec.split("/"))
+            return _counted(int(value), *format_spec.split("/"))
         if not format_spec and (whole or isinstance(value, float)):
             format_spec = "," if whole else ".2f"
         return format(value, format_spec)
 
 
+def _counted(n: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: ``1 scenario``, ``1,200 scenarios``, ``2 queries``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {plural or noun + 's'}"
+
+
 def _sentence(template: str, words: Mapping[str, Any]) -> Finding:
-    """The template with its words; raises InputError for a word that it asks for and nobody gives."""
+    """The template with its words; InputError for a word that nobody gives, and unless a sentence ends."""
+    if not template.endswith("."):
+        raise InputError(f"a finding is a sentence and ends with a full stop: {template!r}")
     if unknown := [name for name in _words_of(template) if name not in words]:
         raise InputError(
             f"the sentence {template!r} asks for {listed(unknown)}; give it by keyword, or use one of "
             f"{listed([*words])}"
         )
-    return finding(Sentence().vformat(template, (), words))
+    return Finding(_Sentence().vformat(template, (), words))
 
 
 def _words_of(template: str) -> list[str]:

@@ -8,7 +8,7 @@ import scipy
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
-from crs_lib.stats.design import USUAL, Design, Floats, check_level, check_pairs, rankable, table
+from crs_lib.stats.design import USUAL, Design, Floats, check_pairs, rankable
 
 _CELLS = 4_000_000  # random numbers held at once
 _TRY_ALL = 13  # scenarios: with ties or zeros, scipy tries the signs of so many, and is normal beyond
@@ -17,51 +17,45 @@ _TRY_ALL = 13  # scenarios: with ties or zeros, scipy tries the signs of so many
 def rm_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """F >= 0 of the one-way repeated-measures analysis of variance, over complete scenarios; one row.
 
-    ``epsilon_gg`` in [1/(k-1), 1] measures sphericity and shrinks both degrees of freedom for
-    ``p_gg``; ``epsilon_hf`` and ``p_hf`` are the less conservative Huynh-Feldt pair. F is NaN when
-    nothing varies. ``n`` counts scenarios, ``n_missing`` the incomplete ones left out.
+    ``epsilon_gg`` in [1/(k-1), 1] measures sphericity and shrinks both degrees of freedom for ``p_gg``.
+    F is NaN when nothing varies. ``n`` counts scenarios, ``n_missing`` the incomplete ones left out.
 
     Raises InputError for fewer than 2 systems or 2 complete scenarios.
-    Source: Greenhouse and Geisser (1959), Psychometrika 24; Huynh and Feldt (1976), J. Educ. Stat. 1.
+    Source: Greenhouse and Geisser (1959), Psychometrika 24.
     """
     paired = design.paired(frame)
     x = paired.complete()
     n, k = x.shape
-    centre = x.mean()
-    ss_system = n * float(((x.mean(axis=0) - centre) ** 2).sum())
-    residual = x - x.mean(axis=0) - x.mean(axis=1, keepdims=True) + centre
+    residual = two_way_residuals(x)
+    ss_system = n * float(((x.mean(axis=0) - x.mean()) ** 2).sum())
     ss_error = float((residual**2).sum())
     noise = 1e-28 * float((x**2).sum())
     ss_system, ss_error = (0.0 if ss <= noise else ss for ss in (ss_system, ss_error))
     df1, df2 = k - 1, (k - 1) * (n - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.divide(ss_system / df1, ss_error / df2))
-    gg, hf = sphericity_epsilons(x)
-    p, p_gg, p_hf = (float(scipy.stats.f.sf(ratio, e * df1, e * df2)) for e in (1, gg, hf))
+    gg = _epsilon(x)
+    p, p_gg = (float(scipy.stats.f.sf(ratio, e * df1, e * df2)) for e in (1, gg))
     return paired.row(
         x, test="repeated-measures ANOVA", statistic=ratio, df1=df1, df2=float(df2), p=p, epsilon_gg=gg,
-        epsilon_hf=hf, p_gg=p_gg, p_hf=p_hf, ss_system=ss_system, ss_error=ss_error,
+        p_gg=p_gg, ss_system=ss_system, ss_error=ss_error,
     )  # fmt: skip
 
 
-def sphericity_epsilons(x: Floats) -> tuple[float, float]:
-    """Greenhouse-Geisser and Huynh-Feldt epsilon of scenarios by systems; 1 for two systems.
+def two_way_residuals(x: Floats) -> Floats:
+    """What the means of scenarios (rows) and systems (columns) leave over."""
+    return np.asarray(x - x.mean(axis=0) - x.mean(axis=1, keepdims=True) + x.mean())
 
-    NaN when the differences between systems do not vary.
-    """
+
+def _epsilon(x: Floats) -> float:
+    """Greenhouse-Geisser epsilon of scenarios by systems, 1 for two; NaN when differences do not vary."""
     n, k = x.shape
     if k == 2:
-        return 1.0, 1.0
-    covariance = np.cov(x, rowvar=False)
-    centred = covariance - covariance.mean(axis=0) - covariance.mean(axis=1, keepdims=True)
-    centred += covariance.mean()
+        return 1.0
+    centred = two_way_residuals(np.cov(x, rowvar=False))
     spread = float((centred**2).sum())
-    if spread <= 1e-28 * float((x**2).sum()) ** 2 / n**2:
-        return float("nan"), float("nan")
-    gg = float(np.trace(centred)) ** 2 / ((k - 1) * spread)
-    denominator = (k - 1) * (n - 1 - (k - 1) * gg)
-    hf = (n * (k - 1) * gg - 2) / denominator if denominator > 0 else 1.0
-    return gg, float(min(1.0, max(gg, hf)))
+    flat = spread <= 1e-28 * float((x**2).sum()) ** 2 / n**2
+    return float("nan") if flat else float(np.trace(centred)) ** 2 / ((k - 1) * spread)
 
 
 def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -75,14 +69,12 @@ def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     paired = design.paired(frame)
     x = rankable(paired.complete())
     n, k = x.shape
-    ranks = scipy.stats.rankdata(x, axis=1)
-    expected = (k + 1) / 2
-    spread = float(((ranks - expected) ** 2).sum())
-    gain = float(((ranks.sum(axis=0) - n * expected) ** 2).sum())
-    chi2 = (k - 1) * gain / spread if spread > 0 else float("nan")
+    ranks = scipy.stats.rankdata(x, axis=1) - (k + 1) / 2
+    spread = float((ranks**2).sum())
+    chi2 = (k - 1) * float((ranks.sum(axis=0) ** 2).sum()) / spread if spread > 0 else np.nan
     p = float(scipy.stats.chi2.sf(chi2, k - 1))
     return paired.row(
-        x, test="Friedman", statistic=chi2, df1=k - 1, df2=float("nan"), p=p, kendall_w=chi2 / (n * (k - 1))
+        x, test="Friedman", statistic=chi2, df1=k - 1, df2=np.nan, p=p, kendall_w=chi2 / (n * (k - 1))
     )
 
 
@@ -99,15 +91,8 @@ def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFram
         t = mean / error if error > 1e-14 * float(np.abs(d.values).max()) else float("nan")
         half = float(scipy.stats.t.ppf((1 + design.confidence) / 2, n - 1)) * error
         p = float(2 * scipy.stats.t.sf(abs(t), n - 1))
-        rows.append(d.row(diff=mean, low=mean - half, high=mean + half, t=t, df=n - 1, p=p))
-    return table(rows)
-
-
-def _signed_rank_sums(gaps: Floats) -> tuple[float, float]:
-    """Pratt's rank sums of the positive and of the negative differences; zeros keep their ranks."""
-    gaps = rankable(gaps)
-    ranks = scipy.stats.rankdata(np.abs(gaps))
-    return float(ranks[gaps > 0].sum()), float(ranks[gaps < 0].sum())
+        rows.append(d.row(diff=mean, low=mean - half, high=mean + half, t=t, p=p))
+    return pd.DataFrame(rows)
 
 
 def wilcoxon_pairs(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -123,11 +108,11 @@ def wilcoxon_pairs(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     rows = []
     for d in design.differences(frame):
         gaps = rankable(d.values)
-        plus, minus = _signed_rank_sums(d.values)
+        ranks = scipy.stats.rankdata(np.abs(gaps))
+        plus, minus = (float(ranks[won].sum()) for won in (gaps > 0, gaps < 0))
         p = _wilcoxon(tuple(gaps.tolist())) if gaps.any() else 1.0
-        median, zeros = float(np.median(d.values)), int((gaps == 0).sum())
-        rows.append(d.row(median_diff=median, w_plus=plus, w_minus=minus, p=p, n_zero=zeros))
-    return table(rows)
+        rows.append(d.row(w_plus=plus, w_minus=minus, p=p, n_zero=int((gaps == 0).sum())))
+    return pd.DataFrame(rows)
 
 
 @lru_cache(maxsize=4096)  # several tables of a plan hold the same comparisons
@@ -180,40 +165,27 @@ def sign_flip_pairs(
         sums = gaps.sum(axis=0) - 2 * (flips.astype(float) @ gaps)
         extreme += (np.abs(sums) >= observed).sum(axis=0)
     p = extreme / total if exact else (extreme + 1) / (total + 1)
-    return table(
-        d.row(diff=float(d.values.mean()), p=float(p[i]), exact=exact, resamples=total)
-        for i, d in enumerate(kept)
-    )
+    rows = [d.row(diff=float(d.values.mean()), p=float(q), exact=exact) for d, q in zip(kept, p, strict=True)]
+    return pd.DataFrame(rows)
 
 
-def tost_pairs(
-    frame: pd.DataFrame, margin: float, design: Design = USUAL, *, alpha: float = 0.05
-) -> pd.DataFrame:
+def tost_pairs(frame: pd.DataFrame, margin: float, design: Design = USUAL) -> pd.DataFrame:
     """Paired equivalence test within ``-margin .. margin`` (units of the value); a row for each pair.
 
-    ``p`` is the larger of ``p_lower`` (the difference is at or below -margin) and ``p_upper`` (at or
-    above margin); ``equivalent`` says that p < alpha, which is when the 1 - 2 alpha interval ``low ..
-    high`` lies within the margin. Differences that do not vary are p 0 inside the margin, else 1.
+    ``p`` is the larger of the two one-sided tests (at or below -margin, at or above margin); ``equivalent``
+    says that it is below the design's alpha. Differences that do not vary are p 0 inside the margin, else 1.
 
     Raises InputError for a margin that is not above 0 or a pair with fewer than 2 shared scenarios.
     Source: Schuirmann (1987), J. Pharmacokinet. Biopharm. 15; Lakens (2017), SPPS 8.
     """
-    check_level("alpha", alpha)
     if not margin > 0:
         raise InputError(f"margin={margin!r}: expected the smallest difference that matters, above 0")
     rows = []
     for d in design.differences(frame):
         n, mean = len(d.values), float(d.values.mean())
         error = float(d.values.std(ddof=1)) / n**0.5
-        with np.errstate(divide="ignore"):
-            above, below = (np.divide(mean + side * margin, error) for side in (1, -1))
-        lower, upper = float(scipy.stats.t.sf(above, n - 1)), float(scipy.stats.t.cdf(below, n - 1))
-        half = float(scipy.stats.t.ppf(1 - alpha, n - 1)) * error
-        worse = max(lower, upper)
-        rows.append(
-            d.row(
-                diff=mean, low=mean - half, high=mean + half, margin=float(margin), p_lower=lower,
-                p_upper=upper, p=worse, equivalent=worse < alpha,
-            )
-        )  # fmt: skip
-    return table(rows)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            nearest = np.divide(margin - abs(mean), error)
+        p = float(scipy.stats.t.sf(nearest, n - 1))
+        rows.append(d.row(diff=mean, p=p, equivalent=p < design.alpha))
+    return pd.DataFrame(rows)

@@ -1,8 +1,9 @@
 """How much the scenarios tell: power, detectable effects, and where scores vary by facet."""
 
+import bisect
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,78 +11,38 @@ import pandas as pd
 import scipy
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import (
-    USUAL,
-    Design,
-    Floats,
-    check_columns,
-    check_level,
-    check_pairs,
-    levels,
-    numbers,
-    table,
-)
+from crs_lib.stats.design import USUAL, Design, Floats, check_columns, levels, numbers
 
-_Facets = Mapping[str, Sequence[str]]
 _JOIN = " × "
 _WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
-
-
-def variance_components(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Pilot variances over complete scenarios: between scenarios, and left over within them; one row.
-
-    From the two-way table of scenarios by systems: ``var_scenario`` (at least 0), ``var_residual``
-    and ``sd_difference`` = sqrt(2 var_residual), the standard deviation of a paired difference,
-    which is all that a paired test sees. Raises InputError as :func:`rm_anova`.
-    Source: Searle, Casella and McCulloch (1992), Variance Components, chapter 4.
-    """
-    paired = design.paired(frame)
-    x = paired.complete()
-    n, k = x.shape
-    residual = x - x.mean(axis=0) - x.mean(axis=1, keepdims=True) + x.mean()
-    left = float((residual**2).sum()) / ((n - 1) * (k - 1))
-    among = k * float(((x.mean(axis=1) - x.mean()) ** 2).sum()) / (n - 1)
-    between = max(0.0, (among - left) / k)
-    return paired.row(x, var_scenario=between, var_residual=left, sd_difference=(2 * left) ** 0.5)
+_MOST = 100_000  # scenarios
 
 
 def contrast_power(
-    frame: pd.DataFrame,
-    effect: float,
-    design: Design = USUAL,
-    *,
-    power: float = 0.8,
-    alpha: float = 0.05,
-    tests: int = 1,
-    most: int = 100_000,
+    frame: pd.DataFrame, effect: float, design: Design = USUAL, *, power: float = 0.8, tests: int = 1
 ) -> pd.DataFrame:
     """Power of every contrast by the deviation of its own paired differences; a row a pair.
 
     ``sd_difference`` is that of ``n`` common scenarios, ``power_now`` the chance in [0, 1] that a paired
-    Wilcoxon test at alpha / ``tests`` finds ``effect`` with them, ``detectable_effect`` what it finds with
-    ``power``, ``sessions_needed`` the scenarios that ``effect`` takes (missing above ``most``). Without any
-    spread every effect is found. From the noncentral t distribution and Wilcoxon's efficiency of 3/π.
+    Wilcoxon test at the design's alpha / ``tests`` finds ``effect`` with them, ``detectable_effect`` what it
+    finds with ``power``, ``sessions_needed`` the scenarios that ``effect`` takes (missing above 100,000).
+    Without any spread every effect is found. From the noncentral t distribution and Wilcoxon's efficiency of
+    3/π.
 
     Raises InputError for an effect that is not above 0. NaN for fewer than 2 common scenarios.
     Source: Cohen (1988), chapter 2; Lehmann (1975), Nonparametrics, section 2.4 (efficiency).
     """
-    check_level("power", power)
-    check_level("alpha", alpha)
     if not effect > 0 or tests < 1:
         raise InputError(f"effect={effect}, tests={tests}: give an effect above 0 and at least one test")
-    rows: list[dict[str, Any]] = []
+    rows, level = [], design.alpha / tests
     for row in _spreads(frame, design):
         n, sd = row["n"], row["sd_difference"]
-        row |= dict.fromkeys(("power_now", "detectable_effect", "sessions_needed"), np.nan)
+        now, detectable, needed = (1.0, 0.0, 2.0) if sd == 0 else (np.nan, np.nan, np.nan)
         if sd > 0:
-            level = alpha / tests
-            row["power_now"] = wilcoxon_power(effect / sd, n, level)
-            row["sessions_needed"] = _least(effect / sd, power, level, most)
-            row["detectable_effect"] = _detectable(n, power, level) * sd
-        elif sd == 0:
-            row |= {"power_now": 1.0, "detectable_effect": 0.0, "sessions_needed": 2.0}
-        rows.append(row)
-    return table(rows)
+            now, needed = wilcoxon_power(effect / sd, n, level), _least(effect / sd, power, level)
+            detectable = _detectable(n, power, level) * sd
+        rows.append(row | {"power_now": now, "detectable_effect": detectable, "sessions_needed": needed})
+    return pd.DataFrame(rows)
 
 
 def contrast_curves(
@@ -90,7 +51,6 @@ def contrast_curves(
     sessions: Sequence[int],
     design: Design = USUAL,
     *,
-    alpha: float = 0.05,
     tests: int = 1,
 ) -> pd.DataFrame:
     """Power in [0, 1] of every contrast by effect and number of scenarios, a row each.
@@ -98,30 +58,27 @@ def contrast_curves(
     See :func:`contrast_power`. A contrast without any spread finds every effect; contrasts with fewer than 2
     common scenarios have no rows. Raises InputError for an effect that is not above 0, or a single scenario.
     """
-    check_level("alpha", alpha)
     if not min(effects, default=0) > 0 or min(sessions, default=0) < 2 or tests < 1:
         raise InputError(
             f"effects={list(effects)}, sessions={list(sessions)}, tests={tests}: expected effects above 0, "
             "at least 2 sessions and 1 test"
         )
-    level = alpha / tests
-    rows = []
-    for row in (one for one in _spreads(frame, design) if one["n"] > 1):
-        for n, effect in itertools.product(sessions, effects):
-            sd = row["sd_difference"]
+    rows, level = [], design.alpha / tests
+    for row in _spreads(frame, design):
+        sd = row["sd_difference"]
+        for n, effect in itertools.product(sessions, effects) if row["n"] > 1 else ():
             power = wilcoxon_power(effect / sd, n, level) if sd > 0 else 1.0
             rows.append(row | {"effect": float(effect), "sessions": n, "alpha": level, "power": power})
-    return table(rows)
+    return pd.DataFrame(rows)
 
 
-def _spreads(frame: pd.DataFrame, design: Design) -> Iterator[dict[str, Any]]:
+def _spreads(frame: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
     """Every contrast with its common scenarios and the deviation of its differences; NaN for fewer than 2."""
-    paired = design.paired(frame)
-    for i, j in check_pairs(paired.systems, design.pairs):
-        gaps = paired.values[:, i] - paired.values[:, j]
-        gaps = gaps[~np.isnan(gaps)]
-        sd = float(gaps.std(ddof=1)) if len(gaps) > 1 else np.nan
-        yield {"a": paired.systems[i], "b": paired.systems[j], "n": len(gaps), "sd_difference": sd}
+    return [
+        {"a": d.a, "b": d.b, "n": n, "sd_difference": float(d.values.std(ddof=1)) if n > 1 else np.nan}
+        for d in design.differences(frame, least=0)
+        for n in [len(d.both)]
+    ]
 
 
 def wilcoxon_power(effect: float, n: int, alpha: float) -> float:
@@ -135,7 +92,7 @@ def wilcoxon_power(effect: float, n: int, alpha: float) -> float:
 
 def _detectable(n: int, power: float, alpha: float) -> float:
     """The standardised effect that ``n`` scenarios find with ``power``; NaN where none is large enough."""
-    high = 2 * _reach(power, alpha) / n**0.5
+    high = 1.0
     while wilcoxon_power(high, n, alpha) < power:
         high *= 2
         if high > 1e6:
@@ -143,25 +100,17 @@ def _detectable(n: int, power: float, alpha: float) -> float:
     return float(scipy.optimize.brentq(lambda effect: wilcoxon_power(effect, n, alpha) - power, 0, high))
 
 
-def _least(effect: float, power: float, alpha: float, most: int) -> float:
-    """The fewest scenarios whose power reaches ``power``; NaN above ``most``."""
-    low, high = 1, 2
-    while wilcoxon_power(effect, high, alpha) < power:
-        if high >= most:
-            return float("nan")
-        low, high = high, min(2 * high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if wilcoxon_power(effect, middle, alpha) >= power else (middle, high)
-    return float(high)
+def _least(effect: float, power: float, alpha: float) -> float:
+    """The fewest scenarios whose power reaches ``power``; NaN above 100,000."""
+    if wilcoxon_power(effect, _MOST, alpha) < power:
+        return float("nan")
+    enough = range(2, _MOST + 1)
+    return float(enough[bisect.bisect_left(enough, power, key=lambda n: wilcoxon_power(effect, n, alpha))])
 
 
-def _reach(power: float, alpha: float) -> float:
-    """How many standard errors from 0 a true effect must lie: the normal approximation to start from."""
-    return float(scipy.stats.norm.ppf(1 - alpha / 2) + scipy.stats.norm.ppf(power))
-
-
-def facet_variances(frame: pd.DataFrame, facets: _Facets, design: Design = USUAL) -> pd.DataFrame:
+def facet_variances(
+    frame: pd.DataFrame, facets: Mapping[str, Sequence[str]], design: Design = USUAL
+) -> pd.DataFrame:
     """The variance components of a balanced design of systems by random facets; a row an effect.
 
     ``facets`` names the columns beside the system, each with the facets that it is nested in: {"catalogue":
@@ -180,36 +129,31 @@ def facet_variances(frame: pd.DataFrame, facets: _Facets, design: Design = USUAL
     names = [system, *used]
     x = _array(frame, names, nested, value)
     sizes = dict(zip(names, x.shape, strict=True))
-    effects = sorted(
-        {
-            frozenset(chosen).union(*(nested[name] for name in chosen))
-            for order in range(1, len(names) + 1)
-            for chosen in itertools.combinations(names, order)
-        },
-        key=lambda effect: (len(effect), [names.index(name) for name in sorted(effect, key=names.index)]),
-    )
-    squares, freedom = _sums(x, names, effects)
+    chosen = [c for order in range(1, len(names) + 1) for c in itertools.combinations(names, order)]
+    effects = [frozenset(some) for some in chosen if all(nested[name] <= set(some) for name in some)]
+    parts, freedom = {frozenset[str](): x.mean(keepdims=True)}, {frozenset[str](): 1}
+    for effect in effects:
+        away = tuple(axis for axis, name in enumerate(names) if name not in effect)
+        lower = [other for other in parts if other < effect]
+        parts[effect] = x.mean(axis=away, keepdims=True) - sum(parts[other] for other in lower)
+        freedom[effect] = math.prod(sizes[name] for name in effect) - sum(freedom[other] for other in lower)
     found: dict[frozenset[str], float] = {}
     for effect in reversed(effects):
-        rest = sum(
-            found[other] * math.prod(sizes[name] for name in names if name not in other)
-            for other in found
-            if effect < other
-        )
-        scale = math.prod(sizes[name] for name in names if name not in effect)
-        found[effect] = (squares[effect] / freedom[effect] - rest) / scale
-    kept = {effect: max(0.0, found[effect]) for effect in effects}
-    whole = sum(kept.values())
+        over = {other: x.size / math.prod(sizes[name] for name in other) for other in (effect, *found)}
+        square = float((parts[effect] ** 2).sum()) * over[effect] / freedom[effect]
+        rest = sum(found[other] * over[other] for other in found if effect < other)
+        found[effect] = (square - rest) / over[effect]
+    whole = sum(max(0.0, estimate) for estimate in found.values())
     rows = [
         {
             "effect": _JOIN.join(name for name in names if name in effect), "df": freedom[effect],
-            "estimate": found[effect], "variance": kept[effect],
-            "share": kept[effect] / whole if whole > 0 else math.nan,
-            **{f"n_{name}": sizes[name] for name in names},
+            "estimate": found[effect], "variance": max(0.0, found[effect]),
+            "share": max(0.0, found[effect]) / whole if whole > 0 else math.nan,
+            **{f"n_{name}": size for name, size in sizes.items()},
         }
         for effect in effects
     ]  # fmt: skip
-    return table(rows)
+    return pd.DataFrame(rows)
 
 
 def _array(frame: pd.DataFrame, names: Sequence[str], nested: Mapping[str, Any], value: str) -> Floats:
@@ -234,28 +178,12 @@ def _array(frame: pd.DataFrame, names: Sequence[str], nested: Mapping[str, Any],
     return x
 
 
-def _sums(
-    x: Floats, names: Sequence[str], effects: Sequence[frozenset[str]]
-) -> tuple[dict[frozenset[str], float], dict[frozenset[str], int]]:
-    """Sum of squares and degrees of freedom of every effect, lower effects taken out."""
-    squares: dict[frozenset[str], float] = {}
-    freedom: dict[frozenset[str], int] = {}
-    for effect in effects:
-        away = tuple(k for k, name in enumerate(names) if name not in effect)
-        means = x.mean(axis=away)
-        whole = float(((means - x.mean()) ** 2).sum()) * x.size / max(1, means.size)
-        lower = [other for other in squares if other < effect]
-        squares[effect] = max(0.0, whole - sum(squares[other] for other in lower))
-        freedom[effect] = means.size - 1 - sum(freedom[other] for other in lower)
-    return squares, freedom
-
-
 def scenarios_needed(
     components: pd.DataFrame, precision: float, design: Design = USUAL, *, fixed: Sequence[str] = ()
 ) -> pd.DataFrame:
     """How many scenarios a cell needs for a 95 % interval of ± ``precision`` of a difference; one row.
 
-    ``components`` are those of :func:`facet_variances`; the other facets keep their levels. _Facets that are
+    ``components`` are those of :func:`facet_variances`; the other facets keep their levels. Facets that are
     ``fixed`` are not generalised over: the statement holds for these catalogues, wordings or seeds.
     ``half_width`` is the present one, 1.96·√(2σ²), σ² the sum of all components of system by facet, each
     over the levels that it is averaged over; ``floor`` is what remains with endless scenarios, ``scenarios``
@@ -283,9 +211,9 @@ def scenarios_needed(
                 others += variance / over
     now = per_scenario / sizes[scenario] + others
     room = (precision / 1.96) ** 2 / 2 - others
-    row: dict[str, Any] = {"precision": precision, "fixed": ", ".join(fixed)}
-    row |= {"half_width": 1.96 * math.sqrt(2 * now), "floor": 1.96 * math.sqrt(2 * others)}
-    row |= {"scenarios": float(max(1, math.ceil(per_scenario / room - 1e-9))) if room > 0 else math.nan}
+    needed = float(max(1, math.ceil(per_scenario / room - 1e-9))) if room > 0 else math.nan
     cells = math.prod(n for name, n in sizes.items() if name not in (system, scenario))
-    row |= {"cells": cells, "sessions": row["scenarios"] * cells}
-    return table([row | {"coefficient": own / (own + now) if own + now > 0 else math.nan}])
+    row = {"precision": precision, "fixed": ", ".join(fixed), "half_width": 1.96 * math.sqrt(2 * now)}
+    row |= {"floor": 1.96 * math.sqrt(2 * others), "scenarios": needed, "cells": cells}
+    row |= {"sessions": needed * cells, "coefficient": own / (own + now) if own + now > 0 else math.nan}
+    return pd.DataFrame([row])

@@ -1,112 +1,88 @@
 """Who is ahead, and how sure is that: leaderboard, agreement of rankings, ordered alternatives."""
 
 from collections.abc import Hashable, Sequence
+from itertools import combinations
 from string import ascii_lowercase
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import USUAL, Design, Floats, check_level, rankable, table
+from crs_lib.stats.design import USUAL, Design, rankable
 from crs_lib.stats.estimates import bootstrap_weights, cluster_bootstrap
 from crs_lib.stats.groups import adjust
 from crs_lib.stats.paired import wilcoxon_pairs
 
-_Alternative = Literal["increasing", "decreasing", "two-sided"]
-
 
 def leaderboard(
-    frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True, alpha: float = 0.05
+    frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True
 ) -> pd.DataFrame:
     """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
 
-    Only scenarios that every system has count. ``rank_low`` and ``rank_high`` hold the rank in
-    1 - alpha of the bootstrap draws (equal means share the middle rank); ``p_best`` is the share of
-    draws in which the system leads, ties shared. Systems that share a letter in ``tied`` are not
+    Only scenarios that every system has count. ``rank_low`` and ``rank_high`` hold the rank in the
+    design's confidence of the bootstrap draws (equal means share the middle rank); ``p_best`` is the share
+    of draws in which the system leads, ties shared. Systems that share a letter in ``tied`` are not
     distinguished by the paired test after Holm over all pairs.
 
     Raises InputError for fewer than 2 systems or 2 complete scenarios.
     Source: Hall and Miller (2009), Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
     """
-    check_level("alpha", alpha)
-    paired, every = design.paired(frame), design.changed(pairs=None, confidence=1 - alpha)
+    paired, every = design.paired(frame), design.changed(pairs=None)
     x = paired.complete()
-    whole = _long(x, paired.systems, every)
+    n, k = x.shape
+    names = pd.Categorical.from_codes(np.tile(np.arange(k), n), categories=paired.systems)
+    whole = pd.DataFrame({design.system: names, design.scenario: np.repeat(np.arange(n), k)})
+    whole[design.value] = x.ravel()
     sign = -1.0 if higher_is_better else 1.0
     scores = rankable(sign * x.mean(axis=0))
-    ranks = scipy.stats.rankdata(scores)
-    draws = np.vstack([w @ x / len(x) for w in bootstrap_weights(len(x), design.resamples, design.seed)])
+    draws = np.vstack([w @ x / n for w in bootstrap_weights(n, design.resamples, design.seed)])
     drawn = scipy.stats.rankdata(np.round(sign * draws, 12), axis=1)
     first = drawn == drawn.min(axis=1, keepdims=True)
-    bounds = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=0, method="inverted_cdf")
+    tails = [design.alpha / 2, 1 - design.alpha / 2]
+    low, high = np.quantile(drawn, tails, axis=0, method="inverted_cdf")
     tests = adjust(wilcoxon_pairs(whole, every))
-    order = np.argsort(scores, kind="stable")
-    letters = _tied_sets(len(x[0]), tests["p_adjusted"].to_numpy() > alpha, order.tolist())
-    means = cluster_bootstrap(whole, every)
-    return table(
-        {
-            "system": paired.systems[j],
-            "mean": float(x[:, j].mean()),
-            "low": float(means["low"].iloc[j]),
-            "high": float(means["high"].iloc[j]),
-            "rank": float(ranks[j]),
-            "rank_low": float(bounds[0, j]),
-            "rank_high": float(bounds[1, j]),
-            "p_best": float((first[:, j] / first.sum(axis=1)).mean()),
-            "tied": letters[j],
-            "n": len(x),
-            "n_missing": len(paired.values) - len(x),
-        }
-        for j in order.tolist()
-    )
-
-
-def _long(x: Floats, systems: list[Any], design: Design) -> pd.DataFrame:
-    n, k = x.shape
-    names = pd.Categorical.from_codes(np.tile(np.arange(k), n), categories=systems)
-    scenarios = np.repeat(np.arange(n), k)
-    return pd.DataFrame({design.system: names, design.scenario: scenarios, design.value: x.ravel()})
+    order = np.argsort(scores, kind="stable").tolist()
+    board = cluster_bootstrap(whole, every)[["system", "mean", "low", "high"]].assign(
+        rank=scipy.stats.rankdata(scores), rank_low=low, rank_high=high,
+        p_best=(first / first.sum(axis=1, keepdims=True)).mean(axis=0),
+        tied=_tied_sets(k, tests["p_adjusted"].to_numpy() > design.alpha, order),
+        n=n, n_missing=len(paired.values) - n,
+    )  # fmt: skip
+    return board.iloc[order].reset_index(drop=True)
 
 
 def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:
     """Letters of every system: each letter is a largest set of systems no two of which differ."""
     sets = [frozenset(range(k))]
-    pairs = [(i, j) for i in range(k) for j in range(i + 1, k)]
-    for (i, j), same in zip(pairs, alike, strict=True):
+    for (i, j), same in zip(combinations(range(k), 2), alike, strict=True):
         if not same:  # insert: split every set that holds both; absorb: drop what lies in another
             split = [s - {drop} for s in sets if {i, j} <= s for drop in (i, j)]
             sets = [s for s in sets if not {i, j} <= s] + split
             sets = [s for s in dict.fromkeys(sets) if not any(s < other for other in sets)]
     place = {system: position for position, system in enumerate(order)}
     sets.sort(key=lambda s: sorted(place[i] for i in s))
-    return ["".join(_letter(n) for n, s in enumerate(sets) if i in s) for i in range(k)]
+    letters = [ascii_lowercase[n % 26] + ("" if n < 26 else str(n // 26)) for n in range(len(sets))]
+    return ["".join(letter for letter, s in zip(letters, sets, strict=True) if i in s) for i in range(k)]
 
 
-def _letter(n: int) -> str:
-    return ascii_lowercase[n % 26] + ("" if n < 26 else str(n // 26))
-
-
-def mean_ranks(
-    frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True, alpha: float = 0.05
-) -> pd.DataFrame:
+def mean_ranks(frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True) -> pd.DataFrame:
     """Mean rank in [1, systems] over complete scenarios, best first, with Nemenyi's critical difference.
 
     Two systems whose mean ranks differ by less than ``critical_difference`` are indistinguishable: what
     a critical-difference diagram draws. Raises InputError as :func:`friedman`.
     Source: Nemenyi (1963); Demsar (2006), JMLR 7, section 3.2.2.
     """
-    check_level("alpha", alpha)
     paired = design.paired(frame)
     x = rankable(paired.complete())
     n, k = x.shape
     ranks = scipy.stats.rankdata(-x if higher_is_better else x, axis=1).mean(axis=0)
-    q = float(scipy.stats.studentized_range.ppf(1 - alpha, k, np.inf)) / 2**0.5
-    rest = {"critical_difference": q * (k * (k + 1) / (6 * n)) ** 0.5, "n": n}
-    rest |= {"n_missing": len(paired.values) - n}
-    order = np.argsort(ranks, kind="stable").tolist()
-    return table({"system": paired.systems[j], "mean_rank": float(ranks[j]), **rest} for j in order)
+    q = float(scipy.stats.studentized_range.ppf(design.confidence, k, np.inf)) / 2**0.5
+    found = pd.DataFrame({"system": paired.systems, "mean_rank": ranks})
+    found = found.assign(critical_difference=q * (k * (k + 1) / (6 * n)) ** 0.5)
+    found = found.assign(n=n, n_missing=len(paired.values) - n)
+    return found.sort_values("mean_rank", kind="stable", ignore_index=True)
 
 
 def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
@@ -124,56 +100,25 @@ def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = 
     return paired.row(x, test="Page trend", **found)
 
 
-def jonckheere_trend(
-    frame: pd.DataFrame,
-    order: Sequence[Hashable],
-    design: Design = USUAL,
-    *,
-    alternative: _Alternative = "increasing",
-) -> pd.DataFrame:
+def jonckheere_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
     """Jonckheere-Terpstra J: pairs of sessions in ``order`` that rise (ties half), independent samples.
 
-    ``statistic`` lies between 0 and the number of pairs; ``z`` is its normal score with the variance
-    corrected for ties, NaN when all values are equal. One row; for paired data use
-    :func:`page_trend`. Raises InputError for an ``order`` that does not name systems once each.
-    Source: Jonckheere (1954), Biometrika 41; ties: Hollander and Wolfe (1999), section 6.2.
+    ``statistic`` lies between 0 and the number of pairs; p is one-sided, normal with the variance corrected
+    for ties, NaN when all values are equal or only two. One row; :func:`page_trend` is for paired data.
+    Raises InputError for an ``order`` that does not name systems once each.
+    Source: Jonckheere (1954), Biometrika 41. Its normal score is that of Kendall's tau between order and
+    value (scipy's kendalltau).
     """
-    tails = {"increasing": scipy.stats.norm.sf, "decreasing": scipy.stats.norm.cdf}
-    if alternative not in ("increasing", "decreasing", "two-sided"):
-        raise InputError(f"alternative {alternative!r} is not known; use {', '.join(tails)} or two-sided")
     groups = design.groups(_of_systems(frame, order, design), each=1)
     samples = [groups.samples[i] for i in _ordered(groups.names, order, least=2)]
-    pooled = rankable(np.concatenate(samples))
-    size = np.array([len(s) for s in samples])
-    ends = np.cumsum(size)
-    rising = 0.0
-    for i in range(1, len(samples)):
-        earlier, mine = np.sort(pooled[: ends[i - 1]]), pooled[ends[i - 1] : ends[i]]
-        rising += np.searchsorted(earlier, mine, "left").sum() / 2
-        rising += np.searchsorted(earlier, mine, "right").sum() / 2
-    ties = np.unique(pooled, return_counts=True)[1]
-    n = float(size.sum())
-    variance = _tied_variance(n, size.astype(float), ties.astype(float))
-    centred = float(rising) - (n**2 - float((size.astype(float) ** 2).sum())) / 4
-    z = centred / variance**0.5 if variance > 1e-9 else float("nan")
-    p = 2 * scipy.stats.norm.sf(abs(z)) if alternative == "two-sided" else tails[alternative](z)
-    return groups.row(test="Jonckheere trend", statistic=float(rising), z=z, p=float(p))
-
-
-def _tied_variance(n: float, size: Any, ties: Any) -> float:
-    def cube(m: Any) -> Any:
-        return m * (m - 1) * (2 * m + 5)
-
-    def triple(m: Any) -> Any:
-        return (m * (m - 1) * (m - 2)).sum()
-
-    def double(m: Any) -> Any:
-        return (m * (m - 1)).sum()
-
-    found = (cube(n) - cube(size).sum() - cube(ties).sum()) / 72
-    if n > 2:
-        found += triple(size) * triple(ties) / (36 * n * (n - 1) * (n - 2))
-    return float(found + double(size) * double(ties) / (8 * n * (n - 1)))
+    place = np.repeat(np.arange(len(samples)), [len(sample) for sample in samples])
+    values = rankable(np.concatenate(samples))
+    later = place[:, None] < place
+    rising = (np.sign(values - values[:, None])[later] + 1).sum() / 2
+    p = np.nan
+    if len(values) > 2:
+        p = scipy.stats.kendalltau(place, values, method="asymptotic", alternative="greater").pvalue
+    return groups.row(test="Jonckheere trend", statistic=float(rising), p=float(p))
 
 
 def _of_systems(frame: pd.DataFrame, order: Sequence[Hashable], design: Design) -> pd.DataFrame:

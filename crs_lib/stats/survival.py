@@ -11,7 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, levels, numbers, table
+from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, levels, numbers
 from crs_lib.stats.estimates import bootstrap_estimates
 
 _ENDLESS = 100.0  # a log hazard ratio with a larger error is on its way to infinity
@@ -42,6 +42,10 @@ def _times(frame: pd.DataFrame, system: str, *more: str) -> _Times:
     return _Times(systems, code[known], when[known], happened[known], frame[known], missing)
 
 
+def _z(design: Design) -> float:
+    return float(scipy.stats.norm.ppf((1 + design.confidence) / 2))
+
+
 def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Share still waiting after each time, in [0, 1], by system; a row for time 0 and each event time.
 
@@ -54,26 +58,23 @@ def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """
     from statsmodels.duration.survfunc import SurvfuncRight
 
-    z = float(scipy.stats.norm.ppf((1 + design.confidence) / 2))
-    data, rows = _times(frame, design.system), []
+    z, data = _z(design), _times(frame, design.system)
+    columns = ["system", "time", "at_risk", "events", "survival", "low", "high", "n", "n_missing"]
+    rows: list[Any] = []
     for k, name in enumerate(data.systems):
         mine = data.code == k
-        n, missing = int(mine.sum()), int(data.missing[k])
-        start = {"time": 0.0, "at_risk": n, "events": 0, "survival": 1.0, "low": 1.0, "high": 1.0}
-        steps = [start] if n else []
+        n = int(mine.sum())
+        steps: list[Any] = [[0.0, n, 0, 1.0, 1.0, 1.0]] if n else []
         if data.event[mine].any():
             curve = SurvfuncRight(data.time[mine], data.event[mine])
             share, error = np.asarray(curve.surv_prob), np.asarray(curve.surv_prob_se)
             with np.errstate(divide="ignore", invalid="ignore"):
                 swing = np.exp(z * error / (share * np.log(share)))
-                low, high = share ** (1 / swing), share**swing
-            counts = zip(curve.surv_times, curve.n_risk, curve.n_events, strict=True)
-            for i, (at, risk, events) in enumerate(counts):
-                step = {"time": float(at), "at_risk": int(risk), "events": int(events)}
-                step |= {"survival": float(share[i])}
-                steps.append(step | {"low": float(low[i]), "high": float(high[i])})
-        rows += [{"system": name, **step, "n": n, "n_missing": missing} for step in steps]
-    return table(rows)
+                bounds = share ** (1 / swing), share**swing
+            risk, events = (np.asarray(counts).astype(int) for counts in (curve.n_risk, curve.n_events))
+            steps += zip(curve.surv_times, risk, events, share, *bounds, strict=True)
+        rows += [[name, *step, n, int(data.missing[k])] for step in steps]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def net_incidence(frame: pd.DataFrame, design: Design = USUAL, *, time: str = "time") -> pd.DataFrame:
@@ -94,24 +95,21 @@ def net_incidence(frame: pd.DataFrame, design: Design = USUAL, *, time: str = "t
     at, happened, chance = (value[known] for value in values)
     if (at < 0).any() or (at != np.floor(at)).any():
         raise InputError(f"{time!r} must hold whole numbers from 0 on: the reply that a case is at risk at")
-    rows: list[dict[str, Any]] = []
+    parts = []
     for name in levels(frame[design.system]):
         mine = (frame[design.system] == name).to_numpy()[known]
         if not mine.any():
             continue
         cluster, names = pd.factorize(frame[design.scenario].to_numpy()[known][mine])
-        shape = (len(names), int(at[mine].max()) + 1)
-        sums = np.zeros((3, *shape))
-        place = (cluster, at[mine].astype(int))
+        sums = np.zeros((3, len(names), int(at[mine].max()) + 1))
         for part, added in zip(sums, (1.0, happened[mine], chance[mine]), strict=True):
-            np.add.at(part, place, added)
+            np.add.at(part, (cluster, at[mine].astype(int)), added)
         found = bootstrap_estimates(partial(_net, sums), len(names), design, method="percentile")
-        at_risk = sums[0].sum(axis=0)
-        for k in range(shape[1]):
-            row = {"system": name, "time": k, "at_risk": int(at_risk[k]), "events": int(sums[1][:, k].sum())}
-            row |= {"incidence": found.estimate[k], "low": found.low[k], "high": found.high[k]}
-            rows.append(row | {"n": int(at_risk[0]), "n_missing": int((~known).sum())})
-    return table(rows)
+        at_risk, events = sums[:2].sum(axis=1).astype(int)
+        rows = {"system": name, "time": range(len(at_risk)), "at_risk": at_risk, "events": events}
+        rows |= {"incidence": found.estimate, "low": found.low, "high": found.high}
+        parts.append(pd.DataFrame(rows | {"n": at_risk[0], "n_missing": int((~known).sum())}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def _net(sums: Floats, weights: Floats) -> Floats:
@@ -122,51 +120,40 @@ def _net(sums: Floats, weights: Floats) -> Floats:
     return np.where(np.isfinite(left), 1 - left, np.nan)
 
 
-def restricted_mean(
-    frame: pd.DataFrame, design: Design = USUAL, *, horizon: float | None = None
-) -> pd.DataFrame:
+def restricted_mean(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Mean waiting time up to ``horizon``, in [0, horizon], with its normal interval; a row per system.
 
-    The area under the Kaplan-Meier curve, so nothing is lost to censoring. ``horizon`` defaults to
-    the longest time that every system was followed for (one whose curve has reached 0 needs no more);
-    beyond it the curve would be a guess.
+    The area under the Kaplan-Meier curve, so nothing is lost to censoring. ``horizon`` is the longest time
+    that every system was followed for (one whose curve has reached 0 needs no more); beyond it the curve
+    would be a guess.
 
-    Raises InputError for a horizon beyond that, or a system without any time.
+    Raises InputError for a horizon of 0, or a system without any time.
     Source: Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
     """
-    z = float(scipy.stats.norm.ppf((1 + design.confidence) / 2))
-    data = _times(frame, design.system)
-    empty = [name for k, name in enumerate(data.systems) if not (data.code == k).any()]
+    z, data = _z(design), _times(frame, design.system)
+    ends = [data.time[data.code == k] for k in range(len(data.systems))]
+    empty = [repr(name) for name, mine in zip(data.systems, ends, strict=True) if not len(mine)]
     if empty:
-        raise InputError(f"no time for {', '.join(map(repr, empty))}; leave it out or add sessions")
-    curves = kaplan_meier(frame, design)
-    reach = {name: float(data.time[data.code == k].max()) for k, name in enumerate(data.systems)}
-    ended = curves.groupby("system", observed=True, sort=False)["survival"].min() <= 0
-    going_on = [end for name, end in reach.items() if not ended[name]]
-    limit = min(going_on) if going_on else max(reach.values())
-    horizon = limit if horizon is None else float(horizon)
-    short = [name for name, end in reach.items() if end < horizon and not ended[name]]
-    if short or not horizon > 0:
-        raise InputError(
-            f"horizon={horizon}: {short} were followed for less, at most {limit} is usable and it "
-            "must be above 0; give a shorter horizon"
-        )
+        raise InputError(f"no time for {', '.join(empty)}; leave it out or add sessions")
+    curves = dict(list(kaplan_meier(frame, design).groupby("system", observed=True)))
+    reach = {name: float(mine.max()) for name, mine in zip(data.systems, ends, strict=True)}
+    going_on = [end for name, end in reach.items() if curves[name]["survival"].min() > 0]
+    horizon = min(going_on) if going_on else max(reach.values())
+    if not horizon > 0:
+        raise InputError("some system was followed for no reply after its shifts; give longer sessions")
     rows = []
-    for k, name in enumerate(data.systems):
-        curve = curves[(curves["system"] == name) & (curves["time"] <= horizon)]
-        knots = np.append(curve["time"].to_numpy(dtype=float), horizon)
-        area = curve["survival"].to_numpy(dtype=float) * np.diff(knots)
+    for name, whole in curves.items():
+        curve = whole[whole["time"] <= horizon]
+        area = curve["survival"].to_numpy() * np.diff(np.append(curve["time"].to_numpy(), horizon))
         ahead = np.cumsum(area[::-1])[::-1]
-        risk, events = curve["at_risk"].to_numpy(dtype=float), curve["events"].to_numpy(dtype=float)
+        risk, events = (curve[column].to_numpy(dtype=float) for column in ("at_risk", "events"))
         left = risk - events
         step = np.divide(events, risk * left, out=np.zeros_like(risk), where=left > 0)
-        error = float(np.sqrt((ahead**2 * step).sum()))
-        mean = float(area.sum())
+        error, mean = float(np.sqrt((ahead**2 * step).sum())), float(area.sum())
         row = {"system": name, "restricted_mean": mean, "error": error, "low": max(0.0, mean - z * error)}
         row |= {"high": min(horizon, mean + z * error), "horizon": horizon}
-        row |= {"n": int((data.code == k).sum()), "n_missing": int(data.missing[k])}
-        rows.append(row)
-    return table(rows)
+        rows.append(row | {column: int(curve[column].iloc[0]) for column in ("n", "n_missing")})
+    return pd.DataFrame(rows)
 
 
 def logrank(frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None = None) -> pd.DataFrame:
@@ -177,69 +164,62 @@ def logrank(frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None =
     Source: Mantel (1966), Cancer Chemother. Rep. 50; the test is statsmodels' survdiff.
     """
     data = _times(frame, design.system, *([strata] if strata else []))
-    found = np.unique(data.code)
-    if len(found) < 2:
-        raise InputError(f"{len(found)} systems with a time; at least 2 are needed")
-    layers = None if strata is None else np.asarray(pd.factorize(data.rows[strata])[0])
-    row = {"test": "log-rank", "statistic": np.nan, "df1": len(found) - 1, "df2": np.nan, "p": np.nan}
+    df = len(np.unique(data.code)) - 1
+    if df < 1:
+        raise InputError(f"{df + 1} systems with a time; at least 2 are needed")
+    layers = np.zeros(len(data.rows), dtype=int)
+    if strata is not None:
+        layers = np.asarray(pd.factorize(data.rows[strata])[0])
+    chi2 = np.nan
     if data.event.any():
         from statsmodels.duration.survfunc import survdiff
 
         with contextlib.suppress(np.linalg.LinAlgError):  # no variance: the statistic stays undefined
             chi2 = float(survdiff(data.time, data.event, data.code, strata=layers)[0])
-            row |= {"statistic": chi2, "p": float(scipy.stats.chi2.sf(chi2, len(found) - 1))}
-    row |= {"strata": 1 if layers is None else len(np.unique(layers)), "events": int(data.event.sum())}
-    return table([row | {"n": len(data.time), "n_missing": int(data.missing.sum())}])
+    row = {"test": "log-rank", "statistic": chi2, "df1": df, "p": float(scipy.stats.chi2.sf(chi2, df))}
+    row |= {"strata": len(np.unique(layers)), "events": int(data.event.sum()), "n": len(data.time)}
+    return pd.DataFrame([row | {"n_missing": int(data.missing.sum())}])
 
 
-def hazard_ratios(
-    frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None = None, robust: bool = True
-) -> pd.DataFrame:
+def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Hazard ratio >= 0 of ``a`` against ``b``: above 1, ``a`` recovers sooner; one row for each pair.
 
-    Cox model with Efron's ties. A ``robust`` error allows for both systems having met the same
-    scenarios (some 30 or more); ``strata`` (such as the shift type) may have baselines of their own.
-    NaN when one of the two has no event, or all of its events before the other's first: the ratio is not
-    finite then. No interval where every one recovers at once.
+    Cox model with Efron's ties; its robust error allows for both systems having met the same scenarios (some
+    30 or more). NaN when one of the two has no event, or all of its events before the other's first: the
+    ratio is not finite then. No interval where every one recovers at once.
 
     Raises InputError for unknown systems or times as in :func:`kaplan_meier`.
     Source: Cox (1972), JRSS B 34; Lin and Wei (1989), JASA 84 (robust); the fit is statsmodels' PHReg.
     """
-    z = float(scipy.stats.norm.ppf((1 + design.confidence) / 2))
-    more = [*([strata] if strata else []), *([design.scenario] if robust else [])]
-    data = _times(frame, design.system, *more)
+    from statsmodels.duration.hazard_regression import PHReg
+
+    z, data = _z(design), _times(frame, design.system, design.scenario)
     rows = []
     for i, j in check_pairs(data.systems, design.pairs):
         mine = (data.code == i) | (data.code == j)
-        first = (data.code[mine] == i).astype(float)
-        happened, part = data.event[mine], data.rows[mine]
-        events = int((happened * first).sum()), int((happened * (1 - first)).sum())
-        row = {"a": data.systems[i], "b": data.systems[j], "effect": "hazard_ratio"}
-        row |= {"estimate": np.nan, "low": np.nan, "high": np.nan, "p": np.nan}
+        time, happened, first = data.time[mine], data.event[mine], (data.code[mine] == i).astype(float)
+        events = [int((happened * side).sum()) for side in (first, 1 - first)]
+        ratio = low = high = p = np.nan
         if min(events) > 0:
-            layers = np.zeros(len(part), int) if strata is None else pd.factorize(part[strata])[0]
-            from statsmodels.duration.hazard_regression import PHReg
-
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model = PHReg(data.time[mine], first, status=happened, strata=layers, ties="efron")
-                fit = model.fit()
-            log, error = float(fit.params[0]), float(fit.bse[0])
-            if robust:
-                scores = _score_residuals(data.time[mine], happened, first, layers, log)
-                sums = np.bincount(pd.factorize(part[design.scenario])[0], weights=scores)
-                error = error**2 * float(np.sqrt((sums**2).sum()))
-            if fit.bse[0] < _ENDLESS:
-                row["estimate"] = np.exp(log)
-            if fit.bse[0] < _ENDLESS and error > 1e-9:
-                row |= {"low": np.exp(log - z * error), "high": np.exp(log + z * error)}
-                row["p"] = float(2 * scipy.stats.norm.sf(abs(log) / error))
-        row |= {"events_a": events[0], "events_b": events[1], "n": int(mine.sum())}
-        rows.append(row | {"n_missing": int(data.missing[i] + data.missing[j])})
-    return table(rows)
+                fit = PHReg(time, first, status=happened, ties="efron").fit()
+            log, naive = float(fit.params[0]), float(fit.bse[0])
+            clusters = pd.factorize(data.rows[design.scenario][mine])[0]
+            sums = np.bincount(clusters, weights=_score_residuals(time, happened, first, log))
+            error = naive**2 * float(np.sqrt((sums**2).sum()))
+            if naive < _ENDLESS:
+                ratio = np.exp(log)
+            if naive < _ENDLESS and error > 1e-9:
+                low, high = np.exp(log - z * error), np.exp(log + z * error)
+                p = float(2 * scipy.stats.norm.sf(abs(log) / error))
+        row = {"a": data.systems[i], "b": data.systems[j], "effect": "hazard_ratio", "estimate": ratio}
+        row |= {"low": low, "high": high, "p": p, "events_a": events[0], "events_b": events[1]}
+        rows.append(row | {"n": int(mine.sum()), "n_missing": int(data.missing[i] + data.missing[j])})
+    return pd.DataFrame(rows)
 
 
-def _score_residuals(time: Floats, event: Floats, x: Floats, layer: NDArray[Any], log: float) -> Floats:
+def _score_residuals(time: Floats, event: Floats, x: Floats, log: float) -> Floats:
     """What each row adds to the score of a Cox model with one covariate; they sum to 0 at its maximum.
 
     Efron's ties: of d events at one time the l-th leaves (1 - l / d) of each of them at risk. (statsmodels
@@ -247,9 +227,9 @@ def _score_residuals(time: Floats, event: Floats, x: Floats, layer: NDArray[Any]
     Source: Therneau and Grambsch (2000), Modeling Survival Data, section 7.2.
     """
     found, hazard = np.zeros(len(time)), np.exp(log * x)
-    for stratum, at in sorted(set(zip(layer[event > 0], time[event > 0], strict=True))):
-        risk = (layer == stratum) & (time >= at)
-        tied = risk & (event > 0) & (time == at)
+    for at in np.unique(time[event > 0]):
+        risk = time >= at
+        tied = (event > 0) & (time == at)
         gone = np.arange(tied.sum()) / tied.sum()
         total = hazard[risk].sum() - gone * hazard[tied].sum()
         mean = ((hazard * x)[risk].sum() - gone * (hazard * x)[tied].sum()) / total

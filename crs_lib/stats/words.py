@@ -6,10 +6,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.stats.analysis import Ladder
+from crs_lib.stats.analysis import Ladder, size_of
 from crs_lib.stats.plan import Plan, read_plan
 
 _CORRECTION = {"holm": "Holm", "benjamini_hochberg": "Benjamini-Hochberg"}
+_BEYOND = {  # of a difference whose size against the smallest that matters is ...
+    "below {:g}": ", less than the smallest difference that matters, {:g}",
+    "estimate below {:g}": "; the estimate lies below the smallest difference that matters, {:g}",
+    "{:g} or more": ", more than the smallest difference that matters, {:g}",
+    "estimate {:g} or more": "; the interval does not exclude differences below {:g}, the smallest that "
+    "matters",
+}
 
 
 def p_in_words(p: float) -> str:
@@ -50,177 +57,133 @@ def conclusions_by_subject(results: Ladder, plan: Mapping[str, Any] | Plan) -> d
     """:func:`conclusions` by subject: data, systems, contrasts, ranking, exploratory, checks, power."""
     plan = read_plan(plan)
     pairs = results.pairwise
-    declared = _records(pairs[pairs["family"] == "confirmatory"])
-    checks = results.assumptions[results.assumptions["outcome"] == plan.primary_outcome]
-    return {
-        "data": [_data(results, plan)],
+    sentences = {
+        "data": [_data(results.means, plan)],
         "systems": [_differ(results, plan)],
-        "contrasts": [_contrast(row, results, plan) for row in declared],
-        "ranking": _ranking(results, plan),
+        "contrasts": _contrasts(results, plan),
+        "ranking": _ranking(results.leaderboard),
         "exploratory": _explored(pairs[pairs["family"] == "exploratory"], plan),
-        "checks": [_check(row) for row in _records(checks)],
-        "power": [_power(results, plan)],
+        "checks": [_check(row) for row in results.assumptions.to_dict("records")],
+        "power": [_power(results.power, plan)],
     }
+    return {name: [text.rstrip(".") + "." for text in part] for name, part in sentences.items()}
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else text + "."
-
-
-def _data(results: Ladder, plan: Plan) -> str:
-    means = results.means[results.means["outcome"] == plan.primary_outcome]
-    lost, kept = int(means["n_missing"].sum()), int(means["n"].sum())
-    most = int(means["clusters"].max())
-    text = f"{plan.primary_outcome} was declared as the primary outcome: {len(means)} systems, "
-    text += f"{most} scenarios, {kept} values"
-    return _sentence(text + (f"; {lost} more are missing and left out" if lost else ", none missing"))
+def _data(means: pd.DataFrame, plan: Plan) -> str:
+    lost = int(means["n_missing"].sum())
+    return (
+        f"{plan.primary_outcome} was declared as the primary outcome: {len(means)} systems, "
+        f"{int(means['clusters'].max())} scenarios, {int(means['n'].sum())} values"
+        + (f"; {lost} more are missing and left out" if lost else ", none missing")
+    )
 
 
 def _differ(results: Ladder, plan: Plan) -> str:
-    tests = results.omnibus[results.omnibus["outcome"] == plan.primary_outcome]
-    row = tests[tests["test"] == "repeated-measures ANOVA"].iloc[0]
+    tests = results.omnibus.set_index("test")
+    row, friedman = tests.loc["repeated-measures ANOVA"], tests.loc["Friedman"]
     if pd.isna(row["p"]):
-        return _sentence(f"Whether any system differs could not be tested: {row['note'] or 'no variation'}")
-    shrink = 1.0 if pd.isna(row["epsilon_gg"]) else float(row["epsilon_gg"])
-    p = float(row["p"] if pd.isna(row["p_gg"]) else row["p_gg"])
-    friedman = tests[tests["test"] == "Friedman"].iloc[0]
-    say = "The systems differ" if p <= plan.alpha else "No difference between the systems was shown"
-    text = f"{say} (repeated-measures ANOVA with Greenhouse-Geisser, "
-    text += f"F({shrink * row['df1']:.1f}, {shrink * row['df2']:.1f}) = {row['statistic']:.2f}, "
-    text += f"{p_in_words(p)}; Friedman {p_in_words(float(friedman['p']))}"
-    effects = results.effects[results.effects["outcome"] == plan.primary_outcome]
-    share = effects[effects["effect"] == "partial_eta_squared"].iloc[0]
-    size = interval_in_words(share["estimate"], share["low"], share["high"])
-    return _sentence(f"{text}; partial eta squared {size})")
+        return f"Whether any system differs could not be tested: {row['note'] or 'no variation'}"
+    shrink, p = (row["epsilon_gg"], row["p_gg"]) if pd.notna(row["p_gg"]) else (1.0, row["p"])
+    share = results.effects.set_index("effect").loc["partial_eta_squared"]
+    return (
+        f"{'The systems differ' if p <= plan.alpha else 'No difference between the systems was shown'} "
+        "(repeated-measures ANOVA with Greenhouse-Geisser, "
+        f"F({shrink * row['df1']:.1f}, {shrink * row['df2']:.1f}) = {row['statistic']:.2f}, {p_in_words(p)}; "
+        f"Friedman {p_in_words(friedman['p'])}; partial eta squared {_interval(share, 'estimate')})"
+    )
 
 
-def _contrast(row: dict[str, Any], results: Ladder, plan: Plan) -> str:
-    a, b, p = row["a"], row["b"], float(row["p_wilcoxon_adjusted"])
+def _interval(row: Any, value: str) -> str:
+    return interval_in_words(row[value], row["low"], row["high"])
+
+
+def _contrasts(results: Ladder, plan: Plan) -> list[str]:
+    """A sentence a declared contrast."""
+    declared = results.pairwise[results.pairwise["family"] == "confirmatory"]
+    ranked, tost = results.effects[results.effects["effect"] == "rank_biserial"], results.equivalence
+    ranks = {(row["a"], row["b"]): row["estimate"] for row in ranked.to_dict("records")}
+    alike = {(row["a"], row["b"]): row["p"] for row in tost.to_dict("records") if row.get("equivalent")}
+    rows = declared.to_dict("records")
+    pairs = [(row["a"], row["b"]) for row in rows]
+    return [_contrast(r, plan, ranks.get(at), alike.get(at)) for r, at in zip(rows, pairs, strict=True)]
+
+
+def _contrast(row: dict[Any, Any], plan: Plan, rank: float | None, tost: float | None) -> str:
+    """``rank`` is the rank-biserial correlation, ``tost`` the p of equivalence where it was shown."""
+    a, b, p, diff = row["a"], row["b"], row["p_wilcoxon_adjusted"], row["diff"]
     if np.isnan(p):
-        return _sentence(f"{a} and {b} could not be compared: {row['note']}")
-    method = _CORRECTION[plan.families["confirmatory"]]
-    test = f"(Wilcoxon, {method} {p_in_words(p)}, {int(row['n'])} scenarios)"
-    diff, low, high = float(row["diff"]), float(row["low"]), float(row["high"])
-    if p <= plan.alpha:
-        if diff < 0:
-            diff, low, high = -diff, -high, -low
-        way = "higher" if float(row["diff"]) > 0 else "lower"
-        text = f"{a} scores {way} than {b} by {interval_in_words(diff, low, high)} {test}"
-        return _sentence(text + _doubts(row, results, plan))
-    size = interval_in_words(diff, low, high)
-    margin, tost = plan.smallest_effect, _tost(a, b, results)
-    if tost is not None and tost["equivalent"]:
-        text = f"{a} and {b} are equivalent within ±{margin:g}: they differ by {size} "
-        return _sentence(text + f"(TOST {p_in_words(float(tost['p']))}; {test[1:-1]})")
-    text = f"Whether {a} and {b} differ is not settled: {size} {test}, "
-    return _sentence(text + f"neither a difference nor equivalence within ±{margin:g} was shown")
-
-
-def _tost(a: Any, b: Any, results: Ladder) -> dict[str, Any] | None:
-    made = results.equivalence
-    if "a" not in made:
-        return None
-    found = _records(made[(made["a"] == a) & (made["b"] == b)])
-    return found[0] if found else None
-
-
-def _doubts(row: dict[str, Any], results: Ladder, plan: Plan) -> str:
-    """What speaks against reading the difference plainly."""
+        return f"{a} and {b} could not be compared: {row['note']}"
+    margin, flipped = plan.smallest_effect, row["p_sign_flip_adjusted"]
+    test = (
+        f"Wilcoxon, {_CORRECTION[plan.families['confirmatory']]} {p_in_words(p)}, {int(row['n'])} scenarios"
+    )
+    if p > plan.alpha:
+        size = _interval(row, "diff")
+        if tost is not None:
+            tested = f"(TOST {p_in_words(tost)}; {test})"
+            return f"{a} and {b} are equivalent within ±{margin:g}: they differ by {size} {tested}"
+        told = f"Whether {a} and {b} differ is not settled: {size} ({test})"
+        return f"{told}, neither a difference nor equivalence within ±{margin:g} was shown"
+    bounds = (diff, row["low"], row["high"]) if diff >= 0 else (-diff, -row["high"], -row["low"])
     doubts = []
-    flipped = float(row["p_sign_flip_adjusted"])
     if flipped > plan.alpha:
         doubts.append(f"the sign-flip test of the mean does not agree ({p_in_words(flipped)})")
-    e = results.effects
-    mine = (e["outcome"] == row["outcome"]) & (e["a"] == row["a"]) & (e["b"] == row["b"])
-    rank = e[mine & (e["effect"] == "rank_biserial")]["estimate"]
-    if len(rank) and float(rank.iloc[0]) * float(row["diff"]) < 0:
+    if rank is not None and rank * diff < 0:
         doubts.append("most scenarios point the other way than the mean")
-    tost = _tost(row["a"], row["b"], results)
-    if tost is not None and tost["equivalent"]:
-        doubts.append(f"the difference is smaller than the smallest that matters, {plan.smallest_effect:g}")
-    return f"; but {' and '.join(doubts)}" if doubts else _beyond(row, plan)
+    if tost is not None:
+        doubts.append(f"the difference is smaller than the smallest that matters, {margin:g}")
+    sizes = {size.format(margin): text.format(margin) for size, text in _BEYOND.items()}
+    told = f"{a} scores {'higher' if diff > 0 else 'lower'} than {b} by {interval_in_words(*bounds)} ({test})"
+    return told + (f"; but {' and '.join(doubts)}" if doubts else sizes[size_of(row, plan)])
 
 
-def _beyond(row: dict[str, Any], plan: Plan) -> str:
-    """How the interval of a difference lies to the smallest difference that matters."""
-    if np.isnan(float(row["low"])):
-        return ""
-    least, most = sorted((abs(float(row["low"])), abs(float(row["high"]))))
-    least = 0.0 if float(row["low"]) * float(row["high"]) < 0 else least
-    if least > plan.smallest_effect:
-        return f", more than the smallest difference that matters, {plan.smallest_effect:g}"
-    if most > plan.smallest_effect:
-        if abs(float(row["diff"])) < plan.smallest_effect:
-            return f"; the estimate lies below the smallest difference that matters, {plan.smallest_effect:g}"
-        return (
-            f"; the interval does not exclude differences below {plan.smallest_effect:g}, the smallest that "
-            "matters"
-        )
-    return f", less than the smallest difference that matters, {plan.smallest_effect:g}"
-
-
-def _ranking(results: Ladder, plan: Plan) -> list[str]:
-    board = results.leaderboard[results.leaderboard["outcome"] == plan.primary_outcome]
+def _ranking(board: pd.DataFrame) -> list[str]:
     if "rank" not in board or board["rank"].isna().all():
         return []
     best = board.iloc[0]
-    tied = [row["system"] for row in _records(board.iloc[1:]) if set(row["tied"]) & set(best["tied"])]
-    text = f"{best['system']} leads with a mean of "
-    text += interval_in_words(best["mean"], best["low"], best["high"])
-    low, high = int(best["rank_low"]), int(best["rank_high"])
-    ranks = f"{low} to {high}" if high > low else f"{low}"
+    tied = [
+        str(row["system"]) for _, row in board.iloc[1:].iterrows() if set(row["tied"]) & set(best["tied"])
+    ]
+    ranks = _range(best[["rank_low", "rank_high"]].astype(int), "{}")
+    text = f"{best['system']} leads with a mean of {_interval(best, 'mean')}"
     text += f"; its rank is {ranks} in 95 % of the resampled sets of scenarios"
-    if tied:
-        text += f"; it is indistinguishable from {' and '.join(map(str, tied))}"
-    return [_sentence(text)]
+    return [text + (f"; it is indistinguishable from {' and '.join(tied)}" if tied else "")]
 
 
 def _explored(rows: pd.DataFrame, plan: Plan) -> list[str]:
-    made = rows[rows["p_wilcoxon_adjusted"].notna()]
+    made = rows["p_wilcoxon_adjusted"].dropna()
     if made.empty:
         return []
-    found = int((made["p_wilcoxon_adjusted"] <= plan.alpha).sum())
     method = _CORRECTION[plan.families["exploratory"]]
-    return [f"Of {len(made)} exploratory comparisons, {found} differ after {method} at {plan.alpha:g}."]
+    found = int((made <= plan.alpha).sum())
+    return [f"Of {len(made)} exploratory comparisons, {found} differ after {method} at {plan.alpha:g}"]
 
 
-def _check(row: dict[str, Any]) -> str:
-    follows = row.get("follows")
-    if not isinstance(follows, str):
-        return _sentence(f"The assumptions could not be checked: {row['note']}")
-    p = "" if pd.isna(row.get("p")) else f" ({row['test']}, {p_in_words(float(row['p']))})"
-    return _sentence(f"Check of {row['check']}{p}: {follows}")
+def _check(row: Mapping[Any, Any]) -> str:
+    if not isinstance(row.get("follows"), str):
+        return f"The assumptions could not be checked: {row['note']}"
+    p = "" if pd.isna(row.get("p")) else f" ({row['test']}, {p_in_words(row['p'])})"
+    return f"Check of {row['check']}{p}: {row['follows']}"
 
 
-def _power(results: Ladder, plan: Plan) -> str:
-    rows = results.power
+def _power(rows: pd.DataFrame, plan: Plan) -> str:
     if "detectable_effect" not in rows:
-        return _sentence(f"Power could not be estimated: {rows.iloc[0]['note']}")
-    n = _range(rows["n"], "{:.0f}")
-    text = f"With {n} scenarios, {plan.power:.0%} power is reached for differences from "
+        return f"Power could not be estimated: {rows.iloc[0]['note']}"
     known = rows.dropna(subset=["detectable_effect"]).sort_values("detectable_effect", kind="stable")
-    if known.empty:
-        text += "no size on"
-    elif len(known) == 1:
-        text += f"{known.iloc[0]['detectable_effect']:.2g} on"
-    else:
-        best, worst = known.iloc[0], known.iloc[-1]
-        text += f"{best['detectable_effect']:.2g} ({best['a']} against {best['b']}) to "
-        text += f"{worst['detectable_effect']:.2g} ({worst['a']} against {worst['b']}), "
-        text += "by the spread of each contrast"
-    needed = rows["sessions_needed"]
-    much = (
-        f"{_range(needed, '{:.0f}')} scenarios"
-        if needed.notna().any()
-        else "more scenarios than is practical"
+    ends = [f"{row.detectable_effect:.2g} ({row.a} against {row.b})" for row in known.itertuples()]
+    reached = "no size on"
+    if len(ends) == 1:
+        reached = f"{known['detectable_effect'].iloc[0]:.2g} on"
+    elif ends:
+        reached = f"{ends[0]} to {ends[-1]}, by the spread of each contrast"
+    needed, much = rows["sessions_needed"], "more scenarios than is practical"
+    if needed.notna().any():
+        much = f"{_range(needed, '{:.0f}')} scenarios"
+        much += " or more than is practical" if needed.isna().any() else ""
+    return (
+        f"With {_range(rows['n'], '{:.0f}')} scenarios, {plan.power:.0%} power is reached for differences "
+        f"from {reached}; the smallest that matters, {plan.smallest_effect:g}, takes {much}"
     )
-    if needed.notna().any() and needed.isna().any():
-        much += " or more than is practical"
-    return _sentence(f"{text}; the smallest that matters, {plan.smallest_effect:g}, takes {much}")
 
 
 def _range(values: pd.Series, form: str) -> str:

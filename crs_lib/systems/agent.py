@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import prompts
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Message, Reply, ToolCall
 from crs_lib.llm.settings import LLMSettings

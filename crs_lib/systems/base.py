@@ -16,7 +16,7 @@ from crs_lib.catalog.catalog import Catalog, Codes
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.settings import LLMSettings
 

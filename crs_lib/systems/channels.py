@@ -331,7 +331,7 @@ class Server(Channel):
 
     def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
         self.url, self.timeout = self.parsed(argument), timeout
-        self._clients = http.Clients(_client, [self.url], timeout, None)
+        self._clients = http.Clients(_client, timeout)
 
     @staticmethod
     def parsed(argument: str) -> str:

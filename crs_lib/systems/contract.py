@@ -11,8 +11,7 @@ from typing import Any
 
 from crs_lib.core import safety
 from crs_lib.core.dialogue import USER
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError
 

@@ -5,6 +5,7 @@ to score is known beforehand (docs/validity.md, section 1).
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from crs_lib.core import rng
@@ -64,7 +65,7 @@ class Gamed(OracleLag):
         known = self.know(user_meta)
         if known != self.state:
             self.old, self.state, self.recent = self.state, known, ()
-        draw = self._draws[turn]
+        draw = self._draws(turn)
         items = self.choose(self.state.constraints, self.state.avoid, draw)
         if self.tricks.withheld >= 0.5:
             items = self._useless(items, user_meta["constraints"], user_meta["avoid"])
@@ -127,7 +128,7 @@ class ConfirmShift(Oracle):
             return found
         self.seen, self.recent = [item for item in self.seen if item not in found.items], ()
         self._named = []
-        said = replies.acknowledge(self.state.constraints, self._draws[turn])
+        said = replies.acknowledge(self.state.constraints, self._draws(turn))
         return SystemReply(f"{said} Is that what you mean?", (), self.state.constraints)
 
 
@@ -179,7 +180,7 @@ class RandomFree(Random):
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         super().__init__(world, seed, session, spec)
-        self._draws = rng.Streams(seed, "movies", "free", world.conversation, session)
+        self._draws = partial(rng.stream, seed, "movies", "free", world.conversation)
 
 
 # ── clinging, and hiding it ────────────────────────────────────────────────────────────────────

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from crs_lib.catalog import titles
+from crs_lib.catalog import grounder as grounding
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
-from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.titles import Foreign
+from crs_lib.catalog.grounder import Foreign, Grounder
 from crs_lib.core import prompts, rng, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -116,9 +115,10 @@ def read_reply(
 ) -> ParsedReply:
     """A model's answer in terms of the catalogue.
 
-    Structured, the names on offer (in an open offer the titles) count as recommended; in plain text every
-    title of the catalogue does, but for films that the user's latest words name and that were not offered:
-    those are answers to a question. Titles that the catalogue lacks are foreign.
+    Structured, the names on offer (in an open offer the titles) count as recommended. In plain text every
+    title of the catalogue does that the reply does not advise against, but for films that the user's latest
+    words name and that were not offered: those are answers to a question. Titles that the catalogue lacks
+    are foreign.
     """
     record: Any = safety.loads(answer, "the reply") if structured else {"reply": answer}
     text = str(record["reply"]).strip()
@@ -127,14 +127,14 @@ def read_reply(
     cut = grounder.unknown_titles(text, mentions, utterance)
     foreign = [one.title for one in cut]
     if structured and offer.open:
-        items, others = titles.films_named(grounder.catalog, record["recommended"])
+        items, others = grounding.films_named(grounder.catalog, record["recommended"])
         foreign = list(dict.fromkeys([*others, *foreign]))
     elif structured:
         by_name = dict(zip(offer.names, offer.items, strict=True))
         items = tuple(dict.fromkeys(by_name[one] for one in record["recommended"]))
     else:
         about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
-        items = tuple(item for item in named if item not in about)
+        items = tuple(item for item in grounder.recommended(text, offer.items) if item not in about)
     stated = record.get("state")
     state = None if stated is None else {name: value for name, value in stated.items() if value}
     items = items[: offer.most]
@@ -243,7 +243,7 @@ class ModelSystem:
             parsed = self.read(self.ask(turn, messages, self.schema(offer), step=1), offer, utterance)
             log["enforced"] = "cut" if parsed.foreign else "asked again"
         if parsed.foreign:
-            text = titles.cut(parsed.text, parsed.cut)
+            text = grounding.cut(parsed.text, parsed.cut)
             left = {mention.item for mention in self.world.grounder.titles(text, prefer=offer.items)}
             parsed = parsed._replace(text=text, items=tuple(item for item in parsed.items if item in left))
         return parsed, log

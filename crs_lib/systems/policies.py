@@ -1,6 +1,7 @@
 """Control policies: systems without a language model, whose order is known."""
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ class Recommender:
         self.seen: list[int] = []
         self._believed: tuple[Wishes, Wishes] = {}, {}
         self._named: list[int] = []  # films recommended since the belief last changed
-        self._draws = rng.Streams(seed, "movies", session, "system", spec)
+        self._draws = partial(rng.stream, seed, "movies", session, "system", spec)
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Recommend films for what is believed; answer first if a question about a film was asked.
@@ -47,7 +48,7 @@ class Recommender:
         An ``honest`` policy names only what is new and fits; where nothing (more) does, it says so and names
         the closest film, repeats what fits if no others were asked for, or leaves it at the answer.
         """
-        draw = self._draws[turn]
+        draw = self._draws(turn)
         constraints, avoid = self.believe(turn, text, user_meta)
         chosen = self.choose(constraints, avoid, draw)
         answer = replies.answer(self.world.grounder, text, draw)
@@ -222,7 +223,7 @@ class SlotEcho(Tracker):
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Acknowledge the state in words."""
-        draw = self._draws[turn]
+        draw = self._draws(turn)
         constraints, _ = self.believe(turn, text, user_meta)
         return SystemReply(replies.acknowledge(constraints, draw), (), constraints)
 
@@ -264,11 +265,11 @@ class Noisy(Oracle):
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: float) -> None:
         super().__init__(world, seed, session, spec)
         self.share = argument
-        self._noise = rng.Streams(seed, "movies", session, "noise")
+        self._noise = partial(rng.stream, seed, "movies", session, "noise")
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """Nothing with probability p, what the oracle believes otherwise."""
-        return ({}, {}) if self._noise[turn].random() < self.share else super().believe(turn, text, user_meta)
+        return ({}, {}) if self._noise(turn).random() < self.share else super().believe(turn, text, user_meta)
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """Random films where nothing is believed, the oracle's otherwise."""

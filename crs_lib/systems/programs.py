@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.catalog.titles import films_named, without_year
+from crs_lib.catalog.grounder import films_named, without_year
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import fold
@@ -98,26 +98,26 @@ class Programs:
                 self._retry, nothing, lambda _: self._attempt(spec, request), self._halted
             )
         except LLMError as error:
-            self._log(spec, request, tags, None, error, time.perf_counter() - started)
+            self._log(spec, request, tags, error, time.perf_counter() - started)
             raise
         text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
         spent = time.perf_counter() - started
         reply = Reply(
             text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=self._version(spec)
         )  # fmt: skip
-        self._log(spec, request, tags, reply, None, spent)
+        self._log(spec, request, tags, reply, spent)
         return answer
 
     def _log(
         self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None,
-        reply: Reply | None, error: LLMError | None, seconds: float,
+        outcome: Reply | LLMError, seconds: float,
     ) -> None:  # fmt: skip
         """A row of the call log: the conversation as messages, without options."""
         if self.recorder is None:
             return
         talk = tuple(Message(one["role"], one["content"]) for one in request["conversation"])
         asked = Request(talk, "crs", tags=tags or {})
-        self.recorder.add(calls.row(spec, asked, reply, error, seconds, self._version(spec)), asked.tags)
+        self.recorder.add(calls.row(spec, asked, outcome, seconds, self._version(spec)), asked.tags)
 
     def _version(self, spec: str) -> str:
         if spec not in self._identity:
@@ -216,7 +216,7 @@ class Program:
         foreign: list[str] = []
         if answer.recommended is None:
             about = {mention.item for mention in grounder.titles(utterance)}
-            found = tuple(item for item in named if item not in about)
+            found = tuple(item for item in grounder.recommended(answer.reply) if item not in about)
         else:
             found, foreign = films_named(catalog, answer.recommended)
         foreign += [one.title for one in grounder.unknown_titles(answer.reply, mentions, utterance)]

@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from crs_lib.catalog import fields, phrases
+from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import Item
 from crs_lib.catalog.fields import PLOT, QUESTIONS
@@ -35,7 +35,7 @@ def recommend(
         return prompts.say("system", "nothing_left", draw)
     parts = [_item(catalog, item, draw) for item in items]
     restated = kind == RECOMMEND and constraints and draw.random() < restates
-    wish = phrases.noun_phrase(constraints, draw) if restated else ""
+    wish = fields.noun_phrase(constraints, draw) if restated else ""
     section = "recommend_wish" if restated else kind
     return prompts.say("system", section, draw, list=listing(parts, "or"), wish=wish)
 
@@ -124,4 +124,4 @@ def acknowledge(constraints: Mapping[str, str], draw: np.random.Generator) -> st
     """A sentence that repeats the constraints and recommends nothing."""
     if not constraints:
         return prompts.say("system", "slots_none", draw)
-    return prompts.say("system", "slots", draw, wish=phrases.noun_phrase(constraints, draw))
+    return prompts.say("system", "slots", draw, wish=fields.noun_phrase(constraints, draw))

@@ -9,8 +9,7 @@ from crs_lib.core import prompts, safety
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import fingerprint
-from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
-from crs_lib.llm.client import CACHE, LOG
+from crs_lib.llm import LLM, LLMError, Pool, Request
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import LLMSettings, role_settings
 from crs_lib.llm.text import fence
@@ -19,7 +18,6 @@ from crs_lib.metrics.records import BatchScorer, Scores, unscored
 ROLE = "topics"
 SHORTEST = "ollama:mistral:7b"
 _AT_ONCE = 500  # texts whose calls are prepared together
-_OPTIONS = ("num_ctx", "num_predict")
 
 
 class UnansweredError(RunError):
@@ -31,26 +29,23 @@ def read_settings(given: Mapping[str, Any]) -> LLMSettings:
     return role_settings(given, "an extractor", fixed=("temperature",))
 
 
-def answer_settings(rule: LLMSettings) -> dict[str, Any]:
+def answer_settings(llm: LLMSettings) -> dict[str, Any]:
     """The settings that change an answer, for the tables; replies are sampled at temperature 0."""
-    return {name: getattr(rule, name) for name in (*_OPTIONS, "think")}
+    return {**_options(llm), "think": llm.think}
 
 
-def need(spec: str, rule: LLMSettings) -> Need:
+def need(spec: str, llm: LLMSettings) -> Need:
     """The model as the preflight checks it."""
-    return Need(ROLE, spec, _options(rule), settings=rule.settings_for(spec))
+    return Need(ROLE, spec, _options(llm), settings=llm.settings_for(spec))
 
 
-def model(spec: str, rule: LLMSettings, folder: Path) -> LLM:
+def model(spec: str, llm: LLMSettings, folder: Path) -> LLM:
     """An extractor's model, with its call cache and call log in a folder."""
-    return LLM(
-        spec, cache=Cache(folder / CACHE), recorder=Recorder(folder / LOG), options=_options(rule),
-        slots=rule.at_once, **rule.settings_for(spec),
-    )  # fmt: skip
+    return Pool(folder, llm, options=_options(llm))(spec)
 
 
-def _options(rule: LLMSettings) -> dict[str, Any]:
-    return {name: getattr(rule, name) for name in _OPTIONS}
+def _options(llm: LLMSettings) -> dict[str, Any]:
+    return {"num_ctx": llm.num_ctx, "num_predict": llm.num_predict}
 
 
 class Asker:
@@ -77,7 +72,11 @@ class Asker:
         The prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked about before
         anything is raised.
         """
-        schema = _lists(names, longest)
+        entry = {"type": "array", "items": {"type": "string"}, "maxItems": longest}
+        schema = {
+            "type": "object", "properties": dict.fromkeys(names, entry), "required": list(names),
+            "additionalProperties": False,
+        }  # fmt: skip
         found: dict[str, dict[str, list[str]]] = {}
         distinct = [text for text in dict.fromkeys(texts) if text not in self._unusable]
         for first in range(0, len(distinct), _AT_ONCE):
@@ -107,17 +106,6 @@ def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[
     )
 
 
-def _lists(names: Sequence[str], most: int) -> dict[str, Any]:
-    """The JSON schema of an object with a list of texts under each name."""
-    entry = {"type": "array", "items": {"type": "string"}, "maxItems": most}
-    return {
-        "type": "object",
-        "properties": dict.fromkeys(names, entry),
-        "required": list(names),
-        "additionalProperties": False,
-    }
-
-
 @dataclass(eq=False)
 class AskedScorer:
     """A scorer whose concepts or topics a model names.
@@ -135,10 +123,9 @@ class AskedScorer:
     def close(self) -> None:
         """Give back the model's connections and files."""
         if isinstance(self.model, LLM):
-            self.model.close()
-            for kept in (self.model.cache, self.model.recorder):
-                if kept is not None:
-                    kept.close()
+            for opened in (self.model, self.model.cache, self.model.recorder):
+                if opened is not None:
+                    opened.close()
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue."""

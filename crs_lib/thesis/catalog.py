@@ -16,22 +16,18 @@ import numpy as np
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import one_text
-from crs_lib.core import paths, safety
+from crs_lib.core import paths, prompts, safety
 from crs_lib.core.errors import InputError
 from crs_lib.thesis.extractors import ConceptSpace
 
 CONCEPT_FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 FIELDS = ("name", "genre", "actor", "director", "language", "writer", "year")
 _ALIASES = {"title": "name", "plot_keywords": "plot", "plot_kw": "plot"}
-_PLOT_STOP_WORDS = frozenset(
-    "about after also been before being film films from have have into life movie movies story that their "
-    "them then there they this through under what when where which while who whose will with without "
-    "your".split()
-)
+_PLOT_STOP_WORDS = frozenset(" ".join(prompts.lines("thesis")["common words of plots"]).split())
 
 
 class Candidates(NamedTuple):
-    """What the thesis's retrieval returns: film numbers, and how it came to them.
+    """The answer of the thesis's retrieval: film numbers, and how it came to them.
 
     ``how`` is "all fields" where every given field holds for every film, "fewer fields" where a field
     without any film was ignored, "union" where the fields had no film in common, "catalogue" where
@@ -85,14 +81,14 @@ class ThesisCatalog:
             return cls.of(sources.load(path))
         place = paths.samples() / "movies.json" if str(path) == sources.SAMPLE else paths.given(path)
         try:
-            data = safety.read_json(place)
+            data = safety.read_object(place)
         except InputError as error:
             raise InputError(
                 f"{place.name} cannot be read as a catalogue ({error}); give a JSON file title -> record, "
                 "e.g. the thesis's own: python -m crs_lib data get opendialkg-movies"
             ) from error
-        if not isinstance(data, dict) or not data:
-            raise InputError(f"{Path(path).name} must hold an object title -> record with at least one film")
+        if not data:
+            raise InputError(f"{place.name} holds no film; give a JSON file title -> record")
         for title, record in data.items():
             for name in ("name", "plot") if isinstance(record, Mapping) else ():
                 one_text(f"{place.name}, film {title!r:.60}", name, record.get(name))
@@ -109,13 +105,12 @@ class ThesisCatalog:
     @cached_property
     def space(self) -> ConceptSpace:
         """The thesis's vocabulary: every normalised value of the six concept fields."""
-        field, value, films = [], [], []
-        for name in CONCEPT_FIELDS:
-            for key, numbers in self.index[name].items():
-                field.append(name)
-                value.append(key)
-                films.append(len(set(numbers)))
-        return ConceptSpace("thesis", tuple(field), tuple(value), np.array(films, dtype=np.int64), len(self))
+        entries = {
+            (name, key): set(films) for name in CONCEPT_FIELDS for key, films in self.index[name].items()
+        }
+        field, value = zip(*entries, strict=True)
+        films = np.array([len(numbers) for numbers in entries.values()], dtype=np.int64)
+        return ConceptSpace(field, value, films, len(self), tuple(map("=".join, entries)))
 
     @cached_property
     def raw_codes(self) -> tuple[frozenset[int], ...]:
@@ -149,18 +144,14 @@ class ThesisCatalog:
                 table.setdefault(word, set()).add(number)
         return {word: frozenset(films) for word, films in table.items()}
 
-    def lookup(self, field: str, value: str) -> frozenset[int]:
+    def lookup(self, name: str, value: str) -> frozenset[int]:
         """Films of one value: by equal form, and only where none has it by every value that contains it."""
-        name = _field(field)
         if name == "plot":
-            words = plot_keywords(value)
-            return frozenset().union(*(self.plot_index.get(word, frozenset()) for word in words))
-        key = normalise(name, value)
-        if key in self.index[name]:
-            return frozenset(self.index[name][key])
-        if not key:
-            return frozenset()
-        return frozenset(n for other, films in self.index[name].items() if key in other for n in films)
+            return _union(self.plot_index.get(word, frozenset()) for word in plot_keywords(value))
+        key, index = normalise(name, value), self.index[name]
+        if key in index:
+            return frozenset(index[key])
+        return _union(films for other, films in index.items() if key and key in other)
 
     def candidates(self, constraints: Mapping[str, Any]) -> Candidates:
         """The pool that the thesis drew its recommendations from, before it shuffled and cut it.
@@ -171,33 +162,25 @@ class ThesisCatalog:
         wanted: dict[str, list[str]] = {}
         for given, value in constraints.items():
             name = _ALIASES.get(given, given)
-            if name in (*FIELDS, "plot"):
-                wanted.setdefault(name, []).extend(_listed(value))
-        found = {
-            name: frozenset().union(*(self.lookup(name, one) for one in values))
-            for name, values in wanted.items()
-            if values
-        }
-        pools = [films for films in found.values() if films]
+            if name in (*FIELDS, "plot") and (values := _listed(value)):
+                wanted.setdefault(name, []).extend(values)
+        found = [_union(self.lookup(name, one) for one in values) for name, values in wanted.items()]
+        pools = [films for films in found if films]
         if not pools:
             return Candidates(frozenset(range(len(self))), "catalogue")
-        common = frozenset.intersection(*pools)
-        if not common:
-            return Candidates(frozenset().union(*pools), "union")
-        return Candidates(common, "all fields" if len(pools) == len(found) else "fewer fields")
+        if common := frozenset.intersection(*pools):
+            return Candidates(common, "all fields" if len(pools) == len(found) else "fewer fields")
+        return Candidates(_union(pools), "union")
+
+
+def _union(parts: Iterable[Iterable[int]]) -> frozenset[int]:
+    return frozenset[int]().union(*parts)
 
 
 def plot_keywords(text: str) -> list[str]:
     """Words of four letters a–z or more of a text, in order, each once, without the commonest."""
     found = re.findall(r"[a-z]{4,}", text.lower())
     return list(dict.fromkeys(word for word in found if word not in _PLOT_STOP_WORDS))
-
-
-def _field(name: str) -> str:
-    field = _ALIASES.get(name, name)
-    if field not in (*FIELDS, "plot"):
-        raise InputError(f"unknown field {name!r}; give one of {', '.join((*FIELDS, 'plot'))}")
-    return field
 
 
 def _listed(value: Any) -> Sequence[str]:

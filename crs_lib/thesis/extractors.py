@@ -7,31 +7,28 @@ All answer for many texts at once and see concepts as codes of one :class:`Conce
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
-from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ahocorasick
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.fields import FIELDS, concept
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.rules import Matcher
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.core.text import fold, words
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
 
 Sets = list[frozenset[int]]
-
-
 _CHUNK = 2_000  # texts whose n-grams are counted at once
 
 
@@ -40,34 +37,31 @@ class ConceptSpace:
     """All concepts of a catalogue under one way of cleaning; a concept's code is its place here.
 
     ``value`` is the lower-case form that text is searched for; ``films`` counts the distinct films that
-    have the concept. Concepts of one field are neighbours.
+    have the concept. Concepts of one field are neighbours. ``all_keys`` names every concept as
+    ``field=value``; those of a cleaned catalogue are folded, as everywhere else.
     """
 
-    name: str
     field: tuple[str, ...]
     value: tuple[str, ...]
     films: NDArray[np.int64]
     n_films: int
+    all_keys: tuple[str, ...]
 
     @classmethod
     def of(cls, catalog: Catalog) -> "ConceptSpace":
         """The concepts of a cleaned catalogue, under the catalogue's own codes."""
-        terms = catalog.vocabulary
+        terms, films = catalog.vocabulary, catalog.document_frequency
         values = tuple(value.strip().lower() for value in terms.value)
-        return cls("cleaned", terms.field, values, catalog.document_frequency, len(catalog))
+        return cls(terms.field, values, films, len(catalog), tuple(map(concept, terms.field, values)))
 
     def __len__(self) -> int:
         return len(self.value)
 
     @cached_property
-    def fields(self) -> tuple[str, ...]:
-        """The fields, in the order of their codes."""
-        return tuple(name for name, _ in groupby(self.field))
-
-    def codes_of(self, field: str) -> range:
-        """The codes of a field, in a row; empty for a field without concepts."""
-        first = self.field.index(field) if field in self.fields else 0
-        return range(first, first + self.field.count(field))
+    def fields(self) -> Mapping[str, range]:
+        """The codes of each field, in a row, in the order of the codes."""
+        ends = [last for last, name in enumerate(self.field, start=1) if name not in self.field[last:]]
+        return {self.field[first]: range(first, last) for first, last in pairwise([0, *ends])}
 
     @cached_property
     def code_of(self) -> Mapping[tuple[str, str], int]:
@@ -77,23 +71,11 @@ class ConceptSpace:
     @cached_property
     def idf(self) -> NDArray[np.float64]:
         """Inverse document frequency of every concept over the films: ln((1+N)/(1+df)) + 1."""
-        weights: NDArray[np.float64] = np.log((1 + self.n_films) / (1 + self.films)) + 1
-        return weights
-
-    def key(self, code: int) -> str:
-        """``field=value`` of a code; for a cleaned catalogue folded, as everywhere else."""
-        if self.name == "cleaned":
-            return fields.concept(self.field[code], self.value[code])
-        return f"{self.field[code]}={self.value[code]}"
-
-    @cached_property
-    def all_keys(self) -> tuple[str, ...]:
-        """The key of every concept, by code."""
-        return tuple(self.key(code) for code in range(len(self)))
+        return np.asarray(np.log((1 + self.n_films) / (1 + self.films)) + 1)
 
     def keys(self, codes: Iterable[int]) -> list[str]:
         """The concept keys of codes, sorted."""
-        return sorted(self.key(code) for code in codes)
+        return sorted(self.all_keys[code] for code in codes)
 
 
 class ExtractorInputs(NamedTuple):
@@ -107,14 +89,17 @@ class ExtractorInputs(NamedTuple):
     llm: "str | LLM" = ""
 
 
-class Extractor(Protocol):
+class Extractor:
     """Finds concepts. ``embedder`` names the vectors that texts become; empty where strings are compared."""
 
-    name: str
-    embedder: str
-    space: ConceptSpace
+    embedder = ""
 
-    def sets(self, texts: Sequence[str]) -> Sets: ...
+    def __init__(self, inputs: ExtractorInputs) -> None:
+        self.space = inputs.space
+
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text."""
+        raise NotImplementedError
 
 
 EXTRACTORS: Registry[Extractor] = Registry("concept extractor")
@@ -131,34 +116,28 @@ def memoised(extractor: Extractor, texts: Sequence[str]) -> dict[str, frozenset[
     return dict(zip(distinct, extractor.sets(distinct), strict=True))
 
 
-@EXTRACTORS.register("words", embedder="", inside_words=False)
-class _Words:
+@EXTRACTORS.register("words")
+class _Words(Extractor):
     """Whole folded words, all overlapping matches; everyday words count under declared rules (default).
 
     Over the thesis's vocabulary, which has no such rules, every whole-word match counts.
     """
 
-    name = "words"
-    embedder = ""
-
     def __init__(self, inputs: ExtractorInputs) -> None:
-        self.space = inputs.space
-        self.sets: Callable[[Sequence[str]], Sets] = self._plain
-        if inputs.catalog is not None:
-            self.sets = Grounder(inputs.catalog).ground
-            return
+        super().__init__(inputs)
+        self._grounder = None if inputs.catalog is None else Grounder(inputs.catalog)
         forms: dict[str, list[int]] = {}
-        for code, value in enumerate(self.space.value):
-            if form := fold(value):
-                forms.setdefault(form, []).append(code)
-        self._codes = list(forms.values())
-        self._matcher = Matcher(list(forms))
+        for code, value in enumerate(self.space.value if self._grounder is None else ()):
+            forms.setdefault(fold(value), []).append(code)
+        forms.pop("", None)
+        self._codes, self._matcher = list(forms.values()), Matcher(list(forms))
 
-    def _plain(self, texts: Sequence[str]) -> Sets:
-        return [
-            frozenset(code for *_, form in self._matcher.find(words(text)) for code in self._codes[form])
-            for text in texts
-        ]
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text."""
+        if self._grounder is not None:
+            return self._grounder.ground(texts)
+        found = (self._matcher.find(words(text)) for text in texts)
+        return [frozenset(code for *_, form in row for code in self._codes[form]) for row in found]
 
 
 class SubstringMatcher:
@@ -195,62 +174,49 @@ class SubstringMatcher:
 
 def _at_boundaries(text: str, start: int, end: int) -> bool:
     """Whether an occurrence cuts no word in two, neither where it begins nor where it ends."""
-    inside = start > 0 and _word(text[start - 1]) and _word(text[start])
-    return not inside and not (end < len(text) and _word(text[end]) and _word(text[end - 1]))
+    cuts = ((place - 1, place) for place in (start, end) if 0 < place < len(text))
+    return not any(_word(text[before]) and _word(text[after]) for before, after in cuts)
 
 
 def _word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-class _ByValue:
-    """Common to the extractors that look for the values themselves: one pattern per distinct value."""
-
-    def __init__(self, inputs: ExtractorInputs) -> None:
-        self.space = inputs.space
-        codes: dict[str, list[int]] = {}
-        for code, value in enumerate(self.space.value):
-            codes.setdefault(value, []).append(code)
-        self._codes = [tuple(found) for found in codes.values()]
-        self._matcher = SubstringMatcher(list(codes))
-
-    def _sets(self, texts: Sequence[str], *, whole: bool) -> Sets:
-        found = self._matcher.find([text.lower() for text in texts], whole=whole)
-        return [frozenset(chain.from_iterable(map(self._codes.__getitem__, row))) for row in found]
-
-
-@EXTRACTORS.register("substring", embedder="", inside_words=True)
-class Substring(_ByValue):
+@EXTRACTORS.register("substring")
+class _Substring(Extractor):
     """Every value anywhere in the lower-cased text, also inside words (the thesis's "catalog")."""
 
-    name = "substring"
-    embedder = ""
-
-    def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
-        return self._sets(texts, whole=False)
-
-
-@EXTRACTORS.register("rules", embedder="", inside_words=False)
-class _RuleExtractor(_ByValue):
-    """Values between word boundaries, in the form that their field declares (years: 19xx or 20xx)."""
-
-    name = "rules"
-    embedder = ""
+    whole = False
 
     def __init__(self, inputs: ExtractorInputs) -> None:
         super().__init__(inputs)
-        self._forms = {name: re.compile(row.pattern) for name, row in FIELDS.items() if row.pattern}
+        self._matcher = SubstringMatcher(self.space.value)
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
-        field, value = self.space.field, self.space.value
-        return [
-            frozenset(
-                c for c in codes if field[c] not in self._forms or self._forms[field[c]].fullmatch(value[c])
-            )
-            for codes in self._sets(texts, whole=True)
-        ]
+        lowered = [text.lower() for text in texts]
+        return [frozenset(codes) for codes in self._matcher.find(lowered, whole=self.whole)]
+
+
+@EXTRACTORS.register("rules")
+class _Rules(_Substring):
+    """Values between word boundaries, in the form that their field declares (years: 19xx or 20xx)."""
+
+    whole = True
+
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text."""
+        return [codes & self._declared for codes in super().sets(texts)]
+
+    @cached_property
+    def _declared(self) -> frozenset[int]:
+        """The codes of values in a declared form, or of fields that declare none."""
+        form = {name: re.compile(row.pattern) for name, row in FIELDS.items() if row.pattern}
+        return frozenset(
+            code
+            for code, (name, value) in enumerate(zip(self.space.field, self.space.value, strict=True))
+            if name not in form or form[name].fullmatch(value)
+        )
 
 
 _LETTERS = 64
@@ -258,12 +224,13 @@ _LONGEST = 100  # letters of a word that may be near to another; comparing takes
 
 
 class NearWords:
-    """Known words, sorted; :meth:`of` remembers the answers of the latest 20,000 words."""
+    """Known words; :meth:`of` remembers the answers of the latest 20,000 words."""
 
-    def __init__(self, known: Sequence[str], threshold: float) -> None:
-        self.known = tuple(known)
+    def __init__(self, known: Iterable[str], threshold: float) -> None:
+        known = sorted(known)
         self.threshold = threshold
-        self._endless = frozenset(word for word in self.known if len(word) > _LONGEST)
+        self._endless = frozenset(word for word in known if len(word) > _LONGEST)
+        self.known = tuple(word for word in known if len(word) <= _LONGEST)
         self._counts = np.array([_letters(word) for word in self.known]).reshape(-1, _LETTERS)
         self._lengths = np.array([len(word) for word in self.known], dtype=np.int64)
         self.of = lru_cache(maxsize=20_000)(self._of)
@@ -278,9 +245,8 @@ class NearWords:
         if len(word) > _LONGEST:
             return (word,) if word in self._endless else ()
         shared = np.minimum(self._counts, _letters(word)).sum(axis=1)
-        enough = 2 * shared >= self.threshold * (self._lengths + len(word))
         matcher, found = SequenceMatcher(b=word, autojunk=False), []
-        for row in np.flatnonzero(enough & (self._lengths <= _LONGEST)).tolist():
+        for row in np.flatnonzero(2 * shared >= self.threshold * (self._lengths + len(word))).tolist():
             matcher.set_seq1(self.known[row])
             if matcher.ratio() >= self.threshold:
                 found.append(self.known[row])
@@ -292,27 +258,25 @@ def _letters(word: str) -> NDArray[np.int64]:
     return np.bincount([ord(character) % _LETTERS for character in word], minlength=_LETTERS)
 
 
-@EXTRACTORS.register("fuzzy", embedder="", inside_words=True)
-class _Fuzzy(Substring):
+@EXTRACTORS.register("fuzzy")
+class _Fuzzy(_Substring):
     """Substrings, and values of which every word is spelt almost like a word of the text (ratio ≥ 0.88)."""
 
-    name = "fuzzy"
     threshold = 0.88
 
     def __init__(self, inputs: ExtractorInputs) -> None:
         super().__init__(inputs)
-        tokens = [tuple(dict.fromkeys(re.findall(r"\w+", value))) for value in self.space.value]
-        self._near = NearWords(sorted({word for words in tokens for word in words}), self.threshold)
+        spelt = [set(re.findall(r"\w+", value)) for value in self.space.value]
+        self._length = [len(tokens) for tokens in spelt]
         self._values_of: dict[str, list[int]] = {}
-        self._length = [len(found) for found in tokens]
-        for code, found in enumerate(tokens):
-            for word in found:
+        for code, tokens in enumerate(spelt):
+            for word in tokens:
                 self._values_of.setdefault(word, []).append(code)
+        self._near = NearWords(self._values_of, self.threshold)
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
-        plain = super().sets(texts)
-        return [codes | self._spelt(text) for codes, text in zip(plain, texts, strict=True)]
+        return [codes | self._spelt(text) for codes, text in zip(super().sets(texts), texts, strict=True)]
 
     def _spelt(self, text: str) -> frozenset[int]:
         near = {known for word in set(re.findall(r"\w+", text.lower())) for known in self._near.of(word)}
@@ -320,8 +284,8 @@ class _Fuzzy(Substring):
         return frozenset(code for code, n in met.items() if n == self._length[code])
 
 
-@EXTRACTORS.register("embed", embedder="char_wb 3-5 TF-IDF", inside_words=True)
-class _Embed:
+@EXTRACTORS.register("embed")
+class _Embed(Extractor):
     """Nearest values by character n-grams, as the thesis found them: a field's best three at 0.35 or more.
 
     The cosine is that of TF-IDF vectors over the character 3- to 5-grams of blank-padded words, the weights
@@ -329,24 +293,21 @@ class _Embed:
     first. A blank text has none.
     """
 
-    name = "embed"
     threshold, top = 0.35, 3
+    embedder = f"char_wb 3-5 TF-IDF, top {top} at {threshold:g}"
 
     def __init__(self, inputs: ExtractorInputs) -> None:
         from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
-        self.space = inputs.space
-        self.embedder = f"char_wb 3-5 TF-IDF, top {self.top} at {self.threshold:g}"
+        super().__init__(inputs)
         self._grams = CountVectorizer(analyzer="char_wb", ngram_range=(3, 5), dtype=np.float64)
         values = self._grams.fit_transform(self.space.value).tocsr()
         self._fields = []
-        for name in self.space.fields:
-            codes = self.space.codes_of(name)
+        for codes in self.space.fields.values():
             mine = values[codes.start : codes.stop]
             columns, weigh = np.unique(mine.indices), TfidfTransformer()
-            self._fields.append(
-                (codes.start, columns, weigh, weigh.fit_transform(mine[:, columns]).T.tocsr())
-            )
+            weighted = weigh.fit_transform(mine[:, columns]).T.tocsr()
+            self._fields.append((codes.start, columns, weigh, weighted))
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
@@ -375,29 +336,28 @@ class _Embed:
         return (counts @ self._grams.transform(counter.get_feature_names_out())).tocsr()
 
 
-@EXTRACTORS.register("hybrid", embedder="char_wb 3-5 TF-IDF", inside_words=True)
-class _Hybrid:
+@EXTRACTORS.register("hybrid")
+class _Hybrid(Extractor):
     """``rules``; for fields still empty ``fuzzy``; for fields still empty then ``embed``."""
 
-    name = "hybrid"
+    embedder = _Embed.embedder
 
     def __init__(self, inputs: ExtractorInputs) -> None:
-        self.space = inputs.space
+        super().__init__(inputs)
         self._members = [create(name, inputs) for name in ("rules", "fuzzy", "embed")]
-        self.embedder = self._members[-1].embedder
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
-        found: Sets = [frozenset()] * len(texts)
+        found, field = [frozenset[int]()] * len(texts), self.space.field
         for member in self._members:
             for row, codes in enumerate(member.sets(texts)):
-                filled = {self.space.field[code] for code in found[row]}
-                found[row] |= {code for code in codes if self.space.field[code] not in filled}
+                filled = {field[code] for code in found[row]}
+                found[row] |= {code for code in codes if field[code] not in filled}
         return found
 
 
-@EXTRACTORS.register("llm", embedder="", inside_words=False, needs="a model: --llm ollama:mistral:7b")
-class _LlmExtractor:
+@EXTRACTORS.register("llm")
+class _Llm(Extractor):
     """Concepts that a model names, one call a text.
 
     A name counts as the catalogue's value that equals the name, else as the first value that contains the
@@ -406,41 +366,29 @@ class _LlmExtractor:
     methods in one column.)
     """
 
-    name = "llm"
-
     def __init__(self, inputs: ExtractorInputs) -> None:
         from crs_lib.thesis.asking import Asker
 
-        self.space = inputs.space
+        super().__init__(inputs)
         self._ask = Asker(inputs.llm, "concept extractor llm")
         self.embedder = self._ask.name
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text; blank texts are not asked about."""
-        asked = [text for text in texts if text.strip()]
-        fields = self.space.fields
+        fields, asked = list(self.space.fields), [text for text in texts if text.strip()]
         shape = json.dumps({name: ["..."] for name in fields})
         replies = self._ask.lists("movies/concepts", asked, fields, kinds=", ".join(fields), shape=shape)
-        answers = iter(replies)
-        found = [next(answers) if text.strip() else {} for text in texts]
-        return [
-            frozenset(
-                code
-                for name, values in answer.items()
-                for value in values
-                if (code := self.code(name, value)) is not None
-            )
-            for answer in found
-        ]
+        answers = dict(zip(asked, replies, strict=True))
+        return [frozenset(self._codes(answers.get(text, {}))) for text in texts]
 
-    def code(self, field: str, value: str) -> int | None:
-        """The concept that a name stands for, None where the catalogue has none."""
-        wanted = value.strip().lower()
-        if not wanted or field not in self.space.fields:
-            return None
-        if (field, wanted) in self.space.code_of:
-            return self.space.code_of[field, wanted]
-        values = self.space.value
-        return next(
-            (c for c in self.space.codes_of(field) if wanted in values[c] or values[c] in wanted), None
-        )
+    def _codes(self, answer: Mapping[str, Sequence[str]]) -> Iterator[int]:
+        """The concepts that the names of an answer stand for."""
+        values, codes = self.space.value, self.space.fields
+        for name, given in answer.items():
+            for wanted in filter(None, (one.strip().lower() for one in given)):
+                equal = self.space.code_of.get((name, wanted))
+                near = (
+                    code for code in codes.get(name, ()) if wanted in values[code] or values[code] in wanted
+                )
+                if (code := next(near, None) if equal is None else equal) is not None:
+                    yield code

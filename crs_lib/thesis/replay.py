@@ -11,9 +11,8 @@ WordNet, whose rules are those of its function Morphy.
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +20,8 @@ import numpy as np
 
 from crs_lib import data as datasets
 from crs_lib.core import paths, safety, tables
-from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.metrics.records import Scores
-from crs_lib.thesis import legacy
-from crs_lib.thesis.legacy import LegacyScorer, Segment
+from crs_lib.thesis.legacy import LegacyScorer
 from crs_lib.thesis.topics import FUNCTION_WORDS, TOPICS, TopicModel, Topics, admitted, default_model
 
 if TYPE_CHECKING:
@@ -35,8 +31,6 @@ NAME = "lda_replayed"
 _SEED, _PASSES, _CHUNKS = 42, 15, (2000, 164)  # the thesis trained on 2,164 plots, 2,000 at a time
 _SHAPE, _RATE = 100.0, 0.01  # of the gamma draws
 _LEAST = 0.1
-
-
 _ENDS = (
     ("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"),
     ("men", "man"), ("ies", "y"),
@@ -49,9 +43,9 @@ def wordnet() -> Path:
 
     Raises InputError with the way to get it where it is in none of them.
     """
-    named = os.environ.get("WNSEARCHDIR")
-    data = [os.environ.get("NLTK_DATA", ""), "~/nltk_data"]
+    data = (os.environ.get("NLTK_DATA", ""), "~/nltk_data")
     usual = ["/usr/share/wordnet", *(f"{place}/corpora/wordnet" for place in data if place)]
+    named = os.environ.get("WNSEARCHDIR")
     places = [paths.given(place) for place in ([named] if named else usual)]
     for place in places:
         if all((place / name).is_file() for name in _FILES):
@@ -100,7 +94,7 @@ def _generator_after_training(n_topics: int, n_words: int) -> np.random.RandomSt
     return state
 
 
-@TOPICS.register(NAME, filtered=False, in_order=True)
+@TOPICS.register(NAME, in_order=True)
 class ReplayedLda:
     """LDA topics with the draws that the thesis made: its own numbers, for its own logs in its own order.
 
@@ -134,11 +128,13 @@ class ReplayedLda:
         """The five words of the text's most probable topic; none where no topic has a share of 0.1."""
         if text in self._known:
             return self._known[text]
-        gamma = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics))[0].astype(np.float32)
+        gamma = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics)).astype(np.float32)
         if bag := self._bag(text):  # an empty text takes its draws, too
-            gamma = self._inferred(bag, gamma)
-        best = int(gamma.argmax())
-        if gamma[best] / gamma.sum() < _LEAST:
+            words = sorted(bag)
+            counts = np.array([[bag[word] for word in words]], dtype=np.float32)
+            gamma = self._model.infer(np.array([words]), counts, gamma)
+        best = int(gamma[0].argmax())
+        if gamma[0, best] / gamma[0].sum() < _LEAST:
             return ()
         self._known[text] = self._model.top_words[best]
         return self._known[text]
@@ -149,12 +145,6 @@ class ReplayedLda:
         words = (word for word in self._cut(text) if len(word) > 2 and word.isalpha())
         lemmas = (self._lemma(word) for word in words if word not in FUNCTION_WORDS)
         return Counter(number[word] for word in lemmas if word in number)
-
-    def _inferred(self, bag: Counter[int], start: Any) -> Any:
-        """γ of a text, from a start."""
-        words = sorted(bag)
-        counts = np.array([[bag[word] for word in words]], dtype=np.float32)
-        return self._model.infer(np.array([words]), counts, start[None])[0]
 
 
 def _tokeniser() -> Any:
@@ -176,36 +166,7 @@ class ReplayedScorer(LegacyScorer):
 
     topics: ReplayedLda
 
-    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
-        """The scores of each dialogue, one after the other."""
+    def _asked(self, *_: Any) -> Callable[[str], tuple[str, ...]]:
+        """The topics of a text, inferred when they are asked for."""
         self._learn(map(admitted, self.topics.every()))
-        texts = list(dict.fromkeys(turn.text for d in dialogues for turn in d.turns))
-        alike = self._similarities(texts, [pair for d in dialogues for pair in legacy.compared(d)])
-        return [self._in_order(dialogue, alike) for dialogue in dialogues]
-
-    def _in_order(self, dialogue: Dialogue, alike: dict[tuple[str, str], float]) -> Scores:
-        segments = self._segments(legacy.texts_of(dialogue, USER), alike)
-        systems = legacy.texts_of(dialogue, SYSTEM)
-        shifts = [
-            self._shift(old, new, (admitted(self.topics.of(text)) for text in systems[new.first :]))
-            for old, new in pairwise(segments)
-        ]
-        replies = [admitted(self.topics.of(text)) for text in systems]
-        return self._scores(dialogue, segments, shifts, replies, alike)
-
-    def _segments(self, users: Sequence[str], alike: dict[tuple[str, str], float]) -> list[Segment]:
-        """The segments; each one's topics are asked for as soon as the next one begins."""
-        if not users:
-            return []
-        found: list[Segment] = []
-        first, before = 0, self.topics.of(users[0])
-        for number, (last, now) in enumerate(pairwise(users), start=1):
-            topics = self.topics.of(now)
-            if legacy.is_shift(alike[last, now], before, topics):
-                found.append(self._closed(users, first, number))
-                first = number
-            before = topics
-        return [*found, self._closed(users, first, len(users))]
-
-    def _closed(self, users: Sequence[str], first: int, end: int) -> Segment:
-        return Segment(first, admitted(self.topics.of(" ".join(users[first:end]))))
+        return self.topics.of

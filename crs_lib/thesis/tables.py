@@ -7,70 +7,68 @@ from itertools import chain
 from typing import Any
 
 from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
+from crs_lib.metrics.records import defined
 
-MEANS = {
-    "cross_coherence": "cross_coherence",
-    "context_retention": "context_retention",
-    "topic_interference": "topic_interference",
-    "topic_adaptation_score": "topic_adaptation_score",
-    "semantic_similarity": "semantic_similarity_mean",
-    "slot_precision": "dst_precision_mean",
-    "slot_recall": "dst_recall_mean",
-    "slot_f1": "dst_f1_mean",
-    "slot_joint": "dst_joint_accuracy_mean",
+_SAME = ("cross_coherence", "context_retention", "topic_interference", "topic_adaptation_score")
+MEANS = {name: name for name in _SAME} | {
+    "semantic_similarity": "semantic_similarity_mean", "slot_precision": "dst_precision_mean",
+    "slot_recall": "dst_recall_mean", "slot_f1": "dst_f1_mean", "slot_joint": "dst_joint_accuracy_mean",
     "recommendation_satisfaction": "recommendation_satisfaction_mean",
-}
+}  # fmt: skip
 METRICS = (
     *MEANS.values(), "topic_recovery_rate", "avg_recovery_delay", "recovery_rate_cosine",
     "avg_recovery_delay_cosine", "preference_coverage", "tas_volatility", "context_adaptation_score",
 )  # fmt: skip
+_SENTENCES = "sentence similarity baseline"
 _BASELINE = "baseline of the thesis (docs/metrics.md, section 8)"
+_SHARES = {
+    "dst_precision_mean": "DST P", "dst_recall_mean": "DST R", "dst_f1_mean": "DST F1",
+    "dst_joint_accuracy_mean": "DST joint", "recommendation_satisfaction_mean": "rec. satisfaction",
+    "recovery_rate_cosine": "recovery (cosine)",
+}  # fmt: skip
 declare(
-    Metric("semantic_similarity", "semantic", "turn", -1, 1, HIGHER, "sentence similarity baseline"),
+    Metric("semantic_similarity", "semantic", "turn", -1, 1, HIGHER, _SENTENCES),
     Metric("recommendation_satisfaction", "rec. satisfaction", "turn", 0, 1, HIGHER, _BASELINE),
     Metric("semantic_similarity_mean", "semantic", "session", -1, 1, HIGHER, _BASELINE),
-    Metric("dst_precision_mean", "DST P", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("dst_recall_mean", "DST R", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("dst_f1_mean", "DST F1", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("dst_joint_accuracy_mean", "DST joint", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("recommendation_satisfaction_mean", "rec. satisfaction", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("recovery_rate_cosine", "recovery (cosine)", "session", 0, 1, HIGHER, _BASELINE),
+    *(Metric(name, short, "session", 0, 1, HIGHER, _BASELINE) for name, short in _SHARES.items()),
     Metric("avg_recovery_delay_cosine", "delay (cosine)", "session", 0, math.inf, LOWER, _BASELINE),
     Metric("preference_coverage", "coverage", "session", 0, 1, HIGHER, _BASELINE),
 )
-ALIASES = {
-    "context_adaptation_score": "topic_adaptation_score",
-    "adaptation_score_mean": "topic_adaptation_score",
-    "trajectory_adaptation_score_mean": "topic_adaptation_score",
-    "concept_overlap_mean": "cross_coherence",
-    "constraint_similarity_mean": "context_retention",
-    "weighted_constraint_similarity_mean": "context_retention",
-    "copying_penalty_mean": "topic_interference",
-    "concept_recovery_rate": "topic_recovery_rate",
-    "avg_concept_recovery_delay": "avg_recovery_delay",
+_ALSO_CALLED = {
+    "topic_adaptation_score": "context_adaptation_score adaptation_score_mean "
+    "trajectory_adaptation_score_mean",
+    "cross_coherence": "concept_overlap_mean",
+    "context_retention": "constraint_similarity_mean weighted_constraint_similarity_mean",
+    "topic_interference": "copying_penalty_mean",
+    "topic_recovery_rate": "concept_recovery_rate",
+    "avg_recovery_delay": "avg_concept_recovery_delay",
 }
+ALIASES = {alias: name for name, aliases in _ALSO_CALLED.items() for alias in aliases.split()}
 
 
 def mean_of(values: Sequence[float]) -> float:
     """Mean of the defined values; 0 for a session without turns, NaN where none of its turns defines it."""
-    known = [value for value in values if not math.isnan(value)]
+    known = defined(values)
     if known:
         return math.fsum(known) / len(known)
     return math.nan if values else 0.0
 
 
 def spread_of(values: Sequence[float]) -> float:
-    """Standard deviation of the values as a population; NaN where there is none."""
-    if not values:
+    """Standard deviation of the defined values as a population; NaN where there is none."""
+    known = defined(values)
+    if not known:
         return math.nan
-    middle = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / len(values))
+    middle = math.fsum(known) / len(known)
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in known) / len(known))
 
 
 def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
     """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added."""
-    missing = Counter(chain.from_iterable(turn["missing_concepts"] for turn in turns))
-    added = Counter(chain.from_iterable(turn["hallucinated_concepts"] for turn in turns))
+    missing, added = (
+        Counter(chain.from_iterable(turn[name] for turn in turns))
+        for name in ("missing_concepts", "hallucinated_concepts")
+    )
     return {
         "n_turns": len(turns),
         "n_shifts": n_shifts,
@@ -83,6 +81,7 @@ def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
     }
 
 
-def _top(counts: Counter[str], n: int = 10) -> list[list[Any]]:
+def _top(counts: Counter[str]) -> list[list[Any]]:
+    """The ten most frequent concepts with their counts, of equals the first by alphabet."""
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [[concept, count] for concept, count in ranked[:n]]
+    return [[concept, count] for concept, count in ranked[:10]]

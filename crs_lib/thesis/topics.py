@@ -11,8 +11,10 @@ NLTK with WordNet. Source: Hoffman, Blei and Bach (2010), Online learning for la
 import re
 import zlib
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cache, cached_property, lru_cache
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib import data as datasets
-from crs_lib.core import paths, rng, safety, tables
+from crs_lib.core import paths, prompts, rng, safety, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -31,43 +33,23 @@ Floats = NDArray[np.float32]
 Bag = tuple[tuple[int, int], ...]
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"
-TRAIN = "python -m crs_lib topics --catalog FILE"
-_STARTS = 1009
-_SMALL = np.finfo(
-    np.float32
-).eps  # in the norm of φ: of two topics that share a text the likelier word's wins
+TRAIN = "python -m crs_lib thesis topics --catalog FILE"
+_STARTS, _STEPS, _LEAST = 1009, 50, 0.1
+_SMALL = np.finfo(np.float32).eps  # in the norm of φ: of topics that share a text the likelier word's wins
 _EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
 _TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
 _PLURAL_ENDS = ("s", "en", "eet", "eeth", "ice", "eese", "ople", "a", "i", "ae")  # no other word is looked up
-FUNCTION_WORDS = frozenset(
-    """
-    about above after again against ain all and any are aren because been before being below between
-    both but can couldn did didn does doesn doing don down during each few for from further had hadn has
-    hasn have haven having her here hers herself him himself his how into isn its itself just more most
-    mustn myself nor not now off once only other our ours ourselves out over own same shan she should
-    shouldn some such than that the their theirs them themselves then there these they this those
-    through too under until very was wasn were weren what when where which while who whom why will with
-    won wouldn you your yours yourself yourselves
-    """.split()
+_WORDS = prompts.lines("thesis")
+FUNCTION_WORDS, SHORT_WORDS, GENERIC = (
+    frozenset(" ".join(_WORDS[part]).split()) for part in ("function words", "short words", "generic")
 )
-SHORT_WORDS = frozenset("a an am as at be by do i if in is it me my no of on or s so t to up us we".split())
-_ASCII_WORD = re.compile(r"[a-z0-9-]+")
-GENERIC = frozenset(
-    """
-    assistant conversation film films movie movies recommendation recommendations recommend something system
-    thing things user
-    """.split()
-)
-HINTS = (
-    "action", "actor", "actress", "adventure", "alien invasion", "aliens", "animation", "cast", "character",
-    "comedy", "cinema", "director", "ending", "fantasy", "genre", "ghost", "horror", "mood", "plot",
-    "romance", "space", "thriller", "western",
-)  # fmt: skip
+HINTS = ", ".join(_WORDS["hints"]).split(", ")
 STEMS = re.compile("love|fear|sad|happy|romantic|tense|dark|futur|drama|emot|space|ghost|sci")
+_ASCII_WORD = re.compile(r"[a-z0-9-]+")
 MOST = 5
 
 
-def pieces(text: str) -> list[str]:
+def _pieces(text: str) -> list[str]:
     """The lower-cased text cut at blanks and at the marks that a Treebank tokeniser takes off."""
     lowered = text.lower().replace("--", " ").replace("..", " ")
     return lowered.translate(_EDGES).split()
@@ -84,7 +66,7 @@ def tokens(text: str) -> list[str]:
 
     "don't" gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
     """
-    return [token for piece in pieces(text) if (token := _token_of(piece))]
+    return [token for piece in _pieces(text) if (token := _token_of(piece))]
 
 
 def lemma(word: str, known: Container[str]) -> str:
@@ -131,15 +113,11 @@ def _tidy(topic: str) -> str:
     return tidy if any(hint in tidy for hint in HINTS) or STEMS.search(tidy) else ""
 
 
-def heuristics(texts: Sequence[str]) -> list[tuple[str, ...]]:
-    """Of every text at most five words by how often they occur, those that hint at films or feelings first.
+def heuristic(text: str) -> tuple[str, ...]:
+    """At most five words of a text by how often they occur, those that hint at films or feelings first.
 
     A word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
     """
-    return [_heuristic(text) for text in texts]
-
-
-def _heuristic(text: str) -> tuple[str, ...]:
     counts = Counter(_ASCII_WORD.findall(text.lower()))
     scores = {word: n * worth for word, n in counts.items() if (worth := _worth(word))}
     return tuple(sorted(scores, key=lambda word: -scores[word])[:MOST])
@@ -154,18 +132,6 @@ def _worth(word: str) -> int:
     return 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
 
 
-class _Numbers(dict[str, int]):
-    """The number of the model's word that a piece of text is, -1 for none; fills itself."""
-
-    def __init__(self, number: Mapping[str, int]) -> None:
-        self._number = number
-
-    def __missing__(self, piece: str) -> int:
-        token = _token_of(piece)
-        self[piece] = self._number.get(lemma(token, self._number), -1) if token else -1
-        return self[piece]
-
-
 class TopicModel:
     """A topic-word matrix and its words. ``alpha`` is the symmetric prior, 1/topics as the thesis had it."""
 
@@ -177,15 +143,14 @@ class TopicModel:
                 f"the topic matrix has shape {exp_elog_beta.shape} for {len(words)} words; expected "
                 "(topics, words)"
             )
-        self.words = tuple(words)
-        self.document_frequency = tuple(document_frequency)
+        self.words, self.document_frequency = tuple(words), tuple(document_frequency)
         self.beta = np.ascontiguousarray(exp_elog_beta.T, dtype=np.float32)
         self.n_topics = exp_elog_beta.shape[0]
         self.alpha = 1 / self.n_topics
         self.number = {word: number for number, word in enumerate(self.words)}
         best = np.argsort(-exp_elog_beta, axis=1, kind="stable")[:, :MOST]
         self.top_words = [tuple(self.words[i] for i in row) for row in best.tolist()]
-        self._numbers = _Numbers(self.number)
+        self._number_of = lru_cache(maxsize=200_000)(self._find)
 
     @classmethod
     @safety.reader("a topic model")
@@ -195,7 +160,9 @@ class TopicModel:
         try:
             matrix = np.load(place / "exp_elog_beta.npy", allow_pickle=False)
             lines = (place / "dictionary.tsv").read_text(encoding="utf-8").splitlines()
-            rows = [(int(number), word, int(df)) for number, word, df in (li.split("\t") for li in lines)]
+            rows = sorted(
+                (int(number), word, int(df)) for number, word, df in (li.split("\t") for li in lines)
+            )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(
@@ -203,10 +170,10 @@ class TopicModel:
                 f"dictionary.tsv: train one on a catalogue's plots with {TRAIN}, set CRS_MIRROR to a folder "
                 "that holds thesis/lda (the thesis's own), or do without: topics heuristic"
             ) from error
-        if sorted(number for number, _, _ in rows) != list(range(len(rows))):
+        numbers, words, df = zip(*rows, strict=True) if rows else ((), (), ())
+        if numbers != tuple(range(len(rows))):
             raise InputError("dictionary.tsv must number its words 0, 1, 2, … without a gap")
-        rows.sort()
-        return cls([word for _, word, _ in rows], matrix, [df for _, _, df in rows])
+        return cls(words, matrix, df)
 
     def save(self, folder: Path) -> None:
         """Write the two files, each atomically."""
@@ -218,31 +185,30 @@ class TopicModel:
 
     def bag(self, text: str) -> Bag:
         """The model's words in a text: number and count, ascending."""
-        if len(self._numbers) > 200_000:
-            self._numbers.clear()
-        found = Counter(map(self._numbers.__getitem__, pieces(text)))
+        found = Counter(map(self._number_of, _pieces(text)))
         found.pop(-1, None)
         return tuple(sorted(found.items()))
 
-    def shares(self, bags: Sequence[Bag], starts: Sequence[int], *, steps: int = 50) -> Floats:
+    def _find(self, piece: str) -> int:
+        """The number of the model's word that a piece of text is, -1 for none."""
+        token = _token_of(piece)
+        return self.number.get(lemma(token, self.number), -1) if token else -1
+
+    def shares(self, bags: Sequence[Bag], starts: Sequence[int]) -> Floats:
         """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform.
 
         The variational E-step: γ = α + Σ over words of the expected topic counts, until the mean change is
-        below 0.001, at most ``steps`` times. ``starts`` says with which of the fixed draws from
+        below 0.001, at most 50 times. ``starts`` says with which of the fixed draws from
         Gamma(100, 0.01), near equal topics, each bag begins; what else is asked for does not matter.
         """
         out = np.full((len(bags), self.n_topics), 1 / self.n_topics, dtype=np.float32)
-        by_length: dict[int, list[int]] = {}
-        for row, bag in enumerate(bags):
-            if bag:
-                by_length.setdefault(len(bag), []).append(row)
-        for length, rows in sorted(by_length.items()):
-            size = max(1, 4096 // length)
-            for start in range(0, len(rows), size):
-                part = rows[start : start + size]
+        filled = sorted((len(bag), row) for row, bag in enumerate(bags) if bag)
+        for length, group in groupby(filled, key=itemgetter(0)):
+            rows, size = [row for _, row in group], max(1, 4096 // length)
+            for part in (rows[start : start + size] for start in range(0, len(rows), size)):
                 both = np.array([bags[row] for row in part], dtype=np.int64)
                 begin = self._starts[[starts[row] for row in part]]
-                gamma = self.infer(both[:, :, 0], both[:, :, 1].astype(np.float32), begin, steps)
+                gamma = self.infer(both[:, :, 0], both[:, :, 1].astype(np.float32), begin)
                 out[part] = gamma / gamma.sum(axis=1, keepdims=True)
         return out
 
@@ -252,7 +218,7 @@ class TopicModel:
         starts: Floats = draws.astype(np.float32)
         return starts
 
-    def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats, steps: int = 50) -> Floats:
+    def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats) -> Floats:
         """γ of bags of equal length from their starts: (bags, words) numbers and counts to (bags, topics).
 
         ``gamma`` holds the starts, one row a bag, and is overwritten.
@@ -260,7 +226,7 @@ class TopicModel:
         beta = self.beta[words]
         active = np.arange(len(words))
         theta = _exp_elog(gamma)
-        for _ in range(steps):
+        for _ in range(_STEPS):
             before = gamma[active]
             norm = np.einsum("bwk,bk->bw", beta, theta) + _SMALL
             expected = theta * np.einsum("bw,bwk->bk", counts / norm, beta)
@@ -273,17 +239,14 @@ class TopicModel:
             theta = _exp_elog(new[moving])
         return gamma
 
-    def topics(self, texts: Sequence[str], least: float = 0.1) -> list[tuple[str, ...]]:
-        """The five words of each text's most probable topic; none where no topic has a share of ``least``."""
+    def topics(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """The five words of each text's most probable topic; none where no topic has a share of 0.1."""
         asked = [(self.bag(text), start_of(text)) for text in texts]
         distinct = [pair for pair in dict.fromkeys(asked) if pair[0]]
         shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
-        best, high = shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist()
-        words = {
-            pair: self.top_words[topic]
-            for pair, topic, share in zip(distinct, best, high, strict=True)
-            if share >= least
-        }
+        named = zip(shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist(), strict=True)
+        tops = [self.top_words[topic] if share >= _LEAST else () for topic, share in named]
+        words = dict(zip(distinct, tops, strict=True))
         return [words.get(pair, ()) for pair in asked]
 
 
@@ -317,12 +280,12 @@ def train(
     scikit-learn's variational Bayes with symmetric priors of 1/topics, in one process: the same plots and
     seed give the same model. Raises InputError where fewer words than topics are left.
     """
-    from scipy.sparse import csr_array
     from scipy.special import psi
     from sklearn.decomposition import LatentDirichletAllocation
+    from sklearn.feature_extraction.text import CountVectorizer
 
     cut = [[word for word in tokens(plot) if word not in FUNCTION_WORDS] for plot in plots]
-    seen = {word for words in cut for word in words}
+    seen = set(chain.from_iterable(cut))
     texts = [[singular(word, seen) for word in words] for words in cut]
     df = Counter(word for words in texts for word in set(words))
     kept = sorted(word for word, n in df.items() if least <= n <= most * len(plots))
@@ -331,13 +294,9 @@ def train(
             f"only {len(kept)} words occur in {least} to {most:.0%} of the {len(plots)} plots; too few for "
             f"{n_topics} topics, ask for fewer topics or a lower bound"
         )
-    number = {word: n for n, word in enumerate(kept)}
-    rows = [row for row, words in enumerate(texts) for word in words if word in number]
-    columns = [number[word] for words in texts for word in words if word in number]
-    counts = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(texts), len(kept)))
+    counts = CountVectorizer(analyzer=list, vocabulary=kept, dtype=np.float64).transform(texts)
     model = LatentDirichletAllocation(n_topics, max_iter=passes, random_state=seed, learning_method="batch")
-    model.fit(counts)
-    lam = model.components_
+    lam = model.fit(counts).components_
     exp_elog_beta = np.exp(psi(lam) - psi(lam.sum(axis=1, keepdims=True))).astype(np.float32)
     return TopicModel(kept, exp_elog_beta, [df[word] for word in kept])
 
@@ -362,7 +321,7 @@ def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "")
 
 
 def trained_model() -> Path:
-    """The folder that ``python -m crs_lib topics`` writes to unless told otherwise."""
+    """The folder that ``python -m crs_lib thesis topics`` writes to unless told otherwise."""
     return paths.data() / "processed" / MODEL
 
 
@@ -385,7 +344,7 @@ def vocabulary_of(catalog: str | Path) -> Path | None:
     return path if tables.sha256(place) in known else None
 
 
-@TOPICS.register("lda", filtered=False)
+@TOPICS.register("lda")
 class Lda:
     """The five words of the most probable LDA topic, none below a share of 0.1."""
 
@@ -398,7 +357,7 @@ class Lda:
         return self._model.topics(texts)
 
 
-@TOPICS.register("heuristic", filtered=True)
+@TOPICS.register("heuristic")
 class _Heuristic:
     """The most frequent words, those that hint at films or feelings first; then the filter."""
 
@@ -410,10 +369,10 @@ class _Heuristic:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text."""
-        return [admitted(found) for found in heuristics(texts)]
+        return [admitted(heuristic(text)) for text in texts]
 
 
-@TOPICS.register("llm", filtered=True, needs="a model: --llm ollama:mistral:7b")
+@TOPICS.register("llm")
 class _Llm:
     """At most five topics that an LLM names, one call a distinct text; then the filter.
 

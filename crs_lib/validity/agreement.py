@@ -7,11 +7,9 @@ Source: docs/validity.md, section 4.
 """
 
 import math
-import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, tee
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,31 +25,25 @@ from crs_lib.core.text import fold, words
 from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
 from crs_lib.metrics.base import HIGHER, Metric, declare
+from crs_lib.metrics.records import mean_defined
 from crs_lib.validity import heard
+from crs_lib.validity.heard import CUES
 
 Floats = NDArray[np.float64]
 _SOURCE = "docs/validity.md, section 4"
-declare(Metric("heard_adaptation", "adaptation (heard)", "turn", 0, 1, HIGHER, _SOURCE))
-declare(Metric("received_adaptation", "adaptation (received)", "turn", 0, 1, HIGHER, _SOURCE))
 ON_PAPER, RECEIVED, REACTION = "heard_adaptation", "received_adaptation", "reaction"
+declare(
+    Metric(ON_PAPER, "adaptation (heard)", "turn", 0, 1, HIGHER, _SOURCE),
+    Metric(RECEIVED, "adaptation (received)", "turn", 0, 1, HIGHER, _SOURCE),
+)
 RATING, OVERALL = "relevance", "dialogue_overall"
 WHOLE = "dialogue_adaptation"  # the score of a whole dialogue, the same in each of its rows
 BASELINES = ("n_words", "n_films")
-_PARTS = ("normalised_gain", "topic_adaptation_score", "satisfaction", "novelty", "copying", "item_tas")
-SHOWN = (
-    RECEIVED, ON_PAPER, REACTION, "normalised_gain", "satisfaction", "item_tas", "topic_adaptation_score",
-)  # fmt: skip
+_PARTS = ("normalised_gain", "satisfaction", "item_tas", "topic_adaptation_score")
+SHOWN = (RECEIVED, ON_PAPER, REACTION, *_PARTS)
 _HALF, _ASKING, _ANSWER_WORDS = 0.5, 0.75, 12
 _EXACT = 8  # systems up to which every permutation is tried
 _OTHERS = "follow_up"  # the stage in which a simulated user asks for other films
-_ELICITS = re.compile(
-    r"\b(what (kind|type|sort|genres?|movies?|films?|are you|do you)|which (genre|type|kind)"
-    r"|do you (like|prefer|have|enjoy)|any (particular|specific)|preferences?|looking for|in the mood)\b"
-)
-_PARTS_OR_THANKS = re.compile(r"\b(thanks?|thank you|thx|bye|goodbye|good night|have a (good|great|nice))\b")
-_CLOSES = re.compile(
-    r"\b(welcome|bye|goodbye|enjoy|glad|(great|good|nice) day|good night|take care|no problem|anytime)\b"
-)
 
 
 class ReplyFeatures(NamedTuple):
@@ -113,7 +105,7 @@ def of_dialogue(on_paper: Sequence[float], taken: Sequence[float]) -> float:
 
 def _elicits(text: str) -> bool:
     """Whether a text asks what the person wants."""
-    return "?" in text and bool(_ELICITS.search(fold(text)))
+    return "?" in text and bool(CUES["elicits"].search(fold(text)))
 
 
 def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
@@ -125,12 +117,10 @@ def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
     for place, turn in enumerate(dialogue.turns):
         if place % 2 == 0:
             state = listener.listen(turn.text)
-            log = heard.as_logged(grounder, state) | {
-                "asks": not state.asks_about,
-                "asks_about": state.asks_about,
-                "requests": state.requests,
+            log = state.as_logged(grounder) | {
+                "asks": not state.asks_about, "asks_about": state.asks_about, "requests": state.requests,
                 "stage": "" if state.asks_about else _OTHERS,
-            }
+            }  # fmt: skip
             turns.append(replace(turn, meta={**turn.meta, "user_meta": log}))
         else:
             ids = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
@@ -164,42 +154,38 @@ class Scored(NamedTuple):
         where it asks what is wanted, else 0; parts of a merged reply share its score. A system that never
         answers follows nothing: 0.
         """
-        known: Mapping[int, float] = {row["turn"]: row[RECEIVED] for row in self.rows}
-        opening = [str(text) for text in self.dialogue.extra.get("opening", ())]
-        values = [(i, _ASKING * _elicits(text)) for i, text in enumerate(opening)]
-        place = len(opening)
-        for pair in self.dialogue.pairs():
+        values = [(i, _ASKING * _elicits(text)) for i, text in enumerate(_opening(self.dialogue))]
+        place = len(values)
+        for pair, row in zip(self.dialogue.pairs(), self.rows, strict=True):
             place += len(pair.user.meta.get("merged") or [0])
-            for part in _merged(pair):
-                values.append((int(part.get("turn_ind", place)), known[pair.turn]))
-                place += 1
+            parts = merged(pair)
+            values += [(int(part.get("turn_ind", place + i)), row[RECEIVED]) for i, part in enumerate(parts)]
+            place += len(parts)
         turns = [{"turn_ind": i, "turn_level_pred": {RATING: round(value, 6)}} for i, value in values]
         whole = {OVERALL: round(self.overall, 6) if self.rows else 0.0}
         return {"conv_id": self.dialogue.session_id, "turns": turns, "dial_level_pred": whole}
 
 
-def _merged(pair: Pair) -> Sequence[Mapping[str, Any]]:
+def _opening(dialogue: Dialogue) -> list[str]:
+    """The system's utterances before the person spoke."""
+    return [str(text) for text in dialogue.extra.get("opening", ())]
+
+
+def merged(pair: Pair) -> Sequence[Mapping[str, Any]]:
     """The logs of the utterances that a reply was merged of; often one."""
     parts: Sequence[Mapping[str, Any]] = pair.system.meta.get("merged") or [pair.system.meta]
     return parts
 
 
-def last_part(pair: Pair) -> Mapping[str, Any]:
-    """The log of a reply's last utterance."""
-    return _merged(pair)[-1]
-
-
 def _rating(pair: Pair) -> float:
     """The rating of a reply, NaN where there is none; of a merged reply the mean of its parts."""
-    given = [_number((part.get("turn_level_aggregated") or {}).get(RATING)) for part in _merged(pair)]
-    known = [value for value in given if not np.isnan(value)]
-    return sum(known) / len(known) if known else math.nan
+    given = [_number((part.get("turn_level_aggregated") or {}).get(RATING)) for part in merged(pair)]
+    return mean_defined(given)
 
 
 def annotations(dialogue: Dialogue, name: str) -> Mapping[str, Any]:
     """A part of what a conversation's log says that people or judges gave; empty where there is none."""
-    found: Mapping[str, Any] = (dialogue.extra.get("annotations") or {}).get(name) or {}
-    return found
+    return (dialogue.extra.get("annotations") or {}).get(name) or {}
 
 
 def overall_rating(dialogue: Dialogue) -> float:
@@ -218,69 +204,40 @@ def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[Scored]
     Memory stays flat. ``defined`` is 1 where a constraint is known; elsewhere the score is the declared
     fallback. Every reply has a row. Only ``reaction`` and ``received_adaptation`` look at what is said next.
     """
-    waiting = deque[tuple[Dialogue, Dialogue]]()
-
-    def heard_logs() -> Iterator[Dialogue]:
-        for dialogue in dialogues:
-            waiting.append((dialogue, logged(dialogue, grounder)))
-            yield waiting[-1][1]
-
-    for scores in score_all(heard_logs(), grounder, conventions.get("default")):
-        dialogue, log = waiting.popleft()
-        yield Scored(dialogue, _rows(log, scores.turns, grounder))
-
-
-_FLAGS = ("invited", "elicits", "elicited_before", "answers", "closes", "repeats")
+    given, heard_from = tee(dialogues)
+    logs, scored = tee(logged(dialogue, grounder) for dialogue in heard_from)
+    scores = score_all(scored, grounder, conventions.get("default"))
+    for dialogue, log, found in zip(given, logs, scores, strict=True):
+        yield Scored(dialogue, _rows(log, found.turns, grounder))
 
 
 def _rows(
     dialogue: Dialogue, scored: Sequence[Mapping[str, Any]], grounder: Grounder
 ) -> list[dict[str, Any]]:
-    before = _Before(any(_elicits(str(text)) for text in dialogue.extra.get("opening", ())))
-    rows = []
+    """The rows of a conversation's replies, from its log as heard and the metrics of its turns."""
+    elicited, asked = any(map(_elicits, _opening(dialogue))), False
+    rows, before = [], set[str]()
     for pair, metrics in zip(dialogue.pairs(), scored, strict=True):
-        constraints = pair.user.user_meta["constraints"]
-        reply = before.then(pair, metrics)
+        log, text = pair.user.user_meta, pair.system.text
+        said, n_words, elicits = fold(text), len(words(text)), _elicits(text)
+        asked |= bool(log["requests"])
+        thanks = bool(CUES["thanks"].search(fold(pair.user.text))) and not log["requests"]
+        reply = ReplyFeatures(
+            len(pair.system.meta["rec_ids"]), gain=metrics["normalised_gain"], novel=metrics["novelty"],
+            invited=asked or elicited, elicits=elicits, elicited_before=elicited,
+            answers=bool(log["asks_about"]) and n_words >= _ANSWER_WORDS,
+            closes=thanks and bool(CUES["closes"].search(said)), repeats=said in before,
+        )  # fmt: skip
+        elicited |= elicits
+        before.add(said)
         following = dialogue.turns[2 * pair.turn : 2 * pair.turn + 1]
         taken = heard.reaction_to(following[0].text, grounder) if following else math.nan
-        on_paper = adaptation(reply, wishes_known=bool(constraints))
+        on_paper = adaptation(reply, wishes_known=bool(log["constraints"]))
         row = {"conv_id": dialogue.session_id, "system": dialogue.model_name, "turn": pair.turn}
         row |= {ON_PAPER: on_paper, RECEIVED: received(on_paper, taken, reply.n_films), REACTION: taken}
-        row |= {"defined": int(bool(constraints)), "n_wishes": sum(map(len, constraints.values()))}
-        row |= {"n_films": reply.n_films, "n_words": len(words(pair.system.text))}
-        row |= {name: int(getattr(reply, name)) for name in _FLAGS}
+        row |= {"defined": int(bool(log["constraints"])), "n_films": reply.n_films, "n_words": n_words}
         rows.append(row | {name: metrics[name] for name in _PARTS})
     return rows
-
-
-class _Before:
-    """The earlier turns of a conversation: whether films were asked for, constraints elicited, replies."""
-
-    def __init__(self, elicited: bool) -> None:
-        self.elicited = elicited
-        self.asked = False
-        self.texts: set[str] = set()
-
-    def then(self, pair: Pair, metrics: Mapping[str, Any]) -> ReplyFeatures:
-        """The features of the next reply, which then belongs to what was before."""
-        text, log = pair.system.text, pair.user.user_meta
-        asks, said = _elicits(text), fold(text)
-        self.asked |= bool(log["requests"])
-        thanks = bool(_PARTS_OR_THANKS.search(fold(pair.user.text))) and not log["requests"]
-        found = ReplyFeatures(
-            n_films=len(pair.system.meta["rec_ids"]),
-            gain=metrics["normalised_gain"],
-            novel=metrics["novelty"],
-            invited=self.asked or self.elicited,
-            elicits=asks,
-            elicited_before=self.elicited,
-            answers=bool(log["asks_about"]) and len(words(text)) >= _ANSWER_WORDS,
-            closes=thanks and bool(_CLOSES.search(said)),
-            repeats=said in self.texts,
-        )
-        self.elicited |= asks
-        self.texts.add(said)
-        return found
 
 
 def rate(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
@@ -302,7 +259,7 @@ def per_dialogue(rows: pd.DataFrame, names: Sequence[str] = (ON_PAPER,)) -> pd.D
     """One row per dialogue: its score and rating, and the means of others over its replies."""
     by = rows.groupby(["system", "conv_id"], sort=False)
     means = by[list(dict.fromkeys([*names, *BASELINES, RATING, REACTION]))].mean()
-    return means.assign(**{name: by[name].first() for name in (WHOLE, OVERALL)}).reset_index()
+    return means.join(by[[WHOLE, OVERALL]].first()).reset_index()
 
 
 def agreement(
@@ -343,7 +300,7 @@ def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0, seed
     known = frame[frame[[score, rating]].notna().all(axis=1)]
     x, y = known[score].to_numpy(float), known[rating].to_numpy(float)
     row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}
-    row |= {"pearson": correlation(x, y)} | rho(frame, score, rating, resamples=resamples, seed=seed)
+    row |= {"pearson": _correlation(x, y)} | rho(frame, score, rating, resamples=resamples, seed=seed)
     given = [name for name in BASELINES if name in known]
     return row | {"partial": partial(x, y, known[given].to_numpy(float)) if given else np.nan}
 
@@ -359,7 +316,7 @@ def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
     return row | {"partial": np.nan}
 
 
-def correlation(x: ArrayLike, y: ArrayLike) -> float:
+def _correlation(x: ArrayLike, y: ArrayLike) -> float:
     """Pearson's correlation in [-1, 1]; NaN for fewer than three pairs or where one side does not vary."""
     a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
@@ -368,8 +325,8 @@ def correlation(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`correlation`."""
-    return correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
+    """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`_correlation`."""
+    return _correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
 
 
 def partial(x: Floats, y: Floats, given: Floats) -> float:
@@ -378,7 +335,7 @@ def partial(x: Floats, y: Floats, given: Floats) -> float:
         return math.nan
     base = np.column_stack([np.ones(len(x)), *(scipy.stats.rankdata(column) for column in given.T)])
     left = [ranks - base @ np.linalg.lstsq(base, ranks)[0] for ranks in map(scipy.stats.rankdata, (x, y))]
-    return correlation(left[0], left[1])
+    return _correlation(left[0], left[1])
 
 
 def exact_p(x: ArrayLike, y: ArrayLike) -> float:
@@ -386,8 +343,8 @@ def exact_p(x: ArrayLike, y: ArrayLike) -> float:
     a, b = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
     if not 3 <= len(a) <= _EXACT:
         return math.nan
-    found = abs(correlation(a, b))
-    every = [abs(correlation(a, np.array(order))) for order in permutations(b)]
+    found = abs(_correlation(a, b))
+    every = [abs(_correlation(a, np.array(order))) for order in permutations(b)]
     return float(np.mean([value >= found - 1e-12 for value in every]))
 
 

@@ -16,7 +16,7 @@ from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.metrics import overlap, similarity
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ def _against_last(rows: object, n: int) -> Floats:
 
 
 @DETECTORS.register("similarity")
-class Similarity:
+class _Similarity:
     """The thesis's: one minus the TF-IDF cosine with the utterance before, in [0, 1]."""
 
     usual = 0.7  # an alarm below similarity 0.3
@@ -54,7 +54,7 @@ class Similarity:
 
 
 @DETECTORS.register("jaccard")
-class Jaccard:
+class _Jaccard:
     """The thesis's on concepts: one minus their Jaccard overlap with the utterance before, in [0, 1]."""
 
     usual = 0.7
@@ -109,18 +109,16 @@ def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder)
     Raises InputError for an unknown detector or a missing encoder.
     """
     made = {name: DETECTORS.create(name, grounder=grounder) for name in names}
-    rows: list[pd.DataFrame] = []
+    rows = []
     for dialogue in dialogues:
-        pairs, shifts = dialogue.pairs(), set(dialogue.shift_turns())
-        texts, turns = [pair.user.text for pair in pairs], [pair.turn for pair in pairs]
+        session, pairs = f"{dialogue.model_name} {dialogue.session_id}", dialogue.pairs()
+        texts, shifts = [pair.user.text for pair in pairs], set(dialogue.shift_turns())
         for name, detector in made.items():
-            frame = pd.DataFrame({"turn": turns, "score": detector.scores(texts)})
-            session = f"{dialogue.model_name} {dialogue.session_id}"
-            frame = frame.assign(detector=name, session=session, shift=frame["turn"].isin(shifts))
-            rows.append(frame[frame["turn"] > 1])
+            scored = zip(pairs, detector.scores(texts), strict=True)
+            rows += [(name, session, pair.turn, score, pair.turn in shifts) for pair, score in scored][1:]
     if not rows:
         raise InputError("no dialogue to detect shifts in; give at least one")
-    return pd.concat(rows, ignore_index=True)[["detector", "session", "turn", "score", "shift"]]
+    return pd.DataFrame(rows, columns=["detector", "session", "turn", "score", "shift"])
 
 
 def usual(names: Iterable[str]) -> dict[str, float]:
@@ -137,37 +135,30 @@ def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:
     """
     out = []
     for name, mine in rows.groupby("detector", sort=False):
-        alarm = mine["score"] >= thresholds[str(name)]
-        hits = int((alarm & mine["shift"]).sum())
-        precision, recall = _ratio(hits, int(alarm.sum())), _ratio(hits, int(mine["shift"].sum()))
-        f1 = 2 * hits / max(1, int(alarm.sum()) + int(mine["shift"].sum()))
-        delays = [d for _, one in mine.assign(alarm=alarm).groupby("session") for d in _delays(one)]
-        seen = [d for d in delays if math.isfinite(d)]
-        row = {"detector": name, "threshold": thresholds[str(name)], "precision": precision, "recall": recall}
-        row |= {"f1": f1, "auc": stats.auc(mine["score"].to_numpy(), mine["shift"].to_numpy())}
-        row |= {"alarm_rate": float(alarm.mean()), "shift_rate": float(mine["shift"].mean())}
-        delay = float(np.mean(seen)) if seen else math.nan
-        out.append(row | {"delay": delay, "found": _ratio(len(seen), len(delays)), "n": len(mine)})
+        threshold, shift = thresholds[str(name)], mine["shift"]
+        alarm = mine["score"] >= threshold
+        hits, alarms, shifts = (int(one.sum()) for one in (alarm & shift, alarm, shift))
+        delays = _delays(mine.assign(alarmed=mine["turn"].where(alarm)))
+        out.append({
+            "detector": name, "threshold": threshold,
+            "precision": hits / alarms if alarms else math.nan,
+            "recall": hits / shifts if shifts else math.nan,
+            "f1": 2 * hits / max(1, alarms + shifts),
+            "auc": stats.auc(mine["score"].to_numpy(), shift.to_numpy()),
+            "alarm_rate": float(alarm.mean()), "shift_rate": float(shift.mean()),
+            "delay": delays.mean(), "found": delays.notna().mean(), "n": len(mine),
+        })  # fmt: skip
     return pd.DataFrame(out)
+
+
+def _delays(turns: pd.DataFrame) -> pd.Series:
+    """Turns from each shift to the first alarm before the session's next shift; NaN without any."""
+    since = turns.groupby("session")["shift"].cumsum()
+    first = turns[since > 0].groupby(["session", since])[["turn", "alarmed"]].min()
+    return first["alarmed"] - first["turn"]
 
 
 def sweep(rows: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
     """:func:`quality` at each threshold, all detectors alike."""
     names = rows["detector"].unique()
     return pd.concat([quality(rows, dict.fromkeys(names, t)) for t in thresholds], ignore_index=True)
-
-
-def _delays(session: pd.DataFrame) -> list[float]:
-    """Turns from each shift of a session to the first alarm before the next one; NaN without any."""
-    turns, alarms = session["turn"].to_numpy(), session["turn"].to_numpy()[session["alarm"].to_numpy()]
-    starts = turns[session["shift"].to_numpy()].tolist()
-    ends = [*starts[1:], math.inf][: len(starts)]
-    out = []
-    for start, end in zip(starts, ends, strict=True):
-        after = alarms[(alarms >= start) & (alarms < end)]
-        out.append(float(after[0] - start) if len(after) else math.nan)
-    return out
-
-
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else math.nan

@@ -258,7 +258,7 @@ def read(run: str, table: str = "metrics") -> pd.DataFrame:
     """
     if table not in TABLES:
         raise InputError(f"no table {table!r}; give one of {', '.join(TABLES)}")
-    again = f"python -m crs_lib gate --run {run}"
+    again = f"python -m crs_lib validity gate --run {run}"
     entry = runs.read_manifest(simulate.STUDY, run).get("stages", {}).get("gate", {})
     if entry.get("status") != "finished":
         raise RunError(f"no finished gate in run {run!r}; make it with: {again}")

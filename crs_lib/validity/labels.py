@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pydantic
 import scipy
 
 from crs_lib import evaluate, simulate, stats
@@ -40,7 +41,6 @@ SCALES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 SCRIPTED = "scripted"  # the prefix of raters that are programs
-_COLUMNS = ("item", "rater", "value", "page", "seconds")
 _POWER, _LEVEL = 0.8, 0.05
 
 
@@ -85,15 +85,13 @@ def sample(config: AskConfig) -> list[Question]:
     Raises InputError for a run that is too small, RunError as :func:`evaluate.read`.
     """
     run, n, kind, seed = config.run, config.n, config.kind, config.seed
-    shifts = evaluate.read(run, "shifts")
+    places = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
+    order = [(str(session), int(turn)) for session, turn in places.itertuples(index=False, name=None)]
     talks = {(d.model_name, d.session_id): d for d in simulate.iter_dialogues(run)}
-    models = list(dict.fromkeys(model for model, _ in talks))
-    if kind == "pairs" and len(models) < 2:
+    groups = list(combinations(dict.fromkeys(model for model, _ in talks), 1 if kind == "single" else 2))
+    if kind == "pairs" and not groups:
         raise InputError(f"run {run!r} has one system; pairs need two, or ask with --kind single")
     draw = rng.stream(seed, "annotate", run, kind)
-    groups = list(combinations(models, 1 if kind == "single" else 2))
-    places = shifts[["session_id", "turn"]].drop_duplicates().itertuples(index=False, name=None)
-    order = [(str(session), int(turn)) for session, turn in places]
     draw.shuffle(order)
     chosen = [  # every scenario comes once before any comes twice
         (groups[(place + turn_of) % len(groups)], session, shift)
@@ -107,25 +105,25 @@ def sample(config: AskConfig) -> list[Question]:
         )
     found = []
     for systems, session, shift in chosen[:n]:
-        sides = tuple(systems[i] for i in draw.permutation(len(systems)))
-        found.append(_question(run, [talks[model, session] for model in sides], session, shift, seed))
-    return [found[i] for i in draw.permutation(len(found))]
+        sides = [talks[systems[i], session] for i in draw.permutation(len(systems))]
+        found.append(_question(run, sides, session, shift, seed))
+    return [found[i] for i in draw.permutation(n)]
 
 
 def _question(run: str, talks: Sequence[Dialogue], session: str, shift: int, seed: int) -> Question:
+    """The question about a shift in the conversations of one or two systems with the same user."""
     systems = tuple(dialogue.model_name for dialogue in talks)
     blinded = hashlib.sha256(json.dumps([run, seed, systems, session, shift]).encode()).hexdigest()[:12]
-    pairs, first = talks[0].pairs(), max(0, shift - 1 - BEFORE)
-    earlier = tuple(pair.user.text for pair in pairs[:first])
-    turns = tuple(range(shift, min(shift + AFTER - 1, len(pairs)) + 1))
+    said, first, last = talks[0].pairs(), max(0, shift - 1 - BEFORE), shift - 1 + AFTER
     sides = tuple(
         tuple(
             {"user": pair.user.text, "system": pair.system.text, "shift": pair.turn == shift}
-            for pair in dialogue.pairs()[first : shift - 1 + AFTER]
+            for pair in dialogue.pairs()[first:last]
         )
         for dialogue in talks
     )
-    return Question(blinded, earlier, sides, systems, session, shift, turns)
+    turns = tuple(range(shift, min(last, len(said)) + 1))
+    return Question(blinded, tuple(p.user.text for p in said[:first]), sides, systems, session, shift, turns)
 
 
 def digest(questions: Iterable[Question]) -> str:
@@ -138,18 +136,14 @@ def folder(run: str) -> Path:
     return paths.run_folder(simulate.STUDY, run) / FOLDER
 
 
-def write_key(run: str, kind: str, questions: Sequence[Question]) -> Path:
-    """Write what the page must not hold: which systems a question shows; returns the file."""
-    path = folder(run) / KEY
-    entries = [{k: v for k, v in asdict(one).items() if k not in ("sides", "earlier")} for one in questions]
-    key = {"kind": kind, "page": digest(questions), "questions": entries}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tables.write_aside(path) as file:
-        file.write(json.dumps(key, indent=1) + "\n")
-    return path
+def write_key(run: str, kind: str, questions: Sequence[Question]) -> None:
+    """Write what the page must not hold: which systems a question shows."""
+    shown = ("sides", "earlier")
+    entries = [{k: v for k, v in asdict(one).items() if k not in shown} for one in questions]
+    tables.write_json(folder(run) / KEY, {"kind": kind, "page": digest(questions), "questions": entries})
 
 
-class PageKey(NamedTuple):
+class _PageKey(NamedTuple):
     """The key of a run's page: the kind of question, the digest of the page, and a row a question."""
 
     kind: str
@@ -157,16 +151,16 @@ class PageKey(NamedTuple):
     questions: pd.DataFrame
 
 
-def read_key(run: str) -> PageKey:
+def read_key(run: str) -> _PageKey:
     """The key of a run's page; RunError with the command that makes one."""
     path = folder(run) / KEY
     if not path.is_file():
-        raise RunError(f"run {run!r} has no page; make one with: python -m crs_lib annotate --run {run}")
+        raise RunError(f"run {run!r} has no page; make it: python -m crs_lib validity annotate --run {run}")
     made = safety.read_object(path)
-    return PageKey(made["kind"], made["page"], pd.DataFrame(made["questions"]))
+    return _PageKey(made["kind"], made["page"], pd.DataFrame(made["questions"]))
 
 
-def _metric_values(run: str, key: PageKey) -> pd.DataFrame:
+def _metric_values(run: str, key: _PageKey) -> pd.DataFrame:
     """One row per question: the mean of every turn metric over the turns that it asks about.
 
     For pairs the value of the right side less that of the left.
@@ -209,79 +203,74 @@ class Findings(NamedTuple):
         return f"{self.labels['rater'].nunique()} {'scripted ' if self.scripted else ''}raters"
 
 
+class _Label(pydantic.BaseModel):
+    """A line of an exported file."""
+
+    model_config = pydantic.ConfigDict(strict=True)
+    item: Annotated[str, Field(min_length=1)]
+    rater: Annotated[str, Field(min_length=1)]
+    value: Annotated[int, Field(ge=1, le=5)]
+    page: Annotated[str, Field(min_length=1)]
+    seconds: Any = None
+
+
 def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.DataFrame:
     """The labels of exported files: item, rater, value (1 to 5), seconds; of an item a rater's last counts.
 
     Raises InputError naming file and line for what is no label, a label of another page, an unknown question.
     """
-    known = set(items)
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for name in files:
-        path = Path(name).expanduser()
-        for number, line in enumerate(safety.read_text(path).splitlines(), start=1):
-            if not line.strip():
-                continue
-            where = f"{path.name}, line {number}"
-            row = _label(safety.loads(line, where), where)
-            if row["page"] != page:
+    known, rows = set(items), dict[tuple[str, str], dict[str, Any]]()
+    for path in (Path(name).expanduser() for name in files):
+        lines = enumerate(safety.read_text(path).splitlines(), start=1)
+        for where, line in ((f"{path.name}, line {n}", line) for n, line in lines if line.strip()):
+            try:
+                label = _Label.model_validate(safety.loads(line, where))
+            except pydantic.ValidationError as error:
+                expected = "an object with item, rater, page and a value from 1 to 5"
+                raise InputError(f"{where}: no label; expected {expected}") from error
+            if label.page != page:
                 raise InputError(
-                    f"{where}: the label belongs to page {row['page']!r}, this run's is {page!r}; import it "
+                    f"{where}: the label belongs to page {label.page!r}, this run's is {page!r}; import it "
                     "with the run that its page was made of"
                 )
-            if row["item"] not in known:
-                raise InputError(f"{where}: no question {row['item']!r} on this page")
-            rows[row["rater"], row["item"]] = row
+            if label.item not in known:
+                raise InputError(f"{where}: no question {label.item!r} on this page")
+            rows[label.rater, label.item] = label.model_dump()
     if not rows:
         raise InputError("no label in these files; export them with the page's button or the key E")
-    return pd.DataFrame(list(rows.values()), columns=list(_COLUMNS))
-
-
-def _label(entry: Any, where: str) -> dict[str, Any]:
-    texts = ("item", "rater", "page")
-    usable = isinstance(entry, dict) and all(isinstance(entry.get(key), str) and entry[key] for key in texts)
-    value = entry.get("value") if usable else None
-    if not usable or isinstance(value, bool) or value not in (1, 2, 3, 4, 5):
-        raise InputError(
-            f"{where}: no label; expected an object with item, rater, page and a value from 1 to 5"
-        )
-    seconds = entry.get("seconds")
-    timed = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    row = {key: entry[key] for key in texts}
-    return row | {"value": int(value), "seconds": seconds if timed else np.nan}
+    frame = pd.DataFrame(rows.values(), columns=list(_Label.model_fields))
+    return frame.assign(seconds=pd.to_numeric(frame["seconds"], errors="coerce"))
 
 
 def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> Findings:
     """Read labels of a run's page and hold them against one another and against every metric of the run."""
     key = read_key(run)
     labels = read(files, key.page, key.questions["id"])
-    found = _of_raters(labels, resamples=resamples)
-    correlated = _with_metrics(labels, _metric_values(run, key), resamples=resamples)
+    found = _of_raters(labels, resamples)
     alpha = float(found.loc[0, "alpha"]) if len(found) else math.nan
-    plan = sorted({*(30, 60, 120, 240), int(labels["item"].nunique())})
+    plan = sorted({30, 60, 120, 240, int(labels["item"].nunique())})
+    correlated = _with_metrics(labels, _metric_values(run, key), resamples)
     return Findings(labels, found, power(plan, reliability(alpha, labels)), correlated)
 
 
 def write(run: str, found: Findings) -> Path:
     """Write the findings as four tables into the run's folder; returns it."""
-    target = folder(run)
     for name, frame in found._asdict().items():
-        tables.write_csv(target / f"{name}.csv", frame)
-    return target
+        tables.write_csv(folder(run) / f"{name}.csv", frame)
+    return folder(run)
 
 
-def _of_raters(labels: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
+def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
     """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row.
 
     Without rows where no question has two raters.
     """
-    pairs = agreement.one_against_rest(labels)
+    columns, pairs = ["n_raters", "n_items", "alpha", "low", "high"], agreement.one_against_rest(labels)
     if pairs.empty:
-        return pd.DataFrame(columns=["n_raters", "n_items", "alpha", "low", "high", "one_against_rest"])
-    alpha = stats.krippendorff_alpha(
-        pairs, stats.Design(system="rater", scenario="item", resamples=resamples)
-    ).iloc[0]
-    row = {name: alpha[name] for name in ("n_raters", "n_items", "alpha", "low", "high")}
-    return pd.DataFrame([row | {"one_against_rest": agreement.spearman(pairs["value"], pairs["rest"])}])
+        return pd.DataFrame(columns=[*columns, "one_against_rest"])
+    design = stats.Design(system="rater", scenario="item", resamples=resamples)
+    found = stats.krippendorff_alpha(pairs, design)[columns]
+    return found.assign(one_against_rest=agreement.spearman(pairs["value"], pairs["rest"]))
 
 
 def reliability(alpha: float, labels: pd.DataFrame) -> float:
@@ -298,18 +287,14 @@ def power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
     the mean label, NaN where none does.
     """
     z = scipy.stats.norm.ppf(1 - _LEVEL / 2) + scipy.stats.norm.ppf(_POWER)
-    rows = []
-    for n in n_items:
-        seen = math.tanh(z * math.sqrt(1.06 / (n - 3))) if n > 3 else math.nan
-        true = seen / math.sqrt(reliable) if reliable > 0 else math.nan
-        row = {"n": n, "detectable": seen, "reliability": reliable}
-        rows.append(row | {"true_detectable": true if true <= 1 else math.nan})
-    return pd.DataFrame(rows)
+    n = pd.Series(n_items, dtype=float)
+    seen = np.tanh(z * np.sqrt(1.06 / (n - 3).where(n > 3)))
+    true = seen / math.sqrt(reliable) if reliable > 0 else seen * math.nan
+    frame = pd.DataFrame({"n": n_items, "detectable": seen, "reliability": reliable})
+    return frame.assign(true_detectable=true.where(true <= 1))
 
 
-def _with_metrics(
-    labels: pd.DataFrame, values: pd.DataFrame, *, resamples: int = 1000, seed: int = 0
-) -> pd.DataFrame:
+def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:
     """Spearman of every metric with the mean label, the highest first, with 95 % intervals over scenarios.
 
     For pairs the label is the preference for the right side and the metric the difference of the sides.
@@ -317,16 +302,12 @@ def _with_metrics(
     mean = labels.groupby("item")["value"].mean().rename("label").reset_index()
     both = mean.merge(values, on="item").rename(columns={"session_id": "conv_id"}).assign(system="")
     names = [name for name in values if name not in ("item", "session_id")]
-    rows = [
-        {"metric": name} | agreement.rho(both, name, "label", resamples=resamples, seed=seed)
-        for name in names
-    ]
-    columns = ["metric", "n", "spearman", "low", "high"]
-    found = pd.DataFrame(rows, columns=columns).dropna(subset="spearman")
+    rows = [{"metric": name} | agreement.rho(both, name, "label", resamples=resamples) for name in names]
+    found = pd.DataFrame(rows, columns=["metric", "n", "spearman", "low", "high"]).dropna(subset="spearman")
     return found.sort_values("spearman", ascending=False, ignore_index=True)
 
 
-def scripted(run: str, n_raters: int = 3, *, noise: float = 0.7, seed: int = 0) -> Iterator[dict[str, Any]]:
+def scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dict[str, Any]]:
     """Labels that programs give, for a demonstration: no person has seen the page.
 
     A rater ``scripted-1`` … maps the gain of the turns asked about onto 1 to 5, and adds noise of its own (a
@@ -336,19 +317,11 @@ def scripted(run: str, n_raters: int = 3, *, noise: float = 0.7, seed: int = 0) 
     gain = _metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
     middle = gain.clip(0, 1) * 4 + 1 if key.kind == "single" else gain.clip(-1, 1) * 2 + 3
     for number in range(1, n_raters + 1):
-        draw = rng.stream(seed, "scripted raters", run, number)
+        draw = rng.stream(0, "scripted raters", run, number)
         for item, value in middle.items():
             label = int(np.clip(round(value + noise * draw.standard_normal()), 1, 5))
-            yield dict(zip(_COLUMNS, (str(item), f"{SCRIPTED}-{number}", label, key.page, 0), strict=True))
-
-
-def save(labels: Iterable[dict[str, Any]], path: Path) -> Path:
-    """Write labels as the page exports them, one JSON object a line; returns the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tables.write_aside(path) as file:
-        for label in labels:
-            file.write(json.dumps(label) + "\n")
-    return path
+            yield {"item": str(item), "rater": f"{SCRIPTED}-{number}", "value": label, "page": key.page,
+                   "seconds": 0}  # fmt: skip
 
 
 def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
@@ -356,9 +329,9 @@ def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
 
     Raises InputError where the pattern names no file.
     """
+    given = Path(pattern).expanduser() if pattern else folder(run) / f"labels-{SCRIPTED}.jsonl"
     if not pattern:
-        return [save(scripted(run, n_raters), folder(run) / f"labels-{SCRIPTED}.jsonl")]
-    given = Path(pattern).expanduser()
+        tables.write_jsonl(given, scripted(run, n_raters))
     found = sorted(given.parent.glob(given.name))
     if not found:
         raise InputError(f"no file {pattern!r}; export labels with the page's button or the key E")

@@ -58,13 +58,6 @@ class PrecisionConfig(Settings):
     def check(self) -> None:
         base.get(self.metric)
 
-    def batch(self, catalog: str, templates: str, seed: int) -> simulate.SimulateConfig:
-        """The sessions of one cell, with straight and fresh users."""
-        return simulate.SimulateConfig(
-            run=self.run, catalog=catalog, systems=tuple(self.systems), n_sessions=self.n_sessions,
-            n_turns=self.n_turns, seed=seed, templates=templates,
-        )  # fmt: skip
-
 
 class Precision(NamedTuple):
     """The variance components, and the scenarios that the precision needs by what is generalised over."""
@@ -73,27 +66,31 @@ class Precision(NamedTuple):
     needed: pd.DataFrame
 
 
-def scores(config: PrecisionConfig) -> pd.DataFrame:
+def _scores(config: PrecisionConfig) -> pd.DataFrame:
     """One row a session: system, catalogue, wording, seed, scenario and ``value``, the metric."""
-    rows: list[dict[str, Any]] = []
+    rows, rule = list[dict[str, Any]](), conventions.get("default")
     for catalog in config.catalogs:
         loaded = sources.load(catalog)
         world = World(loaded, Grounder(loaded))
-        rule = conventions.get("default")
-        plain = Scorer(world.grounder, rule)
         for templates, seed in product(config.templates, config.seeds):
-            batch = config.batch(catalog, templates, seed)
+            batch = simulate.SimulateConfig(
+                run=config.run, catalog=catalog, systems=tuple(config.systems), n_sessions=config.n_sessions,
+                n_turns=config.n_turns, seed=seed, templates=templates,
+            )  # fmt: skip
             talks, windows = [], []
             for number in range(config.n_sessions):
                 plan = simulate.scenario(world, number, batch)
                 for spec in config.systems:
-                    found = simulate.arms_of(world, spec, number, batch, SHIFT, [plan, plan])
-                    talks += found.pop(SHIFT)
-                    windows += [talk for several in found.values() for talk in several]
-            scorer = ItemsScorer(world.grounder, rule, gains=arms.gains_of(windows, (), plain))
-            for talk, scores in zip(talks, scorer.score_many(talks), strict=True):
-                row = {"system": talk.model_name, "catalogue": catalog, "wording": templates, "seed": seed}
-                rows.append(row | {"scenario": talk.session_id, "value": scores.session[config.metric]})
+                    made = simulate.arms_of(world, spec, number, batch, SHIFT, [plan, plan])
+                    talks += made.pop(SHIFT)
+                    windows += [talk for several in made.values() for talk in several]
+            gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
+            found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
+            rows += [
+                {"system": talk.model_name, "catalogue": catalog, "wording": templates, "seed": seed,
+                 "scenario": talk.session_id, "value": one.session[config.metric]}
+                for talk, one in zip(talks, found, strict=True)
+            ]  # fmt: skip
     return pd.DataFrame(rows).astype({"value": float})
 
 
@@ -118,14 +115,15 @@ def balanced(frame: pd.DataFrame) -> pd.DataFrame:
 
 def run(config: PrecisionConfig) -> Precision:
     """Simulate, score and take the variance apart; both tables are written into the run's folder."""
-    components = stats.facet_variances(balanced(scores(config)), FACETS)
-    rows, fixed = [], list(SCOPES)
-    for facet, scope in SCOPES.items():
-        fixed.remove(facet)
-        if f"n_{facet}" in components:
-            one = stats.scenarios_needed(components, config.precision, fixed=fixed)
-            rows.append(one.drop(columns="fixed").assign(holds_for=scope))
-    needed = pd.concat(rows, ignore_index=True)
+    components = stats.facet_variances(balanced(_scores(config)), FACETS)
+    rows = [
+        stats.scenarios_needed(components, config.precision, fixed=list(SCOPES)[place + 1 :]).assign(
+            holds_for=scope
+        )
+        for place, (facet, scope) in enumerate(SCOPES.items())
+        if f"n_{facet}" in components
+    ]
+    needed = pd.concat(rows, ignore_index=True).drop(columns="fixed")
     needed = needed[["holds_for", *needed.columns.drop("holds_for")]].assign(metric=config.metric)
     folder = paths.run_folder(simulate.STUDY, config.run)
     tables.write_csv(folder / "precision_components.csv", components)

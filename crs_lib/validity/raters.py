@@ -8,25 +8,24 @@ views``: a run of ours scored with the logged state and with the state heard. ``
 models that judge what people rated. Source: docs/validity.md, section 4.
 """
 
-import csv
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy
 
 from crs_lib import data as datasets
 from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts, rng
 from crs_lib.core.dialogue import USER, Dialogue
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, one_line
 from crs_lib.core.text import shorten, words
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.evaluate.run import score_all
@@ -34,17 +33,18 @@ from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, calls
 from crs_lib.llm.client import CACHE, LOG
 from crs_lib.llm.text import fence
 from crs_lib.metrics import conventions
+from crs_lib.metrics.records import mean_defined
 from crs_lib.validity import agreement, heard
 from crs_lib.validity.agreement import BASELINES, ON_PAPER, OVERALL, RATING, RECEIVED, WHOLE, rho
 
 TURNS, DIALOGUES = "annotated_turns.csv", "annotated_dialogues.csv"  # the two tables of AB-ReDial
 _SYSTEM = "human"  # in AB-ReDial a person recommends
-_RATED = (2, 6, 10)  # the utterances whose turns are rated
+_RATED = {2: "1", 6: "2", 10: "3"}  # the utterances whose turns are rated, and their columns' numbers
 _TURN_LEVEL = ("relevance", "interestingness", "overall")
 _WHOLE = ("understanding", "task-completion", "interest-arousal", "efficiency", "dialogue-overall")
 
 
-class Rated(NamedTuple):
+class _RatedTalks(NamedTuple):
     """Conversations with mean ratings, and the ratings one by one.
 
     ``ratings`` has a row a rating: conv_id, item (the conversation, or conversation and utterance), rater,
@@ -55,7 +55,7 @@ class Rated(NamedTuple):
     ratings: pd.DataFrame
 
 
-def abredial(table: str = TURNS, folder: Path | None = None) -> Rated:
+def abredial(table: str = TURNS, folder: Path | None = None) -> _RatedTalks:
     """AB-ReDial from its table of turns or of dialogues; by default where the data set ``abredial`` lies.
 
     The two tables hold the same conversations at different lengths; each is read as conversations of its own.
@@ -63,51 +63,45 @@ def abredial(table: str = TURNS, folder: Path | None = None) -> Rated:
     """
     path = (folder or datasets.locate("abredial")) / table
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except OSError as error:
-        raise InputError(f"{path.name}: cannot be read ({error.strerror or error})") from error
-    needed = ["ConvId", "utterance0", "relevance1" if table == TURNS else "dialogue-overall"]
-    missing = [name for name in needed if not rows or name not in rows[0]]
-    if missing:
-        raise InputError(f"{path.name}: no column {missing[0]!r}; expected AB-ReDial's {table}")
-    talks: dict[str, list[Mapping[str, str]]] = {}
-    for row in rows:
-        talks.setdefault(row["ConvId"], []).append(row)
-    found = [one for name, given in talks.items() for one in _ratings(name, given, whole=table != TURNS)]
-    frame = pd.DataFrame(found, columns=["conv_id", "item", "rater", "construct", "value"])
-    means = frame.groupby(["item", "construct"])["value"].mean().to_dict()
-    records = [_record(name, given[0], means) for name, given in talks.items()]
-    return Rated([dialogue_of(record, RecordOrigin(path.name)) for record in records], frame)
+        given = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig").fillna("")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path.name}: cannot be read as a table ({one_line(str(error), 200)})") from error
+    for name in ("ConvId", "utterance0", "relevance1" if table == TURNS else "dialogue-overall"):
+        if name not in given:
+            raise InputError(f"{path.name}: no column {name!r}; expected AB-ReDial's {table}")
+    rated = [(f" {place}", one, one + number) for one in _TURN_LEVEL for place, number in _RATED.items()]
+    if table != TURNS:
+        rated = [("", one, one) for one in _WHOLE]
+    talks = {str(name): rows.to_dict("records") for name, rows in given.groupby("ConvId", sort=False)}
+    found = [
+        (name, f"{name}{place}", f"row {rater}", construct, float(row[column]))
+        for name, rows in talks.items()
+        for rater, row in enumerate(rows)
+        for place, construct, column in rated
+        if row.get(column)
+    ]
+    ratings = pd.DataFrame(found, columns=["conv_id", "item", "rater", "construct", "value"])
+    means = ratings.groupby(["item", "construct"])["value"].mean().to_dict()
+    records = [_record(name, rows[0], means) for name, rows in talks.items()]
+    return _RatedTalks([dialogue_of(record, RecordOrigin(path.name)) for record in records], ratings)
 
 
-def _ratings(name: str, given: list[Mapping[str, str]], *, whole: bool) -> Iterator[tuple[Any, ...]]:
-    for rater, row in enumerate(given):
-        for construct in _WHOLE if whole else _TURN_LEVEL:
-            for place, number in [("", "")] if whole else zip(_RATED, "123", strict=True):
-                value = row.get(construct + number) or ""
-                if value:
-                    item = name if whole else f"{name} {place}"
-                    yield name, item, f"row {rater}", construct, float(value)
-
-
-def _record(name: str, row: Mapping[str, str], means: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+def _record(name: str, row: Mapping[Any, str], means: Mapping[Any, float]) -> dict[str, Any]:
     """A conversation in CRSArena-Eval's form, with the mean ratings where that form has them."""
     turns = []
     for place in range(len(row)):
-        said = (row.get(f"utterance{place}") or "").strip()
+        said = row.get(f"utterance{place}", "").strip()
         if not said:
             continue
         speaker, _, text = said.partition("\t" if "\t" in said else " ")  # in some rows blanks for the tab
         role = "USER" if speaker.strip() == "USER" else "ASST"
         turn: dict[str, Any] = {"turn_ind": place, "role": role, "utterance": text.strip()}
-        if (f"{name} {place}", "relevance") in means:
-            turn["turn_level_aggregated"] = {RATING: means[f"{name} {place}", "relevance"]}
+        if (item := (f"{name} {place}", "relevance")) in means:
+            turn["turn_level_aggregated"] = {RATING: means[item]}
         turns.append(turn)
-    record: dict[str, Any] = {"conv_id": name, "model_name": _SYSTEM, "dialogue": turns}
-    if (name, "dialogue-overall") in means:
-        record["dial_level_aggregated"] = {OVERALL: means[name, "dialogue-overall"]}
-    return record
+    overall = means.get((name, "dialogue-overall"))
+    whole = {"dial_level_aggregated": {OVERALL: overall}} if overall is not None else {}
+    return {"conv_id": name, "model_name": _SYSTEM, "dialogue": turns, **whole}
 
 
 def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
@@ -117,26 +111,24 @@ def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> p
     conversations): the height that a score can be held against. ``alpha`` is Krippendorff's, ordinal. Items
     with a single rating are left out.
     """
+    design = stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5), seed=seed)
     out = []
     for construct, mine in ratings.groupby("construct", sort=False):
         known = agreement.one_against_rest(mine)
         if known.empty:
             continue
         row = {"construct": construct, "n_ratings": len(known), "n_items": known["item"].nunique()}
-        found = rho(known.assign(system=""), "value", "rest", resamples=resamples, seed=seed)
-        row |= {name: found[name] for name in ("spearman", "low", "high")}
-        alpha = stats.krippendorff_alpha(
-            known,
-            stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5), seed=seed),
-        ).iloc[0]
-        out.append(row | {"alpha": alpha["alpha"], "alpha_low": alpha["low"], "alpha_high": alpha["high"]})
-    return pd.DataFrame(out)
+        row |= rho(known.assign(system=""), "value", "rest", resamples=resamples, seed=seed)
+        alpha = stats.krippendorff_alpha(known, design).iloc[0]
+        row |= {"alpha": alpha["alpha"], "alpha_low": alpha["low"], "alpha_high": alpha["high"]}
+        out.append(row)
+    return pd.DataFrame(out).drop(columns="n", errors="ignore")
 
 
 # The target among the ranked items of a reply, or named in its text.
 CRITERIA = {"in_list": "rec_success_rec", "in_text": "rec_success_dialogue"}
-_WORDS, _RANKED = "satisfaction", "ranked_satisfaction"
-PREDICTORS = (_WORDS, _RANKED, "normalised_gain", ON_PAPER, RECEIVED, "n_films", "n_words", "turn")
+_WORDS, _RANKED, _GAIN = "satisfaction", "ranked_satisfaction", "normalised_gain"
+PREDICTORS = (_WORDS, _RANKED, _GAIN, ON_PAPER, RECEIVED, "n_films", "n_words", "turn")
 _SEEN, _SHARE = 3, 0.5  # replies that must name a film with the item ranked first, and their share
 
 
@@ -149,41 +141,36 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     success.
     """
     rows: list[dict[str, Any]] = []
-    ranked: list[list[int]] = []
-    named: list[tuple[int, ...]] = []
-    wishes: list[frozenset[int]] = []
     for one in agreement.score(dialogues, grounder):
         listener = heard.Listener(grounder)
         for pair, row in zip(one.dialogue.pairs(), one.rows, strict=True):
-            last = agreement.last_part(pair)
-            state = listener.listen(pair.user.text)
+            last, state = agreement.merged(pair)[-1], listener.listen(pair.user.text)
             if any(last.get(key) is None for key in CRITERIA.values()):
                 continue
             row |= {name: bool(last[key]) for name, key in CRITERIA.items()}
-            rows.append(row | {"user": pair.user.text, "reply": pair.system.text})
-            ranked.append([int(item) for item in last.get("rec_items") or ()])
-            named.append(heard.films(grounder, pair.system.text))
-            wishes.append(state.constraints)
+            row |= {"user": pair.user.text, "reply": pair.system.text, "wanted": state.constraints}
+            row["items"] = [int(item) for item in last.get("rec_items") or ()]
+            rows.append(row | {"films": heard.films(grounder, pair.system.text)})
     if not rows:
         raise InputError("no reply logs success; expected conversations with rec_success_rec (Concept4CRS)")
     frame = pd.DataFrame(rows)
-    film_of = resolved(ranked, named, frame["reply"])
-    films = [[film_of[item] for item in items if item in film_of] for items in ranked]
-    facts = grounder.catalog.fact_sets
-    frame[_RANKED] = [
-        sum(len(wanted & facts[film]) for film in known) / (len(known) * len(wanted))
-        if known and wanted
-        else np.nan
-        for known, wanted in zip(films, wishes, strict=True)
-    ]
-    frame["found"] = [
-        len(known) / len(items) if items else np.nan for known, items in zip(films, ranked, strict=True)
-    ]
-    return frame
+    film_of, facts = resolved(frame["items"], frame["films"], frame["reply"]), grounder.catalog.fact_sets
+
+    def ranked(row: Mapping[str, Any]) -> tuple[float, float]:
+        """The share of the constraints that the ranked films meet, and of the items that are found."""
+        films, wanted = [film_of[item] for item in row["items"] if item in film_of], row["wanted"]
+        met = sum(len(wanted & facts[film]) for film in films)
+        return (
+            met / (len(films) * len(wanted)) if films and wanted else np.nan,
+            len(films) / len(row["items"]) if row["items"] else np.nan,
+        )
+
+    frame[[_RANKED, "found"]] = [ranked(row) for row in rows]
+    return frame.drop(columns=["items", "films", "wanted"])
 
 
 def resolved(
-    ranked: Sequence[Sequence[int]], named: Sequence[tuple[int, ...]], texts: Iterable[str]
+    ranked: Iterable[Sequence[int]], named: Iterable[tuple[int, ...]], texts: Iterable[str]
 ) -> Mapping[int, int]:
     """The catalogue's film of an item's number, where replies tell it.
 
@@ -191,12 +178,11 @@ def resolved(
     least three different replies name a single film while the item ranks first, and half of them name that
     one. Success is not looked at.
     """
-    seen: set[tuple[int, str]] = set()
+    told = {(items[0], text): films for items, films, text in zip(ranked, named, texts, strict=True)
+            if items and len(films) == 1}  # fmt: skip
     counts: dict[int, Counter[int]] = defaultdict(Counter)
-    for items, films, text in zip(ranked, named, texts, strict=True):
-        if items and len(films) == 1 and (items[0], text) not in seen:
-            seen.add((items[0], text))
-            counts[items[0]][films[0]] += 1
+    for (item, _), (film,) in told.items():
+        counts[item][film] += 1
     best = {item: (count.total(), *count.most_common(1)[0]) for item, count in counts.items()}
     return {item: film for item, (n, film, hits) in best.items() if n >= _SEEN and hits >= _SHARE * n}
 
@@ -212,67 +198,62 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100, seed: int = 0) -> p
     filled = frame.fillna({name: frame[name].mean() for name in PREDICTORS}).fillna({"reaction": 0.5})
     levels = {"reply": (filled, PREDICTORS), "dialogue": (_per_dialogue(filled), (*PREDICTORS, WHOLE))}
     out = []
-    for criterion in CRITERIA:
-        for level, (rows, names) in levels.items():
-            picks = _draws(rows["system"] + rows["conv_id"], f"success {level}", resamples, seed)
-            for name in names:
-                row = {"criterion": criterion, "level": level, "predictor": name, "n": len(rows)}
-                row |= {"all": _auc(rows, name, criterion), "within": _auc_within(rows, name, criterion)}
-                small = rows[["system", name, criterion]]
-                shown = name in (_WORDS, _RANKED, ON_PAPER, WHOLE)
-                drawn = [_auc_within(small.iloc[pick], name, criterion) for pick in picks if shown]
-                low, high = np.nanquantile(drawn, [0.025, 0.975]) if drawn else (np.nan, np.nan)
-                out.append(row | {"low": float(low), "high": float(high)})
+    for criterion, (level, (rows, names)) in product(CRITERIA, levels.items()):
+        groups = (rows["system"] + rows["conv_id"]).to_frame("talk").groupby("talk", sort=False)
+        members, draw = list(groups.indices.values()), rng.stream(seed, "people", f"success {level}")
+        drawn = (draw.integers(0, len(members), len(members)) for _ in range(resamples))
+        picks = [np.concatenate([members[talk] for talk in talks]) for talks in drawn]
+        for name in names:
+            values = rows[["system", name, criterion]]
+            shown = name in (_WORDS, _RANKED, ON_PAPER, WHOLE)
+            within = [_auc_within(values.iloc[pick]) for pick in picks if shown]
+            low, high = np.nanquantile(within, [0.025, 0.975]) if within else (np.nan, np.nan)
+            row = {"criterion": criterion, "level": level, "predictor": name, "n": len(rows)}
+            row |= {
+                "all": _auc(values),
+                "within": _auc_within(values),
+                "low": float(low),
+                "high": float(high),
+            }
+            out.append(row)
     return pd.DataFrame(out)
 
 
-def _draws(groups: pd.Series, key: str, resamples: int, seed: int) -> list[Any]:
-    """Rows of conversations drawn with replacement, one array a draw; the same for the same key and seed."""
-    members = list(groups.groupby(groups, sort=False).indices.values())
-    draw, n = rng.stream(seed, "people", key), len(members)
-    return [np.concatenate([members[i] for i in draw.integers(0, n, n)]) for _ in range(resamples)]
+def _auc(values: pd.DataFrame) -> float:
+    """The AUC of a frame's second column for its third."""
+    return stats.auc(values.iloc[:, 1].to_numpy(float), values.iloc[:, 2].to_numpy(bool))
 
 
-def _auc(frame: pd.DataFrame, score: str, criterion: str) -> float:
-    return stats.auc(frame[score].to_numpy(float), frame[criterion].to_numpy(bool))
-
-
-def _auc_within(frame: pd.DataFrame, score: str, criterion: str) -> float:
+def _auc_within(values: pd.DataFrame) -> float:
     """The mean of the systems' own AUC; systems without both outcomes are left out."""
-    values = [_auc(part, score, criterion) for _, part in frame.groupby("system")]
-    known = [value for value in values if np.isfinite(value)]
-    return float(np.mean(known)) if known else float("nan")
+    return mean_defined([_auc(part) for _, part in values.groupby("system")])
 
 
 def _per_dialogue(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per conversation: the predictors' means, the whole's score, and whether any reply succeeds."""
     by = frame.groupby(["system", "conv_id"], sort=False)
-    found = by[list(PREDICTORS)].mean().assign(**{name: by[name].max() for name in CRITERIA})
-    found[WHOLE] = [
-        agreement.of_dialogue(part[ON_PAPER].to_numpy(), part["reaction"].to_numpy()) for _, part in by
-    ]
-    return found.reset_index()
+    whole = [agreement.of_dialogue(part[ON_PAPER].to_numpy(), part["reaction"].to_numpy()) for _, part in by]
+    found = by[list(PREDICTORS)].mean().join(by[list(CRITERIA)].max())
+    return found.assign(**{WHOLE: whole}).reset_index()
 
 
 def systems(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per system: share of successful conversations and mean scores, the most successful first."""
-    talks = _per_dialogue(frame.fillna({"reaction": 0.5}))
-    names = [*CRITERIA, WHOLE, _WORDS, "normalised_gain"]
-    found = talks.groupby("system")[names].mean().assign(n=talks.groupby("system").size())
+    by = _per_dialogue(frame.fillna({"reaction": 0.5})).groupby("system")
+    found = by[[*CRITERIA, WHOLE, _WORDS, _GAIN]].mean().assign(n=by.size())
     return found.sort_values("in_list", ascending=False).reset_index()
 
 
-def missed(frame: pd.DataFrame, n: int = 3, *, criterion: str = "in_text", width: int = 160) -> pd.DataFrame:
+def missed(frame: pd.DataFrame, n: int = 3) -> pd.DataFrame:
     """The replies that the score judges most wrongly: successes with the lowest, failures with the highest.
 
     ``n`` of either, from different conversations.
     """
     order = frame.sort_values([ON_PAPER, "system", "conv_id", "turn"]).drop_duplicates("reply")
-    low = order[order[criterion]].drop_duplicates("conv_id").head(n)
-    high = order[~order[criterion]].iloc[::-1].drop_duplicates("conv_id").head(n)
-    found = pd.concat([low, high])[["system", "turn", criterion, ON_PAPER, "user", "reply"]]
-    cut = {name: [shorten(text, width) for text in found[name]] for name in ("user", "reply")}
-    return found.assign(**cut).reset_index(drop=True)
+    low, high = order[order["in_text"]], order[~order["in_text"]].iloc[::-1]
+    found = pd.concat([part.drop_duplicates("conv_id").head(n) for part in (low, high)], ignore_index=True)
+    cut = {name: [shorten(text, 160) for text in found[name]] for name in ("user", "reply")}
+    return found.assign(**cut)[["system", "turn", "in_text", ON_PAPER, "user", "reply"]]
 
 
 JUDGE = ("REC_RELEVANCE", "OVERALL_SAT")
@@ -292,9 +273,10 @@ def judged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
         row |= {judge: float(given.get(judge, np.nan)) for judge in JUDGE}
         replies = pd.DataFrame(one.rows, columns=[ON_PAPER, *BASELINES], dtype=float)
         rows.append(row | {WHOLE: one.overall} | replies.mean().to_dict())
-    if not any(row[judge] == row[judge] for row in rows for judge in JUDGE):
+    frame = pd.DataFrame(rows, columns=None if rows else JUDGE)
+    if not frame[list(JUDGE)].notna().any(axis=None):
         raise InputError("no conversation carries a judge's scores; expected 'scores' (UserSimCRS)")
-    return pd.DataFrame(rows)
+    return frame
 
 
 def with_judge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.DataFrame:
@@ -323,15 +305,14 @@ def survival(rows: pd.DataFrame) -> pd.DataFrame:
     out = []
     for name in (WHOLE, *JUDGE):
         means = rows.pivot_table(index="system", columns="simulator", values=name)
+        taus = means.corr(method="kendall", min_periods=3)
         for one, other in combinations(sorted(set(rows["simulator"])), 2):
-            both = means[[one, other]].dropna()
-            tau = scipy.stats.kendalltau(both[one], both[other])[0] if len(both) > 2 else np.nan
-            row = {"score": name, "simulators": f"{one} and {other}", "n_systems": len(both)}
-            out.append(row | {"tau": float(tau)})
+            row: dict[str, Any] = {"score": name, "simulators": f"{one} and {other}"}
+            row |= {"n_systems": len(means[[one, other]].dropna()), "tau": float(taus.loc[one, other])}
+            out.append(row)
     return pd.DataFrame(out)
 
 
-_METRIC = "normalised_gain"
 LOGGED, HEARD = "logged", "heard"
 
 
@@ -341,17 +322,18 @@ def views(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     ``joint`` is 1 where constraints and exclusions are heard exactly; ``precision`` and ``recall`` are those
     of the values heard, NaN without any. A person's roles count as one value: words do not tell them apart.
     """
-    kept = list(dialogues)
+    kept, rule = list(dialogues), conventions.get("default")
     twins = [_with_heard(dialogue, grounder) for dialogue in kept]
-    rule = conventions.get("default")
     scored = [score_all(talks, grounder, rule) for talks in (kept, twins)]
     rows: list[dict[str, Any]] = []
     for dialogue, twin, with_log, with_words in zip(kept, twins, *scored, strict=True):
         turns = zip(dialogue.pairs(), twin.pairs(), with_log.turns, with_words.turns, strict=True)
         for pair, other, mine, theirs in turns:
+            logged, found = (_state(one.user.user_meta) for one in (pair, other))
+            precision, recall = (len(logged & found) / len(one) if one else np.nan for one in (found, logged))
             row = {"system": dialogue.model_name, "conv_id": dialogue.session_id, "turn": pair.turn}
-            row |= {LOGGED: mine[_METRIC], HEARD: theirs[_METRIC]}
-            rows.append(row | _same_state(_state(pair.user.user_meta), _state(other.user.user_meta)))
+            row |= {LOGGED: mine[_GAIN], HEARD: theirs[_GAIN], "joint": float(logged == found)}
+            rows.append(row | {"precision": precision, "recall": recall})
     return pd.DataFrame(rows)
 
 
@@ -361,25 +343,19 @@ def _with_heard(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
     for turn in dialogue.turns:
         meta = dict(turn.meta)
         if turn.speaker == USER:
-            meta["user_meta"] = {**turn.user_meta, **heard.as_logged(grounder, listener.listen(turn.text))}
+            meta["user_meta"] = {**turn.user_meta, **listener.listen(turn.text).as_logged(grounder)}
         out.append(replace(turn, meta=meta))
     return replace(dialogue, turns=tuple(out))
 
 
-def _state(log: Any) -> frozenset[tuple[bool, str]]:
-    """The values of a log, each with whether it is wanted."""
+def _state(log: Any) -> frozenset[tuple[str, str]]:
+    """The values of a log, each with the part of the log that holds it."""
     return frozenset(
-        (wanted, str(value))
-        for key, wanted in (("constraints", True), ("avoid", False))
-        for given in (log.get(key) or {}).values()
+        (part, str(value))
+        for part in ("constraints", "avoid")
+        for given in (log.get(part) or {}).values()
         for value in ([given] if isinstance(given, str | int) else given)
     )
-
-
-def _same_state(logged: frozenset[Any], found: frozenset[Any]) -> dict[str, float]:
-    both = len(logged & found)
-    precision, recall = (both / len(side) if side else np.nan for side in (found, logged))
-    return {"joint": float(logged == found), "precision": precision, "recall": recall}
 
 
 def bridge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.DataFrame:
@@ -391,28 +367,23 @@ def bridge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.Dat
     out, names = [], [LOGGED, HEARD]
     for system, part in [("all", rows), *rows.groupby("system", sort=False)]:
         found = rho(part, LOGGED, HEARD, resamples=resamples, seed=seed)
-        talks = part.groupby(["system", "conv_id"])[names].mean().dropna()
-        means = part.groupby("system")[names].mean()
         row: dict[str, Any] = {"system": system, "n": found["n"], **part[names].mean().to_dict()}
         row |= {"spearman, turns": found["spearman"], "low": found["low"], "high": found["high"]}
-        row |= {"spearman, sessions": agreement.spearman(talks[LOGGED], talks[HEARD])}
-        row |= {"spearman, systems": agreement.spearman(means[LOGGED], means[HEARD])}
+        for unit, by in (("sessions", ["system", "conv_id"]), ("systems", ["system"])):
+            means = part.groupby(by)[names].mean()
+            means = means.dropna() if unit == "sessions" else means
+            row[f"spearman, {unit}"] = agreement.spearman(means[LOGGED], means[HEARD])
         out.append(row | part[["joint", "precision", "recall"]].mean().to_dict())
     return pd.DataFrame(out)
 
 
-ROLE = "people_judge"
+_ROLE = "people_judge"
 # Spearman over dialogues of CRSArena-Eval's ReDial part, as printed by the authors of FACE.
 PUBLISHED = {"FACE (published)": 0.668, "G-Eval (published)": 0.577}
-
-
-def _answer(name: str, **kind: Any) -> dict[str, Any]:
-    """The JSON schema of an answer with one value."""
-    return {"type": "object", "properties": {name: kind}, "required": [name], "additionalProperties": False}
-
-
-_SCORE = _answer("score", type="integer", minimum=1, maximum=5)
-_BETTER = _answer("better", type="string", enum=["A", "B"])
+_ANSWERS = {
+    "score": {"type": "integer", "minimum": 1, "maximum": 5},
+    "better": {"type": "string", "enum": ["A", "B"]},
+}
 
 
 def chosen(dialogues: Sequence[Dialogue], n: int, seed: int = 0) -> list[Dialogue]:
@@ -439,13 +410,15 @@ def ask(
     could not be read; they are missing. Calls are cached and logged in ``folder``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    cache, log = Cache(folder / CACHE), Recorder(folder / LOG)
-    with LLM(spec, cache=cache, recorder=log, **dict(settings or {})) as judge:
-        given = [_value(answer, "score") for answer in judge.gather(map(_rating, dialogues))]
-        pairs = list(zip(dialogues[0::2], dialogues[1::2], strict=False))
-        both = [judge.gather([_pair(a, b), _pair(b, a)]) for a, b in pairs]
-    cache.close()
-    log.close()
+    pairs = list(zip(dialogues[0::2], dialogues[1::2], strict=False))
+    with (
+        closing(Cache(folder / CACHE)) as cache,
+        closing(Recorder(folder / LOG)) as log,
+        LLM(spec, cache=cache, recorder=log, **dict(settings or {})) as judge,
+    ):
+        given = _answers(judge, "score", [_request("rating", "score", dialogue=one) for one in dialogues])
+        orders = ((x, y) for a, b in pairs for x, y in ((a, b), (b, a)))
+        better = _answers(judge, "better", [_request("pair", "better", first=x, second=y) for x, y in orders])
     calls.export_all(folder)
     used = calls.usage(folder / "llm_calls.jsonl")
     frame = pd.DataFrame({
@@ -455,15 +428,33 @@ def ask(
         "length": [float(sum(len(words(p.system.text)) for p in one.pairs())) for one in dialogues],
     })  # fmt: skip
     known = frame[frame["judge"].notna()]
-    answers = [(_value(one, "better"), _value(other, "better")) for one, other in both]
-    usable = [pair for pair in answers if None not in pair]
-    by_length = [agreement.spearman(known[name], known["length"]) for name in ("judge", OVERALL)]
+    usable = [pair for pair in zip(better[0::2], better[1::2], strict=True) if None not in pair]
     row: dict[str, Any] = {"judge": spec} | rho(frame, "judge", OVERALL, resamples=500)
+    by_length = [agreement.spearman(known[name], known["length"]) for name in ("judge", OVERALL)]
     row |= {"verbosity": by_length[0] - by_length[1]}
-    row |= {"position": float(np.mean([a == b for a, b in usable])) if usable else float("nan")}
-    row |= {"unusable": sum(value is None for value in [*given, *(v for pair in answers for v in pair)])}
+    row |= {"position": float(np.mean([a == b for a, b in usable])) if usable else np.nan}
+    row |= {"unusable": [*given, *better].count(None)}
     row |= {name: float(used[name].sum()) for name in ("tokens_in", "tokens_out", "seconds") if name in used}
     return pd.DataFrame([row])
+
+
+def _request(prompt: str, answer: str, **talks: Dialogue) -> Request:
+    """The question of a prompt about conversations; its answer is one value of a given name."""
+    texts = {
+        name: "\n".join(f"Person: {p.user.text}\nRecommender: {p.system.text}" for p in talk.pairs())
+        for name, talk in talks.items()
+    }
+    asked = prompts.render(f"movies/people_{prompt}", **texts, fence=fence(list(texts.values())))
+    schema = {"type": "object", "properties": {answer: _ANSWERS[answer]}, "required": [answer],
+              "additionalProperties": False}  # fmt: skip
+    options = {"temperature": 0, "num_predict": 40}
+    return Request.ask(_ROLE, asked, seed=0, options=options, schema=schema)
+
+
+def _answers(judge: LLM, name: str, asked: Sequence[Request]) -> list[Any]:
+    """The values of the answers, None where one could not be read."""
+    found = judge.gather(asked)
+    return [None if isinstance(one, LLMError) else json.loads(one.text)[name] for one in found]
 
 
 def beside(judged: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
@@ -471,29 +462,3 @@ def beside(judged: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     ours = {"judge": WHOLE} | rho(agreement.per_dialogue(rows), WHOLE, OVERALL, resamples=500)
     published = [{"judge": name, "spearman": value} for name, value in PUBLISHED.items()]
     return pd.concat([judged, pd.DataFrame([ours, *published])], ignore_index=True)
-
-
-def _text(dialogue: Dialogue) -> str:
-    said = [f"Person: {p.user.text}\nRecommender: {p.system.text}" for p in dialogue.pairs()]
-    return "\n".join(said)
-
-
-def _rating(dialogue: Dialogue) -> Request:
-    text = _text(dialogue)
-    return _request(prompts.render("movies/people_rating", dialogue=text, fence=fence([text])), _SCORE)
-
-
-def _pair(one: Dialogue, other: Dialogue) -> Request:
-    first, second = _text(one), _text(other)
-    asked = prompts.render("movies/people_pair", first=first, second=second, fence=fence([first, second]))
-    return _request(asked, _BETTER)
-
-
-def _request(asked: str, schema: Mapping[str, Any]) -> Request:
-    options = {"temperature": 0, "num_predict": 40}
-    return Request.ask(ROLE, asked, seed=0, options=options, schema=schema)
-
-
-def _value(answer: Any, key: str) -> Any:
-    """The value of an answer, None where it could not be read."""
-    return None if isinstance(answer, LLMError) else json.loads(answer.text)[key]

@@ -7,8 +7,7 @@ two-sample tests", ICLR 2017.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -56,7 +55,7 @@ class RealismConfig(Settings):
 
 
 class UserTurn(NamedTuple):
-    """What a user says in a turn, titles replaced, and the conversation that it stands in."""
+    """A user turn's words, titles replaced, and the conversation that it stands in."""
 
     conversation: str
     text: str
@@ -65,14 +64,18 @@ class UserTurn(NamedTuple):
 def user_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> list[UserTurn]:
     """The user turns of conversations, film titles replaced: those tell catalogues apart, not people."""
     found = []
-    for talk in dialogues:
-        for pair in talk.pairs():
-            text = _DATED.sub(_A_FILM, pair.user.text)
-            for title in sorted(grounder.titles(text), key=lambda one: -one.start):
-                text = text[: title.start] + _A_FILM + text[title.end :]
-            if text.strip():
-                found.append(UserTurn(f"{talk.model_name}/{talk.session_id}", " ".join(text.split())))
+    for talk, pair in _pairs(dialogues):
+        text = _DATED.sub(_A_FILM, pair.user.text)
+        for title in sorted(grounder.titles(text), key=lambda one: -one.start):
+            text = text[: title.start] + _A_FILM + text[title.end :]
+        if text.strip():
+            found.append(UserTurn(f"{talk.model_name}/{talk.session_id}", " ".join(text.split())))
     return found
+
+
+def _pairs(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, Pair]]:
+    """Every user turn with its reply, and the conversation that they stand in."""
+    return ((dialogue, pair) for dialogue in dialogues for pair in dialogue.pairs())
 
 
 def small_talk(templates: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[UserTurn]:
@@ -97,11 +100,10 @@ def constraint_share(turns: Sequence[UserTurn], grounder: Grounder) -> float:
     return float(np.mean(named)) if named else float("nan")
 
 
-def _joint_accuracy(dialogues: Sequence[Dialogue]) -> float:
+def _joint_accuracy(dialogues: Iterable[Dialogue]) -> float:
     """The share of turns after which the system holds exactly the user's constraints, in [0, 1]."""
-    pairs = [pair for talk in dialogues for pair in talk.pairs()]
-    right = [pair.system.meta["constraints"] == pair.user.user_meta["constraints"] for pair in pairs]
-    return float(np.mean(right)) if right else float("nan")
+    logs = ((pair.system.meta, pair.user.user_meta) for _, pair in _pairs(dialogues))
+    return float(np.mean([ours["constraints"] == theirs["constraints"] for ours, theirs in logs]))
 
 
 def two_sample(
@@ -122,26 +124,25 @@ def two_sample(
         _classifier(encoder), inputs, truth, groups=groups, cv=GroupKFold(_FOLDS), method="predict_proba"
     )[:, 1]
     draw = rng.stream(seed, "realism", "resamples")
-    resample = partial(_resampled, truth, scores, groups, len(names))
-    low, high = np.nanpercentile([resample(draw) for _ in range(_RESAMPLES)], [2.5, 97.5])
+    drawn = [_resampled(truth, scores, groups, len(names), draw) for _ in range(_RESAMPLES)]
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
     return {"auc": float(roc_auc_score(truth, scores)), "low": float(low), "high": float(high)}
 
 
 def _classifier(encoder: str) -> Any:
+    """A logistic regression, over TF-IDF of words and pairs of words or over an encoder's vectors."""
     fit = LogisticRegression(max_iter=2_000)
-    if encoder != TFIDF:
-        return fit
-    return make_pipeline(TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), fit)
+    grams = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+    return make_pipeline(grams, fit) if encoder == TFIDF else fit
 
 
 def _resampled(
     truth: NDArray[Any], scores: NDArray[Any], groups: NDArray[Any], n: int, draw: np.random.Generator
 ) -> float:
-    """The AUC with conversations drawn anew."""
+    """The AUC with conversations drawn anew; NaN where a side has none."""
     weights = np.bincount(draw.integers(n, size=n), minlength=n)[groups]
-    if not all(weights[truth == side].any() for side in (0, 1)):
-        return float("nan")
-    return float(roc_auc_score(truth, scores, sample_weight=weights))
+    sides = all(weights[truth == side].any() for side in (0, 1))
+    return float(roc_auc_score(truth, scores, sample_weight=weights)) if sides else float("nan")
 
 
 def telling_words(
@@ -166,9 +167,9 @@ def run(config: RealismConfig) -> pd.DataFrame:
     real = user_turns(logs.read(config.dialogues), world.grounder) if config.dialogues else []
     people = constraint_share(real, world.grounder)
 
-    def compared(mine: Sequence[UserTurn]) -> dict[str, Any]:
+    def compared(templates: str, mine: Sequence[UserTurn], **facts: float) -> dict[str, Any]:
         """A template set's turns beside those of people and their share that names a value."""
-        row: dict[str, Any] = {"constraints": constraint_share(mine, world.grounder)}
+        row = {"templates": templates, **facts, "constraints": constraint_share(mine, world.grounder)}
         if real:
             ours, theirs = telling_words(real, mine)
             row |= two_sample(real, mine, config.encoder, config.seed)
@@ -180,11 +181,11 @@ def run(config: RealismConfig) -> pd.DataFrame:
     for name in prompts.USER_SETS:
         batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, templates=name, n_turns=config.n_turns)
         talks = [simulate.session(world, SYSTEM, number, batch) for number in range(config.n_sessions)]
-        row: dict[str, Any] = {"templates": name, "joint_accuracy": _joint_accuracy(talks)}
-        rows.append(row | compared(user_turns(talks, world.grounder)))
+        accuracy = _joint_accuracy(talks)
+        rows.append(compared(name, user_turns(talks, world.grounder), joint_accuracy=accuracy))
         if real and MANNERS[name].small_talk:
             chat = small_talk(name, config.n_sessions, config.n_turns, config.seed)
-            rows.append({"templates": f"{name}, {SMALL_TALK_ONLY}"} | compared(chat))
+            rows.append(compared(f"{name}, {SMALL_TALK_ONLY}", chat))
     return pd.DataFrame(rows)
 
 
@@ -197,69 +198,70 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """
     rows = []
     for dialogue in dialogues:
-        seen: frozenset[int] = frozenset()
-        planned: frozenset[str] = frozenset()
+        seen, planned = set[int](), set[str]()
         for pair in dialogue.pairs():
             log = pair.user.user_meta
             event = log.get("shift_event_obj") or {}
-            added = _codes(grounder, event.get("added") or {})
-            if added := frozenset(code for code in added if _value(grounder, code) not in planned):
-                row = _place(dialogue, pair) | {"type": event.get("type", "")}
-                rows.append(row | {"leaked": bool(added & seen)})
+            new = {
+                one for one in _codes(grounder, event.get("added")) if _value(grounder, one) not in planned
+            }
+            if new:
+                rows.append((*_place(dialogue, pair), event.get("type", ""), bool(new & seen)))
             said = _codes(grounder, log["constraints"]) | _codes(grounder, log["avoid"])
             planned |= {_value(grounder, code) for code in said}
             if log["stage"] != "aside":  # an aside names a value on purpose, and never as a constraint
                 seen |= _named(grounder, pair.user.text)
-    return pd.DataFrame(rows, columns=["system", "session", "turn", "type", "leaked"])
+    return pd.DataFrame(rows, columns=[*_SHIFT, "leaked"])
 
 
 def voiced(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per shift: are the values that it brings, or else takes away, found in its utterance?"""
     rows = []
-    for dialogue in dialogues:
-        for pair in dialogue.pairs():
-            if event := pair.user.user_meta.get("shift_event_obj"):
-                must = _codes(grounder, event["added"] or event["dropped"])
-                must -= _codes(grounder, event.get("implied") or {})
-                found = must <= grounder.concepts(pair.user.text)
-                rows.append(_place(dialogue, pair) | {"type": event["type"], "voiced": found})
-    return pd.DataFrame(rows, columns=["system", "session", "turn", "type", "voiced"])
+    for dialogue, pair in _pairs(dialogues):
+        if event := pair.user.user_meta.get("shift_event_obj"):
+            must = _codes(grounder, event["added"] or event["dropped"])
+            found = must - _codes(grounder, event.get("implied")) <= grounder.concepts(pair.user.text)
+            rows.append((*_place(dialogue, pair), event["type"], found))
+    return pd.DataFrame(rows, columns=[*_SHIFT, "voiced"])
 
 
-def _place(dialogue: Dialogue, pair: Pair) -> dict[str, Any]:
-    return {"system": dialogue.model_name, "session": dialogue.session_id, "turn": pair.turn}
+_SHIFT = ("system", "session", "turn", "type")
 
 
-def _codes(grounder: Grounder, values: Mapping[str, Any]) -> frozenset[int]:
+def _place(dialogue: Dialogue, pair: Pair) -> tuple[str, str, int]:
+    return dialogue.model_name, dialogue.session_id, pair.turn
+
+
+def _codes(grounder: Grounder, values: Mapping[str, Any] | None) -> set[int]:
     """The concept codes of ``field: value`` pairs that the catalogue has."""
-    found = (grounder.catalog.known_code(name, str(value)) for name, value in values.items())
-    return frozenset(code for code in found if code is not None)
+    found = (grounder.catalog.known_code(name, str(value)) for name, value in (values or {}).items())
+    return {code for code in found if code is not None}
 
 
-def _named(grounder: Grounder, text: str) -> frozenset[int]:
+def _named(grounder: Grounder, text: str) -> set[int]:
     """The concepts that a text names outside the titles of films."""
-    titles = [(m.start, m.end) for m in grounder.titles(text)]
-    found = (m for m in grounder.audit(text) if not m.rejected)
-    return frozenset(m.code for m in found if not any(a <= m.start and m.end <= b for a, b in titles))
+    titles, found = grounder.titles(text), (match for match in grounder.audit(text) if not match.rejected)
+    return {m.code for m in found if not any(t.start <= m.start and m.end <= t.end for t in titles)}
 
 
 def _value(grounder: Grounder, code: int) -> str:
     return grounder.key(code).split("=", 1)[1]
 
 
-def reactions(dialogues: Iterable[Dialogue], a: str = "oracle", b: str = "random") -> pd.DataFrame:
-    """One row per session of both systems: the share of user turns worded differently, in [0, 1].
+def _reactions(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
+    """One row per session of oracle and random: the share of user turns worded differently, in [0, 1].
 
     Constraints and shifts are equal by design; the user's reactions differ.
     """
-    said: dict[str, dict[str, list[str]]] = {a: {}, b: {}}
+    said: dict[str, dict[str, list[str]]] = {"oracle": {}, "random": {}}
     for dialogue in dialogues:
         if dialogue.model_name in said:
             said[dialogue.model_name][dialogue.session_id] = [pair.user.text for pair in dialogue.pairs()]
-    rows = []
-    for session in sorted(said[a].keys() & said[b].keys()):
-        differ = [x != y for x, y in zip(said[a][session], said[b][session], strict=True)]
-        rows.append({"session": session, "differ": sum(differ) / len(differ)})
+    first, second = said.values()
+    rows = [
+        (session, float(np.mean([x != y for x, y in zip(first[session], second[session], strict=True)])))
+        for session in sorted(first.keys() & second.keys())
+    ]
     return pd.DataFrame(rows, columns=["session", "differ"])
 
 
@@ -268,15 +270,14 @@ def variety(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
     An utterance counts as repeated where the same words stood in any earlier one of that system's users.
     """
-    texts: dict[str, list[list[str]]] = {}
+    said: dict[str, list[list[str]]] = {}
     for dialogue in dialogues:
-        said = (words(pair.user.text) for pair in dialogue.pairs())
-        texts.setdefault(dialogue.model_name, []).extend(said)
+        said.setdefault(dialogue.model_name, []).extend(words(pair.user.text) for pair in dialogue.pairs())
     rows = []
-    for system, mine in texts.items():
+    for system, mine in said.items():
         tokens, n = [word for one in mine for word in one], max(1, len(mine))
         row = {"system": system, "utterances": len(mine), "words": len(tokens) / n}
-        row["type_token_ratio"] = len(set(tokens)) / max(1, len(tokens))
+        row |= {"type_token_ratio": len(set(tokens)) / max(1, len(tokens))}
         rows.append(row | {"repeated": 1 - len({" ".join(one) for one in mine}) / n})
     return pd.DataFrame(rows)
 
@@ -285,7 +286,7 @@ def checks(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row a check: the rule, the share found, the share expected, and whether it holds."""
     early = float(leaks(dialogues, grounder)["leaked"].mean())
     said = float(voiced(dialogues, grounder)["voiced"].mean())
-    differ = float(reactions(dialogues)["differ"].mean())
+    differ = float(_reactions(dialogues)["differ"].mean())
     repeated = float(variety(dialogues)["repeated"].mean())
     rows = [
         ("a shift's target is named before it is voiced", early, "0", early == 0),

@@ -110,5 +110,5 @@ def stored(run: str = "redteam") -> pd.DataFrame:
     """The table of a finished search; RunError with the command that makes it."""
     path = paths.run_folder(simulate.STUDY, run) / TABLE
     if not path.exists():
-        raise RunError(f"run {run!r} has no {TABLE}; make it with: python -m crs_lib redteam --run {run}")
+        raise RunError(f"no {TABLE} yet; make it: python -m crs_lib validity gate --redteam --run {run}")
     return tables.read_table(path, _CONTRACT)

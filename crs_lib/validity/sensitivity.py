@@ -4,9 +4,9 @@ Rank stability is Kendall's tau to the ranking of the default. Source: docs/vali
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,53 +19,54 @@ from crs_lib.core import paths, rng, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, NoDataError
 from crs_lib.evaluate.run import score_all
+from crs_lib.evaluate.study import MOVIES
 from crs_lib.figures.stability import FEWEST_SCENARIOS
-from crs_lib.metrics import base, conventions
+from crs_lib.metrics import conventions
 from crs_lib.metrics.conventions import Convention, ItemWeights
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import CALM, SHIFT
 from crs_lib.systems.base import World
 
-_WEIGHTS = ("alpha", "beta", "gamma", "delta")
-_WHOLE = 1.0
+Floats = NDArray[np.float64]
+
 STAGE = "sensitivity"
 FILES = {"choices": "sensitivity_choices.csv", "catalogue": "sensitivity_catalogue.csv"}
 METRICS = ("item_tas", "item_recovery_rate", "topic_adaptation_score", "topic_recovery_rate")
+SHARES = (0.25, 0.5, 0.75, 1.0)  # of the catalogue's films
+_STEPS = 4  # equal shares of 1 that the weights are made of
 
 
-def simplex(steps: int = 4) -> list[ItemWeights]:
-    """Every weighting of the four parts in ``steps`` equal shares of 1 with some weight on S*.
-
-    Raises InputError for fewer than one step.
-    """
-    if steps < 1:
-        raise InputError(f"steps is {steps}; give at least 1, 4 is usual")
-    grid = itertools.product(range(steps + 1), repeat=len(_WEIGHTS))
-    return [ItemWeights(*(n / steps for n in one)) for one in grid if sum(one) == steps and one[0]]
+def simplex() -> list[ItemWeights]:
+    """Every weighting of the four parts in quarters of 1 with some weight on S*."""
+    grid = itertools.product(range(_STEPS + 1), repeat=len(ItemWeights._fields))
+    return [ItemWeights(*(n / _STEPS for n in one)) for one in grid if sum(one) == _STEPS and one[0]]
 
 
-def weights(turns: pd.DataFrame, choices: Iterable[ItemWeights] | None = None) -> pd.DataFrame:
+def weights(turns: pd.DataFrame) -> pd.DataFrame:
     """One row per weighting of the item-grounded composite: its weights, tau, and the best system.
 
     ``turns`` are scored turns of several systems; turns without S* are left out, as in the score itself.
     ``n_systems`` have such turns, in ``n_sessions`` scenarios; without any, tau is NaN and "best" empty.
     """
-    known = turns[turns["satisfaction_corrected"].notna()]
-    fresh = (known["novelty"] * known["satisfaction"]).fillna(0.0)
-    parts = known[["model", "session_id", "satisfaction_corrected", "copying"]].assign(
-        fresh=fresh, leaked=known["topic_interference_leakage"].fillna(0.0)
+    parts = turns[turns["satisfaction_corrected"].notna()].assign(
+        fresh=lambda known: (known["novelty"] * known["satisfaction"]).fillna(0.0),
+        leaked=lambda known: known["topic_interference_leakage"].fillna(0.0),
     )
-    session = parts.groupby(["model", "session_id"], sort=False).mean(numeric_only=True)
-    means = session.groupby("model", sort=False).mean()
-    rows: list[dict[str, Any]] = []
-    for w in [ItemWeights(), *(simplex() if choices is None else choices)]:
+    names = ["satisfaction_corrected", "fresh", "leaked", "copying"]
+    sessions = parts.groupby(["model", "session_id"], sort=False)[names].mean()
+    means = sessions.groupby("model", sort=False).mean()
+
+    def composite(w: ItemWeights) -> pd.Series:
         found = w.alpha * means["satisfaction_corrected"] + w.beta * means["fresh"]
-        found = found - w.gamma * means["leaked"] - w.delta * means["copying"]
-        default = rows[0]["means"] if rows else found
-        row = {name: getattr(w, name) for name in _WEIGHTS} | {"tau": tau(default, found), "means": found}
-        rows.append(row | {"best": str(found.idxmax()) if len(found) else "", "is_default": not rows})
-    table = pd.DataFrame(rows).drop(columns="means")
+        return found - w.gamma * means["leaked"] - w.delta * means["copying"]
+
+    default = composite(ItemWeights())
+    rows = [
+        one._asdict() | {"tau": tau(default, found), "best": str(found.idxmax()) if len(found) else ""}
+        for one, found in ((one, composite(one)) for one in [ItemWeights(), *simplex()])
+    ]
+    table = pd.DataFrame(rows).assign(is_default=[True, *[False] * (len(rows) - 1)])
     return table.assign(n_systems=len(means), n_sessions=parts["session_id"].nunique())
 
 
@@ -75,50 +76,38 @@ def tau(a: pd.Series, b: pd.Series) -> float:
     return float(both.iloc[:, 0].corr(both.iloc[:, 1], method="kendall")) if len(both) > 1 else float("nan")
 
 
-class Choice(NamedTuple):
-    """One setting of a convention beside its default: the name of the choice, its setting, the convention."""
+def choices() -> Iterator[tuple[str, str, Convention]]:
+    """The conventions that are compared with the default: choice, setting and convention.
 
-    choice: str
-    setting: str
-    rule: Convention
-
-
-def choices() -> list[Choice]:
-    """The conventions that are compared with the default, choice by choice; each has its default too."""
+    Each choice has its default too.
+    """
+    thresholds = ((0.2, 0.5), (0.35, 0.65), (0.5, 0.8))
     grid: dict[str, dict[str, dict[str, Any]]] = {
         "empty sets": {rule: {"empty": rule} for rule in ("skip", "zero", "one")},
         "copied runs, words": {f"{n}": {"copy_orders": (n,)} for n in (2, 3, 4, 5)},
         "recovery window, replies": {f"{n}": {"window": n} for n in (1, 3, 5)},
-        "recovery thresholds": {
-            f"{c:g}/{r:g}": {"recovery_cc": c, "recovery_cr": r}
-            for c, r in ((0.2, 0.5), (0.35, 0.65), (0.5, 0.8))
-        },
+        "recovery thresholds": {f"{c:g}/{r:g}": {"recovery_cc": c, "recovery_cr": r} for c, r in thresholds},
     }
-    default = conventions.get("default")
-    return [
-        Choice(choice, setting, default.changed(**knobs))
-        for choice, settings in grid.items()
-        for setting, knobs in settings.items()
-    ]
+    for choice, settings in grid.items():
+        for setting, knobs in settings.items():
+            yield choice, setting, conventions.get("default").changed(**knobs)
 
 
-def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder, metrics: Sequence[str]) -> pd.DataFrame:
+def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per choice, setting and metric: tau to the default convention's means, as :func:`agreement`."""
-    default = session_scores(dialogues, grounder, conventions.get("default"), metrics)
-    rows: list[dict[str, Any]] = []
-    for choice, setting, rule in choices():
-        found = session_scores(dialogues, grounder, rule, metrics)
-        facts = {"choice": choice, "setting": setting}
-        rows += [{**facts, "metric": m, **agreement(default, found, m)} for m in metrics]
-    return pd.DataFrame(rows)
+    default = _session_scores(dialogues, grounder, conventions.get("default"))
+    scored = ((*names, _session_scores(dialogues, grounder, rule)) for *names, rule in choices())
+    return pd.DataFrame([
+        {"choice": choice, "setting": setting, "metric": metric} | agreement(default, found, metric)
+        for choice, setting, found in scored
+        for metric in METRICS
+    ])  # fmt: skip
 
 
-def session_scores(
-    dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention, metrics: Sequence[str]
-) -> pd.DataFrame:
+def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention) -> pd.DataFrame:
     """Each session's metrics under a convention, a row a session: model, session_id and the metrics."""
     sessions = pd.DataFrame([one.session for one in score_all(dialogues, grounder, rule)])
-    return sessions[["model", "session_id", *metrics]].astype(dict.fromkeys(metrics, float))
+    return sessions[["model", "session_id", *METRICS]].astype(dict.fromkeys(METRICS, float))
 
 
 def agreement(
@@ -134,7 +123,7 @@ def agreement(
     scenarios = sorted({*wide[0].index, *wide[1].index})
     values = [one.reindex(index=scenarios, columns=systems).to_numpy(dtype=float) for one in wide]
 
-    def statistic(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(weights: Floats) -> Floats:
         first, second = (_signs(one, weights) for one in values)
         with np.errstate(invalid="ignore"):
             scale = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
@@ -142,14 +131,13 @@ def agreement(
 
     found = dict.fromkeys(("tau", "low", "high"), float("nan"))
     if len(systems) > 1:
-        drawn = stats.bootstrap_estimates(
-            statistic, len(scenarios), stats.Design(resamples=resamples, seed=seed), method="percentile"
-        )
+        design = stats.Design(resamples=resamples, seed=seed)
+        drawn = stats.bootstrap_estimates(statistic, len(scenarios), design, method="percentile")
         found = {"tau": float(drawn.estimate[0]), "low": float(drawn.low[0]), "high": float(drawn.high[0])}
     return {**found, "n_systems": len(systems), "n_sessions": len(scenarios)}
 
 
-def _signs(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _signs(values: Floats, weights: Floats) -> Floats:
     """Which of each pair of systems has the higher weighted mean, as -1, 0 or 1; 0 without both means."""
     known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
@@ -158,40 +146,30 @@ def _signs(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray
     return np.nan_to_num(np.sign((means[:, left] - means[:, right]).round(12)))
 
 
-def part_of(catalog: Catalog, share: float, seed: int = 0) -> Catalog:
-    """A catalogue of a random share of the films; smaller shares lie inside larger ones.
-
-    Raises InputError for a share that is not above 0 and at most 1.
-    """
-    if not 0 < share <= 1:
-        raise InputError(f"share is {share}; give a number above 0 and at most 1")
-    order = rng.stream(seed, "movies", "sensitivity", "films").permutation(len(catalog))
+def part_of(catalog: Catalog, share: float) -> Catalog:
+    """A catalogue of a random share of the films; smaller shares lie inside larger ones."""
+    order = rng.stream(0, "movies", "sensitivity", "films").permutation(len(catalog))
     kept = sorted(order[: max(1, round(share * len(catalog)))].tolist())
     records = [(catalog.items[i].title, catalog.record(i)) for i in kept]
     return Catalog.from_records(records, f"{share:.0%} of {catalog.source}")
 
 
-def by_catalogue(
-    catalog: Catalog,
-    config: SimulateConfig,
-    metrics: Sequence[str],
-    shares: Sequence[float] = (0.25, 0.5, 0.75, _WHOLE),
-) -> pd.DataFrame:
+def by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
     """One row per share and metric: tau to the systems' means on the whole catalogue, as :func:`agreement`.
 
     Users, systems and scores are made anew on every part, so this asks whether the ranking carries over.
     """
     found, asked = {}, config.keys()
-    for share in sorted({*shares, _WHOLE}):
+    for share in SHARES:
         part = part_of(catalog, share)
         world = World(part, Grounder(part))
-        talks = [simulate.session(world, key.system, key.session, config) for key in asked]
-        found[share] = session_scores(talks, world.grounder, conventions.get("default"), metrics)
+        talks = (simulate.session(world, key.system, key.session, config) for key in asked)
+        found[share] = _session_scores(talks, world.grounder, conventions.get("default"))
     return pd.DataFrame([
         {"share": share, "films": max(1, round(share * len(catalog))), "metric": metric}
-        | agreement(found[_WHOLE], scores, metric)
+        | agreement(found[max(SHARES)], scores, metric)
         for share, scores in found.items()
-        for metric in metrics
+        for metric in METRICS
     ])  # fmt: skip
 
 
@@ -202,7 +180,7 @@ def stability(table: pd.DataFrame, by: str) -> pd.DataFrame:
     return found.rename(columns={"min": "lowest_tau", "mean": "mean_tau", "size": "n"})
 
 
-def make(run: str, sessions: int = 10, metrics: Sequence[str] = METRICS) -> Path:
+def make(run: str, sessions: int = 10) -> Path:
     """Score a run's first scenarios under every choice, and on parts of its catalogue; returns the folder.
 
     Parts of the catalogue take at least 50 scenarios: with fewer, their table is empty. Systems and users
@@ -211,21 +189,35 @@ def make(run: str, sessions: int = 10, metrics: Sequence[str] = METRICS) -> Path
     """
     if sessions < 2:
         raise InputError(f"sessions is {sessions}; give a whole number >= 2, intervals need two scenarios")
-    metrics = tuple(base.get(name).name for name in metrics)
-    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    made = MOVIES.finished(run, "simulate")
     catalog = evaluate.catalog_of(run)
     talks = [talk for talk in simulate.iter_dialogues(run) if int(talk.session_id) < sessions]
-    inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
-    asked = {"sessions": sessions, "metrics": metrics}
+    inputs, asked = (
+        {"dialogues": made["outputs"]["dialogues.jsonl"]},
+        {"sessions": sessions, "metrics": METRICS},
+    )
     with runs.stage(simulate.STUDY, run, STAGE, asked, inputs, fixed=False) as stage:
-        found = {"choices": by_convention(talks, Grounder(catalog), metrics)}
+        found = {"choices": by_convention(talks, Grounder(catalog))}
         again = _ruled(run, made["parameters"], sessions) if sessions >= FEWEST_SCENARIOS else None
         nothing = pd.DataFrame(columns=["share", "films", *found["choices"].columns[2:]])
-        found["catalogue"] = by_catalogue(catalog, again, metrics) if again else nothing
+        found["catalogue"] = by_catalogue(catalog, again) if again else nothing
         for name, table in found.items():
             tables.write_csv(stage.path(FILES[name]), table)
             stage.counts[name] = len(table)
     return paths.run_folder(simulate.STUDY, run)
+
+
+_KEPT = (
+    "n_turns",
+    "seed",
+    "shift_first",
+    "shift_gap",
+    "shift_types",
+    "rates",
+    "explicitness",
+    "insist",
+    "templates",
+)
 
 
 def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfig | None:
@@ -233,23 +225,20 @@ def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfi
     systems = [spec for spec in parameters["systems"] if not roles.asks_model(spec)]
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
-    kept = (
-        "n_turns", "seed", "shift_first", "shift_gap", "shift_types", "rates", "explicitness", "insist",
-        "templates",
-    )  # fmt: skip
-    arm = SHIFT if parameters["arm"] == CALM else parameters["arm"]  # calm: insist says it, too
-    settings = {name: parameters[name] for name in kept} | {"run": run, "systems": systems, "arms": (arm,)}
+    settings = {name: parameters[name] for name in _KEPT} | {"run": run, "systems": systems}
+    settings["arms"] = (
+        SHIFT if parameters["arm"] == CALM else parameters["arm"],
+    )  # calm: insist says it, too
     return SimulateConfig(**settings, n_sessions=min(sessions, int(parameters["n_sessions"])))
 
 
 def read(run: str, name: str) -> pd.DataFrame:
     """The table "choices" or "catalogue" of a run; NoDataError unless its present dialogues made it."""
-    stages = runs.read_manifest(simulate.STUDY, run).get("stages", {})
-    entry = stages.get(STAGE, {})
+    entry, made = (runs.entry(simulate.STUDY, run, stage) for stage in (STAGE, "simulate"))
     if entry.get("status") != "finished":
         raise NoDataError(f"run {run!r} has no finished sensitivity stage")
-    if entry["inputs"]["dialogues"] != stages["simulate"]["outputs"]["dialogues.jsonl"]:
+    if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise NoDataError(f"the sensitivity stage of run {run!r} read older dialogues than it has now")
-    again = f"python -m crs_lib sensitivity --run {run}"
+    again = f"python -m crs_lib validity sensitivity --run {run}"
     path = runs.as_written(simulate.STUDY, run, entry, FILES[name], again)
     return pd.read_csv(path, dtype={"setting": str})

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from crs_lib.catalog import fields, phrases, sources
+from crs_lib.catalog import fields, sources
 from crs_lib.catalog import rules as evidence
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS
@@ -58,7 +58,7 @@ def test_every_alias_cleans_to_the_value_it_stands_for(row):
 @IN_SAMPLE
 def test_every_value_of_the_sample_is_found_where_a_user_names_it(row):
     for i, value in enumerate(SAMPLE.values(row.name)[::7]):
-        said = f"Tonight {phrases.noun_phrase({row.name: value}, stream(i, 'contract'))}."
+        said = f"Tonight {fields.noun_phrase({row.name: value}, stream(i, 'contract'))}."
         assert SAMPLE.code(row.name, value) in GROUNDER.concepts(said), said
 
 

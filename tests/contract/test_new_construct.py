@@ -8,7 +8,6 @@ import pytest
 from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
 from crs_lib.cli import run as commands
-from crs_lib.cli.app import COMMANDS
 from crs_lib.core import prompts as templates
 from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeConfig, JudgeSettings
@@ -119,8 +118,8 @@ def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_o
     assert JudgeSettings(together=True).groups == (SHIPPED, ("warmth",))
     asked = JudgeConfig(run="x", judges=["template"], llm={"together": True})
     assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
-    given = COMMANDS["simulate"].parser().parse_args(["--judges", "template"])
-    (work,) = commands.planned({"systems": ["tracker"], "n_sessions": 2, "n_turns": 3}, given)
+    config = SimulateConfig(systems=["tracker"], n_sessions=2, n_turns=3)
+    (work,) = commands.planned(config, {"judges": ["template"]})
     assert work.calls == 2 * 4
 
 

@@ -154,7 +154,7 @@ SAMPLES = [
     ("data.logs.read", "log.jsonl", [TALK], lines, plain),
     ("data.logs.read", "log.json", TALK, json.dumps, plain),
     ("data.logs.readable", "log.json", [TALK, TALK], json.dumps, lambda place, read: read(place, lambda one: None)),
-    ("notebooks.rules.load", "01_x.ipynb", BOOK, json.dumps, plain),
+    ("notebooks.parameters.load", "01_x.ipynb", BOOK, json.dumps, plain),
     ("notebooks.sweeps.read", "s.yaml", SWEEP, yaml.safe_dump, plain),
     ("realtalk.arcs.read", "arcs.json", {"format": "crs-arc-1", "cases": [{"name": "a", "chat": "c", "question": "q", "phases": [["1"], ["2"]]}]}, json.dumps, lambda place, read: read(place, [])),
     ("realtalk.corpus.read_chat", "Chat_1_A.json", CHAT, json.dumps, plain),

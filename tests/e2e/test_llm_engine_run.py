@@ -48,7 +48,7 @@ def test_noise_is_simulated_and_scored(engine):
 
 def test_a_model_that_never_ends_its_json_fails_its_session_and_nothing_stands_in(engine):
     config = batch(engine)
-    with pytest.raises(RunError, match=r"1 of 1 sessions failed.*CutReply"):
+    with pytest.raises(RunError, match=r"1 of 1 sessions failed.*cut: "):
         simulate.simulate(config, progress=False)
     with Ledger(simulate.run_folder("noise") / "ledger.sqlite") as ledger:
         assert ledger.finished() == set()

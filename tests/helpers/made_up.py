@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.metrics.base import FACTS, METRICS
 
 

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request, WithoutServer, tokens_at_least
+from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request, tokens_at_least
 from crs_lib.llm.text import answered
 
 Answer = str | LLMError | Callable[[Request], str]
 
 
 @BACKENDS.register("scripted", kind="offline")
-class Scripted(WithoutServer):
+class Scripted(Backend):
     """Answers from a list: texts, errors to raise, or functions of the request. For tests and rehearsals.
 
     ``answers`` may be one function, which then answers every call. ``asked`` keeps the requests.

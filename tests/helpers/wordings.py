@@ -56,10 +56,7 @@ def rows():
     parts = {}
     for name, row in fields.FIELDS.items():
         parts |= {f"{name} phrases": row.phrases, f"{name} bridges": row.bridges}
-        parts |= {f"{name} B phrases": row.phrases_b, f"{name} B bridges": row.bridges_b}
-        parts |= {f"{name} C phrases": row.phrases_c, f"{name} C bridges": row.bridges_c}
         parts[f"{name} clauses"] = tuple(clause.text for clause in (row.in_reply, row.in_prompt) if clause)
     for name, asked in fields.QUESTIONS.items():
-        parts |= {f"{name} {asked.act}": asked.asks, f"{name} answers": asked.answers}
-        parts |= {f"{name} {asked.act} B": asked.asks_b, f"{name} {asked.act} C": asked.asks_c}
+        parts |= {asked.act: asked.asks, f"{name} answers": asked.answers}
     return {part: prompts.compiled(lines) for part, lines in parts.items() if lines}

@@ -125,7 +125,7 @@ def test_an_address_without_a_secret_is_passed(value):
 
 
 def test_unknown_name_comes_with_a_suggestion():
-    with pytest.raises(InputError, match="no parameter 'sede'; did you mean 'seed'"):
+    with pytest.raises(InputError, match="unknown parameter 'sede'; did you mean 'seed'"):
         check(read(CELL, "03_simulate"), {"sede": 1}, "03_simulate")
 
 

@@ -14,7 +14,7 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.notebooks.rules import load
+from crs_lib.notebooks.parameters import load
 from tests.helpers import books
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tm
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"cuont": 1}, "no parameter 'cuont'; did you mean 'count'"),
+        ({"cuont": 1}, "unknown parameter 'cuont'; did you mean 'count'"),
         ({"count": "three"}, "'count' is 'three'"),
         ({"count": 3.0}, "'count' is 3.0"),
         ({"parts": ("a",)}, "'parts' is"),
@@ -84,7 +84,7 @@ def test_a_wrong_parameter_is_refused_before_anything_runs(results, tmp_path, gi
 
 def test_a_notebook_is_not_written_over_itself(tmp_path):
     source = books.write(tmp_path, "01_hello")
-    with pytest.raises(InputError, match=r"would overwrite 01_hello.ipynb"):
+    with pytest.raises(InputError, match=r"01_hello.ipynb would be written over .*give another output"):
         notebooks.run(source, {}, tmp_path / "." / "01_hello.ipynb")
     with pytest.raises(InputError, match=r"ends in .ipynb"):
         notebooks.run(source, {}, tmp_path / "out.txt")
@@ -98,7 +98,7 @@ def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
         assert notebooks.find(given) == source
     monkeypatch.chdir(tmp_path)
     assert notebooks.find("03_simulate") == notebooks.find("notebooks/03_simulate.ipynb") == source
-    with pytest.raises(InputError, match="no notebook '03_simulat'; did you mean '03_simulate'"):
+    with pytest.raises(InputError, match="unknown notebook '03_simulat'; did you mean '03_simulate'"):
         notebooks.find("03_simulat")
 
 

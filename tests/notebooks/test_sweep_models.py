@@ -89,7 +89,7 @@ def test_what_is_finished_needs_no_server(tmp_path, server, started, capsys):
     assert main(["sweep", sweep(tmp_path, {"host": NOBODY})]) == 2
     told = capsys.readouterr().err
     assert "one thing is missing" in told  # the judge of the second run
-    assert "judge: no Ollama server" in told
+    assert "judge: no server answers" in told and "ollama serve" in told
     judging.judge_run("s2", ["ollama:j:1"], llm=llm, progress=False)
     assert main(["sweep", sweep(tmp_path, {"host": NOBODY})]) == 0
     assert len(started) == 4

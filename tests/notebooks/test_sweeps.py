@@ -64,11 +64,11 @@ def test_lists_in_a_grid_become_part_of_the_name(here):
 
 WRONG = [
     ({"notebooks": ["01_frist"]}, "did you mean '01_first'"),
-    ({"notebooks": []}, "'notebooks' must list"),
-    ({"notebook": ["01_first"]}, "unknown key 'notebook'; did you mean 'notebooks'"),
-    ({"parameters": {"wieght": 1}}, "no parameter 'wieght'; did you mean 'weight'"),
+    ({"notebooks": []}, r"notebooks is \[\]; give a list"),
+    ({"notebook": ["01_first"]}, "unknown setting 'notebook'; did you mean 'notebooks'"),
+    ({"parameters": {"wieght": 1}}, "unknown parameter 'wieght'; did you mean 'weight'"),
     ({"parameters": {"weight": "heavy"}}, "'weight' is 'heavy'"),
-    ({"parameters": [1]}, "must map names"),
+    ({"parameters": [1]}, r"parameters is \[1\]; give an object"),
     ({"parameters": {"count": 1}}, r"\['count'\] stands twice"),
     ({"parameters": {"run": "x"}}, "'run'"),
     ({"grid": {"count": 3}}, "expected a list of values"),
@@ -77,7 +77,7 @@ WRONG = [
     ({"grid": {"count": [2, 3], "scale": [1, 2]}, "run": "n{count}"}, "would both be run 'n2'"),
     ({"run": "n{cuont}"}, "'cuont' is no parameter of the sweep"),
     ({"run": "../{count}"}, "cannot be a folder"),
-    ({"run": None}, "'run' must name the runs"),
+    ({"run": None}, "run is missing; give a text"),
 ]
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_is_no_sweep(here, text):
 def test_an_unknown_sweep_gets_a_suggestion(here):
     (here / "notebooks" / "sweeps").mkdir()
     (here / "notebooks" / "sweeps" / "smoke.yaml").write_text("{}")
-    with pytest.raises(InputError, match=r"no sweep 'smok'; did you mean 'smoke'\? \(known: smoke\)"):
+    with pytest.raises(InputError, match=r"unknown sweep 'smok'; did you mean 'smoke'\? \(known: smoke\)"):
         sweeps.read("smok")
 
 

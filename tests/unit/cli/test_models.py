@@ -104,10 +104,10 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
         (["--llm", '{"enforce": true}'], "a judge takes no 'enforce': it is the simulation's"),
         (["--llm", '{"num_ctxt": 1}'], "did you mean 'num_ctx'"),
         (["--llm", '{"num_ctx": "many"}'], "num_ctx is 'many'"),
-        (["--llm", "8192"], "'llm' is 8192"),
+        (["--llm", "8192"], "llm is 8192"),
         (["-p", "convention", "default"], "judge takes no parameter 'convention'"),
         (["-p", "sampels", "2"], "judge takes no parameter 'sampels'"),
-        (["--samples", "two"], "'samples' is 'two'"),
+        (["--samples", "two"], "samples is 'two'"),
     ],
 )
 def test_judge_refuses_what_it_would_have_to_ignore(words, message, capsys):
@@ -134,8 +134,8 @@ def test_the_report_says_how_far_the_judges_of_a_run_can_be_trusted(results, cap
     assert "scores: " in first and "scores: " not in again  # the second time nobody is asked
     lines = [" ".join(line.split()) for line in again.splitlines()]
     for row in (
-        "agreement, alpha coherence all – – – 0 fewer than two judges",
-        "preference for the own family coherence template – – – 0 no session with all four means",
+        "agreement, alpha coherence all - - - 0 fewer than two judges",
+        "preference for the own family coherence template - - - 0 no session with all four means",
     ):
         assert row in lines
     assert sum(line.startswith("retest, alpha") for line in lines) == 3

@@ -161,5 +161,5 @@ def test_a_terminal_gets_our_colours_and_no_foreign_ones(monkeypatch):
     shown = Terminal()
     monkeypatch.setattr("sys.stdout", shown)
     with terminal.escaped():
-        print(talk._ink("system", "Fine."), "\x1b[31mred", talk._ink("fact", "\x1b[2J"))
+        print(talk._ink("1;36", "Fine."), "\x1b[31mred", talk._ink("2", "\x1b[2J"))
     assert shown.getvalue() == "\x1b[1;36mFine.\x1b[0m \\x1b[31mred \x1b[2m\\x1b[2J\x1b[0m\n"

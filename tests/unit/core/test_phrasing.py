@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from crs_lib.catalog import fields, phrases, sources
+from crs_lib.catalog import fields, sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
@@ -63,31 +63,33 @@ def test_every_wish_in_words_is_found_again_in_any_field():
     }
     assert set(wishes) == {name for name in fields.SHIFT_FIELDS if ten.catalog.values(name)}
     for i in range(40):
-        said = phrases.noun_phrase(wishes, stream(i, "wish"))
+        said = fields.noun_phrase(wishes, stream(i, "wish"))
         assert {fields.concept(*wish) for wish in wishes.items()} <= ten.topic_set(said), said
 
 
 def test_a_wish_in_words():
     draw = stream(1, "wording")
-    assert phrases.noun_phrase({}, draw).startswith("good ")
-    assert phrases.noun_phrase({"genre": "Drama"}, draw).startswith("drama ")
+    assert fields.noun_phrase({}, draw).startswith("good ")
+    assert fields.noun_phrase({"genre": "Drama"}, draw).startswith("drama ")
 
 
 def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
     catalog = grounder().catalog
     said = {
-        one: {phrases.noun_phrase(dict([one]), stream(i, "alone"), "C", catalog=catalog) for i in range(40)}
+        one: {fields.noun_phrase(dict([one]), stream(i, "alone"), "C", code=catalog.code) for i in range(40)}
         for one in (("actor", "Ada Quill"), ("actor", "Stig"), ("director", "Zoe Tarn"), ("year", "1988"))
     }
     alone = [one[1] for one, texts in said.items() if f"{one[1]} movies" in texts]
     assert alone == ["Ada Quill", "1988"]  # a single name, and a person of two roles, need a cue
     assert "Ada Quill movies" not in {
-        phrases.noun_phrase({"actor": "Ada Quill"}, stream(i, "alone"), "C") for i in range(40)
+        fields.noun_phrase({"actor": "Ada Quill"}, stream(i, "alone"), "C") for i in range(40)
     }
 
 
 def test_small_letters_leave_values_as_they_are():
-    said = {prompts.say_small("user_c", "refine", stream(i, "small"), wish="W", one="X") for i in range(80)}
+    said = {
+        prompts.say("user_c", "refine", stream(i, "small"), small=True, wish="W", one="X") for i in range(80)
+    }
     assert all(set(re.findall("[A-Z]", text)) <= {"W", "X"} for text in said)
     assert any("i like W" in text for text in said)
 
@@ -100,7 +102,7 @@ def test_openings_are_many():
 
 @pytest.mark.parametrize("value", ["$wish", "{a|b}", "100% $", "a|b"])
 def test_slots_are_filled_in_as_they_are(value):
-    assert value in phrases.question("question_plot", value, stream(3, "x"))
+    assert value in fields.question("question_plot", value, stream(3, "x"))
 
 
 def test_unknown_sections_and_missing_slots_are_errors():

@@ -4,11 +4,9 @@ import importlib
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry, did_you_mean, split_spec
+from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.settings import Registry
 
 
 @pytest.fixture
@@ -94,7 +92,7 @@ def test_the_files_of_a_room_register_themselves_when_the_registry_is_first_read
     room.mkdir()
     (room / "__init__.py").write_text("")
     (room / "base.py").write_text(
-        "from crs_lib.core.registry import Registry\nZOO = Registry('animal', room='made_up_zoo')\n"
+        "from crs_lib.core.settings import Registry\nZOO = Registry('animal', room='made_up_zoo')\n"
     )
     for name in ("ape", "bear"):
         (room / f"{name}.py").write_text(
@@ -106,13 +104,6 @@ def test_the_files_of_a_room_register_themselves_when_the_registry_is_first_read
     assert zoo.create("bear") == "bear"
     assert zoo.names() == ["ape", "bear"]
     assert [importlib.import_module("made_up_zoo.base").ZOO.get("ape").name, len(zoo)] == ["ape", 2]
-
-
-@given(st.text(), st.text())
-def test_a_spec_can_be_put_together_again(name, argument):
-    if ":" not in name:
-        assert split_spec(f"{name}:{argument}") == (name, argument)
-        assert split_spec(name) == (name, None)
 
 
 def test_suggestions_only_where_something_is_near():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.rng import Streams, address_seed, check_seed, stream
+from crs_lib.core.rng import address_seed, check_seed, stream
 from tests.helpers import hash_seeds
 
 NAMES = st.lists(st.text(max_size=8) | st.integers(-5, 10**6), max_size=4)
@@ -32,12 +32,6 @@ def test_an_address_gives_the_same_stream_whatever_came_before(seed, names):
     stream(seed, "something", "else").random(100)
     np.random.default_rng(0).random(10)
     assert (stream(seed, *names).random(3) == first).all()
-
-
-@given(seed=st.integers(0, 2**70), names=NAMES, number=st.integers(-40, 10**6))
-def test_numbered_streams_draw_as_the_streams_of_their_addresses(seed, names, number):
-    one = Streams(seed, *names)[number]
-    assert one.bit_generator.state == stream(seed, *names, number).bit_generator.state
 
 
 @given(seed=st.integers(0, 2**40), one=NAMES, two=NAMES)

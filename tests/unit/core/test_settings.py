@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 import crs_lib
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
-from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings, fields_of
+from crs_lib.core.settings import Field, OneOf, Registry, RunName, Seed, Settings, fields_of
 
 POLICIES: Registry[None] = Registry("policy")
 

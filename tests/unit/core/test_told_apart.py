@@ -93,7 +93,9 @@ def test_sentences_begin_with_a_capital_and_end_once(templates):
              "one": "drama movie by Ring Lardner Jr.", "old_one": "movie in Polish", "title": "Iron Valley", "aside": "war films",
              "situation": "The kids are home."}  # fmt: skip
     name = prompts.USER_SETS[templates]
-    for section in prompts.sections(name).keys() - {"noun"}:
+    for section in [
+        s for s in prompts.sections(name) if s != "noun" and not s.endswith(("phrases", "bridges"))
+    ]:
         for i in range(60):
             said = prompts.say(name, section, stream(i, section), **slots)
             plain = said.replace("Jr.", "Jr").replace("...", ",")

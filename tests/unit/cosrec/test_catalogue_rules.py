@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from crs_lib.cosrec.catalogue_files import decoder
 from crs_lib.cosrec.catalogue_rules import (
-    Rules,
+    Options,
     clean,
     encoders,
     legacy_clean,
@@ -15,21 +14,21 @@ from crs_lib.cosrec.catalogue_rules import (
     product,
     review,
 )
-from crs_lib.cosrec.catalogue_tables import META_FIELDS, REVIEW_FIELDS
+from crs_lib.cosrec.catalogue_tables import FIELDS, decoder
 from tests.helpers import amazon_fixture as fixture
 
 PRODUCT = fixture.asin(1)
 
 
-def outcome(line: bytes, fields: tuple[str, ...], legacy: bool) -> str:
+def outcome(line: bytes, kind: str, legacy: bool) -> str:
     """What becomes of one line: kept, a reason, unreadable, or nothing."""
-    rules, encode = Rules(legacy), encoders()
+    rules, (pack, encode) = Options(legacy=legacy), encoders()
     try:
-        row = decoder(fields)(line)
+        row = decoder(FIELDS[kind])(line)
     except ValueError:
         return "unreadable" if line.strip() else ""
-    if "description" in fields:
-        found: Any = product(row, rules, encode)
+    if kind == "metas":
+        found: Any = product(row, rules, pack)
         return found if isinstance(found, str) else "kept"
     if not isinstance(row.parent_asin, str):
         return "asin"
@@ -43,13 +42,13 @@ def outcome(line: bytes, fields: tuple[str, ...], legacy: bool) -> str:
 @pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
 @pytest.mark.parametrize("row", fixture.dirty_metas(), ids=lambda row: row.about)
 def test_dirty_products(row: fixture.Dirty, legacy: bool) -> None:
-    assert outcome(row.line, META_FIELDS, legacy) == (row.legacy if legacy else row.ours)
+    assert outcome(row.line, "metas", legacy) == (row.legacy if legacy else row.ours)
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
 @pytest.mark.parametrize("row", fixture.dirty_reviews(PRODUCT), ids=lambda row: row.about)
 def test_dirty_reviews(row: fixture.Dirty, legacy: bool) -> None:
-    assert outcome(row.line, REVIEW_FIELDS, legacy) == (row.legacy if legacy else row.ours)
+    assert outcome(row.line, "reviews", legacy) == (row.legacy if legacy else row.ours)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +97,5 @@ def test_lines_are_accepted_as_json_accepts_them() -> None:
     for line in (b"[1]", b'{"price": ', b'{"parent_asin": "\xff"}', b""):
         with pytest.raises(ValueError):
             read(line)
-    assert (
-        encoders().review("ü\x1f\x7f", 5, True, "t", "x", 4, 2).startswith('{"user":"ü\\u001f\x7f",'.encode())
-    )
+    body = encoders()[1]("ü\x1f\x7f", 5, True, "t", "x", 4, 2)
+    assert body.startswith('{"user":"ü\\u001f\x7f",'.encode())

@@ -10,15 +10,9 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
-from crs_lib.cosrec import corpus, drafts, template
-from crs_lib.cosrec.collections import (
-    CatalogueProduct,
-    Passage,
-    read_passages,
-    read_products,
-)
+from crs_lib.cosrec import corpus, drafts
 from crs_lib.cosrec.generate import Writer, generate, read_generated
-from crs_lib.cosrec.index import StockInMemory
+from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
 from crs_lib.cosrec.settings import PROMPTS, GenerateSettings
 from tests.helpers import hash_seeds
 from tests.helpers import scripted as _scripted  # noqa: F401
@@ -90,9 +84,7 @@ def product(asin: str, words: int) -> CatalogueProduct:
 
 def fitted(words: int, contexts: tuple[int, ...]) -> drafts.Fitted:
     products = tuple(product(f"B{i}", words) for i in range(4))
-    material = drafts.PromptMaterial(
-        products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4
-    )
+    material = drafts.Material(products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4)
     versions = drafts.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())
     return drafts.fit(versions, "B2", lambda text: len(text.split()), 10, contexts)
 
@@ -178,7 +170,7 @@ def test_a_scripted_model_leaves_all_its_evidence() -> None:
 @pytest.mark.slow
 def test_every_attempt_has_a_seed_of_its_own_and_the_last_failure_is_told() -> None:
     made, model = writer(lambda request: "tent" if "query" in request.role else "U: hello")
-    with pytest.raises(RunError, match=r"no attempt of 3 .* keeps the rules: 1 user turns"):
+    with pytest.raises(RunError, match=r"no usable conversation .* in 3 attempts: 1 user turns"):
         made.record(0)
     assert len({request.seed for request in model.asked}) == 4  # a query and three drafts
     long, _ = writer(lambda request: "one two three four five six seven eight")
@@ -250,15 +242,15 @@ def test_hash_seed_changes_nothing() -> None:
 
 def test_collections_of_the_sample() -> None:
     folder = corpus.locate("sample")
-    products, passages = read_products(folder), read_passages(folder)
-    assert (len(products), len(passages)) == (1591, 3120)
-    asin, wanted = next(iter(products.items()))
-    assert StockInMemory(folder).product_search(["bm25"], "stratum").search(wanted.text(), 1)[0].id == asin
-    assert wanted.text().startswith(wanted.title)
+    stock = Stock(folder)
+    assert (len(stock.products), len(stock.passages)) == (1591, 3120)
+    asin, wanted = next(iter(stock.products.items()))
+    assert stock.search("products").search(wanted.search_text(), 1)[0].id == asin
+    assert wanted.search_text().startswith(wanted.title)
     block = wanted.block(2)
     assert block.count("a buyer:") == min(2, len(wanted.reviews))
     with pytest.raises(RunError, match="no file"):
-        read_products(folder / "crowd")
+        Stock(folder / "crowd")
 
 
 def test_profiles_by_rule_say_what_the_reviews_speak_of() -> None:
@@ -283,7 +275,7 @@ def test_keywords_that_cannot_be_read(reply: str) -> None:
 
 def test_template_keeps_its_rules_without_passages() -> None:
     target = product("B1", 3)
-    text = template.conversation(target, [], [], "a lamp", stream(1, "test"))
+    text = drafts.conversation_by_rule(target, [], [], "a lamp", stream(1, "test"))
     assert drafts.judge(text, target.title, 1, 8).problems == ()
 
 
@@ -293,7 +285,7 @@ def test_template_asks_about_each_title_once() -> None:
         Passage(f"p{n}", title, f"Fact {n} is known.")
         for n, title in enumerate(("Oil", "Wicks", "Wicks", "Soot"))
     ]
-    text = template.conversation(target, [], found, "a lamp", stream(1, "test"))
+    text = drafts.conversation_by_rule(target, [], found, "a lamp", stream(1, "test"))
     assert drafts.judge(text, target.title, 1, 8).problems == ()
     places = [text.index(word) for word in ("oil", "wicks", "soot")]
     assert places == sorted(places)

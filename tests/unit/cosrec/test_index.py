@@ -25,37 +25,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             (place / f"{name}.jsonl").write_text("".join(next(file) for _ in range(120)), encoding="utf-8")
     given = {name: str(place / f"{name}.jsonl") for name in FILES}
-    out = place / "made"
-    assert (
-        main(
-            [
-                "cosrec-index",
-                "--products",
-                given["products"],
-                "--passages",
-                given["passages"],
-                "--out",
-                str(out),
-            ]
-        )
-        == 0
-    )
+    command = ["cosrec", "index", "--products", given["products"], "--passages", given["passages"]]
+    assert main([*command, "--out", str(place / "made")]) == 0
     return place
 
 
 def test_the_same_products_hits_and_reviews_as_in_memory(folder: Path) -> None:
-    here, there = index.StockInMemory(folder), index.StockOnDisk(folder / "made")
+    here, there = index.Stock(folder), index.StockOnDisk(folder / "made")
     assert list(there.products) == list(here.products)
     assert dict(there.passages) == here.passages
-    query = next(iter(here.products.values())).text()
-    for specs in (["bm25"], ["dense:hashing"], ["bm25", "dense:hashing"]):
-        assert there.product_search(specs, "rrf").search(query, 7) == here.product_search(
-            specs, "rrf"
-        ).search(query, 7)
-        assert there.passage_search(specs, "rrf").search("clean it", 7) == here.passage_search(
-            specs, "rrf"
-        ).search("clean it", 7)
-    assert there.title_search().search(query, 3) == here.title_search().search(query, 3)
+    query = next(iter(here.products.values())).search_text()
+    for collection, text in (("products", query), ("passages", "clean it")):
+        for specs in (["bm25"], ["dense:hashing"], ["bm25", "dense:hashing"]):
+            one, two = (stock.search(collection, specs, "rrf") for stock in (here, there))
+            assert one.search(text, 7) == two.search(text, 7)
+    assert there.search("titles").search(query, 3) == here.search("titles").search(query, 3)
     users = {review["user"] for product in here.products.values() for review in product.reviews}
     assert len(users) > 50
     assert all(there.reviews_of(user) == here.reviews_of(user) != [] for user in users)
@@ -71,7 +55,7 @@ def test_a_writer_makes_the_same_record_from_either(folder: Path) -> None:
 def test_what_the_index_does_not_hold_is_refused(folder: Path) -> None:
     stock = index.StockOnDisk(folder / "made")
     with pytest.raises(InputError, match=r"holds bm25 and dense:hashing, not 'dense:minilm'"):
-        stock.product_search(["dense:minilm"], "rrf")
+        stock.search("products", ["dense:minilm"])
     with pytest.raises(InputError, match=r"made with k1=1.2, b=0.75; asked for k1=0.9"):
         index.opened(folder, str(folder / "made"), k1=0.9)
     with pytest.raises(RunError, match="no index"):

@@ -9,7 +9,7 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import corpus, intent_kernel, intents, quality, rewriting
+from crs_lib.cosrec import corpus, intents, quality, rewriting
 from tests.helpers.cosrec_data import CROWD, CURATED
 
 SAMPLE = corpus.locate("sample")
@@ -27,9 +27,9 @@ def test_an_annotator_who_disagrees_with_all_others_counts_less() -> None:
 def test_the_agreed_label_is_the_largest_share_and_every_majority() -> None:
     shares = np.array([[0.4, 0.3, 0.0, 0.3], [0.1, 0.2, 0.1, 0.6], [0.5, 0.5, 0.0, 0.0]])
     given = np.array([[0.4, 0.3, 0.0], [0.1, 0.2, 0.1], [1.0, 1.0, 0.0]])
-    assert intent_kernel.agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
-    assert intent_kernel.agreed(shares, given, 0.3).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
-    assert intent_kernel.agreed(shares, given, 0.15).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 0]]
+    assert intents.agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert intents.agreed(shares, given, 0.3).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert intents.agreed(shares, given, 0.15).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 0]]
 
 
 def planted(talks: int = 60, length: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -49,7 +49,7 @@ def planted(talks: int = 60, length: int = 6) -> tuple[np.ndarray, np.ndarray, n
 
 def test_types_of_annotators_are_told_apart_and_their_votes_put_right() -> None:
     cast, codes, truth, literal = planted()
-    found = intent_kernel.settle(cast, codes, np.full((len(truth), 4), 0.25))
+    found = intents.settle(cast, codes, np.full((len(truth), 4), 0.25))
     assert found.shares.sum(axis=1) == pytest.approx(1)
     assert found.calls.sum(axis=2) == pytest.approx(1)
     assert ((found.types[:, :, 1] > 0.5) == literal).mean() > 0.9
@@ -63,7 +63,7 @@ def test_an_annotator_who_is_not_there_changes_nothing() -> None:
     cast, codes, _, _ = planted(20)
     prior = np.full((len(codes), 4), 0.25)
     more = np.concatenate([cast, np.zeros((len(cast), 2, 4))], axis=1)
-    alone, padded = (intent_kernel.settle(votes, codes, prior) for votes in (cast, more))
+    alone, padded = (intents.settle(votes, codes, prior) for votes in (cast, more))
     assert np.allclose(alone.shares, padded.shares)
     assert np.allclose(alone.calls, padded.calls)
 
@@ -73,13 +73,13 @@ def test_the_classifier_decides_where_votes_are_even() -> None:
     cast[:, 0, 0] = cast[:, 1, 1] = 1
     codes, prior = np.array([0, 0, 1, 1]), np.tile([0.1, 0.7, 0.1, 0.1], (4, 1))
     prior[3] = [0.7, 0.1, 0.1, 0.1]
-    assert intent_kernel.settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
+    assert intents.settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
 
 
 def test_the_turns_before_are_seen_and_none_after() -> None:
     frame = intents.turns(CROWD)
     shares = np.arange(len(frame) * 4, dtype=float).reshape(-1, 4)
-    rows = intent_kernel.sequence_features(frame, shares)
+    rows = intents.sequence_features(frame, shares)
     assert rows[0, 4:8].tolist() == [0.0] * 4  # the first turn of a conversation
     assert rows[1, 4:8].tolist() == shares[0].tolist()
     assert rows[2, 8:12].tolist() == shares[0].tolist()
@@ -112,7 +112,7 @@ def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(
 
 def test_the_router_beats_the_most_frequent_intent_on_the_sample() -> None:
     data, frame = intents.training(KNOWN), intents.turns(ASKED)
-    model = intent_kernel.Annotators(names=()).fit(data)
+    model = intents.Annotators(names=()).fit(data)
     truth = intents.curated_labels(ASKED)[list(intents.INTENTS)].to_numpy()
     right = (model.predict(frame) == truth).mean()
     assert right > (np.eye(3)[data.labels.sum(axis=0).argmax()] == truth).mean() + 0.1
@@ -121,12 +121,12 @@ def test_the_router_beats_the_most_frequent_intent_on_the_sample() -> None:
         model.scores(alone), model.scores(frame)[(frame["conversation"] == "Sample-Curated_7").to_numpy()]
     )
     with pytest.raises(InputError, match="at least two conversations"):
-        intent_kernel.Annotators(names=()).fit(data.take(np.arange(3)))
+        intents.Annotators(names=()).fit(data.take(np.arange(3)))
 
 
 def test_the_regression_forgets_what_it_learned_before() -> None:
     data = intents.training(KNOWN).take(np.arange(40))
-    fresh, used = (intent_kernel._Ridge((), data.turns) for _ in range(2))
+    fresh, used = (intents._Ridge((), data.turns) for _ in range(2))
     used.learn(data.weighted[::-1])
     asked = fresh.to_known(data.turns)
     assert np.array_equal(
@@ -142,26 +142,18 @@ def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
     asked = list(rewriting.curated_tasks(ASKED).values())
     made = model.rewrites(asked)
     for task, query in zip(asked, made, strict=True):
-        said = {word.word for word in rewriting.candidates(task)}
-        assert set(rewriting.words(query)) <= said
+        assert set(rewriting.words(query)) <= {word.word for word in task.words}
     first = [rewriting.rouge_l(query, [task.reference]) for task, query in zip(asked, made, strict=True)]
-    last = [
-        rewriting.rouge_l(
-            task.conversation.utterances[task.conversation.turns[task.turn]].text, [task.reference]
-        )
-        for task in asked
-    ]
+    last = [rewriting.rouge_l(task.said, [task.reference]) for task in asked]
     assert np.mean(first) > np.mean(last) + 0.1
     with pytest.raises(InputError, match="at least two conversations"):
         rewriting.QueryExtractor().fit(tasks[:1])
 
 
 def test_candidates_do_not_look_ahead() -> None:
-    talk = CURATED.conversations["C_1"]
-    task = rewriting.Task(talk, 1, "search", "")
-    assert [
-        word.word for word in rewriting.candidates(task)
-    ] == "i need a light tent for two what does waterproof mean".split()
+    task = rewriting.Task.of(CURATED.conversations["C_1"], 1, "search")
+    said = "i need a light tent for two what does waterproof mean"
+    assert [word.word for word in task.words] == said.split()
 
 
 def test_quality_is_predicted_from_signals_alone() -> None:

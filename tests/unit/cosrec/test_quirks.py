@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from crs_lib.cosrec import corpus, quirks
+from crs_lib.cosrec.catalogue_rules import is_english, language, latin_share
 from crs_lib.cosrec.labels import curated_labels, majority_labels
-from crs_lib.cosrec.language import language, latin_share
 
 from .test_corpus import intent, write
 
@@ -120,9 +120,8 @@ def test_curated_labels_cover_every_turn(tmp_path: Path) -> None:
     ],
 )
 def test_language(text: str, expected: str, english: bool) -> None:
-    verdict = language(text)
-    assert verdict.english is english
-    assert verdict.language == expected or (expected == "unknown" and verdict.language == "en")
+    assert is_english(text) is english
+    assert language(text) == expected or (expected == "unknown" and language(text) == "en")
 
 
 def test_latin_share() -> None:

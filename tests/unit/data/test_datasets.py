@@ -313,7 +313,7 @@ def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(
     with pytest.raises(RunError, match="not what was recorded on its first download"):
         fetch.fetch(NEW)
     assert command_line.main(["data", "list"]) == 0
-    assert "recorded (*)" in capsys.readouterr().out
+    assert datasets.RECORDED in capsys.readouterr().out
 
 
 def test_an_error_page_is_no_data(server: Server, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_legacy_shift_detection_recovery_and_score(catalog):
 
 
 def test_a_missing_topic_model_is_an_error_that_names_the_command(catalog):
-    with pytest.raises(InputError, match="python -m crs_lib topics"):
+    with pytest.raises(InputError, match="python -m crs_lib thesis topics"):
         choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
 
 

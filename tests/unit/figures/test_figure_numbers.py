@@ -7,9 +7,8 @@ from scipy import stats as scipy_stats
 
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.figures import base, pairs, recovery
-from crs_lib.figures import scores as score_figures
-from crs_lib.figures import shifts as shift_figures
+from crs_lib.figures import base, pairs, recovery, scores, shifts
+from crs_lib.figures.base import NoDataError
 from crs_lib.stats import Design
 
 NA = None
@@ -22,47 +21,40 @@ def turns(since, model="a", session="s", **columns):
 
 def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
     """Shifts at turns 4 and 7: turn 5 is +1 of the first and −2 of the second, turn 4 never −3 of turn 7."""
-    frame = turns([NA, NA, NA, 0, 1, 2, 0, 1, 2, 3])
-    found = recovery.around_shifts(frame, before=3, after=2)
-    pairs = sorted(zip(found["turn"], found["offset"], strict=True))
-    assert pairs == [
+    found = recovery._around_shifts(turns([NA, NA, NA, 0, 1, 2, 0, 1, 2, 3]), before=3, after=2)
+    assert sorted(zip(found["turn"], found["offset"], strict=True)) == [
         (1, -3), (2, -2), (3, -1), (4, 0), (5, -2), (5, 1), (6, -1), (6, 2), (7, 0), (8, 1), (9, 2),
     ]  # fmt: skip
 
 
 def test_sessions_and_systems_do_not_run_into_one_another():
     parts = [turns([NA, NA, NA]), turns([NA, 0, 1], session="t"), turns([0, 1, 2], model="b")]
-    found = recovery.around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
+    found = recovery._around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
     keys = zip(found["model"], found["session_id"], found["turn"], found["offset"], strict=True)
     assert sorted(keys) == [
-        ("a", "t", 1, -1),
-        ("a", "t", 2, 0),
-        ("a", "t", 3, 1),
-        ("b", "s", 1, 0),
-        ("b", "s", 2, 1),
-    ]
+        ("a", "t", 1, -1), ("a", "t", 2, 0), ("a", "t", 3, 1), ("b", "s", 1, 0), ("b", "s", 2, 1),
+    ]  # fmt: skip
 
 
 def test_the_share_of_shifts_counts_sessions_that_have_not_shifted_yet():
     """Turn 2: one of the two sessions shifts there, the other has not shifted at all: one half."""
     frame = pd.concat([turns([NA, 0, 1]), turns([NA, NA, 0], session="t")])
-    assert recovery.shift_share(frame).to_dict() == {1: 0.0, 2: 0.5, 3: 0.5}
+    assert recovery._shift_share(frame).to_dict() == {1: 0.0, 2: 0.5, 3: 0.5}
 
 
 def test_waiting_is_censored_at_the_last_reply_that_was_seen():
     """Watched for 4 replies (0 to 3) without recovery: still waiting after reply 3; unwatched: left out."""
-    shifts = pd.DataFrame(
-        {"model": ["a"] * 4, "watched": [4, 3, 2, 0], "delay_item": [np.nan, 0.0, 1.0, np.nan]}
+    found = recovery.waiting(
+        pd.DataFrame({"model": ["a"] * 4, "watched": [4, 3, 2, 0], "delay_item": [np.nan, 0, 1, np.nan]})
     )
-    found = recovery.waiting(shifts)
     assert found["time"].tolist() == [3.0, 0.0, 1.0]
     assert found["event"].tolist() == [False, True, True]
 
 
 def test_a_curve_ends_with_the_last_reply_that_ten_shifts_wait_for():
     """Twelve at risk before reply 2, nine before reply 3; of four shifts all count."""
-    assert recovery.followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
-    assert recovery.followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
+    assert recovery._followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
+    assert recovery._followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
 
 
 def test_pairs_that_do_not_fit_on_a_page_are_those_of_the_plan_or_neighbours():
@@ -74,69 +66,71 @@ def test_pairs_that_do_not_fit_on_a_page_are_those_of_the_plan_or_neighbours():
 
 
 def test_means_by_cell_leave_out_what_is_missing():
-    frame = pd.DataFrame(
-        {
-            "model": ["a", "a", "a", "b", "b", "b"],
-            "session_id": ["1", "2", "3"] * 2,
-            "score": [0.0, 1.0, np.nan, np.nan, np.nan, np.nan],
-        }
-    )
-    found = base.means(frame, ["model"], "score").set_index("model")
-    assert found.loc["a", "mean"] == 0.5
-    assert (found.loc["a", "n"], found.loc["a", "n_missing"]) == (2, 1)
-    assert np.isnan(found.loc["b", "mean"])
-    assert found.loc["b", "n"] == 0
+    values = {
+        "model": ["a"] * 3 + ["b"] * 3,
+        "session_id": ["1", "2", "3"] * 2,
+        "score": [0, 1] + [np.nan] * 4,
+    }
+    found = base.means(pd.DataFrame(values), ["model"], "score").set_index("model")
+    assert found.loc["a", ["mean", "n", "n_missing"]].tolist() == [0.5, 2, 1]
+    assert np.isnan(found.loc["b", "mean"]) and found.loc["b", "n"] == 0
 
 
 def test_the_interval_of_a_mean_resamples_sessions_not_turns():
     """Ten equal turns of a session say no more than one: the interval is that of the session means."""
-    draw = rng.stream(1, "test").random(12)
-    one = pd.DataFrame({"model": "a", "session_id": range(12), "score": draw})
-    ten = pd.concat([one] * 10)
-    first, second = (base.means(frame, ["model"], "score") for frame in (one, ten))
-    assert first[["mean", "low", "high"]].to_numpy() == pytest.approx(
-        second[["mean", "low", "high"]].to_numpy()
-    )
-    assert first["low"].iloc[0] < draw.mean() < first["high"].iloc[0]
+    one = pd.DataFrame({"model": "a", "session_id": range(12), "score": rng.stream(1, "test").random(12)})
+    first, second = (base.means(frame, ["model"], "score") for frame in (one, pd.concat([one] * 10)))
+    ends = ["mean", "low", "high"]
+    assert first[ends].to_numpy() == pytest.approx(second[ends].to_numpy())
+    assert first["low"].iloc[0] < one["score"].mean() < first["high"].iloc[0]
 
 
-def test_counts_for_captions():
-    frame = pd.concat([turns([NA, 0, 1]), turns([0, 1, 2], model="b")])
-    assert base.counts([frame]) == {"systems": 2, "sessions": 1, "turns": 3, "shifts": 1}
-    scores = pd.DataFrame({"model": ["a", "b"], "metric": "item_tas", "n": [5, 4], "n_missing": [0, 1]})
-    assert base.counts([scores]) == {"systems": 2, "sessions": 5, "turns": 0, "shifts": 0}
-    assert base.counts([]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0}
+@pytest.mark.parametrize(
+    ("frames", "counted"),
+    [
+        ([turns([NA, 0, 1]), turns([0, 1, 2], model="b")], (2, 1, 3, 1)),
+        (
+            [pd.DataFrame({"model": ["a", "b"], "metric": "x", "n": [5, 4], "n_missing": [0, 1]})],
+            (2, 5, 0, 0),
+        ),
+        ([], (0, 0, 0, 0)),
+    ],
+)
+def test_counts_for_captions(frames, counted):
+    found = base.counts([pd.concat(frames)] if frames else [])
+    assert found == dict(zip(("systems", "sessions", "turns", "shifts"), counted, strict=True))
+
+
+def test_a_table_may_say_its_own_counts():
+    frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
+    assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
 
 
 def test_concepts_are_counted_once_a_turn_and_ranked_with_ties_by_name():
     """Four turns: x in three of them, y and w in one, twice in one turn counting once."""
     lists = [["x", "y", "y"], np.array(["x"]), ["x", "w"], None]
     frame = turns([NA] * 4, missing_concepts=lists).assign(session_id=["1", "1", "2", "2"])
-    found = shift_figures.concept_shares(frame, "missing_concepts", 3)
+    found = shifts._concept_shares(frame, "missing_concepts", 3)
     assert found["concept"].tolist() == ["x", "w", "y"]
-    assert found["share"].tolist() == [0.75, 0.25, 0.25]
-    assert found["n"].tolist() == [3, 1, 1]
-    assert (found["low"] <= found["share"]).all() and (found["share"] <= found["high"]).all()
+    assert found["mean"].tolist() == [0.75, 0.25, 0.25]
+    assert found["mean"].between(found["low"], found["high"]).all()
 
 
 def test_recovery_by_type_has_wilsons_interval():
     """8 of 10: centre (0.8 + z²/20)/(1 + z²/10), half-width from the same formula, z = 1.96."""
     frame = pd.DataFrame({"model": "a", "session_id": range(12), "type": ["switch"] * 10 + ["relax"] * 2})
     frame["recovered_item"] = [True] * 8 + [False] * 2 + [True, False]
-    row = shift_figures.recovered_by_type(frame).set_index("type").loc["switch"]
-    z = scipy_stats.norm.ppf(0.975)
-    centre, half = (
-        (0.8 + z**2 / 20) / (1 + z**2 / 10),
-        z * (0.8 * 0.2 / 10 + z**2 / 400) ** 0.5 / (1 + z**2 / 10),
-    )
+    found = shifts.recovered_by_type(frame)
+    row, z = found.set_index("type").loc["switch"], scipy_stats.norm.ppf(0.975)
+    centre, half = 0.8 + z**2 / 20, z * (0.8 * 0.2 / 10 + z**2 / 400) ** 0.5
     assert (row["share"], row["n"]) == (0.8, 10)
-    assert (row["low"], row["high"]) == (pytest.approx(centre - half), pytest.approx(centre + half))
-    assert shift_figures.recovered_by_type(frame)["type"].tolist() == ["switch", "relax"]
+    assert row["low"] == pytest.approx((centre - half) / (1 + z**2 / 10))
+    assert row["high"] == pytest.approx((centre + half) / (1 + z**2 / 10))
+    assert found["type"].tolist() == ["switch", "relax"]
 
 
 def sessions(n=30, systems=("a",)):
-    draw = rng.stream(2, "test")
-    parts = []
+    draw, parts = rng.stream(2, "test"), []
     for place, name in enumerate(systems):
         x = draw.random(n)
         y = x + draw.random(n) - 3 * place
@@ -144,11 +138,16 @@ def sessions(n=30, systems=("a",)):
     return pd.concat(parts, ignore_index=True)
 
 
-def test_with_one_system_the_correlation_is_spearmans():
+def test_with_one_system_the_correlation_is_spearmans_of_the_rows_that_have_both():
     frame = sessions()
-    found = pairs.within_correlations(frame, ["x", "y"]).iloc[0]
-    assert found["correlation"] == pytest.approx(scipy_stats.spearmanr(frame["x"], frame["y"]).statistic)
-    assert found["low"] < found["correlation"] < found["high"]
+    frame.loc[:4, "y"] = np.nan
+    found = pairs.within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
+    both = found.loc["x", "y"]
+    assert both["correlation"] == pytest.approx(
+        scipy_stats.spearmanr(*frame[["x", "y"]].dropna().T.values)[0]
+    )
+    assert both["low"] < both["correlation"] < both["high"]
+    assert np.isnan(found.loc[("x", "c"), "correlation"])
 
 
 def test_differences_between_systems_do_not_show_as_correlation():
@@ -158,33 +157,19 @@ def test_differences_between_systems_do_not_show_as_correlation():
     assert pairs.within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
 
 
-def test_a_constant_has_no_correlation_and_missing_rows_are_counted():
-    frame = sessions()
-    frame.loc[:4, "y"] = np.nan
-    found = pairs.within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
-    assert (found.loc[("x", "y"), "n"], found.loc[("x", "y"), "n_missing"]) == (25, 5)
-    assert np.isnan(found.loc[("x", "c"), "correlation"])
-
-
 def test_bars_join_the_largest_runs_of_systems_that_are_not_told_apart():
-    """0, 1 and 2 are alike, and 2 and 3; 0 and 3 are told apart: two runs, the one within the first is left out."""
-    same = np.ones((4, 4), dtype=bool)
-    same[0, 3] = same[3, 0] = same[1, 3] = same[3, 1] = False
-    assert pairs.cliques(same) == [(0, 2), (2, 3)]
-    assert pairs.cliques(np.eye(3, dtype=bool)) == []
+    """a, b and c are alike, and c and d; a and d are told apart: two runs, the one within the first is left out."""
+    apart = {frozenset("ad"), frozenset("bd")}
+    assert pairs._bars("abcd", apart) == [(0, 2), (2, 3)]
+    assert pairs._bars("abc", {frozenset(pair) for pair in ("ab", "ac", "bc")}) == []
 
 
 def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady():
     draw = np.random.default_rng(0)
-    base = draw.normal(size=40)
-    values = {
-        "a": base + 0.1 + 0.02 * draw.normal(size=40),
-        "b": base,
-        "c": base + 0.02 * draw.normal(size=40),
-    }
-    frame = pd.DataFrame(values).rename_axis("scenario").reset_index().melt("scenario", var_name="system")
-    same = pairs.alike(frame, ["a", "b", "c"], Design())
-    assert same.tolist() == [[True, False, False], [False, True, True], [False, True, True]]
+    b, near, far = (draw.normal(size=40) for _ in range(3))
+    frame = pd.DataFrame({"a": b + 0.1 + 0.02 * near, "b": b, "c": b + 0.02 * far}).rename_axis("scenario")
+    frame = frame.reset_index().melt("scenario", var_name="system")
+    assert pairs._apart(frame, Design()) == {frozenset("ab"), frozenset("ac")}
 
 
 @pytest.mark.parametrize(
@@ -199,27 +184,27 @@ def test_only_complete_scenarios_are_compared():
     frame = pd.DataFrame(
         {"model": ["a", "b"] * 3, "session_id": [1, 1, 2, 2, 3, 3], "item_tas": [1, 2, 3, np.nan, 5, 6]}
     )
-    assert sorted(pairs.complete(frame, "item_tas")["session_id"].unique()) == [1, 3]
-    with pytest.raises(base.NoDataError, match="nothing can be compared"):
-        pairs.complete(frame[frame["session_id"] < 3], "item_tas")
+    assert sorted(pairs._complete(frame, "item_tas")["session_id"].unique()) == [1, 3]
+    with pytest.raises(NoDataError, match="nothing can be compared"):
+        pairs._complete(frame[frame["session_id"] < 3], "item_tas")
 
 
-def test_components_are_turned_so_that_outward_is_better():
-    """Leakage 0.2 of [0, 1], interval 0.1 to 0.4, lower is better: 0.8, from 0.6 to 0.9."""
+@pytest.mark.parametrize(
+    ("metric", "shares"),
+    [
+        ("topic_interference_leakage", (0.8, 0.6, 0.9)),  # lower is better
+        ("satisfaction", (0.2, 0.1, 0.4)),
+        ("topic_adaptation_score", (1.2 / 3, 1.1 / 3, 1.4 / 3)),
+    ],
+)
+def test_components_are_turned_so_that_outward_is_better(metric, shares):
     row = pd.Series({"mean": 0.2, "low": 0.1, "high": 0.4})
-    assert score_figures.as_share("topic_interference_leakage", row) == pytest.approx((0.8, 0.6, 0.9))
-    assert score_figures.as_share("satisfaction", row) == pytest.approx((0.2, 0.1, 0.4))
-    assert score_figures.as_share("topic_adaptation_score", row) == pytest.approx((1.2 / 3, 1.1 / 3, 1.4 / 3))
+    assert scores._as_share(metric, row) == pytest.approx(shares)
 
 
 def test_a_table_without_the_columns_is_named():
     with pytest.raises(InputError, match=r"no column \['turn'\]; it has \['model'\]"):
         base.require(pd.DataFrame({"model": ["a"]}), ["turn"])
-
-
-def test_a_table_may_say_its_own_counts():
-    frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
-    assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
 
 
 def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
@@ -228,9 +213,8 @@ def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
     assert names == ["judge_coherence"]
     assert joined["judge_coherence"].tolist()[0] == 4
     assert np.isnan(joined["judge_coherence"].tolist()[1])
-    nobody = [{"coherence": None}, {"coherence": None}]
-    assert pairs.with_judges(frame.assign(judge=nobody))[1] == []
-    assert pairs.with_judges(frame[["model"]])[1] == []
+    nobody = frame.assign(judge=[{"coherence": None}] * 2)
+    assert pairs.with_judges(nobody)[1] == pairs.with_judges(frame[["model"]])[1] == []
 
 
 @pytest.mark.parametrize(
@@ -241,4 +225,54 @@ def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
     ],
 )  # fmt: skip
 def test_sums_are_a_few_characters(value, column, text):
-    assert score_figures._total(value, column) == text
+    assert scores._total(value, column) == text
+
+
+def away(values, points):
+    """Hotelling's T² of some points against the mean of the values."""
+    gaps = np.atleast_2d(points) - values.mean(axis=0)
+    return len(values) * np.einsum("ij,jk,ik->i", gaps, np.linalg.inv(np.cov(values, rowvar=False)), gaps)
+
+
+def test_the_region_is_the_points_that_hotellings_test_does_not_refuse():
+    values = rng.stream(1, "region").normal(size=(20, 2)) @ [[1, 0.5], [0, 0.3]]
+    edge = 2 * 19 / 18 * scipy_stats.f.ppf(0.95, 2, 18)
+    assert away(values, shifts._region(values)) == pytest.approx(np.full(97, edge))
+
+
+def test_the_region_holds_the_true_mean_in_95_percent_of_samples():
+    draw = rng.stream(2, "cover")
+    samples = [draw.normal(size=(12, 2)) for _ in range(400)]
+    inside = [away(values, [0, 0])[0] <= away(values, shifts._region(values)[0])[0] for values in samples]
+    assert 0.92 < np.mean(inside) < 0.98
+
+
+def test_a_quantity_without_spread_gives_a_line():
+    values = np.column_stack([np.ones(5), [0.1, 0.2, 0.3, 0.2, 0.1]])
+    assert shifts._region(values)[:, 0] == pytest.approx(np.ones(97))
+
+
+def four_shifts(**columns):
+    rows = [{"model": "a", "session_id": str(i), "turn": 5, "type": "switch"} for i in range(4)]
+    return pd.DataFrame(rows).assign(**columns)
+
+
+def test_a_run_without_fresh_users_says_what_is_missing():
+    with pytest.raises(NoDataError, match="no fresh users; the arms shift, none and fresh are needed"):
+        shifts.ability_adaptation(four_shifts(fresh_gain=np.nan, history_cost=np.nan, placebo_cost=np.nan))
+
+
+def test_a_scenario_counts_once_however_many_shifts_it_has():
+    costs = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, np.nan]
+    found = shifts._by_scenario(pd.concat(four_shifts(history_cost=c) for c in costs), "a", ["history_cost"])
+    assert found["history_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])
+
+
+def test_the_profile_is_over_all_replies_to_a_shift():
+    after = [np.nan, 0.0, 1.0, 1.0, np.nan, 0.5, 1.0, np.nan]
+    frame = pd.concat([turns([NA, 0, 1, 2], session=name) for name in "01"], ignore_index=True)
+    frame = frame.assign(turn=frame["turn"] + 3, uptake=after, release=np.nan, retention=np.nan)
+    table = shifts._profile(frame, four_shifts().iloc[:2]).set_index(["part", "type"])["mean"]
+    assert table.to_dict() == {("uptake", "switch"): 0.7, ("uptake", "all types"): 0.7}
+    with pytest.raises(NoDataError, match="no reply after a shift"):
+        shifts._profile(frame.assign(uptake=np.nan), four_shifts())

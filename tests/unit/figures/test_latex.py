@@ -17,27 +17,27 @@ from crs_lib.figures import NoDataError, latex
     ],
 )
 def test_text_is_printed_literally(text, expected):
-    assert latex.escape(text) == expected
+    assert latex._escape(text) == expected
 
 
 @pytest.mark.parametrize(
     ("value", "expected"), [(0.704, "0.70"), (-0.5, "$-0.50$"), (-0.001, "0.00"), (np.nan, "--"), (0, "0.00")]
 )
 def test_numbers(value, expected):
-    assert latex.number(value) == expected
+    assert latex._number(value) == expected
 
 
 @pytest.mark.parametrize(
     ("p", "expected"), [(0.0004, "$<$.001"), (0.03, ".030"), (1.0, "1.000"), (np.nan, "--"), (0.001, ".001")]
 )
 def test_p_values(p, expected):
-    assert latex.p_value(p) == expected
+    assert latex._p_value(p) == expected
 
 
 def test_an_interval_is_printed_only_where_there_is_one():
-    assert latex.within(0.5, 0.4, 0.6) == "0.50 [0.40, 0.60]"
-    assert latex.within(0.5, np.nan, np.nan) == "0.50"
-    assert latex.within(np.nan, np.nan, np.nan) == "--"
+    assert latex._within(0.5, 0.4, 0.6) == "0.50 [0.40, 0.60]"
+    assert latex._within(0.5, np.nan, np.nan) == "0.50"
+    assert latex._within(np.nan, np.nan, np.nan) == "--"
 
 
 def shifts(**delays):

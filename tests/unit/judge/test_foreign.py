@@ -9,6 +9,7 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.judge.rating import read_scores
+from crs_lib.judge.run import flag_counts
 
 
 def test_judge_files_are_read_in_order_and_flagged(tmp_path: Path) -> None:
@@ -28,6 +29,9 @@ def test_judge_files_are_read_in_order_and_flagged(tmp_path: Path) -> None:
         "proactiveness": "not whole", "coherence": "not a number", "personalization": "missing",
     }  # fmt: skip
     assert table["score"].notna().sum() == 3
+    counts = flag_counts(table).set_index("construct")
+    coherence = counts.loc["coherence", ["asked", "given", "not a number", "out of range"]]
+    assert coherence.tolist() == [3, 1, 1, 1] and counts["asked"].tolist() == [3, 3, 3]
 
 
 def test_judge_files_that_cannot_be_counted_are_refused(tmp_path: Path) -> None:

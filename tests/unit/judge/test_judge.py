@@ -12,7 +12,7 @@ from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.judge.config import JudgeSettings
-from crs_lib.judge.rating import check_score, expected_score, judge_session, read_reply, schema
+from crs_lib.judge.rating import check_score, expected_score, judge_session, means, read_reply, schema
 from crs_lib.judge.run import table_of
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.base import LLMError, room, tokens_at_most
@@ -47,24 +47,25 @@ def verdicts(request: Request, score: Any = 4) -> str:
 
 
 def judged(answer: Any, subject: Dialogue = SHORT, samples: int = 1, **settings: Any) -> dict[str, Any]:
-    def factory(spec: str) -> LLM:
-        return LLM("scripted", answers=answer, retry=NO_WAIT)
-
-    return judge_session(subject, ["ollama:llama3:instruct"], samples, factory, JudgeSettings(**settings))
+    llm = answer if isinstance(answer, LLM) else LLM("scripted", answers=answer, retry=NO_WAIT)
+    record = judge_session(subject, "ollama:llama3:instruct", samples, llm, JudgeSettings(**settings))
+    who = {"model": subject.model_name, "session_id": subject.session_id}
+    missing = sum(row["score"] is None for row in record["scores"])
+    return {**record, **who, "judge": means(record["scores"]), "missing": missing}
 
 
 def test_a_mean_over_samples_then_over_judges() -> None:
     scores = {"one": iter([5, 4, 3]), "two": iter([1, 1, 2])}
-
-    def factory(spec: str) -> LLM:
-        return LLM("scripted", answers=lambda r: verdicts(r, next(scores[spec])))
-
-    record = judge_session(SHORT, ["one", "two"], 3, factory, JudgeSettings(together=True))
+    rows = []
+    for judge, levels in scores.items():
+        llm = LLM("scripted", answers=lambda r, levels=levels: verdicts(r, next(levels)))
+        record = judge_session(SHORT, judge, 3, llm, JudgeSettings(together=True))
+        assert json.loads(json.dumps(record)) == record and len(record["scores"]) == 3 * 3
+        rows += record["scores"]
     # (mean(5, 4, 3) + mean(1, 1, 2)) / 2 = (4 + 4/3) / 2 = 8/3
-    assert record["judge"] == {name: pytest.approx(8 / 3) for name in CONSTRUCTS}
-    assert len(record["scores"]) == 2 * 3 * 3 and record["missing"] == 0
-    assert record["scores"][0]["evidence"] == "turn 1, proactiveness"
-    assert json.loads(json.dumps(record)) == record
+    assert means(rows) == {name: pytest.approx(8 / 3) for name in CONSTRUCTS}
+    assert means(rows, {"one"}) == dict.fromkeys(CONSTRUCTS, 4.0)
+    assert rows[0]["evidence"] == "turn 1, proactiveness"
 
 
 def test_an_expected_score_is_the_mean_of_the_levels_by_their_probability() -> None:
@@ -92,7 +93,7 @@ def test_every_score_that_was_asked_for_has_a_row(together: bool) -> None:
 def test_a_call_reads_one_criterion_only_unless_they_share_it() -> None:
     for together, per_call in ((False, 1), (True, 3)):
         scripted = LLM("scripted", answers=verdicts)
-        judge_session(SHORT, ["j"], 1, lambda spec, llm=scripted: llm, JudgeSettings(together=together))
+        judged(scripted, together=together)
         for request in scripted.backend.asked:  # type: ignore[attr-defined]
             levels = re.findall(r"^[1-5] - ", request.messages[1].content, re.M)
             assert len(levels) == 5 * per_call
@@ -103,7 +104,7 @@ def test_samples_differ_in_seed_and_replicate_and_runs_do_not() -> None:
     seen = []
     for _ in range(2):
         scripted = LLM("scripted", answers=verdicts)
-        judge_session(SHORT, ["j"], 3, lambda spec, llm=scripted: llm, JudgeSettings(together=True))
+        judged(scripted, samples=3, together=True)
         seen.append([(r.seed, r.replicate) for r in scripted.backend.asked])  # type: ignore[attr-defined]
     assert seen[0] == seen[1] and len({*seen[0]}) == 3 and [r for _, r in seen[0]] == [0, 1, 2]
 
@@ -270,7 +271,7 @@ def test_where_two_turns_do_not_fit_their_texts_are_shortened_further() -> None:
     subject = dialogue([("a", four), *[("b", "c")] * 3, ("d", four)])
     settings = JudgeSettings(num_ctx=4096)
     scripted = LLM("scripted", answers=verdicts)
-    record = judge_session(subject, ["j"], 1, lambda spec: scripted, settings)
+    record = judged(scripted, subject, num_ctx=4096)
     # 3,696 tokens for a prompt, about 850 for the rubric: 2 x 2,000 x 4 bytes are 5,334 tokens, half of it fits
     assert (record["trim"]["limit"], record["trim"]["shortened"], record["trim"]["left_out"]) == (1000, 2, [])
     for request in scripted.backend.asked:  # type: ignore[attr-defined]
@@ -280,7 +281,7 @@ def test_where_two_turns_do_not_fit_their_texts_are_shortened_further() -> None:
 def test_what_is_sent_always_fits_the_context() -> None:
     settings = JudgeSettings(num_ctx=4096)
     scripted = LLM("scripted", answers=verdicts)
-    judge_session(long(60, (7, 30)), ["j"], 1, lambda spec: scripted, settings)
+    judged(scripted, long(60, (7, 30)), num_ctx=4096)
     for request in scripted.backend.asked:  # type: ignore[attr-defined]
         assert tokens_at_most(request.messages) <= room(settings.options)
 
@@ -318,10 +319,6 @@ def test_a_log_without_wishes_says_so() -> None:
 def test_nothing_to_judge_is_an_error() -> None:
     with pytest.raises(InputError, match="holds no reply"):
         judged(verdicts, Dialogue("1", "m", (Turn(USER, "hi"),)))
-    with pytest.raises(InputError, match="name at least one"):
-        judge_session(SHORT, [], 1, lambda spec: LLM("template"))
-    with pytest.raises(InputError, match="samples is 0"):
-        judge_session(SHORT, ["j"], 0, lambda spec: LLM("template"))
 
 
 def test_the_table_of_scores_keeps_what_is_missing() -> None:

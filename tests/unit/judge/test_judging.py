@@ -323,7 +323,7 @@ def test_a_finished_judgement_needs_no_server(run, server):
     for judges in (["ollama:j:1"], ["ollama:k:1", "ollama:j:1"]):
         judge(run, server, judges, llm=nobody)
         assert (simulate.run_folder(run) / judging.SCORES).read_bytes() == first
-    with pytest.raises(RunError, match="no Ollama server"):
+    with pytest.raises(RunError, match="ollama serve"):
         judge(run, server, ["ollama:j:1"], llm={**nobody, "temperature": 0.3})
 
 

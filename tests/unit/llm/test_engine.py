@@ -2,18 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from crs_lib.core import prompts
-from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
-from crs_lib.core.tables import read_jsonl
-from crs_lib.judge.config import JudgeSettings
-from crs_lib.judge.rating import judge_session
-from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, export
+from crs_lib.llm import LLM, LLMError, Request, Retry
 from crs_lib.llm.preflight import Need, preflight
-from crs_lib.llm.text import fence, one_line
 
 pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
@@ -83,41 +76,6 @@ def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(llm: LLM) -> None
         llm.complete(ask("longer" * 3_000))
     assert theirs.value.kind == "prompt too long" and theirs.value.attempts == 1
     assert "context" in str(theirs.value)
-
-
-@pytest.mark.slow
-def test_noise_is_logged_shown_and_read_back(llm: LLM, tmp_path: Path) -> None:
-    recorder = llm.recorder = Recorder(tmp_path / "calls.sqlite")
-    replies = llm.gather([ask("hello", seed, tags={"turn": seed}) for seed in range(30)])
-    texts = [reply.text for reply in replies if isinstance(reply, Reply)]
-    assert len(texts) == 30 and any(not text.isprintable() for text in texts)
-    export([recorder.path], tmp_path / "llm_calls.jsonl")
-    assert [row["text"] for row in read_jsonl(tmp_path / "llm_calls.jsonl")] == texts
-    turns = tuple(t for text in texts for t in (Turn(USER, "hello"), Turn(SYSTEM, text)))
-    dialogue = Dialogue("1", llm.spec, turns)
-    assert Dialogue.from_json(json.loads(dialogue.dumps())) == dialogue
-    assert "<script" not in dialogue._repr_html_()
-
-
-@pytest.mark.slow
-def test_a_session_and_its_judge(llm: LLM, engine: Engine) -> None:
-    turns: list[Turn] = []
-    for number in range(1, 4):
-        said = f"A drama, please ({number})."
-        text = f"USER: {one_line(said)}"
-        prompt = prompts.render(
-            "movies/crs_reply", wishes="- genre: drama", candidates="- Heat (1995)\n- Ronin (1998)", most=2,
-            conversation=text, fence=fence([text]),
-        )  # fmt: skip
-        turns += [Turn(USER, said, {"user_meta": {"constraints": {"genre": "drama"}}})]
-        turns += [Turn(SYSTEM, llm.complete(ask(prompt, number)).text)]
-    settings = JudgeSettings(num_ctx=CONTEXT, num_predict=400, temperature=1.0)
-    record = judge_session(Dialogue("1", llm.spec, tuple(turns)), [llm.spec], 1, lambda spec: llm, settings)
-    assert len(record["scores"]) == 3
-    for row in record["scores"]:
-        assert row["score"] in (1, 2, 3, 4, 5) or row["flag"] == "unreadable"
-        assert row["digest"] in (engine.digest, None)
-    assert record["missing"] == sum(row["score"] is None for row in record["scores"])
 
 
 def test_the_engines_own_endpoint_speaks_openai(engine: Engine) -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crs_lib.core.errors import InputError
-from crs_lib.llm import LLM, Cache, Recorder, Request
-from crs_lib.llm.estimate import Cost, Work, costs, estimate, probe, under_way
+from crs_lib.llm import LLM, Recorder, Request
+from crs_lib.llm.estimate import Cost, Work, costs, estimate, under_way
 from tests.helpers.ollama_server import OllamaServer
 
 ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
@@ -67,18 +66,6 @@ def test_costs_come_from_calls_that_were_made() -> None:
         {**ROW, "tokens_out": None, "seconds_all": 9.0, "began": 400.0},
     ]
     assert costs(rows) == {("crs", "m"): Cost(500.0, 60.0, 3.0, 315 / 313)}
-
-
-def test_a_probe_makes_the_calls(tmp_path: object) -> None:
-    requests = [Request.ask("crs", f"Say this:\nhello {i}\n", seed=i) for i in range(5)]
-    with OllamaServer(delay=0.02) as server, LLM("ollama:tiny", host=server.url, slots=2) as llm:
-        found = probe(llm, requests)
-        assert server.chats == 5 and found.seconds >= 0.02 and found.tokens_in > 3 and found.tokens_out > 0
-        with pytest.raises(InputError, match="at least two"):
-            probe(llm, requests[:1])
-        llm.cache = Cache(tmp_path / "c.sqlite")  # type: ignore[operator]
-        with pytest.raises(InputError, match="without a cache"):
-            probe(llm, requests)
 
 
 def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode() -> None:

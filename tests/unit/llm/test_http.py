@@ -4,7 +4,6 @@ import asyncio
 import math
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
 
@@ -14,64 +13,18 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.http import Clients, is_local
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.raw_server import RawServer, http_answer
 from tests.helpers.scripted import failing
 
 BODY = b'{"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}'
-SIZE = str(len(BODY)).encode()
-WHOLE = b"HTTP/1.1 200 OK\r\ncontent-length: " + SIZE + b"\r\n\r\n" + BODY
-CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"%x\r\n%s\r\n0\r\n\r\n" % (
-    len(BODY),
-    BODY,
+WHOLE = http_answer(BODY)
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+LAST, COOKIE = (
+    http_answer(BODY, "200 OK", "connection: close"),
+    http_answer(BODY, "200 OK", "set-cookie: who=me"),
 )
-LAST = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: " + SIZE + b"\r\n\r\n" + BODY
-COOKIE = b"HTTP/1.1 200 OK\r\nset-cookie: who=me\r\ncontent-length: " + SIZE + b"\r\n\r\n" + BODY
 MOVED = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/other\r\ncontent-length: 0\r\n\r\n"
 ONCE = Retry(waits=0, seeds=0)
-
-
-class RawServer:
-    """Answers every request with the next of some raw texts; between two pieces of one it waits ``pause`` seconds."""
-
-    def __init__(self, *answers: bytes, pieces: int = 1, pause: float = 0.0, hang_up: bool = False) -> None:
-        self.answers, self.pieces, self.pause, self.hang_up = list(answers), pieces, pause, hang_up
-        self.connections = 0
-        self.heads: list[bytes] = []
-        self.left = threading.Event()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-
-    def __enter__(self) -> "RawServer":
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listening.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as read:
-            while head := b"".join(iter(read.readline, b"\r\n")) if read.peek(1) else b"":
-                self.heads.append(head)
-                read.read(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0))
-                answer = self.answers.pop(0)
-                size = -(-len(answer) // self.pieces)
-                for start in range(0, len(answer), size):
-                    try:
-                        connection.sendall(answer[start : start + size])
-                    except OSError:
-                        break
-                    time.sleep(self.pause if self.pieces > 1 else 0)
-                if self.hang_up:
-                    return
-            self.left.set()
 
 
 def ask(server: RawServer, times: int = 1, **settings: float) -> list[str]:
@@ -96,8 +49,7 @@ def test_choices_have_the_probabilities_that_the_server_gives(spec: str) -> None
     request = Request.ask("judge", "hi", choices=("1", "2", "4"))
     plain = {"openai:m": [BODY], "ollama:m": [WEIGHED[spec].replace(FIRST_TOKEN, b"")]}[spec]
     bodies = [*([LISTED] if spec == "ollama:m" else []), WEIGHED[spec], *plain]
-    answers = [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body) for body in bodies]
-    with RawServer(*answers) as server, LLM(spec, host=server.url, retry=ONCE) as llm:
+    with RawServer(*map(http_answer, bodies)) as server, LLM(spec, host=server.url, retry=ONCE) as llm:
         reply = llm.complete(request)
         with failing("bad reply", r"none of 1, 2, 4 .* \(none given\)"):
             llm.complete(request)
@@ -176,7 +128,7 @@ def test_a_proxy_is_used_for_other_machines_only(spec: str, monkeypatch: pytest.
 
 @pytest.fixture
 def clients() -> Iterator[Clients[socket.socket]]:
-    made = Clients(lambda *_: socket.socket(), ["http://127.0.0.1:1"], 5.0, None)
+    made = Clients(lambda *_: socket.socket(), 5.0)
     yield made
     made.close()
 

@@ -2,7 +2,7 @@
 
 import pickle
 import re
-from dataclasses import replace
+from threading import Event
 from unittest.mock import Mock
 
 import pytest
@@ -109,7 +109,7 @@ def test_what_is_wrong_for_good_is_not_retried() -> None:
     assert attempts(Retry(), ask("a"), "refused") == []
     for error in (InputError("i"), KeyError("k")):
         with pytest.raises(type(error)):
-            persist(Retry(), ask("a"), Mock(side_effect=error))
+            persist(Retry(), ask("a"), Mock(side_effect=error), Event())
 
 
 def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole() -> None:
@@ -126,9 +126,3 @@ def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole() -> None:
     )
     with pytest.raises(KeyError):
         LLMError("no such word", "x")
-
-
-@pytest.mark.parametrize("wrong", [{"waits": -1}, {"first": 2, "longest": 1}, {"seeds": -2}])
-def test_a_policy_that_cannot_be_followed_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="cannot be followed"):
-        replace(Retry(), **wrong)

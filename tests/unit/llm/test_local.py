@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("model") / "tiny.gguf"
     write_model(path, 0)
     yield path
-    local._unload()
+    local._engine = None
 
 
 def ask(text: str = "Which colour?", **rest: object) -> Request:
@@ -96,7 +96,7 @@ def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
     broken.write_bytes(b"no model")
     with failing("refused", r"broken.gguf cannot be loaded"):
         local.Local(str(broken)).complete(ask())
-    local._unload()
+    local._engine = None
 
 
 def test_missing_weights_are_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,4 +112,4 @@ def test_smollm2_keeps_a_schema() -> None:
         Request.ask("user", "Name a colour.", options=OPTIONS, schema=SCHEMA)
     )
     assert json.loads(reply.text)["pick"] in ("red", "blue")
-    local._unload()
+    local._engine = None

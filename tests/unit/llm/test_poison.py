@@ -2,23 +2,22 @@
 
 import gzip
 import json
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, Retry, http
 from crs_lib.llm.client import Pool
 from crs_lib.llm.preflight import unchanged
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.raw_server import RawServer, http_answer
 
 ONCE = Retry(waits=1, seeds=1, first=0.0, longest=0.0)
 SCHEMA = {"type": "object", "properties": {"reply": {"type": "string"}}, "required": ["reply"]}
@@ -30,40 +29,8 @@ def ask(**rest: Any) -> Request:
 
 @contextmanager
 def raw(answers: list[bytes]) -> Iterator[str]:
-    """A server that sends these bytes, one after the other, whatever is asked; the last one again and again."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    left = list(answers)
-
-    def serve() -> None:
-        while True:
-            try:
-                peer = listener.accept()[0]
-            except OSError:
-                return
-            with peer, suppress(OSError):
-                while request := peer.recv(65536):
-                    body = request.partition(b"\r\n\r\n")[2]
-                    if b"content-length" in request.lower() and not body:
-                        peer.recv(65536)
-                    peer.sendall(left.pop(0) if len(left) > 1 else left[0])
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.close()
-
-
-def http_answer(body: bytes | str | dict[str, Any], status: str = "200 OK", *headers: str) -> bytes:
-    data = (
-        json.dumps(body).encode()
-        if isinstance(body, dict)
-        else body.encode()
-        if isinstance(body, str)
-        else body
-    )
-    head = [f"HTTP/1.1 {status}", f"content-length: {len(data)}", "content-type: application/json", *headers]
-    return "\r\n".join([*head, "", ""]).encode() + data
+    with RawServer(*answers) as server:
+        yield server.url
 
 
 def openai(content: Any = "Try Heat.", stop: Any = "stop", usage: Any = None, **more: Any) -> dict[str, Any]:
@@ -218,23 +185,14 @@ def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch: Any) -> N
             llm.complete(ask(replicate=1))
 
 
-def test_what_follows_the_port_of_an_address_is_neither_shown_nor_taken() -> None:
-    for address in (
-        "http://gpu1:8000/v1;s3cret",
-        "http://gpu1/?s3cret",
-        "http://me:s3cret@gpu1",
-        "s3cret://gpu1;x",
-    ):
-        with pytest.raises(InputError) as caught:
-            http.parse(address, port=8000, variable="X")
-        assert "s3cret" not in str(caught.value) or address.startswith("s3cret")
+def test_what_follows_the_port_of_an_address_is_not_shown() -> None:
     assert http.shown("http://me:s3cret@gpu1:8000/s3cret;s3cret?s3cret") == "http://gpu1:8000"
     with (
         LLM("openai:m", host="http://127.0.0.1:9/s3cret", retry=Retry(waits=0)) as llm,
-        pytest.raises(LLMError) as told,
+        pytest.raises(LLMError, match=r"http://127\.0\.0\.1:9") as told,
     ):
         llm.complete(ask())
-    assert "http://127.0.0.1:9" in str(told.value) and "s3cret" not in str(told.value)
+    assert "s3cret" not in str(told.value)
 
 
 def test_what_a_server_says_is_shown_with_escapes() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import LLM, Recorder, Request
 from crs_lib.llm.client import CACHE, LOG, Pool, drain_scratch, scratch
 from crs_lib.llm.settings import LLMSettings
@@ -82,19 +81,3 @@ def test_scratch_is_this_users_own_and_is_drained_once(
     home = Recorder(tmp_path / LOG)
     home.put(rows)
     assert [row["session"] for row in home.rows()] == [3, 3]
-
-
-def test_a_replay_may_keep_to_one_model_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from crs_lib.llm.calls import export_all
-
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    folder = tmp_path / "movies" / "run"
-    for spec, said in (("scripted", "yes"), ("template", "")):
-        recorder = Recorder(folder / LOG)
-        LLM(spec, recorder=recorder, **({"answers": [said]} if said else {})).complete(ask("a:\nno"))
-        recorder.close()
-    assert export_all(folder) == len(list(read_jsonl(folder / "llm_calls.jsonl"))) == 2
-    assert LLM("replay:run@scripted").complete(ask("a:\nno")).text == "yes"
-    assert LLM("replay:run@template").complete(ask("a:\nno")).text == "no"
-    with pytest.raises(Exception, match="2 different replies"):
-        LLM("replay:run").complete(ask("a:\nno"))

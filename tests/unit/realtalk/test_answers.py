@@ -104,5 +104,5 @@ def test_own_arc_cases_are_read_and_wrong_ones_named_by_line(sample, tmp_path):
     with pytest.raises(InputError) as wrong:
         arcs.read(path, [sample])
     told = str(wrong.value)
-    assert "3 problems" in told and "line 2 is no JSON" in told and "line 4 is no object" in told
+    assert "3 problems" in told and "line 2 is no JSON" in told and "line 4, case: " in told
     assert "line 3, phase 2: no message 'D99:1'" in told

@@ -1,4 +1,3 @@
-import argparse
 import json
 import logging
 
@@ -119,8 +118,7 @@ def test_config_says_what_was_expected(wrong):
 
 
 def run_cli(name, *words):
-    found, rest = app.find(["realtalk", name, *words])
-    found(rest)
+    app.do(*app.find(["realtalk", name, *words]))
 
 
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
@@ -175,8 +173,7 @@ def test_a_value_of_another_type_is_named_with_its_lever():
     ],
 )
 def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, given, told):
-    asked = argparse.Namespace(encoder="hashing" if given == "hand" else "auto", ranker=given)
-    first, *hints = realtalk.made_with(encoder, [ranked_by], asked)
+    first, *hints = realtalk.made_with(encoder, [ranked_by], "hashing" if given == "hand" else "auto", given)
     assert first == f"encoder: {encoder}; ranker: {ranked_by}"
     assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
 

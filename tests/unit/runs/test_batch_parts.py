@@ -128,6 +128,7 @@ def test_a_scheduler_is_an_address(tmp_path):
 
 
 def test_bodies_are_what_makers_say(tmp_path):
+    said = {"text": "\ud800 \x00 é"}
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        run(ledger, keys(1), lambda: lambda key: json.dumps({"text": "\ud800 \x00 é"}), (), threads=1)
-        assert [json.loads(body)["text"] for body in ledger.bodies(keys(1))] == ["\ud800 \x00 é"] * 2
+        run(ledger, keys(1), lambda: lambda key: json.dumps(said), (), threads=1)
+        assert [json.loads(body) for body in ledger.bodies(keys(1))] == [said] * 2

@@ -1,18 +1,16 @@
 """A study is one table of stages: it makes them, reads their tables, and names the notebook that is missing."""
 
-from dataclasses import dataclass
-
 import pandas as pd
 import pytest
 
 from crs_lib import runs
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, NoDataError, RunError
+from crs_lib.core.settings import Settings
 from crs_lib.runs import StageSpec, Study
 
 
-@dataclass(frozen=True)
-class Settings:
+class Letters(Settings):
     run: str = "r1"
     words: int = 2
 
@@ -38,15 +36,15 @@ STUDY = Study(
     "letters",
     [
         StageSpec(
-            "corpus", "91_corpus", Settings, corpus, needs=letters,
+            "corpus", "91_corpus", Letters, corpus, needs=letters,
             outputs={"words": "words.parquet", "cases": "cases.json", "empty": "empty.csv"},
             contracts={"words": tables.Contract("words", ("word",), ("word",))},
         ),
         StageSpec(
-            "count", "92_count", Settings, count, inputs=("words.parquet",),
+            "count", "92_count", Letters, count, inputs=("words.parquet",),
             outputs={"total": "scores/total.csv"}, parameters=lambda settings: {"words": settings.words},
         ),
-        StageSpec("broken", "93_broken", Settings, lambda settings, stage: {}, outputs={"gone": "gone.csv"}),
+        StageSpec("broken", "93_broken", Letters, lambda settings, stage: {}, outputs={"gone": "gone.csv"}),
     ],
     derived={"longest": lambda run: STUDY.read(run, "words").nlargest(1, "n")},
 )  # fmt: skip
@@ -59,7 +57,7 @@ def results(tmp_path, monkeypatch):
 
 
 def test_a_stage_writes_its_tables_and_the_manifest_names_them(results):
-    made = STUDY.run("corpus", Settings())
+    made = STUDY.run("corpus", Letters())
     assert made["seen"] == "passed on"
     entry = STUDY.finished("r1", "corpus")
     assert entry["parameters"] == {"run": "r1", "words": 2}
@@ -74,9 +72,9 @@ def test_a_stage_writes_its_tables_and_the_manifest_names_them(results):
 
 def test_a_later_stage_reads_the_file_that_it_names_as_input(results):
     with pytest.raises(RunError, match="run 91_corpus -p run r1"):
-        STUDY.run("count", Settings())
-    STUDY.run("corpus", Settings())
-    STUDY.run("count", Settings(), variant="by hand")
+        STUDY.run("count", Letters())
+    STUDY.run("corpus", Letters())
+    STUDY.run("count", Letters(), variant="by hand")
     entry = STUDY.finished("r1", "count", variant="by hand")
     assert entry["inputs"] == {"words.parquet": tables.sha256(results / "words.parquet")}
     assert entry["parameters"] == {"words": 2}
@@ -98,7 +96,7 @@ def test_what_is_missing_names_the_notebook_and_a_figure_may_do_without():
 
 
 def test_a_changed_file_is_not_read(results):
-    STUDY.run("corpus", Settings())
+    STUDY.run("corpus", Letters())
     tables.write_csv(results / "empty.csv", pd.DataFrame({"a": [1]}))
     with pytest.raises(RunError, match=r"empty.csv.*91_corpus -p run r1"):
         STUDY.read("r1", "empty")
@@ -106,15 +104,15 @@ def test_a_changed_file_is_not_read(results):
 
 def test_settings_are_checked_before_anything_is_written(results):
     with pytest.raises(InputError, match="at most 3"):
-        STUDY.run("corpus", Settings(words=4))
-    with pytest.raises(InputError, match="takes Settings, not int"):
+        STUDY.run("corpus", Letters(words=4))
+    with pytest.raises(InputError, match="takes Letters, not int"):
         STUDY.run("corpus", 3)
     assert not results.exists()
 
 
 def test_a_table_that_a_stage_declares_must_be_made():
     with pytest.raises(RunError, match="gone"):
-        STUDY.run("broken", Settings())
+        STUDY.run("broken", Letters())
     assert runs.read_manifest("letters", "r1")["stages"]["broken"]["status"] == "failed"
 
 

@@ -80,7 +80,7 @@ def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):
 def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypatch):
     found = dict(prompts.sections("user"))
     found["shift_replace"] = prompts.compiled(("Let's have $wish instead.",))
-    monkeypatch.setattr(prompts, "sections", lambda name: found)
+    monkeypatch.setattr(prompts, "sections", lambda name, small=False: found)
     config = SimulateConfig(systems=["silent"], n_turns=20, shift_types=["replace"])
     with pytest.raises(
         RunError, match=r"shift 'replace' at turn \d+ does not voice .*\[shift_replace\] in user.wording"

@@ -1,12 +1,19 @@
+"""The ladder of tests, its sentences, and the thesis's tables, against the single functions and scipy."""
+
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 
 from crs_lib import stats
-from crs_lib.stats.groups import tukey_hsd
+from crs_lib.core.errors import InputError
+from crs_lib.stats.analysis import size_of
+from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.paired import rm_anova
+from crs_lib.stats.plan import read_plan
+from crs_lib.stats.words import interval_in_words, p_in_words
 
 pytestmark = pytest.mark.slow
 NAMES = ["tracker", "amnesiac", "popular", "random", "silent"]
@@ -85,18 +92,14 @@ def test_numbers_are_those_of_the_single_functions(results):
     first = results.pairwise[results.pairwise["family"] == "confirmatory"]
     assert first["p_wilcoxon_adjusted"].to_numpy() == pytest.approx(stats.holm(first["p_wilcoxon"]))
     assert first["p_sign_flip_adjusted"].to_numpy() == pytest.approx(stats.holm(first["p_sign_flip"]))
-    omnibus = results.omnibus[results.omnibus["outcome"] == "tas"].set_index("test")
+    omnibus = results.omnibus.set_index("test")
     assert omnibus.loc["repeated-measures ANOVA", "p_gg"] == rm_anova(averaged, stats.Design(**at))["p_gg"][0]
     assert (
         omnibus.loc["Friedman", "statistic"] == stats.friedman(averaged, stats.Design(**at))["statistic"][0]
     )
-    tukey = results.classical[
-        (results.classical["test"] == "Tukey HSD") & (results.classical["outcome"] == "tas")
-    ]
-    assert tukey["p"].tolist() == tukey_hsd(averaged, stats.Design(**at))["p"].tolist()
-    mixed = stats.mixed_model(FRAME, stats.Design(value="tas"), factors=("shift_type",)).coefficients
-    mine = results.mixed[results.mixed["outcome"] == "tas"]
-    assert mine["estimate"].to_numpy() == pytest.approx(mixed["estimate"].to_numpy())
+    mixed = mixed_model(FRAME, stats.Design(value="tas"), factors=("shift_type",)).terms
+    terms = results.omnibus.dropna(subset="term")
+    assert terms["statistic"].tolist() == pytest.approx(mixed["chi2"].tolist())
 
 
 def test_what_could_not_be_made_is_missing_with_a_reason(results):
@@ -106,10 +109,14 @@ def test_what_could_not_be_made_is_missing_with_a_reason(results):
     assert silent["p_wilcoxon"].isna().all()
     assert silent["note"].eq("fewer than 2 scenarios in common").all()
     assert pairs[pairs["p_wilcoxon"].notna()]["note"].eq("").all()
-    means = results.means[(results.means["outcome"] == "leakage")].set_index("system")
-    assert np.isnan(means.loc["silent", "mean"])
-    assert means.loc["silent", ["n", "n_missing", "clusters"]].tolist() == [0, 60, 0]
-    assert "silent" not in results.leaderboard[results.leaderboard["outcome"] == "leakage"]["system"].tolist()
+    swapped = {"primary_outcome": "leakage", "secondary_outcomes": ["tas"], "resamples": 50}
+    found = stats.ladder(FRAME, PLAN | swapped)
+    row = found.means.set_index("system").loc["silent"]
+    assert np.isnan(row["mean"])
+    assert row[["n", "n_missing", "clusters"]].tolist() == [0, 60, 0]
+    assert "silent" not in found.leaderboard["system"].tolist()
+    assert found.leaderboard["mean"].is_monotonic_increasing  # lower is better
+    assert results.leaderboard["mean"].is_monotonic_decreasing
 
 
 def test_missing_sessions_are_counted_not_zeroed():
@@ -123,12 +130,6 @@ def test_missing_sessions_are_counted_not_zeroed():
     assert "5 more are missing" in stats.conclusions(found, SMALL)[0]
 
 
-def test_the_direction_of_better_is_the_outcomes(results):
-    boards = dict(list(results.leaderboard.groupby("outcome")))
-    assert boards["tas"]["mean"].is_monotonic_decreasing
-    assert boards["leakage"]["mean"].is_monotonic_increasing
-
-
 def test_same_seed_same_ladder_whatever_the_row_order(few):
     again = stats.ladder(FEW.sample(frac=1, random_state=3), SMALL)
     for ours, theirs in zip(few, again, strict=True):
@@ -138,7 +139,7 @@ def test_same_seed_same_ladder_whatever_the_row_order(few):
 def test_conclusions_say_what_the_numbers_say(results):
     told = stats.conclusions(results, PLAN)
     row = results.pairwise.iloc[0]
-    interval = stats.interval_in_words(row["diff"], row["low"], row["high"])
+    interval = interval_in_words(row["diff"], row["low"], row["high"])
     clear = f"tracker scores higher than amnesiac by {interval} (Wilcoxon, Holm p < .001, 30 scenarios), more than"
     assert f"{clear} the smallest difference that matters, {PLAN['smallest_effect']:g}." in told
     assert any(s.startswith("popular and random are equivalent within ±0.05") and "TOST p" in s for s in told)
@@ -152,16 +153,18 @@ def test_conclusions_say_what_the_numbers_say(results):
 
 
 def test_differences_below_the_smallest_that_matters_are_called_so(results):
-    primary = results.pairwise[results.pairwise["outcome"] == PLAN["primary_outcome"]]
-    inside = (primary["low"] > -0.05) & (primary["high"] < 0.05)
-    small = primary["diff"].abs() < 0.05
-    apart = (primary["low"] >= 0.05) | (primary["high"] <= -0.05)
-    assert inside.any()
-    assert apart.any()
-    assert (primary["size"] == "below 0.05").equals(inside & small)
-    assert (primary["size"] == "estimate below 0.05").equals(small & ~inside)
-    assert (primary["size"] == "0.05 or more").equals(apart & ~small)
-    assert set(results.pairwise.drop(primary.index)["size"]) == {""}  # declared for the primary outcome only
+    plan = read_plan(PLAN)
+    cases = [(0.02, -0.01, 0.04, "below 0.05"), (0.02, -0.01, 0.06, "estimate below 0.05")]
+    cases += [
+        (-0.2, -0.3, -0.06, "0.05 or more"),
+        (0.2, 0.01, 0.4, "estimate 0.05 or more"),
+        (np.nan,) * 3 + ("",),
+    ]
+    for diff, low, high, size in cases:
+        row = {"outcome": "tas", "diff": diff, "low": low, "high": high}
+        assert size_of(row, plan) == size
+        assert size_of(row | {"outcome": "leakage"}, plan) == ""  # declared for the primary outcome only
+    assert set(results.pairwise["size"]) > {"", "below 0.05", "0.05 or more"}
 
 
 def test_power_is_each_contrasts_own(results):
@@ -179,11 +182,11 @@ def few():
 
 def contrast_sentence(base, pairwise_change, equivalent, rank):
     """The sentence of the first contrast after its numbers were replaced."""
-    pairs, tost, effects = base.pairwise.copy(), base.equivalence.copy(), base.effects.copy()
+    pairs, tost, effects = (part.astype(object) for part in (base.pairwise, base.equivalence, base.effects))
     for column, value in pairwise_change.items():
-        pairs[column] = pairs[column].astype(object)
         pairs.loc[0, column] = value
-    tost.loc[(tost["a"] == "tracker") & (tost["b"] == "amnesiac"), "equivalent"] = equivalent
+    first = (tost["a"] == "tracker") & (tost["b"] == "amnesiac")
+    tost.loc[first, "equivalent"] = equivalent
     mine = (effects["effect"] == "rank_biserial") & (effects["a"] == "tracker") & (effects["b"] == "amnesiac")
     effects.loc[mine, "estimate"] = rank
     changed = base._replace(pairwise=pairs, equivalence=tost, effects=effects)
@@ -196,85 +199,41 @@ CLEAR = {
     "diff": 0.12,
     "low": 0.08,
     "high": 0.16,
-    "n": 50,
 }
+UNCLEAR = {"p_wilcoxon_adjusted": 0.31, "diff": 0.01, "low": -0.02, "high": 0.04}
+ALONE = {"p_wilcoxon_adjusted": np.nan, "note": "fewer than 2 scenarios in common"}
 
 
 @pytest.mark.parametrize(
     ("change", "equivalent", "rank", "sentence"),
     [
-        (
-            {},
-            False,
-            0.5,
-            r"^tracker scores higher than amnesiac by 0\.12 \[0\.08, 0\.16\] \(Wilcoxon, Holm p < \.001, 50 scenarios\), "
-            r"more than the smallest difference that matters, 0\.05\.$",
-        ),
-        (
-            {"low": 0.02},
-            False,
-            0.5,
-            r"the interval does not exclude differences below 0\.05, the smallest that matters\.$",
-        ),
-        (
-            {"diff": 0.02, "low": 0.01, "high": 0.03},
-            False,
-            0.5,
-            r", less than the smallest difference that matters, 0\.05\.$",
-        ),
-        (
-            {"diff": -0.12, "low": -0.16, "high": -0.08},
-            False,
-            -0.5,
-            r"^tracker scores lower than amnesiac by 0\.12 \[0\.08, 0\.16\]",
-        ),
+        ({}, False, 0.5, r"^tracker scores higher than amnesiac by 0\.12 \[0\.08, 0\.16\] \(Wilcoxon, Holm p < \.001, 50 "
+         r"scenarios\), more than the smallest difference that matters, 0\.05\.$"),
+        ({"low": 0.02}, False, 0.5, r"does not exclude differences below 0\.05, the smallest that matters\.$"),
+        ({"diff": 0.02, "low": 0.01, "high": 0.03}, False, 0.5, r", less than the smallest difference that matters, 0\.05\.$"),
+        ({"diff": -0.12, "low": -0.16, "high": -0.08}, False, -0.5, r"^tracker scores lower than amnesiac by 0\.12 \[0\.08, 0\.16\]"),
         ({}, False, -0.2, r"; but most scenarios point the other way than the mean\.$"),
-        (
-            {"p_sign_flip_adjusted": 0.2},
-            False,
-            0.5,
-            r"; but the sign-flip test of the mean does not agree \(p = \.200\)\.$",
-        ),
+        ({"p_sign_flip_adjusted": 0.2}, False, 0.5, r"; but the sign-flip test of the mean does not agree \(p = \.200\)\.$"),
         ({}, True, 0.5, r"; but the difference is smaller than the smallest that matters, 0\.05\.$"),
-        (
-            {"diff": 0.045, "low": 0.01, "high": 0.08},
-            False,
-            0.5,
-            r"; the estimate lies below the smallest difference that matters, 0\.05\.$",
-        ),
-        (
-            {"p_wilcoxon_adjusted": 0.31, "diff": 0.01, "low": -0.02, "high": 0.04},
-            False,
-            0.1,
-            r"^Whether tracker and amnesiac differ is not settled: 0\.01 \[−0\.02, 0\.04\] .*neither",
-        ),
-        (
-            {"p_wilcoxon_adjusted": 0.31, "diff": 0.01},
-            True,
-            0.1,
-            r"^tracker and amnesiac are equivalent within ±0\.05",
-        ),
-        (
-            {"p_wilcoxon_adjusted": np.nan, "note": "fewer than 2 scenarios in common"},
-            False,
-            0,
-            r"could not be compared: fewer than 2 scenarios in common\.$",
-        ),
+        ({"diff": 0.045, "low": 0.01}, False, 0.5, r"; the estimate lies below the smallest difference that matters, 0\.05\.$"),
+        (UNCLEAR, False, 0.1, r"^Whether tracker and amnesiac differ is not settled: 0\.01 \[−0\.02, 0\.04\] .*neither"),
+        (UNCLEAR, True, 0.1, r"^tracker and amnesiac are equivalent within ±0\.05: they differ by 0\.01 .* \(TOST p"),
+        (ALONE, False, 0, r"could not be compared: fewer than 2 scenarios in common\.$"),
     ],
-)
+)  # fmt: skip
 def test_each_kind_of_contrast_has_its_sentence(few, change, equivalent, rank, sentence):
-    assert re.search(sentence, contrast_sentence(few, CLEAR | change, equivalent, rank))
+    assert re.search(sentence, contrast_sentence(few, CLEAR | {"n": 50} | change, equivalent, rank))
 
 
 def test_numbers_in_words():
-    assert stats.p_in_words(0.0004) == "p < .001"
-    assert stats.p_in_words(0.0234) == "p = .023"
-    assert stats.p_in_words(1.0) == "p = 1.000"
-    assert stats.p_in_words(float("nan")) == "p unknown"
-    assert stats.interval_in_words(0.123, 0.081, 0.158) == "0.12 [0.08, 0.16]"
-    assert stats.interval_in_words(0.00412, 0.00311, 0.00502) == "0.004 [0.003, 0.005]"
-    assert stats.interval_in_words(-0.001, -0.2, 0.2) == "0.00 [−0.20, 0.20]"
-    assert stats.interval_in_words(0.5, float("nan"), float("nan")) == "0.50 (no interval)"
+    assert p_in_words(0.0004) == "p < .001"
+    assert p_in_words(0.0234) == "p = .023"
+    assert p_in_words(1.0) == "p = 1.000"
+    assert p_in_words(float("nan")) == "p unknown"
+    assert interval_in_words(0.123, 0.081, 0.158) == "0.12 [0.08, 0.16]"
+    assert interval_in_words(0.00412, 0.00311, 0.00502) == "0.004 [0.003, 0.005]"
+    assert interval_in_words(-0.001, -0.2, 0.2) == "0.00 [−0.20, 0.20]"
+    assert interval_in_words(0.5, float("nan"), float("nan")) == "0.50 (no interval)"
 
 
 def test_systems_without_any_difference_still_get_a_ladder():
@@ -296,38 +255,117 @@ def test_a_single_scenario_is_reported_not_raised():
     ("change", "words"),
     [
         ({"contrasts": [["tracker", "oracle"]]}, r"contrasts name \['oracle'\]"),
-        ({"contrasts": []}, "declares no contrasts"),
+        ({"contrasts": []}, "contrasts is empty; name"),
         ({"contrasts": ["tracker"]}, "expected two different systems"),
         ({"primary_outcome": "tas_score"}, "no column 'tas_score'"),
         ({"smalest_effect": 0.1}, "did you mean 'smallest_effect'"),
-        ({"smallest_effect": 0}, "smallest_effect=0"),
-        ({"alpha": 5}, "alpha=5"),
+        ({"smallest_effect": 0}, "smallest_effect is 0; give a number > 0"),
+        ({"alpha": 5}, "alpha is 5; give"),
         ({"families": {"confirmatory": "bonferroni"}}, "'confirmatory' with 'bonferroni'"),
-        ({"secondary_outcomes": "leakage"}, "expected a list"),
+        ({"secondary_outcomes": "leakage"}, "secondary_outcomes is 'leakage'; give a list"),
         ({"secondary_outcomes": ["tas"], "lower_is_better": []}, "each may be named once"),
         ({"lower_is_better": ["delay"]}, r"lower_is_better names \['delay'\]"),
     ],
 )
 def test_a_bad_plan_says_what_to_mend(change, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(InputError, match=words):
         stats.ladder(FRAME, PLAN | change)
 
 
 def test_a_plan_that_lacks_a_key_names_it():
-    with pytest.raises(ValueError, match="lacks contrasts, smallest_effect"):
-        stats.read_plan({"primary_outcome": "tas"})
-    assert stats.read_plan(stats.read_plan(PLAN)) == stats.read_plan(PLAN)
-    assert stats.read_plan(PLAN).families == {"confirmatory": "holm", "exploratory": "benjamini_hochberg"}
+    with pytest.raises(InputError, match="contrasts is missing"):
+        read_plan({"primary_outcome": "tas"})
+    assert read_plan(read_plan(PLAN)) == read_plan(PLAN)
+    assert read_plan(PLAN).families == {"confirmatory": "holm", "exploratory": "benjamini_hochberg"}
 
 
 def test_an_outcome_without_any_value_is_nothing_to_test():
     frame = pd.DataFrame({"system": ["a", "b"] * 3, "scenario": [0, 0, 1, 1, 2, 2], "score": np.nan})
     plan = {"primary_outcome": "score", "contrasts": [["a", "b"]], "smallest_effect": 0.1}
-    with pytest.raises(ValueError, match="no session has a value of 'score'"):
+    with pytest.raises(InputError, match="no session has a value of 'score'"):
         stats.ladder(frame, plan)
 
 
 def test_one_system_is_nothing_to_compare():
     alone = sessions()
-    with pytest.raises(ValueError, match=r"has 1 system .* compares at least 2"):
+    with pytest.raises(InputError, match=r"has 1 system .* compares at least 2"):
         stats.ladder(alone[alone["system"] == "tracker"], PLAN)
+
+
+def scores(n=40, systems=("a", "b", "c"), seed=0):
+    """Sessions of three systems that share what is hard about a scenario; ``flat`` never varies."""
+    rng = np.random.default_rng(seed)
+    hard = rng.normal(0, 1, n)
+    rows = [
+        {"system": name, "scenario": i, "x": hard[i] + 0.3 * k + rng.normal(0, 0.3), "y": rng.normal(), "flat": 1.0}
+        for k, name in enumerate(systems)
+        for i in range(n)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_every_outcome_has_the_three_tests_and_they_are_scipys():
+    frame = scores()
+    table = stats.anova_table(frame, ["x", "y", "flat"]).set_index(["outcome", "test"])
+    groups = [part["x"].to_numpy() for _, part in frame.groupby("system")]
+    f = scipy.stats.f_oneway(*groups)
+    assert table.loc[("x", "one-way ANOVA"), "statistic"] == pytest.approx(f.statistic, rel=1e-9)
+    assert table.loc[("x", "one-way ANOVA"), "p"] == pytest.approx(f.pvalue, rel=1e-9)
+    chi = scipy.stats.friedmanchisquare(*groups)
+    assert table.loc[("x", "Friedman"), "statistic"] == pytest.approx(chi.statistic, rel=1e-9)
+    assert table.loc["x"].index.tolist() == ["one-way ANOVA", "repeated-measures ANOVA", "Friedman"]
+    assert "no value varies" in table.loc[("flat", "one-way ANOVA"), "note"]
+    assert len(table) == 9
+
+
+def test_the_note_says_what_ignoring_the_pairs_changes():
+    frame = scores()
+    note = stats.anova_table(frame, ["x"]).set_index("test").loc["one-way ANOVA", "note"]
+    wide = frame.pivot_table(index="scenario", columns="system", values="x")
+    ratios = [
+        np.sqrt((wide[a].var() + wide[b].var()) / (wide[a] - wide[b]).var())
+        for a, b in (("a", "b"), ("a", "c"), ("b", "c"))
+    ]
+    assert f"{np.mean(ratios):.2f} times as wide" in note
+    free = stats.anova_table(scores()[["system", "scenario", "y"]], ["y"])["note"].iloc[0]
+    assert "correlation within scenarios" in free
+
+
+def test_every_pair_and_outcome_is_a_row_with_both_tests():
+    frame = scores()
+    table = stats.tukey_table(frame, ["x", "y"])
+    assert len(table) == 3 * 2
+    groups = [part["x"].to_numpy() for _, part in frame.groupby("system")]
+    theirs = scipy.stats.tukey_hsd(*groups)
+    mine = table[table["outcome"] == "x"].set_index(["a", "b"])
+    assert mine.loc[("a", "c"), "diff"] == pytest.approx(groups[0].mean() - groups[2].mean())
+    assert mine.loc[("a", "c"), "p"] == pytest.approx(theirs.pvalue[0, 2], rel=1e-6)
+    raw = scipy.stats.wilcoxon(groups[0] - groups[1]).pvalue
+    assert mine.loc[("a", "b"), "p_wilcoxon"] == pytest.approx(raw, rel=1e-9)
+    assert (mine["p_holm"] >= mine["p_wilcoxon"]).all() and (mine["p_holm"] <= 3 * mine["p_wilcoxon"]).all()
+    assert (mine["paired_high"] - mine["paired_low"] < mine["high"] - mine["low"]).all()
+
+
+def test_a_system_without_values_keeps_its_rows_and_is_named():
+    frame = scores()
+    frame.loc[frame["system"] == "b", "x"] = np.nan
+    anova = stats.anova_table(frame, ["x"])
+    assert anova["note"].str.contains("left out, with fewer than 2 values: b").all()
+    table = stats.tukey_table(frame, ["x"]).set_index(["a", "b"])
+    assert len(table) == 3 and table.loc[("a", "c"), "p"] >= 0
+    assert table.loc[("a", "b"), "note"] == "fewer than 2 values of b"
+    assert np.isnan(table.loc[("a", "b"), "p"])
+    nobody = stats.tukey_table(frame.assign(x=np.nan), ["x"])
+    assert len(nobody) == 3 and nobody["note"].str.len().gt(0).all()
+
+
+def test_all_pairs_are_a_family_within_each_outcome():
+    plan = read_plan({"primary_outcome": "x", "contrasts": [["a", "b"]], "smallest_effect": 0.05})
+    every = (("a", "b"), ("a", "c"), ("b", "c"))
+    plan = plan.changed(
+        contrasts=every, secondary_outcomes=("y",), all_pairs=True, resamples=50, permutations=50,
+        families=dict.fromkeys(plan.families, "holm"),
+    )  # fmt: skip
+    pairs = stats.ladder(scores(), plan).pairwise
+    assert pairs.groupby("outcome")["family_size"].first().to_dict() == {"x": 3, "y": 3}
+    assert set(pairs["adjustment"]) == {"holm"}

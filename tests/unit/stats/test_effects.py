@@ -1,3 +1,5 @@
+"""Effect sizes and their intervals against R, loops and coverage."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,16 +12,13 @@ from crs_lib.stats.effects import (
     cohens_dz,
     noncentral_f_interval,
     noncentral_t_interval,
-    omega_squared,
-    paired_effects,
     partial_eta_squared,
+    rank_biserial,
 )
 from crs_lib.stats.paired import rm_anova
 from tests.helpers.stats_examples import (
     DEPRESSION,
-    PLANT_GROWTH,
     SLEEP,
-    groups_frame,
     matrix_frame,
     paired_frame,
     random_matrix,
@@ -51,20 +50,6 @@ def test_noncentral_t_interval_inverts_the_distribution(t, df):
     assert mirrored == pytest.approx((-high, -low))
     end = low if t >= 0 else -high
     assert sp.nct.cdf(abs(t), df, end) == pytest.approx(0.975, abs=1e-7)
-
-
-def test_omega_squared_by_hand_on_plant_growth():
-    """(3.76634 - 2 * 0.388596) / (14.25843 + 0.388596) = 0.20408."""
-    row = omega_squared(groups_frame(PLANT_GROWTH)).iloc[0]
-    assert row["estimate"] == pytest.approx(0.20408, abs=1e-5)
-    low, high = noncentral_f_interval(4.846088, 2, 27, 0.90)
-    assert (row["low"], row["high"]) == pytest.approx((low / (low + 30), high / (high + 30)), abs=1e-5)
-    assert row["low"] > 0  # as p = .016 < .05
-
-
-def test_omega_squared_is_never_below_zero():
-    row = omega_squared(groups_frame({"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]})).iloc[0]
-    assert (row["estimate"], row["low"]) == (0.0, 0.0)
 
 
 def test_partial_eta_squared_from_f_and_degrees_of_freedom():
@@ -111,7 +96,7 @@ def test_cliffs_delta_covers():
 
 def test_rank_biserial_matches_effectsize():
     """R's effectsize, rank_biserial(depression, paired), prints 0.78: (40 - 5) / 45."""
-    row = stats.rank_biserial(paired_frame(DEPRESSION)).iloc[0]
+    row = rank_biserial(paired_frame(DEPRESSION)).iloc[0]
     assert row["estimate"] == pytest.approx(35 / 45, abs=1e-12)
     assert -1 <= row["low"] < 35 / 45 <= row["high"] <= 1
 
@@ -121,7 +106,7 @@ def test_rank_biserial_matches_effectsize():
 def test_rank_biserial_goes_with_the_wilcoxon_rank_sums(values):
     frame = matrix_frame(values)
     row, test = (
-        stats.rank_biserial(frame, stats.Design(resamples=50)).iloc[0],
+        rank_biserial(frame, stats.Design(resamples=50)).iloc[0],
         stats.wilcoxon_pairs(frame).iloc[0],
     )
     n = len(values)
@@ -133,7 +118,7 @@ def test_rank_biserial_goes_with_the_wilcoxon_rank_sums(values):
 def test_rank_biserial_interval_equals_a_plain_bootstrap():
     gaps = np.round(np.random.default_rng(1).normal(0.3, 1, 60), 1)
     frame = matrix_frame(np.column_stack([gaps, np.zeros(60)]))
-    row = stats.rank_biserial(frame, stats.Design(resamples=4000)).iloc[0]
+    row = rank_biserial(frame, stats.Design(resamples=4000)).iloc[0]
     rng, draws = np.random.default_rng(2), []
     for _ in range(2000):
         d = rng.choice(gaps, 60)
@@ -143,10 +128,8 @@ def test_rank_biserial_interval_equals_a_plain_bootstrap():
 
 def test_extremes_and_equal_systems():
     above = matrix_frame([[1.0, 0.0], [3.0, 0.5], [2.0, 0.9], [4.0, 0.1]])
-    found = paired_effects(above, stats.Design(resamples=50)).set_index("effect")["estimate"]
-    assert found["cliffs_delta"] == 1.0
-    assert found["rank_biserial"] == 1.0
-    equal = paired_effects(matrix_frame(np.ones((5, 2))), stats.Design(resamples=50)).set_index("effect")
-    assert equal.loc["cliffs_delta", "estimate"] == 0.0
-    assert equal.loc["rank_biserial", "estimate"] == 0.0
-    assert np.isnan(equal.loc["d_z", "estimate"])
+    equal = matrix_frame(np.ones((5, 2)))
+    for size in (cliffs_delta, rank_biserial):
+        found = [size(frame, stats.Design(resamples=50))["estimate"][0] for frame in (above, equal)]
+        assert found == [1.0, 0.0]
+    assert np.isnan(cohens_dz(equal)["estimate"][0])

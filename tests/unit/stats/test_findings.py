@@ -8,6 +8,7 @@ import pytest
 from crs_lib import stats
 from crs_lib.core.errors import InputError
 from crs_lib.stats import Estimate
+from crs_lib.stats.findings import share_of
 
 SCENARIOS = 10
 
@@ -22,38 +23,23 @@ def paired(gap, noise=0.0):
     return pd.DataFrame(rows, columns=["system", "scenario", "value"])
 
 
-def told(gap, noise=0.0, smallest=0.05):
-    found = stats.difference_of(paired(gap, noise), "a", "b", "value")
-    return stats.compared("a", "b", found, "gain", smallest=smallest)
-
-
-def test_the_sentence_changes_with_the_data():
-    assert told(0.3, 0.01).startswith("The gain of a is higher than that of b by 0.30 [0.29, 0.31]")
-    assert told(-0.3, 0.01).startswith("The gain of a is lower than that of b by 0.30 [0.29, 0.31]")
-    assert told(0.0, 0.01).startswith("a and b are equivalent in gain within ±0.05: they differ by 0.00 [")
-    assert told(0.0, 0.5).startswith("Whether a and b differ in gain is not settled: 0.00 [")
-    assert told(0.02, 0.01).endswith("less than the smallest difference that matters (0.05).")
-
-
-def test_intervals_respect_the_pairing():
+def test_the_sentence_changes_with_the_data_and_respects_the_pairing():
     """Scenarios differ by 0.9, the pairs by 0.02: only a paired interval can be this narrow."""
-    found = stats.difference_of(paired(0.3, 0.01), "a", "b", "value")
-    assert found.high - found.low < 0.03
-    assert found.n == SCENARIOS
-
-
-def test_without_an_interval_there_is_no_finding():
-    one = paired(0.3).query("scenario == 0")
-    sentence = stats.compared("a", "b", stats.difference_of(one, "a", "b", "value"), "gain")
-    assert sentence == "No finding: a and b share 1 scenario, too few for an interval of gain."
-    assert not sentence.borne
+    template = "a is {verdict} b by {gap}{doubt}."
+    for gap, noise, told in (
+        (0.3, 0.01, "a is higher than b by 0.30 [0.29, 0.31]."),
+        (-0.3, 0.01, "a is lower than b by 0.30 [0.29, 0.31]."),
+        (0.0, 0.01, "a is equivalent to b by 0.00 [−0.01, 0.01], an interval that includes 0."),
+        (0.0, 0.5, "a is not shown to differ from b by 0.00 [−0.30, 0.30], an interval that includes 0."),
+    ):
+        assert stats.finding_gap(paired(gap, noise), "value", "a", "b", template, smallest=0.05) == told
 
 
 def test_shares_where_all_agree_keep_an_interval():
     frame = pd.DataFrame({"scenario": range(8), "hit": [True] * 8})
-    assert stats.share_of(frame, "hit").percent == "100 % [68, 100]"  # 8 / (8 + 1.96²)
-    assert stats.share_of(frame.assign(hit=False), "hit").percent == "0 % [0, 32]"
-    assert math.isnan(stats.share_of(frame.assign(hit=None), "hit").value)
+    assert share_of(frame, "hit").percent == "100 % [68, 100]"  # 8 / (8 + 1.96²)
+    assert share_of(frame.assign(hit=False), "hit").percent == "0 % [0, 32]"
+    assert math.isnan(share_of(frame.assign(hit=None), "hit").value)
 
 
 def test_numbers_are_printed_in_one_form():
@@ -64,7 +50,7 @@ def test_numbers_are_printed_in_one_form():
 
 
 def test_how_a_notebook_ends():
-    first, none = stats.finding("a leads."), stats.no_finding("one session")
+    first, none = stats.Finding("a leads."), stats.finding_none("one session")
     assert repr(stats.learnt(first, none)) == "a leads."
     assert "no finding" in stats.learnt(none)[0]
     assert stats.not_shown("x.", "") == ("x.",)
@@ -72,15 +58,7 @@ def test_how_a_notebook_ends():
     with pytest.raises(InputError, match="at most 3"):
         stats.learnt(*[first] * 4)
     with pytest.raises(InputError, match="full stop"):
-        stats.finding("a leads")
-
-
-def test_what_is_not_resolved():
-    estimates = [Estimate(0.1, 0.0, 0.2, 12), Estimate(0.1, 0.05, 0.15, 10)]
-    assert stats.resolution(estimates, "gain") == (
-        "With 10 scenarios, differences in gain below 0.10 are not resolved."
-    )
-    assert stats.resolution([Estimate(1.0, math.nan, math.nan, 1)], "gain") == ""
+        stats.finding_count("{n} lead", n=3)
 
 
 THREE = pd.DataFrame(

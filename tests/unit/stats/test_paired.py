@@ -1,3 +1,5 @@
+"""Paired tests against R, scipy, statsmodels, printed examples and full enumeration."""
+
 import itertools
 
 import numpy as np
@@ -7,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as sp
 from statsmodels.stats.anova import AnovaRM
+from statsmodels.stats.weightstats import ttost_paired
 
 from crs_lib import stats
-from crs_lib.stats.paired import rm_anova
+from crs_lib.core.errors import InputError
+from crs_lib.stats.paired import rm_anova, tost_pairs
 from tests.helpers.stats_examples import (
     DEPRESSION,
     ROUNDING_TIMES,
@@ -38,11 +42,10 @@ def test_rm_anova_equals_statsmodels(n, k):
 
 
 def test_epsilons_match_a_published_example():
-    """pingouin's documentation of epsilon(): five subjects, three conditions, GG 0.5588, HF 0.6223."""
+    """pingouin's documentation of epsilon(): five subjects, three conditions, GG 0.5588."""
     x = [[2.2, 1.1, 8.2], [3.1, 2.5, 4.5], [4.3, 4.1, 3.4], [4.1, 5.2, 6.2], [7.2, 6.4, 7.2]]
     row = rm_anova(matrix_frame(x)).iloc[0]
     assert row["epsilon_gg"] == pytest.approx(0.5587754577585018, abs=1e-12)
-    assert row["epsilon_hf"] == pytest.approx(0.6223448311539789, abs=1e-12)
     assert row["p_gg"] == pytest.approx(
         sp.f.sf(row["statistic"], 2 * row["epsilon_gg"], 8 * row["epsilon_gg"])
     )
@@ -200,18 +203,41 @@ def test_equal_systems_have_p_one_and_no_t():
 
 def test_bad_input_says_what_to_do():
     frame = matrix_frame(random_matrix(1, 4, 3))
-    with pytest.raises(ValueError, match="expected two different systems of \\['s0', 's1', 's2'\\]"):
+    with pytest.raises(InputError, match="expected two different systems of \\['s0', 's1', 's2'\\]"):
         stats.wilcoxon_pairs(frame, stats.Design(pairs=[("s0", "tracker")]))
-    with pytest.raises(ValueError, match="more than one row for system='s0', scenario=0"):
+    with pytest.raises(InputError, match="more than one row for system='s0', scenario=0"):
         rm_anova(pd.concat([frame, frame]))
     holed = frame.assign(value=frame["value"].where(frame["system"] != "s1"))
-    with pytest.raises(ValueError, match=r"0 of 4 scenarios are complete.*'s1' lacks most"):
+    with pytest.raises(InputError, match=r"0 of 4 scenarios are complete.*'s1' lacks most"):
         rm_anova(holed)
-    with pytest.raises(ValueError, match="'s0' and 's1' share 0 scenarios"):
+    with pytest.raises(InputError, match="'s0' and 's1' share 0 scenarios"):
         stats.mean_differences(holed)
-    with pytest.raises(ValueError, match="1 systems"):
+    with pytest.raises(InputError, match="1 systems"):
         stats.friedman(frame[frame["system"] == "s0"])
-    with pytest.raises(ValueError, match="permutations=0"):
+    with pytest.raises(InputError, match="permutations=0"):
         stats.sign_flip_pairs(frame, permutations=0)
-    with pytest.raises(ValueError, match="seed -1"):
+    with pytest.raises(InputError, match="seed -1"):
         stats.sign_flip_pairs(frame, stats.Design(seed=-1))
+
+
+def test_tost_equals_statsmodels():
+    x = random_matrix(3, 30, 2, effect=0.1)
+    row = tost_pairs(matrix_frame(x), 0.5).iloc[0]
+    assert row["p"] == pytest.approx(ttost_paired(x[:, 0], x[:, 1], -0.5, 0.5)[0], rel=1e-10)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 200), st.floats(0.05, 1.5))
+def test_tost_says_equivalent_exactly_when_the_interval_lies_inside(seed, margin):
+    frame = matrix_frame(random_matrix(seed, 12, 2))
+    row = stats.mean_differences(frame, stats.Design(confidence=0.90)).iloc[0]
+    inside = -margin < row["low"] and row["high"] < margin
+    assert tost_pairs(frame, margin)["equivalent"][0] == inside
+
+
+def test_tost_of_constant_differences_and_bad_margins():
+    frame = matrix_frame([[0.1, 0.0], [0.3, 0.2], [0.6, 0.5]]).round(1)
+    assert tost_pairs(matrix_frame([[1.0, 1.0], [2.0, 2.0]]), 0.1)["p"][0] == 0.0
+    assert not tost_pairs(matrix_frame([[2.0, 1.0], [3.0, 2.0]]), 0.5)["equivalent"][0]
+    with pytest.raises(InputError, match="margin=0"):
+        tost_pairs(frame, 0)

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import sources, titles
+from crs_lib.catalog import grounder as grounding
+from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
@@ -94,9 +95,9 @@ def test_the_users_own_words_are_no_hallucination(world):
 def test_cutting_takes_whole_sentences(world):
     text = 'Metropolis (1927) fits. Or take "Lamps of Nowhere"! It is long. See Ape Days (1990).'
     found = world.grounder.unknown_titles(text, world.grounder.titles(text))
-    assert titles.cut(text, found) == "Metropolis (1927) fits. It is long."
+    assert grounding.cut(text, found) == "Metropolis (1927) fits. It is long."
     alone = '"Lamps of Nowhere".'
-    assert titles.cut(alone, world.grounder.unknown_titles(alone, [])) == ""
+    assert grounding.cut(alone, world.grounder.unknown_titles(alone, [])) == ""
 
 
 # ── the recommender ────────────────────────────────────────────────────────────────────────────

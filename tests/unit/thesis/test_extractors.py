@@ -17,7 +17,6 @@ from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, NearWords, SubstringMatcher
 from tests.helpers import scripted as _scripted  # noqa: F401
 
-FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 VALUES = {
     "genre": ["drama", "reference", "ex", "science", "horror"],
     "actor": ["eve", "brian johnson", "maya lind", "tomas berg"],
@@ -26,13 +25,13 @@ VALUES = {
     "language": ["ger", "english"],
     "year": ["1999", "975"],
 }
+FIELDS = tuple(VALUES)
 
 
 def space() -> ConceptSpace:
-    pairs = [(name, value) for name in FIELDS for value in VALUES[name]]
-    return ConceptSpace(
-        "thesis", tuple(f for f, _ in pairs), tuple(v for _, v in pairs), np.ones(len(pairs), np.int64), 9
-    )
+    field, value = zip(*((name, value) for name in FIELDS for value in VALUES[name]), strict=True)
+    films = np.ones(len(field), np.int64)
+    return ConceptSpace(field, value, films, 9, tuple(map("{}={}".format, field, value)))
 
 
 def reply(request) -> str:
@@ -64,7 +63,6 @@ def test_every_extractor_keeps_the_contract(name):
         "A horror film with Maya Lind, 1999.",
     ]
     sets = extractor.sets(texts)
-    assert extractor.name == name
     assert isinstance(extractor.embedder, str)
     assert len(sets) == len(texts)
     assert sets[0] == sets[4]
@@ -72,11 +70,7 @@ def test_every_extractor_keeps_the_contract(name):
     assert all(0 <= code < len(extractor.space) for codes in sets for code in codes)
     assert extractor.sets(list(reversed(texts))) == list(reversed(sets))
     assert extractor.sets([]) == []
-
-
-@pytest.mark.parametrize("name", EXTRACTORS.names())
-def test_a_full_name_is_found_by_all(name):
-    assert "actor=maya lind" in found(name, "Something with Maya Lind")
+    assert "actor=maya lind" in extractor.space.keys(sets[0])
 
 
 IN_WORD = [
@@ -102,10 +96,8 @@ def test_the_default_over_the_sample_finds_nothing_inside_words():
 
 
 def test_a_value_that_ends_in_a_full_stop_is_whole():
-    found = SubstringMatcher(["lind jr."]).find(
-        ["with lind jr. and others", "with lind jr.x", "blind jr."], whole=True
-    )
-    assert found == [{0}, {0}, set()]
+    texts = ["with lind jr. and others", "with lind jr.x", "blind jr."]
+    assert SubstringMatcher(["lind jr."]).find(texts, whole=True) == [{0}, {0}, set()]
 
 
 def test_rules_take_years_of_two_centuries_only():
@@ -137,8 +129,7 @@ def test_embed_equals_the_textbook_computation():
     ours = made("embed", over).sets(texts)
     for text, mine in zip(texts, ours, strict=True):
         expected = set()
-        for name in over.fields:
-            codes = over.codes_of(name)
+        for codes in over.fields.values():
             vectoriser = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5))
             matrix = vectoriser.fit_transform([over.value[code] for code in codes])
             cosine = (vectoriser.transform([text]) @ matrix.T).toarray().ravel()
@@ -151,9 +142,8 @@ def test_llm_takes_known_names_only_and_needs_a_model():
     assert found("llm", "I adore Maya!") == {"actor=maya lind"}
     with pytest.raises(InputError, match="needs a model"):
         extractors.create("llm", ExtractorInputs(space()))
-    broken = extractors.create(
-        "llm", ExtractorInputs(space(), None, LLM("scripted", answers=lambda _: "no JSON"))
-    )
+    model = LLM("scripted", answers=lambda _: "no JSON")
+    broken = extractors.create("llm", ExtractorInputs(space(), None, model))
     with pytest.raises(RunError, match="gave no usable answer"):
         broken.sets(["hello there"])
 
@@ -163,25 +153,15 @@ def test_an_unknown_extractor_is_an_error_with_a_suggestion():
         extractors.create("substrings", ExtractorInputs(space()))
 
 
-TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n", max_size=40)
+TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n\x00", max_size=60)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(TEXTS, max_size=5),
-    st.lists(st.text(alphabet="abcer éß𝔄", min_size=1, max_size=7), min_size=1, max_size=12, unique=True),
+    st.lists(st.text(alphabet="abcer éß𝔄", min_size=1, max_size=19) | st.text("ab", min_size=1), max_size=12),
 )
 def test_the_matcher_equals_a_loop_of_in_tests(texts, patterns):
-    found = SubstringMatcher(patterns).find(texts)
-    assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.text(alphabet="ab\x00", max_size=60), max_size=4),
-    st.lists(st.text(alphabet="ab", min_size=1, max_size=19), max_size=12),
-)
-def test_long_and_repeated_patterns_are_found_too(texts, patterns):
     found = SubstringMatcher(patterns).find(texts)
     assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
 

@@ -78,10 +78,8 @@ def dialogue(number: int) -> Dialogue:
         "the",
         "space love ghost",
     ]
-    turns = [
-        Turn((USER, SYSTEM)[place % 2], texts[(number * 3 + place * (place + number)) % len(texts)])
-        for place in range(12)
-    ]
+    said = (texts[(number * 3 + place * (place + number)) % len(texts)] for place in range(12))
+    turns = [Turn((USER, SYSTEM)[place % 2], text) for place, text in enumerate(said)]
     return Dialogue(f"{number:05d}", "a", turns)
 
 

@@ -83,17 +83,10 @@ def test_no_match_in_the_thesis_logs_lies_inside_a_word(world, said):
             assert words(text[: match.start]) + words(piece) + words(text[match.end :]) == words(text)
             matches += not match.rejected
     assert matches > 100
-
-
-def test_batches_and_single_texts_agree_on_the_thesis_logs(world, said):
-    found = world.grounder.ground(said)
-    assert found == [world.grounder.concepts(text) for text in said]
-
-
-def test_words_that_fooled_the_substring_search_are_no_concepts(world):
-    text = "What kind of story could you discover? I'm interested, my preference is just more of that, whatever you like."
-    assert world.grounder.topic_set(text) == set()
-    assert world.grounder.titles(text) == []
+    assert world.grounder.ground(said) == [world.grounder.concepts(text) for text in said]
+    fooled = "What kind of story could you discover? I'm interested, my preference is just more of that, whatever you like."
+    assert world.grounder.topic_set(fooled) == set()
+    assert world.grounder.titles(fooled) == []
 
 
 def test_users_of_this_catalogue_are_satisfiable_and_voice_their_plan(films, world):
@@ -121,8 +114,8 @@ def test_the_thesis_s_logs_are_scored_by_our_default(folder, world):
 
 def test_a_batch_runs_on_it(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    config = SimulateConfig(
-        run="t", catalog=str(folder / "opendialkg_movie_data.json"), systems=["tracker"], n_sessions=2
+    films = str(folder / "opendialkg_movie_data.json")
+    simulate.simulate(
+        SimulateConfig(run="t", catalog=films, systems=["tracker"], n_sessions=2), progress=False
     )
-    simulate.simulate(config, progress=False)
     assert [talk.session_id for talk in simulate.dialogues("t")] == ["00000", "00001"]

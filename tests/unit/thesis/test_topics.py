@@ -18,11 +18,11 @@ from crs_lib.thesis.topics import (
     SHORT_WORDS,
     STEMS,
     admitted,
-    heuristics,
+    heuristic,
     lemma,
     singular,
     tokens,
-)
+)  # fmt: skip
 from tests.helpers import scripted as _scripted  # noqa: F401
 
 
@@ -61,8 +61,7 @@ def test_the_heuristic_counts_and_prefers():
     """house 2·1 = 2; ghost 1·(1+2+2) = 5; dark 1·(1+2) = 3; quiet 1."""
     texts = ["The house, the house: a dark quiet ghost", "", "of the", "space-age\x00space"]
     best = [("ghost", "dark", "house", "quiet"), (), (), ("space-age", "space")]
-    assert heuristics(texts) == best
-    assert heuristics([]) == []
+    assert [heuristic(text) for text in texts] == best
 
 
 def plain_heuristic(text: str) -> tuple[str, ...]:
@@ -83,7 +82,7 @@ WORDS = st.sampled_from(
 
 @given(st.lists(st.lists(WORDS, max_size=14).map(" ".join), max_size=4))
 def test_many_texts_at_once_are_each_text_alone(texts):
-    assert heuristics(texts) == [plain_heuristic(text) for text in texts]
+    assert [heuristic(text) for text in texts] == [plain_heuristic(text) for text in texts]
 
 
 def small_model(n_topics: int = 4, n_words: int = 30) -> topics.TopicModel:
@@ -148,7 +147,7 @@ def test_a_model_is_stored_and_read_back(tmp_path):
 def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_helps(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path / "mirror"))
-    helps = r"exp_elog_beta\.npy and dictionary\.tsv.*crs_lib topics --catalog.*CRS_MIRROR.*topics heuristic"
+    helps = r"exp_elog_beta\.npy and dictionary\.tsv.*crs_lib thesis topics --catalog.*CRS_MIRROR.*topics heuristic"
     with pytest.raises(InputError, match=helps):
         topics.create("lda")
     small_model().save(tmp_path / "mirror" / "thesis" / "lda")
@@ -172,18 +171,13 @@ def test_training_finds_the_two_themes_and_is_reproducible():
         topics.train(["one plot"], n_topics=2)
 
 
-@pytest.fixture
-def model_folder(tmp_path):
-    small_model().save(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize("name", [n for n in topics.TOPICS.names() if n != "lda_replayed"])  # test_replay.py
-def test_every_topic_extractor_keeps_the_contract(name, model_folder):
+def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
     def answer(request) -> str:
         return json.dumps({"topics": ["love story"] if "love" in request.messages[-1].content else []})
 
-    options = {"lda": {"model": model_folder}, "llm": {"llm": LLM("scripted", answers=answer)}}
+    small_model().save(tmp_path)
+    options = {"lda": {"model": tmp_path}, "llm": {"llm": LLM("scripted", answers=answer)}}
     extractor = topics.create(name, **options.get(name, {}))
     texts = ["a love story wordaa", "", "wordab wordab", "a love story wordaa"]
     found = extractor.topics(texts)
@@ -193,10 +187,14 @@ def test_every_topic_extractor_keeps_the_contract(name, model_folder):
     assert extractor.topics(texts[::-1]) == found[::-1]
 
 
-def test_topic_extractors_refuse_what_they_cannot_use(model_folder):
-    with pytest.raises(InputError, match="did you mean 'heuristic'"):
-        topics.create("heuristics")
-    with pytest.raises(InputError, match="takes no topic model"):
-        topics.create("heuristic", model=model_folder)
-    with pytest.raises(InputError, match="needs a model"):
-        topics.create("llm")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("heuristics", {}, "did you mean 'heuristic'"),
+        ("heuristic", {"model": "here"}, "takes no topic model"),
+        ("llm", {}, "needs a model"),
+    ],
+)
+def test_topic_extractors_refuse_what_they_cannot_use(name, options, message):
+    with pytest.raises(InputError, match=message):
+        topics.create(name, **options)

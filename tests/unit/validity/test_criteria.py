@@ -1,25 +1,23 @@
-"""Scores against raters, success and judges, on small conversations whose answers can be worked out."""
+"""Scores against raters, success and judges, on small conversations: agreement and biases worked out."""
 
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from crs_lib import data as logs
-from crs_lib import simulate, stats
+from crs_lib import evaluate, simulate
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.validity import agreement, raters
+from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.films import grounder
 
 TEN = grounder()
-
-
-def table(path, name, header, rows):
-    lines = [",".join(header), *(",".join(f'"{cell}"' for cell in row) for row in rows)]
-    (path / name).write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
@@ -31,11 +29,14 @@ def rated(tmp_path):
         "SYSTEM\tTry Cold Orchard (1962)",
         "USER\tThanks, great",
     ]
-    header = ["ConvId", *(f"utterance{i}" for i in range(4)), "relevance1", "interestingness1", "overall1"]
+    head = ["ConvId", *(f"utterance{i}" for i in range(4))]
     rows = [["AB", *talk, value, 2, 3] for value in (4, 4, 1)] + [["CD", *talk, 0, 2, 3] for _ in range(3)]
-    table(tmp_path, raters.TURNS, header, rows)
-    whole = ["ConvId", *(f"utterance{i}" for i in range(4)), "dialogue-overall"]
-    table(tmp_path, raters.DIALOGUES, whole, [["AB", "USER   I want drama films", *talk[2:], "", 4]])
+    turns = pd.DataFrame(rows, columns=[*head, "relevance1", "interestingness1", "overall1"])
+    turns.to_csv(tmp_path / raters.TURNS, index=False)
+    whole = pd.DataFrame(
+        [["AB", "USER   I want drama films", *talk[2:], "", 4]], columns=[*head, "dialogue-overall"]
+    )
+    whole.to_csv(tmp_path / raters.DIALOGUES, index=False)
     return tmp_path
 
 
@@ -60,17 +61,11 @@ def test_a_ceiling_is_one_rater_against_the_others(rated):
 
 
 def test_a_table_without_its_columns_is_refused(tmp_path):
-    table(tmp_path, raters.TURNS, ["ConvId", "utterance0"], [["AB", "USER\thi"]])
+    pd.DataFrame([["AB", "USER\thi"]], columns=["ConvId", "utterance0"]).to_csv(tmp_path / raters.TURNS)
     with pytest.raises(InputError, match=r"annotated_turns.csv: no column 'relevance1'"):
         raters.abredial(raters.TURNS, tmp_path)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_auc_agrees_with_scikit_learn(seed):
-    draw = np.random.default_rng(seed)
-    score, hit = draw.integers(0, 4, 50).astype(float), draw.random(50) < 0.3
-    assert stats.auc(score, hit) == pytest.approx(roc_auc_score(hit, score))
-    assert np.isnan(stats.auc(score, np.zeros(50, bool)))
+    with pytest.raises(InputError, match=r"annotated_dialogues.csv: cannot be read"):
+        raters.abredial(raters.DIALOGUES, tmp_path)
 
 
 def test_an_item_is_the_film_that_replies_name_while_it_ranks_first():
@@ -81,45 +76,45 @@ def test_an_item_is_the_film_that_replies_name_while_it_ranks_first():
     assert raters.resolved(ranked, named, ["a"] * 7) == {}  # one reply said three times is one
 
 
+def lines(path, talks):
+    (path / "talks.jsonl").write_text("\n".join(map(json.dumps, talks)))
+    return logs.read(path / "talks.jsonl")
+
+
 def concept(system, file, hits):
     turns = []
-    for hit in hits:
-        turns.append({"role": "user", "content": "I want drama films"})
+    for place, hit in enumerate(hits):
         film = "Cold Orchard (1962)" if hit else "Lantern Street (1999)"
-        turns.append({
-            "role": "assistant", "content": f"{system} {file} {len(turns)}: try {film}", "rec_items": [1 if hit else 2],
+        turns += [{"role": "user", "content": "I want drama films"}, {
+            "role": "assistant", "content": f"{system} {file} {place}: try {film}", "rec_items": [1 if hit else 2],
             "rec_success_rec": hit, "rec_success_dialogue": hit,
-        })  # fmt: skip
+        }]  # fmt: skip
     return {"system": system, "file": file, "target": ["Cold Orchard (1962)"], "turns": turns}
 
 
 @pytest.mark.slow
 def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
+    outcomes = ([True, False], [False, False], [True, True])
     talks = [
-        concept(system, f"{i}.json", hits)
-        for system in ("kbrd", "barcor")
-        for i, hits in enumerate(([True, False], [False, False], [True, True]))
+        concept(system, f"{i}.json", hits) for system in ("kbrd", "barcor") for i, hits in enumerate(outcomes)
     ]
-    path = tmp_path / "talks.jsonl"
-    path.write_text("\n".join(map(json.dumps, talks)))
-    frame = raters.success(logs.read(path), TEN)
+    frame = raters.success(lines(tmp_path, talks), TEN)
     assert len(frame) == 12 and frame["found"].tolist() == [1.0] * 12
     assert frame["ranked_satisfaction"].tolist() == frame["in_list"].astype(float).tolist()
     found = raters.prediction(frame, resamples=20).set_index(["criterion", "level", "predictor"])
     assert found.loc[("in_text", "reply", "satisfaction"), "within"] == 1.0
     assert found.loc[("in_list", "reply", "ranked_satisfaction"), "within"] == 1.0
     assert raters.systems(frame)["in_list"].tolist() == pytest.approx([2 / 3, 2 / 3])
-    missed = raters.missed(frame, 1)
-    assert missed["in_text"].tolist() == [True, False]
+    assert raters.missed(frame, 1)["in_text"].tolist() == [True, False]
     with pytest.raises(InputError, match="no reply logs success"):
         raters.success([], TEN)
 
 
-def judged_talk(system, simulator, index, good, score):
-    said = "Cold Orchard (1962)?" if good else "no idea"
-    texts = [("USER", "I want drama films"), ("AGENT", said), ("USER", "thanks, great" if good else "no")]
-    turns = [{"participant": who, "utterance": text, "dialogue_acts": []} for who, text in texts]
-    scores = {"REC_RELEVANCE": score, "OVERALL_SAT": score}
+def judged_talk(system, simulator, index, good):
+    said = [("USER", "I want drama films"), ("AGENT", "Cold Orchard (1962)?" if good else "no idea"),
+            ("USER", "thanks, great" if good else "no")]  # fmt: skip
+    turns = [{"participant": who, "utterance": text, "dialogue_acts": []} for who, text in said]
+    scores = dict.fromkeys(raters.JUDGE, 1 + 2 * good)
     return {
         "system": system,
         "users": f"{system}_{simulator}_x",
@@ -131,14 +126,12 @@ def judged_talk(system, simulator, index, good, score):
 
 def test_a_judge_is_met_simulator_by_simulator(tmp_path):
     talks = [
-        judged_talk(system, simulator, index, good=index < n, score=1 + 2 * (index < n))
+        judged_talk(system, simulator, index, good=index < n)
         for system, n in (("a", 1), ("b", 2), ("c", 3))
         for simulator in ("ABUS", "Dual_LLM")
         for index in range(4)
     ]
-    path = tmp_path / "talks.jsonl"
-    path.write_text("\n".join(map(json.dumps, talks)))
-    rows = raters.judged(logs.read(path), TEN)
+    rows = raters.judged(lines(tmp_path, talks), TEN)
     assert rows["simulator"].value_counts().to_dict() == {"ABUS": 12, "Dual_LLM": 12}
     found = raters.with_judge(rows, resamples=20).set_index(["simulator", "judge", "score"])
     assert found.loc[("ABUS", "OVERALL_SAT", "dialogue_adaptation"), "spearman"] == pytest.approx(1.0)
@@ -150,21 +143,13 @@ def test_a_judge_is_met_simulator_by_simulator(tmp_path):
 
 @pytest.mark.slow
 def test_the_two_views_of_a_run_differ_only_in_the_state():
-    simulate.simulate(
-        simulate.SimulateConfig(
-            run="bridge", systems=("oracle", "random", "sticky"), n_sessions=6, n_turns=8
-        ),
-        progress=False,
+    config = simulate.SimulateConfig(
+        run="bridge", systems=("oracle", "random", "sticky"), n_sessions=6, n_turns=8
     )
-    from crs_lib import evaluate
-    from crs_lib.catalog.grounder import Grounder
-
-    films = Grounder(evaluate.catalog_of("bridge"))
-    rows = raters.views(simulate.iter_dialogues("bridge"), films)
-    exact = rows[(rows["joint"] == 1) & (rows["turn"] == 1)]
-    pd.testing.assert_series_equal(
-        exact["logged"], exact["heard"], check_names=False
-    )  # the same state, the same score
+    simulate.simulate(config, progress=False)
+    rows = raters.views(simulate.iter_dialogues("bridge"), Grounder(evaluate.catalog_of("bridge")))
+    exact = rows[(rows["joint"] == 1) & (rows["turn"] == 1)]  # the same state, the same score
+    assert exact["logged"].tolist() == exact["heard"].tolist() != []
     found = raters.bridge(rows, resamples=20).set_index("system")
     assert found.loc["all", "joint"] > 0.5
     assert found.loc["all", "spearman, turns"] > 0.7
@@ -176,12 +161,50 @@ def test_scores_beside_the_ceiling_of_raters():
     mirror = paths.mirror()
     if mirror is None or not (mirror / "abredial").is_dir():
         pytest.skip("no AB-ReDial here; name a folder with it in CRS_MIRROR")
-    from crs_lib.catalog import sources
-    from crs_lib.catalog.grounder import Grounder
-
     films = Grounder(sources.load(mirror / "crsarena" / "redial_id2info.json"))
     for name, level, goal in ((raters.TURNS, "reply", 0.45), (raters.DIALOGUES, "dialogue", 0.25)):
         found = raters.abredial(name, mirror / "abredial")
         rows = agreement.rate(found.dialogues, films)
         shown = agreement.agreement(rows, resamples=10).set_index("level")
         assert shown.loc[level, "spearman"] >= goal
+
+
+def talk(number, overall, reply):
+    turns = [{"speaker": "USER", "text": "a drama"}, {"speaker": "SYSTEM", "text": reply}]
+    body = {"session_id": str(number), "model_name": "s", "conversation": turns}
+    rating = {"dial_level_aggregated": {"dialogue_overall": overall}} if overall is not None else {}
+    return Dialogue.from_json({**body, "annotations": rating})
+
+
+TALKS = [talk(i, i % 5 + 1, f"{'word ' * (5 - i % 5)}{i}") for i in range(10)]
+
+
+def honest(request):
+    """Scores what people think (the reply's last number tells); of a pair the first place always wins."""
+    text = request.messages[-1].content
+    if "Conversation A" in text:
+        return json.dumps({"better": "A"})
+    number = int([line for line in text.splitlines() if line.startswith("Recommender")][-1].split()[-1])
+    return json.dumps({"score": number % 5 + 1})
+
+
+def test_agreement_and_biases_of_a_judge(tmp_path):
+    (row,) = raters.ask(TALKS, "scripted", tmp_path, {"answers": honest}).to_dict("records")
+    assert (row["n"], row["unusable"]) == (10, 0)
+    assert row["spearman"] == pytest.approx(1.0)
+    assert row["verbosity"] == pytest.approx(0.0)  # it likes words as little as people do
+    assert row["position"] == 1.0  # the first place wins in both orders
+
+
+def test_answers_that_cannot_be_read_are_missing(tmp_path):
+    (row,) = raters.ask(TALKS[:4], "scripted", tmp_path, {"answers": lambda request: "well"}).to_dict(
+        "records"
+    )
+    assert row["n"] == 0 and row["unusable"] == 8 and np.isnan(row["spearman"]) and np.isnan(row["position"])
+
+
+def test_only_rated_conversations_are_drawn():
+    assert len(raters.chosen([*TALKS, talk(99, None, "no")], 100)) == 10
+    assert raters.chosen(TALKS, 4) == raters.chosen(TALKS, 4)
+    with pytest.raises(InputError, match="no conversation carries a rating"):
+        raters.chosen([talk(1, None, "no")], 3)

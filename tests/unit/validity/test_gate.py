@@ -147,7 +147,7 @@ def test_a_second_check_of_the_same_run_writes_the_same_tables(finished):
 
 def test_marks_without_a_gate_name_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    with pytest.raises(RunError, match="python -m crs_lib gate --run other"):
+    with pytest.raises(RunError, match="python -m crs_lib validity gate --run other"):
         gate.marks("other")
     with pytest.raises(InputError, match="give one of metrics, tests, doses"):
         gate.read("other", "scores")

@@ -9,6 +9,7 @@ import pytest
 
 from crs_lib import evaluate, simulate
 from crs_lib.__main__ import main
+from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.report import annotate
 from crs_lib.validity import labels
@@ -24,9 +25,8 @@ def ask(run, n, kind="single", seed=0):
 @pytest.fixture(scope="module")
 def run():
     name = "annotated"
-    simulate.simulate(
-        simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=10, n_turns=8), progress=False
-    )
+    config = simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=10, n_turns=8)
+    simulate.simulate(config, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run=name))
     return name
 
@@ -67,10 +67,16 @@ def test_the_page_allows_its_own_script_and_nothing_else(run):
     assert "</script><b>" not in annotate.page([hostile], "single")
 
 
+def given(run, tmp_path, **options):
+    """A file of labels of scripted raters."""
+    tables.write_jsonl(tmp_path / "labels.jsonl", labels.scripted(run, **options))
+    return tmp_path / "labels.jsonl"
+
+
 @pytest.mark.slow
 def test_labels_are_imported_and_held_against_every_metric(run, tmp_path, capsys):
     assert main(["annotate", "--run", run, "--n", "12"]) == 0
-    file = labels.save(labels.scripted(run), tmp_path / "labels.jsonl")
+    file = given(run, tmp_path)
     assert main(["annotate", "--run", run, "--import", str(file)]) == 0
     shown = capsys.readouterr().out
     assert "one_against_rest" in shown and "true_detectable" in shown and "normalised_gain" in shown
@@ -78,14 +84,12 @@ def test_labels_are_imported_and_held_against_every_metric(run, tmp_path, capsys
     assert set(found.labels["rater"]) == {"scripted-1", "scripted-2", "scripted-3"}
     gain = found.correlations.set_index("metric").loc["normalised_gain"]
     assert gain["spearman"] > 0.6  # the raters are made of it
-    for name in ("labels", "agreement", "power", "correlations"):
-        assert (labels.folder(run) / f"{name}.csv").is_file()
+    assert all((labels.folder(run) / f"{name}.csv").is_file() for name in found._fields)
 
 
 def test_raters_without_noise_agree_and_their_labels_follow_the_gain(run, tmp_path):
     main(["annotate", "--run", run, "--n", "12", "--kind", "pairs"])
-    file = labels.save(labels.scripted(run, noise=0), tmp_path / "labels.jsonl")
-    found = labels.findings(run, [file], resamples=50)
+    found = labels.findings(run, [given(run, tmp_path, noise=0)], resamples=50)
     assert found.agreement.loc[0, "alpha"] == pytest.approx(1.0)
     assert found.correlations.loc[0, "spearman"] > 0.9
 
@@ -95,6 +99,7 @@ def test_raters_without_noise_agree_and_their_labels_follow_the_gain(run, tmp_pa
     [
         ({"value": 6}, "a value from 1 to 5"),
         ({"value": True}, "a value from 1 to 5"),
+        ({"value": None}, "a value from 1 to 5"),
         ({"rater": ""}, "no label"),
         ({"page": "0" * 16}, "belongs to page"),
         ({"item": "nobody"}, "no question 'nobody'"),

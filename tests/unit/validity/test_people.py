@@ -28,7 +28,8 @@ def code(name, value):
     return TEN.catalog.code(name, value)
 
 
-DRAMA, COMEDY, QUILL = code("genre", "Drama"), code("genre", "Comedy"), code("actor", "Ada Quill")
+DRAMA, COMEDY, YEAR = code("genre", "Drama"), code("genre", "Comedy"), code("year", "1962")
+QUILL, TARN = code("actor", "Ada Quill"), code("director", "Zoe Tarn")
 
 
 @pytest.mark.parametrize(
@@ -39,69 +40,10 @@ DRAMA, COMEDY, QUILL = code("genre", "Drama"), code("genre", "Comedy"), code("ac
         ("I don't like comedy films. I want drama films", {DRAMA}, {COMEDY}),
         ("what can you recommend?", set(), set()),
         ("a film made after 1962", set(), set()),  # a bound is no year
+        ("a film from 1962 on", set(), set()),
+        ("a film from 1962", {YEAR}, set()),  # that very year
         ("not drama films. No: drama films it is", {DRAMA}, set()),  # the last word counts
         ("swap drama films for comedy films", {COMEDY}, set()),
-    ],
-)
-def test_wishes_are_heard_with_their_sign(text, wanted, unwanted):
-    found = heard.hear(TEN, text)
-    assert (set(found.wanted) & {DRAMA, COMEDY, QUILL}, set(found.unwanted)) == (wanted, unwanted)
-    assert "1962" not in {TEN.key(c).split("=")[1] for c in found.wanted}
-
-
-def test_a_year_counts_where_that_very_year_is_meant():
-    assert TEN.keys(heard.hear(TEN, "a film from 1962").wanted) == ["year=1962"]
-    assert not heard.hear(TEN, "a film from 1962 on").wanted
-
-
-def test_wishes_are_given_up_without_being_refused():
-    listener = heard.Listener(TEN)
-    listener.listen("drama films with Ada Quill")
-    state = listener.listen("Ada Quill is not required any more")
-    assert (state.constraints, state.avoid) == ({DRAMA}, set())
-    state = listener.listen("forget the rest, a comedy film")
-    assert (state.constraints, state.avoid) == ({COMEDY}, set())
-
-
-def test_the_words_before_a_name_tell_the_role():
-    terms = TEN.catalog.vocabulary
-    both = [c for c in range(len(terms)) if terms.field[c] in ("actor", "director")]
-    names = {terms.value[c] for c in both if terms.field[c] == "actor"} & {
-        terms.value[c] for c in both if terms.field[c] == "director"
-    }
-    for name in names:
-        fields = {terms.field[c] for c in heard.hear(TEN, f"films directed by {name}").wanted}
-        assert fields == {"director"}
-
-
-def test_wishes_are_carried_replaced_and_taken_back():
-    listener = heard.Listener(TEN)
-    assert DRAMA in listener.listen("I want drama films").constraints
-    assert DRAMA in listener.listen("something else please").constraints
-    assert listener.listen("a comedy film then").constraints == {COMEDY}
-    state = listener.listen("no comedy film any more")
-    assert state[:3] == (frozenset(), {COMEDY}, False)
-
-
-def test_a_film_that_is_liked_stands_for_its_genres_until_a_wish_is_said():
-    listener = heard.Listener(TEN)
-    liked = {code("genre", "War"), DRAMA}
-    assert listener.listen("I loved Iron Valley").constraints == liked
-    asked = listener.listen("Who directed Paper Kites?")
-    assert (asked.constraints, asked.asks_about) == (liked, True)
-    assert listener.listen("give me a comedy film").constraints == {COMEDY}
-
-
-def test_a_year_in_brackets_is_no_title():
-    assert [TEN.catalog.items[i].title for i in heard.films(TEN, "Her (1988), 1947 (1990) and Iron Valley (1947)")] == [
-        "Her", "1947", "Iron Valley",
-    ]  # fmt: skip
-    assert heard.films(TEN, "something like Iron Valley (1947)") == (5,)
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted", "unwanted"),
-    [
         ("those are not comedy films", {COMEDY}, set()),  # a correction: the wish stays
         ("it isn't a drama film", {DRAMA}, set()),
         ("they don't make comedy films like that any more", {COMEDY}, set()),
@@ -109,11 +51,41 @@ def test_a_year_in_brackets_is_no_title():
         ("not a comedy film this time", set(), {COMEDY}),
         ("something funny for tonight", {COMEDY}, set()),  # a kind of film that is no catalogue value
         ("nothing too funny", set(), {COMEDY}),
+        (
+            "films directed by Zoe Tarn",
+            {TARN},
+            set(),
+        ),  # a writer, too: the words before the name tell the role
     ],
 )
-def test_corrections_and_kinds_of_film_are_heard(text, wanted, unwanted):
+def test_wishes_are_heard_with_their_sign(text, wanted, unwanted):
     found = heard.hear(TEN, text)
     assert (set(found.wanted), set(found.unwanted)) == (wanted, unwanted)
+
+
+def test_wishes_are_carried_replaced_taken_back_and_given_up():
+    def said(*texts):
+        listener = heard.Listener(TEN)
+        return [listener.listen(text)[:3] for text in texts]
+
+    drama, comedy = ({DRAMA}, set(), False), ({COMEDY}, set(), False)
+    states = said(
+        "I want drama films", "something else please", "a comedy film then", "no comedy film please"
+    )
+    assert states == [drama, drama, comedy, (set(), {COMEDY}, False)]
+    states = said(
+        "drama films with Ada Quill", "Ada Quill is not required any more", "forget the rest, a comedy"
+    )
+    assert states[1:] == [drama, comedy]
+    liked = {code("genre", "War"), DRAMA}  # of a film that is liked, until a wish is said
+    states = said("I loved Iron Valley", "Who directed Paper Kites?", "give me a comedy film")
+    assert states == [(liked, set(), False), (liked, set(), True), comedy]
+
+
+def test_a_year_in_brackets_is_no_title():
+    named = heard.films(TEN, "Her (1988), 1947 (1990) and Iron Valley (1947)")
+    assert [TEN.catalog.items[film].title for film in named] == ["Her", "1947", "Iron Valley"]
+    assert heard.films(TEN, "something like Iron Valley (1947)") == (5,)
 
 
 @pytest.mark.parametrize(
@@ -125,15 +97,12 @@ def test_corrections_and_kinds_of_film_are_heard(text, wanted, unwanted):
         ("I haven't, but it sounds good", 1.0),
         ("I liked it but I don't want another", 0.5),
         ("a drama", math.nan),
+        ("Love Again (1990)", 1.0),
     ],
 )
 def test_reactions_are_read_from_cues(text, expected):
     assert reaction(text) == pytest.approx(expected, nan_ok=True)
-
-
-def test_words_inside_a_title_are_no_reaction():
-    assert math.isnan(reaction("Love Again (1990)", [(0, 10)]))
-    assert reaction("Love Again (1990)") == 1.0
+    assert math.isnan(reaction(text, [(0, len(text))]))  # words inside a title are no reaction
 
 
 NOTHING = ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False, False)
@@ -161,12 +130,8 @@ def test_a_reply_is_judged_on_paper(change, known, expected):
 
 
 def test_a_reaction_counts_half_and_only_where_films_are_named():
-    assert agreement.received(0.5, 1.0, 2) == 0.75
-    assert agreement.received(0.5, 1.0, 0) == 0.5
-    assert agreement.received(0.5, math.nan, 2) == 0.5
-
-
-def test_a_dialogue_is_its_replies_on_paper_and_how_they_were_taken():
+    taken = [agreement.received(0.5, *given) for given in ((1.0, 2), (1.0, 0), (math.nan, 2))]
+    assert taken == [0.75, 0.5, 0.5]
     # paper: sqrt((1 + 0)/2) = 0.7071; reactions: (1 + ½)/2 = 0.75
     assert agreement.of_dialogue([1.0, 0.0], [1.0, math.nan]) == pytest.approx((0.5**0.5 + 0.75) / 2)
     assert math.isnan(agreement.of_dialogue([], []))
@@ -193,57 +158,41 @@ GOOD = ("I want drama films", "How about Cold Orchard (1962)?", "more please", "
 BAD = ("I want drama films", "What kind of films do you like?", "drama films!", "Lantern Street (1999).")
 
 
-def frame(found):
-    return pd.DataFrame([row for one in found for row in one.rows])
+def frame(dialogues):
+    return pd.DataFrame([row for one in agreement.score(dialogues, TEN) for row in one.rows])
 
 
-def test_a_conversation_is_scored_reply_by_reply(tmp_path):
+def test_a_conversation_is_scored_reply_by_reply_by_the_gain_that_ranks_simulated_systems(tmp_path):
     good, bad = read(tmp_path, talk(1, *GOOD), talk(2, *BAD))
-    rows = frame(agreement.score([good, bad], TEN))
+    rows = frame([good, bad])
     # met and new: 1, 1; asks for what was said: 0; a comedy for a drama wish: (1 + 0)/2 · 1
     assert rows["heard_adaptation"].tolist() == [1.0, 1.0, 0.0, 0.5]
     assert rows["satisfaction"].tolist() == [1.0, 1.0, 0.0, 0.0]
-    (short,) = agreement.score([good.head(1)], TEN)
-    later = ("reaction", "received_adaptation")  # only these look at what is said next
-    assert {k: v for k, v in short.rows[0].items() if k not in later} == {
-        k: v for k, v in rows.iloc[0].to_dict().items() if k not in later
-    }
-
-
-def test_the_film_part_is_the_gain_that_ranks_simulated_systems(tmp_path):
-    (dialogue,) = read(tmp_path, talk(1, *GOOD))
-    log = agreement.logged(dialogue, TEN)
-    (with_log,) = score_all([log], TEN, conventions.get("default"))
-    (heard_rows,) = agreement.score([dialogue], TEN)
-    assert [row["normalised_gain"] for row in with_log.turns] == [
-        row["normalised_gain"] for row in heard_rows.rows
-    ]
+    later = ["reaction", "received_adaptation"]  # only these look at what is said next
+    pd.testing.assert_frame_equal(frame([good.head(1)]).drop(columns=later), rows.head(1).drop(columns=later))
+    (with_log,) = score_all([agreement.logged(good, TEN)], TEN, conventions.get("default"))
+    assert [row["normalised_gain"] for row in with_log.turns] == rows["normalised_gain"].tolist()[:2]
 
 
 def test_what_the_person_says_next_moves_the_score_received(tmp_path):
-    liked, hated = read(
-        tmp_path,
-        talk(1, *GOOD[:2], "Great, thanks, I will watch it", "Enjoy!"),
-        talk(2, *GOOD[:2], "No, that is boring", "Enjoy!"),
-    )
-    rows = frame(agreement.score([liked, hated], TEN))
+    reactions = ("Great, thanks, I will watch it", "No, that is boring")
+    liked, hated = (talk(number, *GOOD[:2], said, "Enjoy!") for number, said in enumerate(reactions))
+    rows = frame(read(tmp_path, liked, hated))
     assert rows["heard_adaptation"].tolist() == [1.0, 0.5, 1.0, 0.0]  # "Enjoy!" returns the thanks
     assert rows["received_adaptation"].tolist() == [1.0, 0.5, 0.5, 0.0]
 
 
 def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tmp_path):
     record = talk(3, *GOOD)
-    record["dialogue"].insert(0, {"turn_ind": 0, "role": "ASST", "utterance": "Hi! What films do you like?"})
-    record["dialogue"].append({"turn_ind": 5, "role": "ASST", "utterance": "Enjoy!"})
+    record["dialogue"].insert(0, {"role": "ASST", "utterance": "Hi! What films do you like?"})
+    record["dialogue"].append({"role": "ASST", "utterance": "Enjoy!"})
     for place, turn in enumerate(record["dialogue"]):
         turn["turn_ind"] = place
     (scored,) = agreement.score(read(tmp_path, record), TEN)
-    entry = scored.entry
-    assert [turn["turn_ind"] for turn in entry["turns"]] == [0, 2, 4, 5]
-    values = [turn["turn_level_pred"]["relevance"] for turn in entry["turns"]]
-    assert values == [0.75, 1.0, 1.0, 1.0]
-    assert entry["dial_level_pred"] == {"dialogue_overall": 0.75}  # (1 + ½)/2: nobody reacted
-    assert entry["conv_id"] == "alpha_3"
+    values = {0: 0.75, 2: 1.0, 4: 1.0, 5: 1.0}
+    turns = [{"turn_ind": i, "turn_level_pred": {"relevance": value}} for i, value in values.items()]
+    whole = {"dialogue_overall": 0.75}  # (1 + ½)/2: nobody reacted
+    assert scored.entry == {"conv_id": "alpha_3", "turns": turns, "dial_level_pred": whole}
 
 
 def test_agreement_needs_ratings_and_reads_them(tmp_path):
@@ -286,94 +235,66 @@ def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):
         "12": {"name": "(2015)", "genre": ["drama"], "star": ["Cy Hale"], "director": []},
         "13": {"name": "1947 (1990)", "genre": ["war"], "star": [None, "Stig"], "plot": "A winter."},
     }  # fmt: skip
-    path = tmp_path / "films.json"
-    path.write_text(json.dumps(records))
-    found = sources.load(path)
-    assert [(item.item_id, item.title, item.year) for item in found.items] == [
-        ("11", "Harbour Lights", 1951),
-        ("13", "1947", 1990),
-    ]
-    assert found.items[1].values["actor"] == ("Stig",)
-    assert found.items[0].values["genre"] == ("Drama",)
+    (tmp_path / "films.json").write_text(json.dumps(records))
+    first, second = sources.load(tmp_path / "films.json").items
+    assert (first.item_id, first.title, first.year) == ("11", "Harbour Lights", 1951)
+    assert (second.item_id, second.title, second.year) == ("13", "1947", 1990)
+    assert (first.values["genre"], second.values["actor"]) == (("Drama",), ("Stig",))
 
 
-def films_file(tmp_path):
-    path = tmp_path / "films.json"
-    path.write_text(
-        json.dumps({item.title: TEN.catalog.record(i) for i, item in enumerate(TEN.catalog.items)})
-    )
-    return path
+@pytest.fixture
+def score(tmp_path):
+    """Run the command on a file's content; the exit code, and what it wrote."""
+    films = {item.title: TEN.catalog.record(i) for i, item in enumerate(TEN.catalog.items)}
+    (tmp_path / "films.json").write_text(json.dumps(films))
+
+    def run(content, *more):
+        (tmp_path / "talks.json").write_text(json.dumps(content))
+        at = ["--catalog", str(tmp_path / "films.json"), "--out", str(tmp_path / "run.json")]
+        code = main(["score-human", *at, "--dialogues", str(tmp_path / "talks.json"), *more])
+        return code, json.loads((tmp_path / "run.json").read_text())
+
+    return run
 
 
 @pytest.mark.slow
-def test_the_command_writes_a_run_file_with_and_without_ratings(tmp_path, capsys):
+def test_the_command_writes_a_run_file_with_and_without_ratings(score, capsys):
     talks = [talk(i, *GOOD, relevance=(2, i % 3), overall=3, system=f"s{i % 2}") for i in range(24)]
-    plain = [{**one, "dialogue": [{k: v for k, v in t.items() if k != "turn_level_aggregated"} for t in one["dialogue"]]}
-             for one in talks]  # fmt: skip
-    for one in plain:
-        del one["dial_level_aggregated"]
-    for name, records in (("rated", talks), ("plain", plain)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(records))
-    at = ["--catalog", str(films_file(tmp_path)), "--out", str(tmp_path / "run.json")]
-    common = ["score-human", *at, "--dialogues"]
-    assert main([*common, str(tmp_path / "rated.json")]) == 0
+    plain = [talk(i, *GOOD, system=f"s{i % 2}") for i in range(24)]
+    code, with_ratings = score(talks)
     shown = capsys.readouterr().out
-    assert "reply, within systems" in shown and "system identity" in shown
-    with_ratings = json.loads((tmp_path / "run.json").read_text())
-    assert main([*common, str(tmp_path / "plain.json")]) == 0
+    assert code == 0 and "reply, within systems" in shown and "system identity" in shown
+    assert score(plain) == (0, with_ratings)  # ratings are never read for scores
     assert "spearman" not in capsys.readouterr().out
-    assert (
-        json.loads((tmp_path / "run.json").read_text()) == with_ratings
-    )  # ratings are never read for scores
     assert with_ratings[0]["turns"][0] == {"turn_ind": 1, "turn_level_pred": {"relevance": 1.0}}
-    (tmp_path / "none.json").write_text("[]")
-    assert main([*common, str(tmp_path / "none.json")]) == 2
+    assert score([])[0] == 2
     assert "no reply to score" in capsys.readouterr().err
 
 
-def test_odd_conversations_are_scored_or_reported_and_never_fatal(tmp_path, capsys):
+def test_odd_conversations_are_scored_or_reported_and_never_fatal(score, capsys):
     nameless = {k: v for k, v in talk(1, *GOOD).items() if k != "conv_id"}
     deaf = talk(2, "I want drama films")  # nobody answers
     mute = {**talk(3), "dialogue": [{"turn_ind": 0, "role": "ASST", "utterance": "Hello?"}]}
-    path = tmp_path / "odd.json"
-    path.write_text(json.dumps([talk(0, *GOOD), nameless, deaf, mute]))
-    out = tmp_path / "run.json"
-    line = [
-        "score-human",
-        "--dialogues",
-        str(path),
-        "--catalog",
-        str(films_file(tmp_path)),
-        "--out",
-        str(out),
-    ]
-    assert main(line) == 0
+    talks = [talk(0, *GOOD), nameless, deaf, mute]
+    code, found = score(talks)
     shown = capsys.readouterr().out
-    assert "3 dialogues, 4 replies" in shown and "1 of them without a reply" in shown
+    assert code == 0 and "3 dialogues, 4 replies" in shown and "1 of them without a reply" in shown
     assert "1 conversations not scored" in shown and "the user says nothing" in shown
-    found = json.loads(out.read_text())
     assert [one["dial_level_pred"]["dialogue_overall"] for one in found] == [0.75, 0.75, 0.0]
-    assert main([*line, "--strict"]) == 2
-    assert json.loads(out.read_text()) == found  # what was there stays
+    assert score(talks, "--strict") == (2, found)  # the file stays
 
 
-def test_the_command_scores_dialoguekit_files_utterance_by_utterance(tmp_path, capsys):
+def test_the_command_scores_dialoguekit_files_utterance_by_utterance(score, capsys):
     said = [
         ("AGENT", "What kind of movies do you like?"),  # an opening: it asks while nothing is known
         ("USER", "Hello,"), ("USER", "I would like a comedy."),  # merged into one turn
         ("AGENT", "Sure!"), ("AGENT", "Try \"Cold Orchard\" (1962)."),  # one reply in two parts
         ("USER", "Thanks"), ("AGENT", ""),
     ]  # fmt: skip
-    talks = [{
-        "conversation_id": "c1",
-        "conversation": [{"participant": who, "utterance": text} for who, text in said],
-    }]  # fmt: skip
-    (tmp_path / "kit.json").write_text(json.dumps({"agent": {"id": "MovieBot"}, "dialogues": talks}))
-    out = tmp_path / "run.json"
-    at = ["--catalog", str(films_file(tmp_path)), "--out", str(out)]
-    assert main(["score-human", "--dialogues", str(tmp_path / "kit.json"), *at]) == 0
-    assert "1 dialogues, 2 replies" in capsys.readouterr().out
-    (found,) = json.loads(out.read_text())
+    turns = [{"participant": who, "utterance": text} for who, text in said]
+    talks = [{"conversation_id": "c1", "conversation": turns}]
+    code, (found,) = score({"agent": {"id": "MovieBot"}, "dialogues": talks})
+    assert code == 0 and "1 dialogues, 2 replies" in capsys.readouterr().out
     values = [(turn["turn_ind"], turn["turn_level_pred"]["relevance"]) for turn in found["turns"]]
     assert found["conv_id"] == "c1"
     assert [place for place, _ in values] == [0, 3, 4, 6]  # every utterance of the agent, by its place
