@@ -191,7 +191,8 @@ def cluster_bootstrap_differences(frame: pd.DataFrame, design: Design = USUAL) -
     return found.assign(n=used.sum(axis=0), n_missing=(~used).sum(axis=0))
 
 
-FEW = 2  # scenarios that differ from the others' one value: below this an interval would rest on nothing
+FEW, ENOUGH = 2, 20  # fewer differing scenarios leave no interval, unless there are so many scenarios in all
+ALIKE, REACH = 0.02, 0.5  # values so near to the median differ not; reach of the made-up scenarios
 TOO_FEW = "too few differing scenarios"
 
 
@@ -206,19 +207,22 @@ class CostInterval(NamedTuple):
 
 
 def cost_interval(values: Any, confidence: float = 0.95) -> CostInterval:
-    """The t interval of a mean over scenarios; wider where most values are exactly 0.
+    """The t interval of a mean over scenarios; wider where more than two thirds of the values are alike.
 
-    Then large values are rare, and a sample may hold none: two made-up scenarios at ± REACH are counted in
-    for the interval, not for the mean. No interval where fewer than FEW values differ from the most frequent
-    one. Source: coverage study (docs/validity.md, section 1; benchmarks/bench_coverage.py).
+    Large values are rare then, and a sample may hold none: two made-up scenarios, REACH above and below the
+    median, are counted in for the interval, not for the mean. So identical values never give an interval of
+    no width; below ENOUGH scenarios they give none. Source: coverage study (docs/validity.md, section 1;
+    benchmarks/bench_coverage.py).
     """
     known = np.asarray(values, dtype=float)
     known = known[~np.isnan(known)]
     mean = float(known.mean()) if len(known) else float("nan")
-    _, counts = np.unique(known.round(12), return_counts=True)
-    if len(known) - counts.max(initial=0) < FEW:
+    middle = np.median(known) if len(known) else 0.0
+    differ = int((np.abs(known - middle) > ALIKE).sum())
+    if differ < FEW and len(known) < ENOUGH:
         return CostInterval(mean, float("nan"), float("nan"), len(known), TOO_FEW)
-    wide = known if (known == 0).mean() <= 0.5 else np.append(known, (-REACH, REACH))
+    rare = differ < len(known) / 3
+    wide = np.append(known, (middle - REACH, middle + REACH)) if rare else known
     error = wide.std(ddof=1) / np.sqrt(len(wide))
     half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(wide) - 1) * error)
     return CostInterval(mean, mean - half, mean + half, len(known))
@@ -233,9 +237,6 @@ def ratio_interval(top: Any, bottom: Any, confidence: float = 0.95) -> CostInter
     ratio, scale = above[both].mean() / below[both].mean(), below[both].mean()
     found = cost_interval((above[both] - ratio * below[both]) / scale, confidence)
     return found._replace(mean=float(ratio), low=ratio + found.low, high=ratio + found.high)
-
-
-REACH = 0.5  # of the made-up scenarios: half of what a cost can be
 
 
 def cluster_bootstrap_correlation(

@@ -77,7 +77,7 @@ def test_means_of_models_are_those_of_their_sessions(run):
         if len(known):
             assert row["mean"] == pytest.approx(known.mean(), abs=1e-9)
             if row["mark"] == "too few differing scenarios":
-                assert base.get(metric).primary and known.round(12).nunique() <= 2
+                assert base.get(metric).primary
             elif len(known) > 1:
                 assert row["low"] - 1e-9 <= row["mean"] <= row["high"] + 1e-9
             else:
