@@ -9,7 +9,7 @@ from collections.abc import Collection
 from crs_lib.metrics import conventions
 
 # The few that a leaderboard shows, the primary outcome first.
-HEADLINE = ["normalised_gain", "history_cost", "recovery_at_0", "found_at_3", "topic_adaptation_score"]
+HEADLINE = ["shift_cost", "straight_gain", "normalised_gain", "found_at_3", "topic_adaptation_score"]
 
 _MAIN = ["normalised_gain", "item_tas", "satisfaction_corrected"]
 _OVERLAP = ["cross_coherence", "context_retention", "topic_interference"]
