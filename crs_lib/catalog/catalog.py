@@ -39,11 +39,6 @@ class Found(NamedTuple):
     items: Codes
     dropped: tuple[str, ...]
 
-    @property
-    def exact(self) -> bool:
-        """True where every constraint holds for every item."""
-        return not self.dropped
-
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -63,10 +58,6 @@ class Vocabulary:
             values += [distinct[key] for key in sorted(distinct)]
         codes = {fields.concept(n, v): i for i, (n, v) in enumerate(zip(names, values, strict=True))}
         return cls(tuple(names), tuple(values), codes)
-
-    def key(self, code: int) -> str:
-        """``field=value`` of a code, folded."""
-        return self.keys[code]
 
     @cached_property
     def keys(self) -> tuple[str, ...]:

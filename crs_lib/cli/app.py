@@ -20,6 +20,7 @@ import inspect
 import itertools
 import os
 import re
+import select
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +30,9 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError, create_model
 
+from crs_lib.cli import terminal
 from crs_lib.core import paths, safety
-from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Entry, Field, Registry, Setting, Settings, fields_of
 from crs_lib.core.text import listing
 
@@ -42,18 +44,16 @@ _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring
 # Names that commands had before; they work, and print the new one.
 OLD = {
+    **{name: f"show {name}" for name in ("figures", "trace", "report")},
+    **{name: f"validity {name}" for name in "gate precision realism sensitivity people annotate".split()},
+    **{f"cosrec-{name}": f"cosrec {name}" for name in "catalogue index generate intents".split()},
+    **{f"realtalk-{name}": f"realtalk {name}" for name in "predict evaluate compare".split()},
     "params": "run --parameters", "refresh": "run --refresh", "estimate": "simulate --estimate",
-    "try": "chat --simulated", "figures": "show figures", "trace": "show trace", "report": "show report",
-    "catalog export": "data export", "logs": "data import", "import": "data import", "score": "data score",
-    "data list": "data get --list", "data verify": "data get --verify", "thesis": "thesis demo",
-    "thesis-tables": "thesis tables", "topics": "thesis topics", "gate": "validity gate",
-    "redteam": "validity gate --redteam", "precision": "validity precision", "realism": "validity realism",
-    "sensitivity": "validity sensitivity", "people": "validity people", "annotate": "validity annotate",
-    "score-human": "validity people rated", "realtalk-predict": "realtalk predict",
-    "realtalk-evaluate": "realtalk evaluate", "realtalk-teach": "realtalk evaluate --teach",
-    "realtalk-ladder": "realtalk compare ladder", "realtalk-compare": "realtalk compare",
-    "cosrec-catalogue": "cosrec catalogue", "cosrec-index": "cosrec index",
-    "cosrec-generate": "cosrec generate", "cosrec-intents": "cosrec intents",
+    "try": "chat --simulated", "catalog export": "data export", "logs": "data import",
+    "import": "data import", "score": "data score", "data list": "data get --list",
+    "data verify": "data get --verify", "thesis": "thesis demo", "thesis-tables": "thesis tables",
+    "topics": "thesis topics", "redteam": "validity gate --redteam", "score-human": "validity people rated",
+    "realtalk-teach": "realtalk evaluate --teach", "realtalk-ladder": "realtalk compare ladder",
 }  # fmt: skip
 
 
@@ -127,8 +127,10 @@ def typed(setting: Setting, value: Any) -> Any:
     try:
         if Mapping in setting.kinds:
             return safety.loads(value or "{}", setting.name)
-        given = [one.strip() for one in value.split(",") if one.strip()] if setting.several else value
-        return TypeAdapter(setting.kind).validate_python(given)
+        parts = [one.strip() for one in value.split(",") if one.strip()] if setting.several else [value]
+        kind = TypeAdapter(setting.items[0] if setting.several else setting.kind)
+        read = [kind.validate_python(one) for one in parts]
+        return read if setting.several else read[0]
     except (InputError, ValidationError):
         return value
 
@@ -204,3 +206,39 @@ def _within(path: Path, most: int = 10_000) -> Iterator[Path]:
     yield path
     found = ((folder, names) for folder, _, names in os.walk(path))
     yield from itertools.islice((Path(folder) / name for folder, names in found for name in names), most)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    0: success; 2: an error that the user can mend; 130: stopped by Ctrl-C; 141 (SIGPIPE), without a message:
+    the reader of the output went away, as in ``| head``.
+    """
+    with terminal.promptly() as interrupts, terminal.escaped():
+        try:
+            do(*find(list(sys.argv[1:] if argv is None else argv)))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            if _output_is_read():  # another pipe than standard output broke
+                raise
+            return 141
+        except (InputError, RunError) as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            if interrupts.raised:
+                interrupts.now()
+            interrupts.say()
+            return terminal.CODE
+    return 0
+
+
+def _output_is_read() -> bool:
+    """Whether standard output still has a reader; if not, further output goes to the null device."""
+    output = sys.stdout.fileno()
+    poll = select.poll()
+    poll.register(output)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+        return False
+    return True

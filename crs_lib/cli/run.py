@@ -1,7 +1,6 @@
 """Runs: notebooks, sweeps over a grid, simulation without a notebook, and judges over a finished run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,10 @@ from crs_lib import llm, notebooks
 from crs_lib.cli.app import command, table
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
-from crs_lib.notebooks import parameters as declared
+from crs_lib.notebooks import runner
 
 _Pairs = tuple[list[str], ...]
 _SIMULATE, _EVALUATE = "03_simulate", "04_evaluate"
-_TAKEN = ("judges", "samples", "llm")  # of 04_evaluate's parameters, by a judgement
 
 
 @command("run", reads="notebook f", writes="o")
@@ -38,7 +36,7 @@ def run(
         raise InputError("run takes one notebook, e.g. 03_simulate; more of them in order: crs sweep")
     found = notebooks.find(notebook[0])
     if parameters:
-        print(declared.help_text(notebooks.parameters_of(found), found.stem))
+        print(runner.help_text(notebooks.parameters_of(found), found.stem))
         return
     print(f"{found.stem} finished: {paths.shown(notebooks.run(found, given_values(found, p, f), o))}")
 
@@ -52,10 +50,7 @@ def given_values(notebook: str | Path, pairs: Iterable[Sequence[str]], file: Pat
 
 @safety.reader("parameters")
 def _yaml(file: Path) -> dict[str, Any]:
-    try:
-        values = safety.read_yaml(file)
-    except InputError as error:
-        raise InputError(f"could not read parameters from '{file}': {error}") from error
+    values = safety.read_yaml(file)
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise InputError(f"'{file}' must map names of parameters to values, one 'name: value' a line")
     return values
@@ -97,21 +92,23 @@ def simulate(
     from crs_lib.simulate import run as simulation
     from crs_lib.simulate.config import SimulateConfig
 
-    given = declared.check(notebooks.parameters_of(_SIMULATE), given_values(_SIMULATE, p, f), _SIMULATE)
+    given = runner.check_parameters(
+        notebooks.parameters_of(_SIMULATE), given_values(_SIMULATE, p, f), _SIMULATE
+    )
     own = {f"{_SIMULATE}.{name}" for name in given}
-    cells: Iterable[Mapping[str, Any]] = sweeps.read(sweep).cells if sweep else [{}]
-    cells = [{**{name: value for name, value in cell.items() if name not in own}, **given} for cell in cells]
+    swept: Iterable[Mapping[str, Any]] = sweeps.read(sweep).cells if sweep else [{}]
+    cells = [{name: value for name, value in cell.items() if name not in own} | given for cell in swept]
     asked = [sweeps.Sweep.values_for(cell, notebooks.find(_SIMULATE)) for cell in cells]
+    configs = [SimulateConfig(**one | {"scheduler": scheduler}) for one in asked]
     if estimate:
         judged = {name: value for name, value in judged.items() if value}
-        pairs = zip(cells, asked, strict=True)
-        work = [row for cell, one in pairs for row in planned(SimulateConfig(**one), {**cell, **judged})]
+        pairs = zip(configs, cells, strict=True)
+        work = [row for config, cell in pairs for row in planned(config, cell | judged)]
         show_costs("movies", work, log, "run a few sessions")
         return
     if sweep:
         _preflight([(_SIMULATE, one) for one in asked])
-    for one in asked:
-        config = SimulateConfig(**{**one, "scheduler": scheduler})
+    for config in configs:
         print(f"finished: {paths.shown(simulation.simulate(config))}")
 
 
@@ -119,22 +116,17 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
     """Print what planned calls cost, given the calls of finished runs of a study; InputError for no calls."""
     from crs_lib.llm import estimate as costs
 
-    rows: dict[tuple[str, str], Any] = {}
-    for row in work:
-        before = rows.get((row.role, row.spec), replace(row, calls=0, turns=0))
-        rows[row.role, row.spec] = replace(
-            row, calls=row.calls + before.calls, turns=row.turns + before.turns
-        )
-    if not rows:
-        raise InputError("no model and no program takes part in this run; there is nothing to estimate")
     known: dict[tuple[str, str], costs.Cost] = {}
     for run in logs:
         path = paths.run_folder(study, run) / "llm_calls.jsonl"
         if not path.exists():
             raise InputError(f"run {run!r} has no llm_calls.jsonl; name a finished run with models")
         known |= costs.costs(tables.read_jsonl(path))
-    named = {"tokens_in": "M tokens in", "tokens_out": "M tokens out"}
-    table(costs.estimate(rows.values(), known).rename(columns=named), digits=2)
+    found = costs.estimate(work, known)
+    if len(found) == 1:  # the sum of nothing
+        raise InputError("no model and no program takes part in this run; there is nothing to estimate")
+    summed = found.groupby(["role", "model"], sort=False, as_index=False).sum(min_count=1)
+    table(summed.rename(columns={"tokens_in": "M tokens in", "tokens_out": "M tokens out"}), digits=2)
     if not logs:
         print(f"For tokens and hours {try_it} first, then add: --log RUN")
 
@@ -171,23 +163,18 @@ def planned(config: Any, judged: Mapping[str, Any]) -> Iterator[Any]:
     takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries",
            "crs_lib.llm.settings:LLMSettings host slots"],
 )  # fmt: skip
-def judge(run: str, *, report: bool = False, p: _Pairs = (), **given: Any) -> None:
+def judge(run: str, *, report: bool = False, **given: Any) -> None:
     """Let models judge a finished run.
 
     run: a run whose dialogues are finished; with --report also a CSV of scores
     report: print how far the scores can be trusted
-    p: judges, samples or llm as a parameter of 04_evaluate
     """
     from crs_lib import judge as judging
 
-    named = given_values(_EVALUATE, p, None)
-    if wrong := [name for name in named if name not in _TAKEN]:
-        raise InputError(f"judge takes no parameter {wrong[0]!r} (it takes: {', '.join(_TAKEN)})")
-    given |= named
     if given["judges"]:
         reached = {name: given.pop(name) for name in ("host", "slots") if name in given}
-        if reached:
-            given["llm"] = {**(given.get("llm") or {}), **reached}
+        if reached and isinstance(given.get("llm", {}), dict):
+            given["llm"] = given.get("llm", {}) | reached
         folder = judging.judge_run(run, **given)
         table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
         print(f"scores: {paths.shown(folder / judging.SCORES)}")
@@ -215,8 +202,7 @@ def _preflight(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     absent: list[str] = []
     for notebook, given in work:
         for need in _needs(notebook, given, absent):
-            key = [need.role, need.spec, dict(need.options), need.prompt, dict(need.settings)]
-            needs.setdefault(tables.fingerprint(key), need)
+            needs.setdefault(repr(need), need)
     refuse(absent)
     preflight(needs.values())
 
@@ -228,12 +214,12 @@ def _needs(notebook: str, given: Mapping[str, Any], absent: list[str]) -> Iterab
     from crs_lib.catalog import sources
     from crs_lib.judge.config import JudgeConfig
     from crs_lib.judge.run import STAGE
-    from crs_lib.simulate import roles
-    from crs_lib.simulate.config import STUDY, SimulateConfig
+    from crs_lib.simulate.config import STUDY, SimulateConfig, needs
     from crs_lib.systems import programs
 
     if notebook == _EVALUATE and given.get("judges"):
-        judged = JudgeConfig(**{name: given[name] for name in ("run", *_TAKEN) if name in given})
+        taken = {"run", "judges", "samples", "llm"}
+        judged = JudgeConfig(**{name: value for name, value in given.items() if name in taken})
         of = runs.entry(STUDY, judged.run, "simulate")
         dialogues = of["outputs"]["dialogues.jsonl"] if of.get("status") == "finished" else ""
         before = runs.entry(STUDY, judged.run, STAGE)
@@ -244,5 +230,5 @@ def _needs(notebook: str, given: Mapping[str, Any], absent: list[str]) -> Iterab
         if any(entry.get("status") != "finished" for entry in made):
             absent += programs.missing(config.programs())
             if config.roles():
-                return roles.needs(config.roles(), config.llm_settings, sources.load(config.catalog))
+                return needs(config.roles(), config.llm_settings, sources.load(config.catalog))
     return ()

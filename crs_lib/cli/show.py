@@ -15,10 +15,9 @@ from crs_lib.core.settings import Field, OneOf
 
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
 READERS = {
-    "cosrec": "crs_lib.cosrec.study:figure_table",
-    "movies": "crs_lib.report.figure_tables:read",
+    "cosrec": "crs_lib.cosrec.study:figure_table", "movies": "crs_lib.report.figure_tables:read",
     "realtalk": "crs_lib.realtalk.study:read",
-}
+}  # fmt: skip
 
 
 @command("show")
@@ -106,32 +105,19 @@ def _over_grid(sweep: Any, cells: Sequence[Mapping[str, Any]], name: str) -> Non
     from crs_lib.figures.scores import sweep_outcomes
 
     keys = {key: key.rpartition(".")[2] for key in sweep.grid}
-    rows = []
+    frames = []
     for cell in cells:
+        point = {short: _in_words(cell[key]) for key, short in keys.items()}
         for convention in evaluate.conventions_of(cell["run"]):
             means = evaluate.read(cell["run"], "model_metrics", convention)
-            kept = means[means["metric"].isin(layout.outcomes(convention))]
-            rows.append(
-                kept.assign(run=cell["run"], **{short: _in_words(cell[key]) for key, short in keys.items()})
-            )
-    columns = [
-        "run",
-        *keys.values(),
-        "convention",
-        "model",
-        "metric",
-        "mean",
-        "low",
-        "high",
-        "n",
-        "n_missing",
-    ]
-    frame = pd.concat(rows, ignore_index=True)[columns]
+            outcomes = means["metric"].isin(layout.outcomes(convention))
+            frames.append(means[outcomes].assign(run=cell["run"], **point))
+    rest = "convention model metric mean low high n n_missing".split()
+    frame = pd.concat(frames, ignore_index=True)[["run", *keys.values(), *rest]]
     place = paths.results() / "movies" / f"sweep-{name}.csv"
     tables.write_csv(place, frame)
     print(f"over the grid: {paths.shown(place)}")
-    rest = [column for column in columns if column not in keys.values()]
-    long = frame.melt(rest, list(keys.values()), "parameter", "value")
+    long = frame.melt(["run", *rest], list(keys.values()), "parameter", "value")
     try:
         for kind in ("png", "pdf"):
             with style.applied():

@@ -67,10 +67,10 @@ def _simulate(world: Any, config: Any, session: int) -> None:
         _show(world.catalog, spec, turn.reply, turn.wishes, turn.seconds)
     replies = [turn.reply for turn in found]
     films, foreign = (sum(len(getattr(one, name)) for one in replies) for name in ("items", "hallucinated"))
-    whole = sum(
-        any(_met(world.catalog, item, turn.wishes) == len(turn.wishes) for item in turn.reply.items)
-        for turn in found
-    )
+    whole = 0
+    for one in found:
+        met = [_met(world.catalog, item, one.wishes) for item in one.reply.items]
+        whole += len(one.wishes) in met
     states = sum("state" in one.extra for one in replies)
     print(f"\nUnderstood: {len(found)} replies, {films} films, {foreign} titles outside the catalogue, "
           f"{states} states\n{whole} of {len(found)} replies hold a film that meets them all.")  # fmt: skip
@@ -120,11 +120,11 @@ def _ready(config: Any) -> Iterator[Any]:
     from crs_lib.catalog import sources
     from crs_lib.llm.base import LLMError
     from crs_lib.runs import Start, jobs
-    from crs_lib.simulate import roles
+    from crs_lib.simulate.config import needs, versions
     from crs_lib.simulate.conversation import Maker
 
-    jobs.checked(roles.needs(config.roles(), config.llm_settings, sources.load(config.catalog)))
-    roles.versions(config.programs(), {})
+    jobs.checked(needs(config.roles(), config.llm_settings, sources.load(config.catalog)))
+    versions(config.programs(), {})
     with tempfile.TemporaryDirectory() as folder:
         maker = Maker(config.catalog, config, start=Start(folder))
         try:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from crs_lib.core.errors import printable
+from crs_lib.core.text import printable
 
 CODE = 130  # as shells count a program that Ctrl-C ended
 TIDY = 1.4  # seconds that a command has to store what is finished and to stop what it started
@@ -86,8 +86,7 @@ class Interrupts:
         """Say once that the command was stopped, past all locks of the output."""
         if self._told.acquire(blocking=False):
             try:
-                sys.stderr.write(STOPPED)
-                sys.stderr.flush()
+                print(STOPPED, end="", file=sys.stderr, flush=True)
             except (OSError, ValueError, RuntimeError):
                 os.write(2, STOPPED.encode())
 

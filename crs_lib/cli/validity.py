@@ -27,29 +27,22 @@ def gate(
     from crs_lib.validity import gate as gates
     from crs_lib.validity import redteam as search
 
+    if metric:
+        base.get(metric)
     if develop or confirm:
         _protocol(given, confirm)
     elif redteam:
         config = gates.GateConfig(**{**search.USUAL, **given})
-        named = [base.get(metric).name] if metric else []
-        found = search.run(config)
-        table(
-            found[found["metric"].isin(named or found["metric"])].drop(
-                columns=["budget", "seed", "n_sessions"]
-            )
-        )
-        print(
-            f"{config.budget} policies, {config.n_sessions} scenarios; {search.TABLE} in run {config.run!r}"
-        )
+        found = search.run(config).drop(columns=["budget", "seed", "n_sessions"])
+        table(found[found["metric"] == metric] if metric else found)
+        print(f"{config.budget} policies, {config.n_sessions} scenarios; {search.TABLE} of run {config.run}")
     else:
         config = gates.GateConfig(**given)
         folder, found = gates.run(config, progress=False), gates.read(config.run)
-        orderings = found["passed"].astype(str) + " of " + found["asked"].astype(str)
-        table(found.assign(orderings=orderings)[["metric", "orderings", "mark", "failed"]].fillna(""))
+        table(found[["metric", "passed", "asked", "mark", "failed"]].fillna(""))
         for name, mark in gates.unlike(gates.marks(config.run)).items():
             print(f"{name}: tables say {mark or 'fit to rank'!r}, this run says otherwise")
-        names = ", ".join(gates.TABLES[name].name for name in ("tests", "metrics", "doses"))
-        print(f"tables: {paths.shown(folder)}/  ({names})")
+        print(f"tables: {paths.shown(folder)}/  ({', '.join(one.name for one in gates.TABLES.values())})")
 
 
 def _protocol(given: dict[str, Any], confirm: bool) -> None:
@@ -58,10 +51,7 @@ def _protocol(given: dict[str, Any], confirm: bool) -> None:
 
     place = paths.shown(gates.Protocol.read().path)
     for name in given.keys() - {"run", "catalog", "workers"}:
-        raise InputError(
-            f"{name}={given[name]!r} beside --develop or --confirm: the protocol fixes it ({place}); "
-            "leave it out"
-        )
+        raise InputError(f"{name} is {given[name]!r}, but the protocol fixes it ({place}); leave it out")
     config, run = gates.GateConfig(**given), f"{given['run']}-protocol" if "run" in given else "protocol"
     found = (gates.confirm if confirm else gates.develop)(run, config.catalog, config.workers)
     table(found.assign(p_holm=found["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"]))
@@ -90,8 +80,7 @@ def sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 
 
     folder = stages.make(run, n_sessions)
     for name, by in (("choices", "choice"), ("catalogue", "share")):
-        found = stages.read(run, name)
-        if len(found):
+        if len(found := stages.read(run, name)):
             table(stages.stability(found, by))
     print(f"tables: {paths.shown(folder)}/  ({', '.join(stages.FILES.values())})")
 
@@ -104,8 +93,7 @@ def realism(**given: Any) -> None:
     found = test.run(test.RealismConfig(**given))
     told = [name for name in ("tells simulated", "tells real") if name in found]
     table(found.drop(columns=told))
-    for name in told:
-        table(found[["templates", name]])
+    table(found[["templates", *told]])
 
 
 _PARTS = OneOf(("rated", "ceilings", "success", "simulators", "judges", "views"))
@@ -141,30 +129,30 @@ def people(
         _rated(dialogues, Grounder(sources.load(catalog)), out, strict)
         return
     if part == "views":
-        talks, films = simulate.iter_dialogues(run), Grounder(evaluate.catalog_of(run))
-        table(raters.bridge(raters.views(talks, films)))
+        logged = simulate.iter_dialogues(run)
+        table(raters.bridge(raters.views(logged, Grounder(evaluate.catalog_of(run)))))
         return
     films = Grounder(sources.load(catalog or data.locate("redial-movies")))
-    log = {"success": "concept4crs", "simulators": "usersimcrs", "judges": "crsarena"}.get(part, "")
-    talks = data.readable(data.locate(log), lambda broken: None) if log else iter(())
     if part == "ceilings":
         for name in (raters.TURNS, raters.DIALOGUES):
             rated = raters.abredial(name)
             table(raters.ceiling(rated.ratings))
             _agreement(agreement.rate(rated.dialogues, films))
-    elif part == "success":
+        return
+    log = {"success": "concept4crs", "simulators": "usersimcrs", "judges": "crsarena"}[part]
+    talks = list(data.readable(data.locate(log), lambda broken: None))
+    if part == "success":
         frame = raters.success(talks, films)
-        for found in (raters.prediction(frame), raters.systems(frame), frame[["found"]].describe().T):
-            table(found)
+        found = [raters.prediction(frame), raters.systems(frame), frame[["found"]].describe().T]
     elif part == "simulators":
         frame = raters.judged(talks, films)
-        for make in (raters.with_judge, raters.rankings, raters.survival):
-            table(make(frame))
+        found = [make(frame) for make in (raters.with_judge, raters.rankings, raters.survival)]
     else:
-        every, folder = list(talks), paths.results() / "movies" / "people"
-        drawn = raters.chosen(every, n)
+        folder, drawn = paths.results() / "movies" / "people", raters.chosen(talks, n)
         answers = pd.concat(raters.ask(drawn, spec, folder / paths.slug(spec)) for spec in llm)
-        table(raters.beside(answers, agreement.rate(every, films)))
+        found = [raters.beside(answers, agreement.rate(talks, films))]
+    for frame in found:
+        table(frame)
 
 
 def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:

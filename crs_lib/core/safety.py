@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar, cast
 
-from crs_lib.core.errors import InputError, RunError, one_line
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import one_line
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -140,7 +141,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object of a file; InputError also for any other value."""
     value = read_json(path)
     if not isinstance(value, dict):
-        raise InputError(f"{path.name}: holds {kind_of(value)}, expected an object")
+        raise InputError(f"{path.name}: expected a JSON object, it holds a {type(value).__name__}")
     return value
 
 
@@ -153,18 +154,6 @@ def read_yaml(path: Path) -> Any:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path.name} is not YAML: {one_line(str(error), 400)}") from error
-
-
-def kind_of(value: object) -> str:
-    """The word for a JSON value: "a list", "a text", "null"."""
-    words = {
-        "dict": "an object",
-        "list": "a list",
-        "str": "a text",
-        "bool": "true or false",
-        "NoneType": "null",
-    }
-    return words.get(type(value).__name__, "a number")
 
 
 class _Unpacked(io.RawIOBase):

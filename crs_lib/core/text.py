@@ -11,30 +11,23 @@ from collections.abc import Iterable, Sequence
 
 _WORD = re.compile(r"[^\W_]")
 # Letters that Unicode does not decompose, as keyboards without them write them.
-_PLAIN = str.maketrans(
-    {"ø": "o", "ł": "l", "ı": "i", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "æ": "ae", "œ": "oe", "þ": "th"}
-)
+_PLAIN = str.maketrans("øłıđðħŧ", "oliddht") | str.maketrans({"æ": "ae", "œ": "oe", "þ": "th"})
 _RUN = re.compile(r"\S+")
 
 
 def _fold_character(character: str) -> str:
     """What one character contributes: its folded letters, a blank, or nothing (an accent)."""
-    out = []
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
-    for part in folded.translate(_PLAIN):
-        if unicodedata.combining(part) or unicodedata.category(part) in ("Mn", "Me"):
-            continue
-        out.append(part if _WORD.match(part) else " ")
-    return "".join(out)
+    accents = ("Mn", "Me")
+    parts = (part for part in folded.translate(_PLAIN) if unicodedata.category(part) not in accents)
+    return "".join(part if _WORD.match(part) else " " for part in parts if not unicodedata.combining(part))
 
 
 class _FoldTable(dict[int, str]):
     """Fills itself: ``str.translate`` asks for each code point once."""
 
     def __missing__(self, code: int) -> str:
-        folded = _fold_character(chr(code))
-        self[code] = folded
-        return folded
+        return self.setdefault(code, _fold_character(chr(code)))
 
 
 _TABLE = _FoldTable()
@@ -57,20 +50,8 @@ def spans(text: str) -> list[tuple[int, int]]:
     """The character range of every word of a text, half-open, in order."""
     if text.isascii() or all(len(_TABLE[ord(character)]) == 1 for character in set(text)):
         return [m.span() for m in _RUN.finditer(text.translate(_TABLE))]  # places stay the same
-    found: list[tuple[int, int]] = []
-    start = end = -1
-    for position, character in enumerate(text):
-        for part in _TABLE[ord(character)]:
-            if part == " ":
-                if start >= 0:
-                    found.append((start, end))
-                start = -1
-            else:
-                start = position if start < 0 else start
-                end = position + 1
-    if start >= 0:
-        found.append((start, end))
-    return found
+    places = [place for place, character in enumerate(text) for _ in _TABLE[ord(character)]]
+    return [(places[m.start()], places[m.end() - 1] + 1) for m in _RUN.finditer(text.translate(_TABLE))]
 
 
 def ngrams(tokens: Sequence[str], order: int) -> set[tuple[str, ...]]:
@@ -89,3 +70,20 @@ def listing(parts: Iterable[str], word: str = "and") -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {word} {items[-1]}"
+
+
+# C0 and C1 controls but tab and line feed, line separators, bidirectional marks, lone surrogates.
+_STEERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """The text with control characters, bidirectional marks and lone surrogates as escapes."""
+    return _STEERS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def one_line(text: str, limit: int = 1_000) -> str:
+    r"""``printable`` on one line of at most ``limit`` characters; a line break is shown as ``\n``."""
+    plain = printable(text[: limit + 1]).replace("\n", "\\n")
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"

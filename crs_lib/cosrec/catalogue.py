@@ -8,7 +8,7 @@ depend on their number, on the workers or on a restart.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain
@@ -182,42 +182,34 @@ def _do_all(
 ) -> None:
     """Do every task, which adds so much to the progress; RunError naming the first that failed, at the end.
 
-    A failing task does not stop the others.
+    A failing task does not stop the others. They are done here, in local processes or on a Dask cluster,
+    whose workers must see the same folders.
     """
-    errors: dict[int, str] = {}
-    for number, wait in _begun(do, tasks, options, seen):
+    errors, sizes = dict[int, str](), list(tasks.values())
+
+    def attempt(number: int, wait: Callable[[], object], size: int) -> None:
         try:
             wait()
         except Exception as error:
             ours = isinstance(error, ValueError | RuntimeError)
             errors[number] = str(error) if ours else f"{type(error).__name__}: {error}"
-    if errors:
-        raise RunError(f"{len(errors)} of {len(tasks)} {failed}; the first: {errors[min(errors)]}")
+        seen(size)
 
-
-def _begun(
-    do: "partial[None]", tasks: dict[Any, int], options: Options, seen: Callable[[int], object]
-) -> Iterator[tuple[int, Callable[[], object]]]:
-    """Each task's number with a function that waits for its end and raises its error.
-
-    Tasks are done here, in local processes or on a Dask cluster, whose workers must see the same folders.
-    """
-    sizes = list(tasks.values())
     if options.scheduler:
         with dask.connected(options.scheduler, options.workers) as client:
             from distributed import as_completed
 
             sent = {client.submit(do, task, pure=False): number for number, task in enumerate(tasks)}
             for future in as_completed(list(sent), loop=client.loop):
-                yield sent[future], future.result
-                seen(sizes[sent[future]])
+                attempt(sent[future], future.result, sizes[sent[future]])
     elif options.workers > 1 and len(tasks) > 1:
         for outcome in outcomes(do, tasks, min(options.workers, len(tasks))):
-            yield outcome.number, outcome.result
-            seen(sizes[outcome.number])
+            attempt(outcome.number, outcome.result, sizes[outcome.number])
     else:
         for number, task in enumerate(tasks):
-            yield number, partial(do, task, seen)
+            attempt(number, partial(do, task, seen), 0)
+    if errors:
+        raise RunError(f"{len(errors)} of {len(tasks)} {failed}; the first: {errors[min(errors)]}")
 
 
 def _manifest(

@@ -41,7 +41,7 @@ class Options(Settings):
     keep_work: Annotated[bool, Field(description="keep the working files")] = False
 
 
-def latin_share(text: str) -> float:
+def _latin_share(text: str) -> float:
     """Share of characters below U+0100, in [0, 1]; 1 for an empty text."""
     return 1.0 if text.isascii() else len(text.encode("latin-1", "ignore")) / len(text)
 
@@ -102,7 +102,7 @@ def clean(text: str) -> str:
     return _spaced(text if text.isprintable() else text.translate(_INVISIBLE))
 
 
-def legacy_clean(text: str) -> str:
+def _legacy_clean(text: str) -> str:
     """The original's cleaning: '<br />' deleted, white space collapsed; lone surrogates become U+FFFD."""
     return _spaced(text.replace("<br />", "") if "<" in text else text)
 
@@ -126,7 +126,7 @@ def _number(value: Any, legacy: bool) -> bool:
     return type(value) in ((float,) if legacy else (float, int)) and math.isfinite(value)
 
 
-def price_of(value: Any, legacy: bool) -> float | None:
+def _price_of(value: Any, legacy: bool) -> float | None:
     """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00" only in ours."""
     if isinstance(value, str):
         text = value if legacy else value.strip().lstrip("$").replace(",", "")
@@ -153,7 +153,7 @@ def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] 
     The reasons: asin, title, description, details, categories, ratings, store, price, too short, language.
     """
     legacy = rules.legacy
-    tidy = legacy_clean if legacy else clean
+    tidy = _legacy_clean if legacy else clean
     asin, title, description, features = row.parent_asin, row.title, row.description, row.features
     if not _filled(asin) or not asin.isprintable() or " " in asin:
         return "asin"
@@ -170,27 +170,22 @@ def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] 
         return "ratings"
     if not _filled(row.store):
         return "store"
-    if (price := price_of(row.price, legacy)) is None:
+    if (price := _price_of(row.price, legacy)) is None:
         return "price"
     text = " ".join(description) + " " + " ".join(features)
     if len(text if legacy else tidy(text)) < rules.shortest:
         return "too short"
-    if latin_share(title) < rules.title_latin or latin_share(text) < rules.text_latin:
+    if _latin_share(title) < rules.title_latin or _latin_share(text) < rules.text_latin:
         return "language"
     if not legacy and not is_english(f"{title} {text}"):
         return "language"
     parts = [tidy(item) for item in (*description, *features)]
     body = {
-        "parent_asin": asin if legacy else asin.upper(),
-        "title": tidy(title),
-        "description": parts if legacy else [part for part in parts if part],
-        "details": details,
-        "categories": row.categories,
-        "store": row.store,
-        "price": price,
-        "num_ratings": number,
+        "parent_asin": asin if legacy else asin.upper(), "title": tidy(title),
+        "description": parts if legacy else [part for part in parts if part], "details": details,
+        "categories": row.categories, "store": row.store, "price": price, "num_ratings": number,
         "avg_ratings": average,
-    }
+    }  # fmt: skip
     try:
         return body["parent_asin"], number, encode(body)
     except UnicodeEncodeError:
@@ -236,11 +231,11 @@ def review(
     if ascii_only:
         kept_title, kept_text = title.strip(), text.strip()
     else:
-        tidy = legacy_clean if legacy else clean
+        tidy = _legacy_clean if legacy else clean
         kept_title, kept_text = tidy(title), tidy(text)
     if len(text if legacy else kept_text) < rules.shortest:
         return "too short", counted
-    if not ascii_only and (latin_share(title) < rules.title_latin or latin_share(text) < rules.text_latin):
+    if not ascii_only and (_latin_share(title) < rules.title_latin or _latin_share(text) < rules.text_latin):
         return "language", counted
     if not legacy:
         if not kept_title:

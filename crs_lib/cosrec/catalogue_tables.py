@@ -154,7 +154,7 @@ def _lines(
     """The readable lines of a plain or packed file and their objects."""
     import pyarrow as pa
 
-    decode, number, seen = decoder(fields), 0, 0
+    decode, number, seen = _decoder(fields), 0, 0
 
     def quarantine(why: str, raw: bytes) -> None:
         start = raw[:_SHOWN].decode("utf-8", "replace").rstrip("\r\n")
@@ -188,7 +188,7 @@ def _lines(
         progress(path.stat().st_size - seen)
 
 
-def decoder(fields: Sequence[str]) -> Callable[[bytes], Any]:
+def _decoder(fields: Sequence[str]) -> Callable[[bytes], Any]:
     """A function from a line to an object with these attributes alone, None where the line lacks one.
 
     It accepts exactly what ``json`` accepts. Raises ValueError for what is no JSON object.
@@ -227,7 +227,7 @@ def _products(job: Job, source: Source, lines: _Lines, counts: Counts) -> Iterat
 def _reviews(job: Job, source: Source, lines: _Lines, counts: Counts) -> Iterator[Row]:
     (_, encode), options, legacy = encoders(), job.options, job.options.legacy
     prefix = f"{source.name}\t"  # legacy joins within a category only
-    known = known_keys(job.tables("metas", source))
+    known = _known_keys(job.tables("metas", source))
     read = kept = unknown = 0
     for line, row in lines:
         read += 1
@@ -302,7 +302,7 @@ def _digest(key: str) -> int:
     return int.from_bytes(raw, "little")
 
 
-def known_keys(products: Sequence[str]) -> Container[str]:
+def _known_keys(products: Sequence[str]) -> Container[str]:
     """The keys of a category's kept products, in memory that stays bounded."""
     import pyarrow.parquet as pq
 

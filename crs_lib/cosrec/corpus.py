@@ -1,7 +1,9 @@
 """Load CoSRec: typed, checked, and unrepaired; what is odd but readable is left to the quirk report."""
 
+import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypeVar
 
@@ -9,7 +11,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from crs_lib.core import paths, safety, tables
-from crs_lib.core.errors import InputError, RunError, one_line
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import one_line
 from crs_lib.cosrec.records import (
     AnnotatedTurn,
     Buyer,
@@ -32,14 +35,9 @@ _QRELS = "qrels.qrels"
 T = TypeVar("T")
 
 
-class _Label(TypedDict):
-    type: Kind
-    query: str
-
-
 class _Annotated(TypedDict):
     utterance: int
-    intent_annotations: list[list[_Label]]
+    intent_annotations: list[list[IntentLabel]]
 
 
 class _Intent(TypedDict):
@@ -129,17 +127,14 @@ def read_partition(base: Path) -> Partition:
 
     profiles = read("profiles.jsonl", lambda where, talk, value: value)
     keywords = read("keywords.jsonl", lambda where, talk, value: value)
+    users = {key: _users(profiles.get(key, {}), keywords.get(key, {})) for key in talks}
     return Partition(
         base.name,
         talks,
         read("quality.jsonl", lambda where, talk, value: tuple(value)),
         read("intent_annotations.jsonl", _annotated),
         read("intents.jsonl", _intents),
-        {
-            key: _users(profiles.get(key, {}), keywords.get(key, {}))
-            for key in talks
-            if key in profiles or key in keywords
-        },
+        {key: found for key, found in users.items() if key in profiles or key in keywords},
         _judgments(read_qrels(files[_QRELS])) if _QRELS in files else {},
         tuple(name for name in (*_FORMS, _QRELS) if name not in files),
         {name: tables.sha256(path) for name, path in files.items()},
@@ -151,45 +146,34 @@ def _read(
 ) -> dict[str, T]:
     """The values that ``make`` gives for place, conversation id and value of each line, sorted by id."""
     found: dict[str, T] = {}
-    for where, key, value in _lines(path):
+    for row, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        where = f"{path.parent.name}/{path.name}, line {row}"
+        if not line or line.isspace():
+            continue
+        record = safety.loads(line.removeprefix(codecs.BOM_UTF8), where, unique=True)
+        if not isinstance(record, dict) or len(record) != 1:
+            raise InputError(f"{where}: expected an object with one conversation id as its only key")
+        (key, value), *_ = record.items()
+        number(key)
         if key in found:
             raise InputError(f"{where}: conversation {key!r} stands twice")
         if known is not None and key not in known:
             raise InputError(f"{where}: conversation {key!r} is not in conversations.jsonl")
-        found[key] = make(where, key, value)
+        try:
+            found[key] = make(where, key, _FORMS[path.name].validate_python(value, strict=True))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ", ".join([where, *map(str, first["loc"])])
+            shown = one_line(repr(first["input"]), 80)
+            raise InputError(f"{place}: {first['msg']}, found {shown}") from None
     return {key: found[key] for key in sorted(found, key=number)}
-
-
-def _lines(path: Path) -> Iterator[tuple[str, str, Any]]:
-    """Place, conversation id and checked value of every line; blank lines are passed over."""
-    with path.open("rb") as file:
-        for row, line in enumerate(file, start=1):
-            where = f"{path.parent.name}/{path.name}, line {row}"
-            if line.isspace():
-                continue
-            try:
-                record = safety.loads(line.decode("utf-8-sig"), where, unique=True)
-            except UnicodeDecodeError as error:
-                raise InputError(f"{where}: not UTF-8 text ({error.reason})") from error
-            if not isinstance(record, dict) or len(record) != 1:
-                raise InputError(f"{where}: expected an object with one conversation id as its only key")
-            (key, value), *_ = record.items()
-            number(key)
-            try:
-                yield where, key, _FORMS[path.name].validate_python(value, strict=True)
-            except ValidationError as error:
-                first = error.errors()[0]
-                place = ", ".join(["", *map(str, first["loc"])])
-                shown = one_line(repr(first["input"]), 80)
-                raise InputError(f"{where}{place}: {first['msg']}, found {shown}") from None
 
 
 def _conversation(where: str, key: str, value: str) -> Conversation:
     """Lines ``U: …`` and ``S: …``; a line without a speaker belongs to the utterance before it."""
     said: list[Utterance] = []
     for line in value.split("\n"):
-        match = _LINE.fullmatch(line)
-        if match:
+        if match := _LINE.fullmatch(line):
             said.append(Utterance(match[1], match[2]))
         elif said:
             said[-1] = Utterance(said[-1].speaker, f"{said[-1].text}\n{line}")
@@ -199,39 +183,32 @@ def _conversation(where: str, key: str, value: str) -> Conversation:
 
 
 def _check_turns(where: str, talk: Conversation, rows: Sequence[Mapping[str, Any]]) -> None:
-    last, turns = -1, len(talk.turns)
-    for row in rows:
-        if not last < row["utterance"] < turns:
-            raise InputError(
-                f"{where}: utterance {row['utterance']}; expected ascending user turns below {turns}"
-            )
-        last = row["utterance"]
+    given, turns = [row["utterance"] for row in rows], len(talk.turns)
+    for last, turn in pairwise([-1, *given]):
+        if not last < turn < turns:
+            raise InputError(f"{where}: utterance {turn}; expected ascending user turns below {turns}")
 
 
 def _annotated(where: str, talk: Conversation, rows: list[_Annotated]) -> tuple[AnnotatedTurn, ...]:
     _check_turns(where, talk, rows)
     return tuple(
-        AnnotatedTurn(
-            row["utterance"],
-            tuple(
-                tuple(IntentLabel(label["type"], label["query"]) for label in cell)
-                for cell in row["intent_annotations"]
-            ),
-        )
-        for row in rows
+        AnnotatedTurn(row["utterance"], tuple(map(tuple, row["intent_annotations"]))) for row in rows
     )
 
 
 def _intents(where: str, talk: Conversation, rows: list[_Curated]) -> tuple[Intent, ...]:
     _check_turns(where, talk, rows)
-    found = []
-    for row in rows:
-        for position, given in enumerate(row["intents"]):
-            expected = f"{talk.id}_{row['utterance']}_{position}"
-            if given["id"] != expected:
-                raise InputError(f"{where}: intent {given['id']!r} should be {expected!r}")
-            variants, product = tuple(given["query_variants"]), given.get("product")
-            found.append(Intent(expected, row["utterance"], position, given["type"], variants, product))
+    found = [
+        Intent(
+            one["id"], row["utterance"], place, one["type"], tuple(one["query_variants"]), one.get("product")
+        )
+        for row in rows
+        for place, one in enumerate(row["intents"])
+    ]
+    for intent in found:
+        expected = f"{talk.id}_{intent.turn}_{intent.position}"
+        if intent.id != expected:
+            raise InputError(f"{where}: intent {intent.id!r} should be {expected!r}")
     return tuple(found)
 
 
@@ -246,9 +223,9 @@ def _judgments(qrels: Qrels) -> Qrels:
     """The judgments as they are; InputError for a topic of another form or a grade that is not 0, 1 or 2."""
     for name, grades in qrels.items():
         topic(name)
-        wrong = next((item for item in grades.items() if not 0 <= item[1] <= TOP_GRADE), None)
-        if wrong:
-            raise InputError(
-                f"qrels.qrels: grade {wrong[1]} of {wrong[0]!r} under {name!r}; they go from 0 to {TOP_GRADE}"
-            )
+        for document, grade in grades.items():
+            if not 0 <= grade <= TOP_GRADE:
+                raise InputError(
+                    f"{_QRELS}: grade {grade} of {document!r} under {name!r}; they go from 0 to {TOP_GRADE}"
+                )
     return qrels

@@ -65,7 +65,7 @@ class Material(NamedTuple):
         return (self._replace(products=kept), f"product {others[-1].id}") if others else None
 
 
-class Fitted(NamedTuple):
+class _Fitted(NamedTuple):
     """A prompt, the context size to ask for, and what was left out to get there."""
 
     prompt: str
@@ -88,7 +88,7 @@ def shrinking(material: Material, target: str, render: Callable[[Material], str]
 
 def fit(
     versions: Iterable[Version], about: str, count: Callable[[str], int], answer: int, contexts: Sequence[int]
-) -> Fitted:
+) -> _Fitted:
     """The first version that a context holds with ``answer`` tokens of answer, in the smallest one.
 
     At most three context sizes are used, since a server reloads the model for each change. Raises InputError
@@ -101,7 +101,7 @@ def fit(
         needs = count(prompt) + answer
         for size in contexts:
             if needs <= size:
-                return Fitted(prompt, size, left)
+                return _Fitted(prompt, size, left)
     raise InputError(
         f"the prompt about {about!r} may take {needs} tokens even without all that can be left out; "
         "use larger context sizes"

@@ -30,11 +30,7 @@ class Writer:
     """Makes the record of one conversation from its number alone; see :func:`crs_lib.runs.job`."""
 
     def __init__(
-        self,
-        config: GenerateSettings,
-        source: str,
-        start: Start | None = None,
-        pool: Pool | None = None,
+        self, config: GenerateSettings, source: str, start: Start | None = None, pool: Pool | None = None
     ) -> None:
         """Opens the stock. At the nth ``start`` of a run n times as many attempts are made as the config
         says: what failed before gets new seeds. ``pool`` replaces the models that the config names.
@@ -81,21 +77,13 @@ class Writer:
         )  # buyers with the most helpful ones first, each once
         buyers = list(dict.fromkeys(str(review["user"]) for review in reviews))[: config.users]
         return {
-            "id": f"Generated_{number + 1}",
-            "conversation": draft.text(),
-            "target": target.id,
-            "target_title": target.title,
-            "query": query,
-            "related": related,
-            "products": order,
-            "passages": found,
-            "writer": config.writer,
-            "query_writer": config.asked_for_queries,
-            "attempt": attempt,
-            "repairs": list(draft.repairs),
+            "id": f"Generated_{number + 1}", "conversation": draft.text(), "target": target.id,
+            "target_title": target.title, "query": query, "related": related, "products": order,
+            "passages": found, "writer": config.writer, "query_writer": config.asked_for_queries,
+            "attempt": attempt, "repairs": list(draft.repairs),
             "users": [self._profile(user, number) for user in buyers],
             "prompts": {"product_query": asked, "conversation": written},
-        }
+        }  # fmt: skip
 
     def _query(self, target: CatalogueProduct, number: int) -> tuple[str, _Facts]:
         """A general query for the target, and what was asked for it."""

@@ -102,7 +102,7 @@ class Passage(_Document):
         return _SPACES.sub(" ", f"{self.title}: {self.text}" if self.title else self.text)
 
 
-def read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
+def _read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
     """The lines of a plain, ``.gz`` or ``.zst`` file, each with the product or passage that it holds.
 
     Raises RunError where there is no file, InputError naming the line that is broken, or behind which the
@@ -184,7 +184,7 @@ class Stock:
 
 
 def _read(folder: Path, name: str, kind: type[D]) -> dict[str, D]:
-    return {row.id: row for _, row in read_lines(_file_of(folder, name), kind)}
+    return {row.id: row for _, row in _read_lines(_file_of(folder, name), kind)}
 
 
 class _Records(Mapping[str, D], Generic[D]):
@@ -192,7 +192,7 @@ class _Records(Mapping[str, D], Generic[D]):
 
     def __init__(self, folder: Path, kind: type[D]) -> None:
         """Opens the records of an index; RunError where there are none."""
-        _, arrays = load_arrays(folder, _RECORDS, ["starts"], mapped=True)
+        _, arrays = load_arrays(folder, _RECORDS, ["starts"])
         self._starts, self._kind = arrays["starts"], kind
         self._bytes: Any = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
         self.ids = StoredIds(folder, len(self._starts) - 1)
@@ -221,11 +221,11 @@ class StockOnDisk(Stock):
     def __init__(self, folder: Path) -> None:
         """Raises RunError where there is no such index."""
         self.folder, self._made = folder, {}
-        self.facts, _ = load_arrays(folder, _KIND, [], mapped=True)
+        self.facts, _ = load_arrays(folder, _KIND, [])
         self.products = records = _Records(folder / "products" / "records", CatalogueProduct)
         self.passages = _Records(folder / "passages" / "records", Passage)
         self._row = records.row
-        _, self._reviews = load_arrays(folder / "products" / "reviews", _REVIEWS, _PAIRS, mapped=True)
+        _, self._reviews = load_arrays(folder / "products" / "reviews", _REVIEWS, _PAIRS)
 
     def reviews_of(self, user: str) -> list[Review]:
         users, rows = (self._reviews[name] for name in _PAIRS)
@@ -267,7 +267,7 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
     return {path.name: tables.sha256(path) for path in found if path.is_file()}
 
 
-class IndexReport(NamedTuple):
+class _IndexReport(NamedTuple):
     """The contents of an index."""
 
     products: int
@@ -284,7 +284,7 @@ def write_index(
     k1: float = 1.2,
     b: float = 0.75,
     note: Callable[[str], object] = lambda text: None,
-) -> IndexReport:
+) -> _IndexReport:
     """Index a file of products, and one of passages where it is given, in bounded memory.
 
     The folder appears whole or not at all; an older index there is replaced. ``note`` is told what is
@@ -301,7 +301,7 @@ def write_index(
         ) -> _Records[D]:
             note(f"reading {name}")
             (aside / name).mkdir()
-            _write_records(aside / name / "records", read_lines(path, kind) if path else (), seen)
+            _write_records(aside / name / "records", _read_lines(path, kind) if path else (), seen)
             stored = _Records(aside / name / "records", kind)
             note(f"{len(stored):,} {name}: words, vectors ({encoder})")
             _write_lexical(aside / name / "bm25", stored, kind.search_text, k1, b)
@@ -320,7 +320,7 @@ def write_index(
         pairs: dict[str, NDArray[Any]] = {"users": codes[order], "rows": numbers[order]}
         save_folder(aside / "products" / "reviews", _REVIEWS, {}, pairs)
         texts = write("passages", passages, Passage, lambda row, one: None)
-        return IndexReport(len(shop), len(texts), len(users))
+        return _IndexReport(len(shop), len(texts), len(users))
 
 
 def _write_records(folder: Path, rows: Iterable[tuple[bytes, D]], seen: Callable[[int, D], object]) -> None:

@@ -61,7 +61,7 @@ def turns(partition: Partition) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["conversation", "turn", "user", "system"])
 
 
-class Training(NamedTuple):
+class _Training(NamedTuple):
     """The data that a model learns from: the turns, 0/1 labels (n, 3), and the annotators' views (n, 4).
 
     A view row is a distribution over the three intents and none: each annotator splits one vote among
@@ -77,12 +77,12 @@ class Training(NamedTuple):
     given: Floats
     votes: Floats
 
-    def take(self, rows: NDArray[np.intp]) -> "Training":
+    def take(self, rows: NDArray[np.intp]) -> "_Training":
         """The training data of some rows."""
-        return Training(self.turns.iloc[rows], self.labels[rows], *(part[rows] for part in self[2:]))
+        return _Training(self.turns.iloc[rows], self.labels[rows], *(part[rows] for part in self[2:]))
 
 
-def training(crowd: Partition) -> Training:
+def training(crowd: Partition) -> _Training:
     """Every user turn of the crowd partition; a turn without record is a turn in which all saw none.
 
     InputError where no annotator names an intent in any turn.
@@ -94,8 +94,8 @@ def training(crowd: Partition) -> Training:
     labels = majority_labels(crowd)[list(INTENTS)].to_numpy(dtype=np.int64)
     parts = [_votes(crowd, name) for name in crowd.conversations]
     most = max(part.shape[1] for part in parts)
-    weighed = [(part, trust(part)) for part in parts]
-    return Training(
+    weighed = [(part, _trust(part)) for part in parts]
+    return _Training(
         turns(crowd),
         labels,
         np.concatenate([part.mean(axis=1) for part in parts]),
@@ -121,7 +121,7 @@ def _votes(crowd: Partition, name: str) -> Floats:
     return out
 
 
-def trust(cast: Floats) -> Floats:
+def _trust(cast: Floats) -> Floats:
     """Weights of a conversation's annotators, of sum 1: the square of how far the others agree with them.
 
     Agreement is the mean share of a vote that the other annotators' weighted vote has in common with it;
@@ -140,7 +140,7 @@ def trust(cast: Floats) -> Floats:
 class IntentModel(Protocol):
     """Learns from turns and labels; gives a score in [0, 1] for each turn and intent, and decisions."""
 
-    def fit(self, data: Training) -> "IntentModel":
+    def fit(self, data: _Training) -> "IntentModel":
         """Learn; returns itself."""
 
     def scores(self, frame: pd.DataFrame) -> Floats:
@@ -198,18 +198,18 @@ def _grouped_folds(groups: NDArray[Any]) -> list[tuple[NDArray[np.intp], NDArray
 
 
 @MODELS.register("views")
-class Views:
+class _Views:
     """Words and position; learns every annotator's view (softmax over the intents and none), own thresholds.
 
     Thresholds are those with the best F1 on out-of-fold scores of the training conversations. Learning
     from views and not from the majority keeps what annotators were unsure of.
     """
 
-    def fit(self, data: Training) -> "Views":
+    def fit(self, data: _Training) -> "_Views":
         """Learn the softmax and, from grouped folds, the thresholds."""
         found = np.zeros(data.labels.shape)
         for train, test in _grouped_folds(data.turns["conversation"].to_numpy()):
-            found[test] = Views()._softmax(data.take(train)).scores(data.turns.iloc[test])
+            found[test] = _Views()._softmax(data.take(train)).scores(data.turns.iloc[test])
         tried = np.stack([counts(data.labels, (found > level).astype(np.int64)) for level in _GRID])
         self._levels = np.array([_GRID[f1(tried[:, :, j].T).argmax()] for j in range(len(INTENTS))])
         return self._softmax(data)
@@ -226,7 +226,7 @@ class Views:
         ]
         return sparse.hstack([*blocks, sparse.csr_array(_position_features(frame))]).tocsr()
 
-    def _softmax(self, data: Training) -> "Views":
+    def _softmax(self, data: _Training) -> "_Views":
         from scipy import sparse
         from sklearn.linear_model import LogisticRegression
 
@@ -259,7 +259,7 @@ class _Settled(NamedTuple):
     calls: Floats
 
 
-def settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> _Settled:
+def _settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> _Settled:
     """The kinds that votes and a classifier together make likely, by expectation and maximisation.
 
     ``cast`` (turns, annotators, 4) are votes, each of sum 1 over the intents and none, or 0 where there is
@@ -398,7 +398,7 @@ def _centred(name: str, column: str, frame: pd.DataFrame, centre: Floats) -> Flo
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9))
 
 
-def sequence_features(frame: pd.DataFrame, shares: Floats) -> Floats:
+def _sequence_features(frame: pd.DataFrame, shares: Floats) -> Floats:
     """Shares of the turn, of the two turns before, the highest so far, position and cues; nothing later."""
     before, earlier, highest = (np.zeros_like(shares) for _ in range(3))
     names, turns = frame["conversation"].to_numpy(), frame["turn"].to_numpy()
@@ -409,7 +409,7 @@ def sequence_features(frame: pd.DataFrame, shares: Floats) -> Floats:
     return np.hstack([shares, before, earlier, highest, _position_features(frame), _cue_features(frame)])
 
 
-def agreed(shares: Floats, given: Floats, level: float = 0.5) -> Labels:
+def _agreed(shares: Floats, given: Floats, level: float = 0.5) -> Labels:
     """0/1 for each intent: that of the largest share, and every intent given above a level.
 
     ``shares`` (turns, 4) are of the intents and none, ``given`` (turns, 3) the part who gave each intent.
@@ -432,7 +432,7 @@ class Annotators:
         """``names`` of sentence encoders; None takes those that can run here."""
         self._names = _encoders() if names is None else tuple(names)
 
-    def fit(self, data: Training) -> "Annotators":
+    def fit(self, data: _Training) -> "Annotators":
         """Learn both stages and, from grouped folds, the level; InputError for one conversation alone."""
         frame, codes = data.turns, pd.factorize(data.turns["conversation"])[0]
         folds = _grouped_folds(codes)
@@ -448,13 +448,13 @@ class Annotators:
 
         target = data.weighted
         for _ in range(_PASSES):
-            target = settle(data.votes, codes, held_out(target)).shares
+            target = _settle(data.votes, codes, held_out(target)).shares
         first = held_out(target)
-        ready, second = sequence_features(frame, first), np.zeros_like(first)
+        ready, second = _sequence_features(frame, first), np.zeros_like(first)
         for train, test in folds:
             second[test] = _grown(_trees(ready[train], target[train], 1), ready[test])
-        found, truth = _mean(first, second), agreed(target, data.given)
-        micro = [f1(counts(truth, agreed(found, found[:, :-1], level)).sum(axis=1)) for level in _GRID]
+        found, truth = _mean(first, second), _agreed(target, data.given)
+        micro = [f1(counts(truth, _agreed(found, found[:, :-1], level)).sum(axis=1)) for level in _GRID]
         self.level = float(_GRID[int(np.argmax(micro))])
         self._first = _Ridge(self._names, frame).learn(target)
         self._trees = _trees(ready, target, _SEEDS)
@@ -462,7 +462,7 @@ class Annotators:
 
     def _shares(self, frame: pd.DataFrame) -> Floats:
         first = self._first.shares(self._first.to_known(frame))
-        return _mean(first, _grown(self._trees, sequence_features(frame, first)))
+        return _mean(first, _grown(self._trees, _sequence_features(frame, first)))
 
     def scores(self, frame: pd.DataFrame) -> Floats:
         """How likely each intent is, cut to [0, 1]."""
@@ -471,7 +471,7 @@ class Annotators:
     def predict(self, frame: pd.DataFrame) -> Labels:
         """1 for the intent of the largest share, unless none is, and for every intent above the level."""
         found = self._shares(frame)
-        return agreed(found, found[:, :-1], self.level)
+        return _agreed(found, found[:, :-1], self.level)
 
 
 def _mean(first: Floats, second: Floats) -> Floats:
@@ -499,7 +499,7 @@ def _grown(trees: list[list[Any]], rows: Floats) -> Floats:
 _LEARNED: dict[tuple[object, ...], IntentModel] = {}
 
 
-def learned(crowd: Partition, name: str, vectors: str = "auto", data: Training | None = None) -> IntentModel:
+def learned(crowd: Partition, name: str, vectors: str = "auto", data: _Training | None = None) -> IntentModel:
     """A model trained on the crowd partition, whose training data may be given; once a process.
 
     ``vectors`` names the encoders that the model may use, one of ``VECTORS``.

@@ -37,25 +37,23 @@ def majority_labels(partition: Partition) -> pd.DataFrame:
         records = {record.turn: record for record in partition.annotations.get(name, ())}
         for turn in range(len(conversation.turns)):
             record = records.get(turn)
-            given = shares(record) if record else dict.fromkeys(INTENTS, 0.0)
-            majority = {kind: int(share > 0.5) for kind, share in given.items()}
-            facts = {"recorded": record is not None, "annotators": len(record.cells) if record else None}
-            ties = sum(share == 0.5 for share in given.values())
-            rows.append({"conversation": name, "turn": turn, **majority, **facts, "ties": ties})
-    return pd.DataFrame(rows).astype({"annotators": "Int64"})
+            given = list(shares(record or AnnotatedTurn(turn, ())).values())
+            ties, annotators = sum(share == 0.5 for share in given), len(record.cells) if record else None
+            majority = [int(share > 0.5) for share in given]
+            rows.append((name, turn, *majority, record is not None, annotators, ties))
+    columns = ["conversation", "turn", *INTENTS, "recorded", "annotators", "ties"]
+    return pd.DataFrame(rows, columns=columns).astype({"annotators": "Int64"})
 
 
 def curated_labels(partition: Partition) -> pd.DataFrame:
     """One row a user turn: 0/1 for each intent, as the curated list has it."""
-    rows = []
-    for name, conversation in partition.conversations.items():
-        kinds: dict[int, set[str]] = {}
-        for intent in partition.intents.get(name, ()):
-            kinds.setdefault(intent.turn, set()).add(intent.type)
-        for turn in range(len(conversation.turns)):
-            given = {kind: int(kind in kinds.get(turn, ())) for kind in INTENTS}
-            rows.append({"conversation": name, "turn": turn, **given})
-    return pd.DataFrame(rows)
+    given = {(one.conversation, one.turn, one.type) for one in partition.all_intents()}
+    rows = [
+        (name, turn, *(int((name, turn, kind) in given) for kind in INTENTS))
+        for name, conversation in partition.conversations.items()
+        for turn in range(len(conversation.turns))
+    ]
+    return pd.DataFrame(rows, columns=["conversation", "turn", *INTENTS])
 
 
 def counts(truth: NDArray[np.int64], guess: NDArray[np.int64]) -> Floats:
@@ -93,20 +91,19 @@ def f1_table(
 
 
 def _intent_views(crowd: Partition) -> pd.DataFrame:
-    """One row a view of a recorded turn: conversation, item, rater, a 0/1 column an intent, the label set.
+    """One row a view of a recorded turn: item, rater, a 0/1 column an intent, the label set.
 
     ``rater`` is a position within the conversation: annotators are anonymous. Turns without record are
     left out, since how many annotators saw them is not released.
     """
-    rows = []
-    for name, records in crowd.annotations.items():
-        for record in records:
-            for rater, cell in enumerate(record.cells):
-                kinds = frozenset(need.type for need in cell)
-                given = {kind: int(kind in kinds) for kind in INTENTS}
-                item = f"{name}_{record.turn}"
-                rows.append({"conversation": name, "item": item, "rater": rater, **given, "labels": kinds})
-    return pd.DataFrame(rows)
+    views = (
+        (f"{name}_{record.turn}", rater, frozenset(label.type for label in cell))
+        for name, records in crowd.annotations.items()
+        for record in records
+        for rater, cell in enumerate(record.cells)
+    )
+    rows = [(item, rater, *(int(kind in kinds) for kind in INTENTS), kinds) for item, rater, kinds in views]
+    return pd.DataFrame(rows, columns=["item", "rater", *INTENTS, "labels"])
 
 
 def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
@@ -127,7 +124,7 @@ def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mappi
     return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
-def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
+def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
     """ICC(1,1) and ICC(1,k), at most 1, for items with different numbers of anonymous raters: (draws, 2).
 
     Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items)
@@ -145,14 +142,14 @@ def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | 
 
 
 def _quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
-    """One row a rater's view of a conversation: partition, item, rater, the four aspects, their mean."""
+    """One row a rater's view of a conversation: item, rater, the four aspects, their mean."""
     rows = [
-        {"partition": name, "item": key, "rater": i, **rating._asdict(), "average": float(np.mean(rating))}
-        for name, partition in corpus.items()
+        (key, i, *rating, float(np.mean(rating)))
+        for partition in corpus.values()
         for key, ratings in partition.ratings.items()
         for i, rating in enumerate(ratings)
     ]
-    return pd.DataFrame(rows, columns=["partition", "item", "rater", *ASPECTS, "average"])
+    return pd.DataFrame(rows, columns=["item", "rater", *ASPECTS, "average"])
 
 
 def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
@@ -163,17 +160,17 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
     rows: list[list[Any]] = []
     for aspect in (*ASPECTS, "average"):
         rows.append(_alpha(views, aspect, aspect, "interval" if aspect == "average" else "ordinal", draws))
-        groups = views.groupby("item", sort=False)[aspect]
-        sizes, sums = (groups.agg(f).to_numpy(dtype=float) for f in ("size", "sum"))
-        squares = groups.agg(lambda g: float((g.astype(float) ** 2).sum())).to_numpy(dtype=float)
-        icc = bootstrap_estimates(partial(one_way_icc, sizes, sums, squares), len(sizes), Design(**draws))
+        groups = views.astype({aspect: float}).groupby("item", sort=False)[aspect]
+        sums = [
+            groups.agg(how).to_numpy(dtype=float) for how in ("size", "sum", lambda given: (given**2).sum())
+        ]
+        icc = bootstrap_estimates(partial(_one_way_icc, *sums), len(sums[0]), Design(**draws))
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
-            rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sizes)])
+            rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sums[0])])
         size, total = groups.transform("size"), groups.transform("sum")
         kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
-        one = cluster_bootstrap_correlation(
-            kept, aspect, "rest", Design(scenario="item", **draws), kind="pearson"
-        ).iloc[0]
+        design = Design(scenario="item", **draws)
+        one = cluster_bootstrap_correlation(kept, aspect, "rest", design, kind="pearson").iloc[0]
         others = [one["correlation"], one["low"], one["high"], int(one["n"])]
         rows.append([aspect, "one rater against the others", *others])
     return pd.DataFrame(rows, columns=_COLUMNS)
@@ -195,7 +192,7 @@ def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
                 continue
             kinds = [{need.type for need in cell} for cell in views]
             given = np.array([[kind in some for kind in INTENTS] for some in kinds], dtype=int)
-            names.extend([name] * len(views))
+            names += [name] * len(views)
             guess.append(given)
             truth.append((2 * (given.sum(axis=0) - given) > len(views) - 1).astype(np.int64))
     if not names:

@@ -1,6 +1,6 @@
 """Can automatic signals tell how people rate a conversation? Always beside what raters could reach."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -19,10 +19,9 @@ from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 def signals(conversation: Conversation) -> dict[str, float]:
     """Facts of a conversation that need no rater: lengths, questions, repetition, form."""
-    said = [u.text for u in conversation.utterances]
+    said, user = conversation.texts(), conversation.texts("U")
+    speakers = [one.speaker for one in conversation.utterances]
     tokens = [word for text in said for word in words(text)]
-    user = [u.text for u in conversation.utterances if u.speaker == "U"]
-    speakers = [u.speaker for u in conversation.utterances]
     pairs = list(pairwise(tokens))
     return {
         "lines": len(said),
@@ -38,9 +37,8 @@ def signals(conversation: Conversation) -> dict[str, float]:
 
 def _further_signals(conversation: Conversation) -> dict[str, float]:
     """Signals that only the prediction uses: lengths, variety by length, shares of each speaker, marks."""
-    said = [u.text for u in conversation.utterances]
-    user = [u.text for u in conversation.utterances if u.speaker == "U"]
-    system = [u.text for u in conversation.utterances if u.speaker == "S"] or [""]
+    said, user, system = (conversation.texts(who) for who in ("US", "U", "S"))
+    system = system or [""]
     tokens = [word for text in said for word in words(text)] or [""]
     lengths = [len(words(text)) for text in user] or [0]
     return {
@@ -65,37 +63,28 @@ def _capitals(text: str) -> float:
     return sum(part[:1].isupper() for part in parts[1:]) / max(1, len(parts))
 
 
-class QualityModel:
-    """Predicts how raters order conversations, by support vectors on the ranks of signals.
+def _learn(partition: Partition) -> Any:
+    """A model of how raters order conversations: support vectors on the ranks of signals.
 
     It learns the rank of the mean rating, in [0, 1]. All its settings were chosen by folds of crowd, ranks in
-    place of values since they carry over better to conversations of another length.
+    place of values since they carry over better to conversations of another length. InputError for fewer than
+    two rated conversations.
     """
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import QuantileTransformer, StandardScaler
+    from sklearn.svm import SVR
 
-    def fit(self, partition: Partition) -> "QualityModel":
-        """Learn from every rated conversation; InputError for fewer than two."""
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import QuantileTransformer, StandardScaler
-        from sklearn.svm import SVR
-
-        rated = conversation_ratings({partition.name: partition})
-        if len(rated) < 2:
-            raise InputError("a quality model needs at least two rated conversations to learn from")
-        talks = [partition.conversations[name] for name in rated["conversation"]]
-        ranks = rated["average"].rank().to_numpy() / len(rated)
-        steps = QuantileTransformer(n_quantiles=min(50, len(rated))), StandardScaler()
-        self._model = make_pipeline(*steps, SVR(C=0.1, gamma=0.03))
-        self._model.fit(_signal_rows(talks), ranks)
-        return self
-
-    def predict(self, conversations: Sequence[Conversation]) -> NDArray[np.float64]:
-        """Expected rank of each conversation among those learned from; about 0 to 1."""
-        return np.asarray(self._model.predict(_signal_rows(conversations)))
+    rated = conversation_ratings({partition.name: partition})
+    if len(rated) < 2:
+        raise InputError("a quality model needs at least two rated conversations to learn from")
+    ranks = rated["average"].rank().to_numpy() / len(rated)
+    steps = QuantileTransformer(n_quantiles=min(50, len(rated))), StandardScaler()
+    talks = [partition.conversations[name] for name in rated["conversation"]]
+    return make_pipeline(*steps, SVR(C=0.1, gamma=0.03)).fit(_signal_rows(talks), ranks)
 
 
-def _signal_rows(conversations: Sequence[Conversation]) -> NDArray[np.float64]:
-    rows = [list((signals(talk) | _further_signals(talk)).values()) for talk in conversations]
-    return np.array(rows, dtype=float)
+def _signal_rows(conversations: Iterable[Conversation]) -> NDArray[np.float64]:
+    return np.array([[*signals(talk).values(), *_further_signals(talk).values()] for talk in conversations])
 
 
 def predicted_quality(crowd: Partition, curated: Partition, **draws: Any) -> pd.DataFrame:
@@ -114,14 +103,14 @@ def predicted_quality(crowd: Partition, curated: Partition, **draws: Any) -> pd.
         if len(rated) < 3:
             continue
         if partition is curated:
-            guess = QualityModel().fit(crowd).predict(talks)
+            guess = _learn(crowd).predict(_signal_rows(talks))
         else:
             guess = np.zeros(len(rated))
             folds = KFold(min(10, len(rated)), shuffle=True, random_state=draws.get("seed", 0))
             for train, test in folds.split(guess):
                 known = {name: partition.ratings[name] for name in rated["conversation"].iloc[train]}
-                model = QualityModel().fit(replace(partition, ratings=known))
-                guess[test] = model.predict([talks[i] for i in test])
+                model = _learn(replace(partition, ratings=known))
+                guess[test] = model.predict(_signal_rows(talks[i] for i in test))
         words_alone = [signals(talk)["distinct words"] for talk in talks]
         parts.append(rated.assign(**{"model": guess, "distinct words": words_alone}))
     tables = []
@@ -136,20 +125,16 @@ def predicted_quality(crowd: Partition, curated: Partition, **draws: Any) -> pd.
 def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     """One row a rated conversation: partition, conversation, its mean ratings, one column a signal."""
     ratings = conversation_ratings(corpus)
-    rows = [
-        signals(corpus[p].conversations[c])
-        for p, c in zip(ratings["partition"], ratings["conversation"], strict=True)
-    ]
-    return pd.concat([ratings, pd.DataFrame(rows)], axis=1)
+    talks = [corpus[row.partition].conversations[row.conversation] for row in ratings.itertuples()]
+    return pd.concat([ratings, pd.DataFrame(map(signals, talks))], axis=1)
 
 
 def _correlation(
     table: pd.DataFrame, column: str, draws: Mapping[str, Any], minus: str = ""
 ) -> tuple[float, float, float, int]:
     """Spearman correlation of a column with the mean rating, its interval, and how many conversations."""
-    found = cluster_bootstrap_correlation(
-        table, column, "average", Design(scenario="conversation", **draws), minus=minus
-    ).iloc[0]
+    design = Design(scenario="conversation", **draws)
+    found = cluster_bootstrap_correlation(table, column, "average", design, minus=minus).iloc[0]
     return found["correlation"], found["low"], found["high"], int(found["n"])
 
 
@@ -176,12 +161,8 @@ def noise_ceiling(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame
     rows = []
     for held, part in ({"both": dict(corpus)} | parts if len(corpus) > 1 else parts).items():
         found = quality_agreement(part, **draws)
-        average = found[found["what"] == "average"].set_index("measure")
-        for label, measure, root in (
-            ("a perfect predictor", "ICC(1,k)", True),
-            ("one rater", "one rater against the others", False),
-        ):
-            values = average.loc[measure, ["value", "low", "high"]].to_numpy(dtype=float)
-            shown = (np.sqrt(np.maximum(values, 0)) if root else values).tolist()
-            rows.append([held, label, *shown])
+        average = found[found["what"] == "average"].set_index("measure")[["value", "low", "high"]]
+        perfect = np.sqrt(np.maximum(average.loc["ICC(1,k)"].to_numpy(dtype=float), 0))
+        rows.append([held, "a perfect predictor", *perfect.tolist()])
+        rows.append([held, "one rater", *average.loc["one rater against the others"].astype(float)])
     return pd.DataFrame(rows, columns=["partition", "ceiling", "correlation", "low", "high"])

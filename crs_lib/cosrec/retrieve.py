@@ -28,7 +28,7 @@ from crs_lib.runs import Stage
 Routes = dict[tuple[str, int], list[str]]
 
 
-class AgentReply(NamedTuple):
+class _AgentReply(NamedTuple):
     """The agent's answer to a turn: the stand-alone query, what each module found, its words."""
 
     query: str
@@ -72,7 +72,7 @@ class RoutingAgent:
             hits[name] = score + len(title & whole) / len(title)
         return ranked(hits)
 
-    def answer(self, said: Sequence[str], context: str, modules: Sequence[str], k: int = 5) -> AgentReply:
+    def answer(self, said: Sequence[str], context: str, modules: Sequence[str], k: int = 5) -> _AgentReply:
         """Serve one turn: ``said`` is what the user said so far, ``context`` the system's line before."""
         query, found, parts = self._query(said), dict[str, list[Hit]](), list[str]()
         if "search" in modules:
@@ -85,7 +85,7 @@ class RoutingAgent:
             found["recommendation"] = self.recommend.search(query, k)
             titles = [self.products[hit.id].title for hit in found["recommendation"][:2]]
             parts += [f"You could look at {' or '.join(titles)}."] if titles else []
-        return AgentReply(query, found, " ".join(parts) or "You are welcome.")
+        return _AgentReply(query, found, " ".join(parts) or "You are welcome.")
 
     def converse(self, partition: Partition, name: str) -> pd.DataFrame:
         """The agent's answers to the user's turns of one conversation: turn, user, modules, query, answer."""

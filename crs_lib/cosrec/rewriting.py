@@ -148,7 +148,7 @@ class _Word(NamedTuple):
     length: int
 
 
-class Task(NamedTuple):
+class _Task(NamedTuple):
     """One query to write: the user turn, the intent's type, the reference or "", and the candidate words.
 
     A query may copy all words of the user so far, those of the system's line before, and older names.
@@ -162,7 +162,7 @@ class Task(NamedTuple):
     words: list[_Word]
 
     @classmethod
-    def of(cls, talk: Conversation, turn: int, intent: str, reference: str = "") -> "Task":
+    def of(cls, talk: Conversation, turn: int, intent: str, reference: str = "") -> "_Task":
         """The task of a user turn of a conversation."""
         end, opening = talk.turns[turn], talk.turns[0]
         found: list[_Word] = []
@@ -184,7 +184,7 @@ def _words(text: str, place: str, number: int) -> list[_Word]:
     return [_Word(w, place, number, i, c, "?" in text, len(found)) for i, (w, c) in enumerate(found)]
 
 
-def crowd_tasks(crowd: Partition) -> list[Task]:
+def _crowd_tasks(crowd: Partition) -> list[_Task]:
     """A task for each turn and intent that at least two annotators and a quarter of them gave.
 
     The reference is the longest of their queries, as the canonical query of a curated intent is.
@@ -194,20 +194,20 @@ def crowd_tasks(crowd: Partition) -> list[Task]:
         for record, intent in product(turns, INTENTS):
             asked = [label.query for cell in record.cells for label in cell if label.type == intent]
             if len(asked) >= 2 and shares(record)[intent] >= 0.25:
-                found.append(Task.of(crowd.conversations[name], record.turn, intent, max(asked, key=len)))
+                found.append(_Task.of(crowd.conversations[name], record.turn, intent, max(asked, key=len)))
     return found
 
 
-def curated_tasks(curated: Partition) -> dict[str, Task]:
+def _curated_tasks(curated: Partition) -> dict[str, _Task]:
     """The task of each curated intent, by its id."""
     talks = curated.conversations
-    return {i.id: Task.of(talks[i.conversation], i.turn, i.type, i.canonical) for i in curated.all_intents()}
+    return {i.id: _Task.of(talks[i.conversation], i.turn, i.type, i.canonical) for i in curated.all_intents()}
 
 
-class QueryExtractor:
+class _QueryExtractor:
     """Copies the words of a stand-alone query from the conversation; learns from the crowd partition."""
 
-    def fit(self, tasks: Sequence[Task]) -> "QueryExtractor":
+    def fit(self, tasks: Sequence[_Task]) -> "_QueryExtractor":
         """Learn word habits, trees, threshold and order; InputError for fewer than two conversations."""
         from sklearn.model_selection import GroupKFold
 
@@ -215,16 +215,16 @@ class QueryExtractor:
         folds = min(3, len(set(groups.tolist())))
         if folds < 2:
             raise InputError("the extractor needs queries of at least two conversations to learn from")
-        held: list[tuple[Task, Floats]] = []
+        held: list[tuple[_Task, Floats]] = []
         for train, test in GroupKFold(folds).split(groups, groups=groups):
-            inner = QueryExtractor()
+            inner = _QueryExtractor()
             inner._learn([tasks[k] for k in train])
             held += inner._likely([tasks[k] for k in test])
         self._learn(tasks)
         self.choice = {intent: _best(intent, held) for intent in INTENTS}
         return self
 
-    def _learn(self, tasks: Sequence[Task]) -> None:
+    def _learn(self, tasks: Sequence[_Task]) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         self._said, self._copied = Counter[str](), Counter[str]()
@@ -240,7 +240,7 @@ class QueryExtractor:
         with one_thread(None):  # threads that wait for one another cost more than they give here
             self._trees.fit(np.concatenate(rows), np.concatenate(labels))
 
-    def _likely(self, tasks: Sequence[Task]) -> list[tuple[Task, Floats]]:
+    def _likely(self, tasks: Sequence[_Task]) -> list[tuple[_Task, Floats]]:
         """How likely each candidate of each task is copied, in [0, 1]."""
         rows = [self._features(task) for task in tasks if task.words]
         with one_thread(None):
@@ -248,12 +248,12 @@ class QueryExtractor:
         parts = np.split(likely, np.cumsum([len(task.words) for task in tasks]))[:-1]
         return list(zip(tasks, parts, strict=True))
 
-    def rewrites(self, tasks: Sequence[Task]) -> list[str]:
+    def rewrites(self, tasks: Sequence[_Task]) -> list[str]:
         """The query of each task; the user's turn as it is where no word is likely enough."""
         guesses = self._likely(tasks)
         return [_written(task, likely, *self.choice[task.intent]) or task.said for task, likely in guesses]
 
-    def _features(self, task: Task) -> Floats:
+    def _features(self, task: _Task) -> Floats:
         """(words, 28): the word's habit and its neighbours', where and how it stands, the intent."""
         found = task.words
         times = Counter(one.word for one in found)
@@ -276,7 +276,7 @@ class QueryExtractor:
         return np.asarray(rows, dtype=np.float64)
 
 
-def _copied(task: Task) -> NDArray[np.int64]:
+def _copied(task: _Task) -> NDArray[np.int64]:
     """1 for a word of the reference; a filler word only beside another word that the reference has there."""
     text, found = words(task.reference), task.words
     wanted, pairs = set(text), set(pairwise(text))
@@ -294,7 +294,7 @@ def _copied(task: Task) -> NDArray[np.int64]:
     )
 
 
-def _written(task: Task, likely: Floats, level: float, order: Sequence[str]) -> str:
+def _written(task: _Task, likely: Floats, level: float, order: Sequence[str]) -> str:
     """The words above a level, each once, place by place in an order, as they stand within a place."""
     found = task.words
     chosen = [i for i in range(len(found)) if likely[i] > level]
@@ -308,7 +308,7 @@ def _written(task: Task, likely: Floats, level: float, order: Sequence[str]) -> 
     return " ".join(found[i].word for i in chosen if i in kept)
 
 
-def _best(intent: str, held: Sequence[tuple[Task, Floats]]) -> tuple[float, tuple[str, ...]]:
+def _best(intent: str, held: Sequence[tuple[_Task, Floats]]) -> tuple[float, tuple[str, ...]]:
     """Level and order with the best ROUGE-L on tasks that were held out; the first of equals."""
     mine = [guess for guess in held if guess[0].intent == intent] or list(held)
     quality = cache(lambda text, reference: rouge_l(text, [reference]) if text else 0.0)
@@ -323,5 +323,5 @@ def _best(intent: str, held: Sequence[tuple[Task, Floats]]) -> tuple[float, tupl
 
 def extracted_rewrites(crowd: Partition, curated: Partition) -> dict[str, str]:
     """Rewrites by intent id for every curated intent, learned from the crowd partition alone."""
-    model, asked = QueryExtractor().fit(crowd_tasks(crowd)), curated_tasks(curated)
+    model, asked = _QueryExtractor().fit(_crowd_tasks(crowd)), _curated_tasks(curated)
     return dict(zip(asked, model.rewrites(list(asked.values())), strict=True))

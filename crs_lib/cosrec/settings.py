@@ -44,7 +44,7 @@ class CorpusSettings(Settings):
     source: _Source = "sample"
 
 
-class RetrievalSystem(NamedTuple):
+class _RetrievalSystem(NamedTuple):
     """One system: its name, retriever and rewriter, and whether the user's keywords join the query."""
 
     name: str
@@ -81,11 +81,11 @@ class RetrieveSettings(Settings):
     ] = "zero_is_generic"
     depth: Annotated[int, Field(ge=1, description="items of a ranking")] = 100
 
-    def systems(self) -> list[RetrievalSystem]:
+    def systems(self) -> list[_RetrievalSystem]:
         """Every system; those with the user's keywords last."""
-        plain = [RetrievalSystem(f"{r}, {w}", r, w, False) for r in self.retrievers for w in self.rewriters]
+        plain = [_RetrievalSystem(f"{r}, {w}", r, w, False) for r in self.retrievers for w in self.rewriters]
         last = self.rewriters[-1]
-        twins = [RetrievalSystem(f"{r}, {last}, {KEYWORDS}", r, last, True) for r in self.retrievers]
+        twins = [_RetrievalSystem(f"{r}, {last}, {KEYWORDS}", r, last, True) for r in self.retrievers]
         return plain + (twins if self.mapping else [])
 
     def table(self) -> pd.DataFrame:

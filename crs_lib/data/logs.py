@@ -1,8 +1,8 @@
 """Logged conversations, whatever their form, one by one, and the report of what is odd in them.
 
 A path is a file or a folder of files: ``.json`` (one session, or a list), ``.jsonl``, either also ``.gz``.
-The forms are those of :mod:`crs_lib.data.forms`; what is odd but readable is left as it is: ``LOG_QUIRKS``
-lists the kinds, :func:`log_quirks` finds them. Judge scores have their own validity report
+The forms are those of :mod:`crs_lib.data.forms`; what is odd but readable is left as it is, and
+:func:`log_quirks` finds it. Judge scores have their own validity report
 (:func:`crs_lib.judge.rating.read_scores`).
 """
 
@@ -61,7 +61,7 @@ def files(path: str | Path) -> list[Path]:
             f"no log in {paths.shown(given)}; expected a file or a folder with {', '.join(_KINDS)} "
             "(the thesis's logs: python -m crs_lib data get thesis-logs-50)"
         )
-    return sorted(found, key=lambda p: (_natural(p.name), p.name))
+    return sorted(found, key=lambda path: (_natural(path), path.name))
 
 
 @safety.reader("a log")
@@ -102,26 +102,24 @@ def _dialogues(
     """Every dialogue; what cannot be read goes to ``broken``, or is raised where that is None."""
     seen: dict[SessionKey, str] = {}
     for file in files(path):
-        stem, own = _stem(file), dict[str, str]()
-        for number, (where, record, alone) in enumerate(_with_company(_records(file))):
-            origin = RecordOrigin(where, stem)
-            if broken:
-                origin = RecordOrigin(where, stem, system, stem if alone else f"{number:05d}")
+        stem, own, records = file.name.removesuffix(_kind(file)), dict[str, str](), _records(file)
+        head = list(itertools.islice(records, 2))
+        for number, (where, record) in enumerate(itertools.chain(head, records)):
+            instead = (system, stem if len(head) == 1 else f"{number:05d}") if broken else ("", "")
             try:
                 if isinstance(record, InputError):
                     raise record
                 with safety.faults("a conversation", where):
-                    dialogue = dialogue_of(record, origin)
+                    dialogue = dialogue_of(record, RecordOrigin(where, stem, *instead))
                 key = session_key(dialogue)
                 if broken:
-                    if key.model not in own and not alone and seen.get(key, file.name) != file.name:
+                    if key.model not in own and len(head) > 1 and seen.get(key, file.name) != file.name:
                         own[key.model] = f"{dialogue.model_name} ({stem})"
                     dialogue = replace(dialogue, model_name=own.setdefault(key.model, dialogue.model_name))
                     key = session_key(dialogue)
                 if key in seen:
-                    raise InputError(
-                        f"{where}: session {key.session!r} of {key.model!r} was already read from {seen[key]}"
-                    )
+                    again = f"session {key.session!r} of {key.model!r} was already read from {seen[key]}"
+                    raise InputError(f"{where}: {again}")
             except InputError as error:
                 if not broken:
                     raise
@@ -133,44 +131,28 @@ def _dialogues(
             yield dialogue
 
 
-def _with_company(
-    records: Iterator[tuple[str, object]],
-) -> Iterator[tuple[str, object, bool]]:
-    """Each record of a file, and whether it is the only one."""
-    first = next(records, None)
-    second = next(records, None)
-    for found in itertools.chain([one for one in (first, second) if one], records):
-        yield (*found, second is None)
-
-
 def _kind(path: Path) -> str:
     """The ending that says how to read a file; empty for other files."""
     return next((kind for kind in _KINDS if path.name.endswith(kind)), "")
 
 
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(_kind(path))
-
-
-def _natural(name: str) -> list[Any]:
+def _natural(path: Path) -> list[Any]:
     """Sorts numbers inside names by value; text and numbers alternate, so that they always compare."""
-    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", path.name))]
 
 
 def _records(path: Path) -> Iterator[tuple[str, object]]:
-    """Each parsed record of a file with what an error calls its place; an InputError for one that is none."""
+    """Yield (place, record) of a file; an InputError in place of a record that is none."""
     try:
         with safety.open_text(path) as file:
             if ".jsonl" in _kind(path):
                 for number, line in safety.lines(file, path.name):
                     where = f"{path.name}, line {number}"
                     yield where, _parse(line, where)
-            else:
-                parsed = _parse(file.read(), path.name)
-                content = [parsed] if isinstance(parsed, InputError) else conversations_of(parsed)
-                many = isinstance(content, list) and len(content) > 1
-                for number, record in enumerate(content, start=1):
-                    yield f"{path.name}, entry {number}" if many else path.name, record
+                return
+            content = list(conversations_of(_parse(file.read(), path.name)))
+            for number, record in enumerate(content, start=1):
+                yield f"{path.name}, entry {number}" if len(content) > 1 else path.name, record
     except UnicodeDecodeError as error:
         yield path.name, InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8")
     except InputError as error:
@@ -187,33 +169,11 @@ def _parse(text: str, where: str) -> object:
         return error
 
 
-_RECORD = re.compile(r"\{\s*(['\"])\w+\1\s*:")
-_NOT_KNOWN = re.compile(r"(?<![\w/])N/A(?![\w/])")
-_THIRD_PERSON = re.compile(r"\b(?:the|this) user(?:['’]s)?\b", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd]")
-
-LOG_QUIRKS: dict[str, str] = {
-    "printed record": "a whole catalogue record (or other object) stands in the utterance",
-    "N/A in text": "a missing value of the catalogue was written out as N/A",
-    "speaks of the user": "a reply addresses somebody else about 'the user': text of the prompt leaked",
-    "control character": "a terminal code, or a character that was lost in decoding",
-    "empty utterance": "a user turn without text",
-    "missing reply": "a user turn without a reply, or with an empty one",
-    "repeated reply": "a reply that the system gave before in this session, word for word",
-    "missing constraints": "a reply without the system's constraints, in a session that has them elsewhere",
-    "missing rec_titles": "a reply without recommended titles, in a session that has them elsewhere",
-    "missing user_meta": "a user turn without its log, in a session that has it elsewhere",
-    "turn number off": "user_meta counts another turn than the conversation",
-    "shift not flagged": "a shift event at a turn whose user_meta does not say that constraints shifted",
-    "shift not listed": "user_meta flags a shift that shift_events does not have",
-    "shift without event": "user_meta flags a shift but describes none",
-    "shift differs": "user_meta describes another shift than shift_events at the same turn",
-    "shift after the end": "a shift event later than the last turn",
-    "shift listed twice": "two shift events at one turn",
-    "merged utterances": "utterances of one speaker in a row were joined into one turn",
-    "opening left out": "the system spoke first; what it said is kept apart from the turns",
-    "other length": "another number of turns than most sessions of this model",
-    "missing sessions": "numbers that are absent between a model's first and last session",
+_PATTERNS = {
+    "printed record": (re.compile(r"\{\s*(['\"])\w+\1\s*:"), (USER, SYSTEM)),
+    "N/A in text": (re.compile(r"(?<![\w/])N/A(?![\w/])"), (USER, SYSTEM)),
+    "speaks of the user": (re.compile(r"\b(?:the|this) user(?:['’]s)?\b", re.IGNORECASE), (SYSTEM,)),
+    "control character": (re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd]"), (USER, SYSTEM)),
 }
 
 
@@ -222,13 +182,38 @@ def log_quirks(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
     ``turn`` is null for what concerns a session, ``session`` also for what concerns a model. Dialogues are
     taken one at a time; of each, only its number of turns is kept. Without dialogues the table is empty.
+
+    The kinds::
+
+        printed record       a whole catalogue record (or other object) stands in the utterance
+        N/A in text          a missing value of the catalogue was written out as N/A
+        speaks of the user   a reply addresses somebody else about 'the user': text of the prompt leaked
+        control character    a terminal code, or a character that was lost in decoding
+        empty utterance      a user turn without text
+        missing reply        a user turn without a reply, or with an empty one
+        repeated reply       a reply that the system gave before in this session, word for word
+        missing constraints  a reply without the system's constraints, in a session that has them elsewhere
+        missing rec_titles   a reply without recommended titles, in a session that has them elsewhere
+        missing user_meta    a user turn without its log, in a session that has it elsewhere
+        turn number off      user_meta counts another turn than the conversation
+        shift not flagged    a shift event at a turn whose user_meta does not say that constraints shifted
+        shift not listed     user_meta flags a shift that shift_events does not have
+        shift without event  user_meta flags a shift but describes none
+        shift differs        user_meta describes another shift than shift_events at the same turn
+        shift after the end  a shift event later than the last turn
+        shift listed twice   two shift events at one turn
+        merged utterances    utterances of one speaker in a row were joined into one turn
+        opening left out     the system spoke first; what it said is kept apart from the turns
+        other length         another number of turns than most sessions of this model
+        missing sessions     numbers that are absent between a model's first and last session
     """
     found: list[Quirk] = []
     lengths: dict[SessionKey, int] = {}
     for dialogue in dialogues:
         key = session_key(dialogue)
         lengths[key] = len(dialogue.pairs())
-        found += [quirk.inside(*key) for check in _CHECKS for quirk in check(dialogue)]
+        checks = (_texts, _repeats, _logs, _shifts, _adaptation)
+        found += [quirk.inside(*key) for check in checks for quirk in check(dialogue)]
     found += _across(lengths)
     return quirks_table(found, ["model", "session", "turn", "speaker"]).astype({"turn": "Int64"})
 
@@ -239,26 +224,21 @@ def log_quirk_counts(report: pd.DataFrame) -> pd.DataFrame:
     return quirk_counts(report, ["model"], "session", names, "detail", ["quirk", "model"])
 
 
+def _places(dialogue: Dialogue) -> Iterator[tuple[tuple[int, str], Turn]]:
+    """Each turn with its place: its number, counted in pairs, and who speaks."""
+    return (((index // 2 + 1, turn.speaker), turn) for index, turn in enumerate(dialogue.turns))
+
+
 def _texts(dialogue: Dialogue) -> Iterator[Quirk]:
-    for index, turn in enumerate(dialogue.turns):
-        place = (index // 2 + 1, turn.speaker)
-        for quirk, pattern, speakers in _PATTERNS:
+    for place, turn in _places(dialogue):
+        for quirk, (pattern, speakers) in _PATTERNS.items():
             match = pattern.search(turn.text) if turn.speaker in speakers else None
             if match:
                 yield Quirk(quirk, place, shorten(repr(turn.text[match.start() :])[1:-1], 60))
         if not turn.text.strip():
-            quirk = "empty utterance" if turn.speaker == USER else "missing reply"
-            yield Quirk(quirk, place, "no text")
+            yield Quirk("empty utterance" if turn.speaker == USER else "missing reply", place, "no text")
     if len(dialogue.turns) % 2:
         yield Quirk("missing reply", (len(dialogue.turns) // 2 + 1, SYSTEM), "the conversation ends here")
-
-
-_PATTERNS = (
-    ("printed record", _RECORD, (USER, SYSTEM)),
-    ("N/A in text", _NOT_KNOWN, (USER, SYSTEM)),
-    ("speaks of the user", _THIRD_PERSON, (SYSTEM,)),
-    ("control character", _CONTROL, (USER, SYSTEM)),
-)
 
 
 def _repeats(dialogue: Dialogue) -> Iterator[Quirk]:
@@ -272,21 +252,15 @@ def _repeats(dialogue: Dialogue) -> Iterator[Quirk]:
 
 def _logs(dialogue: Dialogue) -> Iterator[Quirk]:
     """Keys that some turns of the session have and others do not; turn numbers that do not fit."""
-    sides: tuple[tuple[str, tuple[Turn, ...]], ...] = (
-        (USER, dialogue.turns[0::2]),
-        (SYSTEM, dialogue.turns[1::2]),
-    )
-    for speaker, turns in sides:
-        for key in ("user_meta",) if speaker == USER else ("constraints", "rec_titles"):
-            if any(turn.meta.get(key) for turn in turns):
-                for number, turn in enumerate(turns, start=1):
-                    if not turn.meta.get(key):
-                        detail = "empty" if key in turn.meta else "absent"
-                        yield Quirk(f"missing {key}", (number, speaker), detail)
-    for number, turn in enumerate(sides[0][1], start=1):
-        logged = turn.user_meta.get("turn", number)
-        if logged != number:
-            yield Quirk("turn number off", (number, USER), f"user_meta says {logged!r}")
+    for speaker, key in ((USER, "user_meta"), (SYSTEM, "constraints"), (SYSTEM, "rec_titles")):
+        mine = [(place, turn.meta) for place, turn in _places(dialogue) if turn.speaker == speaker]
+        lacking = [(place, meta) for place, meta in mine if not meta.get(key)]
+        for place, meta in lacking if len(lacking) < len(mine) else ():
+            yield Quirk(f"missing {key}", place, "empty" if key in meta else "absent")
+    for place, turn in _places(dialogue):
+        logged = turn.user_meta.get("turn", place[0]) if turn.speaker == USER else place[0]
+        if logged != place[0]:
+            yield Quirk("turn number off", place, f"user_meta says {logged!r}")
 
 
 def _shifts(dialogue: Dialogue) -> Iterator[Quirk]:
@@ -294,23 +268,23 @@ def _shifts(dialogue: Dialogue) -> Iterator[Quirk]:
     users = dialogue.turns[0::2]
     listed: dict[int, Mapping[str, Any]] = {}
     for event in dialogue.shift_events:
-        at = int(event["turn"])
-        if at in listed:
-            yield Quirk("shift listed twice", (at, USER), str(event.get("to_focus", "")))
-        if at > len(users):
-            yield Quirk("shift after the end", (at, USER), f"the session has {len(users)} turns")
-        listed[at] = event
+        number = int(event["turn"])
+        if number in listed:
+            yield Quirk("shift listed twice", (number, USER), str(event.get("to_focus", "")))
+        if number > len(users):
+            yield Quirk("shift after the end", (number, USER), f"the session has {len(users)} turns")
+        listed[number] = event
     for number, turn in enumerate(users, start=1):
-        meta = turn.user_meta
+        meta, at = turn.user_meta, listed.get(number)
         flagged, described = meta.get("shift_event") is True, meta.get("shift_event_obj")
-        if number in listed and "shift_event" in meta and not flagged:
-            yield Quirk("shift not flagged", (number, USER), str(listed[number].get("to_focus", "")))
-        if flagged and number not in listed:
+        if at and "shift_event" in meta and not flagged:
+            yield Quirk("shift not flagged", (number, USER), str(at.get("to_focus", "")))
+        if flagged and not at:
             yield Quirk("shift not listed", (number, USER), str(meta.get("focus_field", "")))
         if flagged and "shift_event_obj" in meta and not described:
             yield Quirk("shift without event", (number, USER), "shift_event_obj is empty")
-        if described and number in listed and described != listed[number]:
-            yield Quirk("shift differs", (number, USER), _differing(described, listed[number]))
+        if described and at and described != at:
+            yield Quirk("shift differs", (number, USER), _differing(described, at))
 
 
 def _differing(described: object, listed: Mapping[str, Any]) -> str:
@@ -321,28 +295,25 @@ def _differing(described: object, listed: Mapping[str, Any]) -> str:
 
 
 def _adaptation(dialogue: Dialogue) -> Iterator[Quirk]:
-    """What the reader did to a foreign form."""
-    for index, turn in enumerate(dialogue.turns):
+    """Foreign forms: utterances that were joined, and openings that were set apart."""
+    for place, turn in _places(dialogue):
         if merged := turn.meta.get("merged"):
-            yield Quirk("merged utterances", (index // 2 + 1, turn.speaker), f"{len(merged)} utterances")
+            yield Quirk("merged utterances", place, f"{len(merged)} utterances")
     for text in dialogue.extra.get("opening", ()):
         yield Quirk("opening left out", (None, SYSTEM), shorten(text, 60))
 
 
-_CHECKS: tuple[Callable[[Dialogue], Iterator[Quirk]], ...] = (_texts, _repeats, _logs, _shifts, _adaptation)
-
-
 def _across(lengths: Mapping[SessionKey, int]) -> Iterator[Quirk]:
-    """What shows only beside a model's other sessions: odd lengths, gaps in the numbers."""
+    """Beside a model's other sessions: odd lengths, gaps in the numbers; for sessions with numbers."""
     for model in dict.fromkeys(key.model for key in lengths):
         own = {key: n for key, n in lengths.items() if key.model == model}
+        numbers = {key.session for key in own if isinstance(key.session, int)}
+        if len(numbers) < len(own):
+            continue
         usual = min(Counter(own.values()).items(), key=lambda item: (-item[1], -item[0]))[0]
-        if all(isinstance(key.session, int) for key in own):
-            for key, n in own.items():
-                if n != usual:
-                    yield Quirk("other length", (*key, None, ""), f"{n} turns, most have {usual}")
-            numbers = {int(key.session) for key in own}
-            if gaps := sorted(set(range(min(numbers), max(numbers))) - numbers):
-                shown = ", ".join(map(str, gaps[:10]))
-                more = ", …" if len(gaps) > 10 else ""
-                yield Quirk("missing sessions", (model, None, None, ""), f"{len(gaps)}: {shown}{more}")
+        for key, n in own.items():
+            if n != usual:
+                yield Quirk("other length", (*key, None, ""), f"{n} turns, most have {usual}")
+        if gaps := sorted(set(range(min(numbers), max(numbers))) - numbers):
+            shown = ", ".join(map(str, gaps[:10])) + (", …" if len(gaps) > 10 else "")
+            yield Quirk("missing sessions", (model, None, None, ""), f"{len(gaps)}: {shown}")

@@ -36,12 +36,34 @@ from crs_lib.evaluate.choose import (
     Vocabulary,
 )
 from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
-from crs_lib.evaluate.study import DEFAULT, MOVIES, variant_of
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.records import Scores, unscored
+from crs_lib.runs import StageSpec, Study
 
+DEFAULT = "default"  # the convention whose scores lie in the run's own folder
+
+MOVIES = Study(simulate.STUDY, [
+    StageSpec("catalog", "03_simulate", outputs={"catalog": "catalog.parquet", "raw": simulate.RAW_CATALOG}),
+    StageSpec("simulate", "03_simulate", outputs={"dialogues": "dialogues.jsonl"}),
+    StageSpec(
+        "evaluate", "04_evaluate",
+        outputs={
+            "turns": "turns.parquet", "shifts": "shifts.parquet", "results": "results.jsonl",
+            "model_metrics": "model_metrics.csv",
+        },
+        contracts={
+            "turns": tables.TURNS, "shifts": tables.TURNS, "results": tables.RESULTS,
+            "model_metrics": tables.MODEL_METRICS,
+        },
+    ),
+])  # fmt: skip
 _STAGE = "evaluate"
 _KNOBS = ("window", "recovery_cc", "recovery_cr")
+
+
+def variant_of(convention: str) -> str:
+    """The scores of a convention among the evaluations of a run; nothing for ``default``."""
+    return "" if convention == DEFAULT else convention
 
 
 class EvaluateConfig(Settings):

@@ -44,10 +44,6 @@ class Scorer:
     def _background(self) -> Background:
         return Background(self.grounder.catalog, self.grounder, self.convention)
 
-    @cached_property
-    def _unjudged(self) -> dict[str, None]:
-        return constructs.unjudged()
-
     def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
         """The concept codes of constraints (field to value or values) that the catalogue has."""
         found = set()
@@ -187,7 +183,7 @@ class Scorer:
             **{name: mean_defined(values) for name, values in known.items()},
             **{name: mean_defined(row[name] for row in rows) for name, rows in of_shifts.items()},
             **{one.name: session.once(one.compute) for one in base.scored(base.SESSION) if one.compute},
-            "judge": dict(self._unjudged),
+            "judge": dict.fromkeys(constructs.CONSTRUCTS),
             "detail": {
                 "n_turns": len(turns),
                 "n_shifts": len(shifts),

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError, NoDataError, did_you_mean
 from crs_lib.core.settings import Registry
 from crs_lib.figures import layout
@@ -26,19 +27,27 @@ FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
 TABLES: Registry[str] = Registry("table", room="crs_lib.figures")
 
 
-def figure(
-    caption: str, *, study: str = "movies", registry: Registry[Any] = FIGURES, **facts: Any
-) -> Callable[[Draw], Draw]:
+# Words of the figures, ``crs_lib/prompts/<study>/captions.toml``; their order there is that of pages.
+_STUDIES = {study: prompts.lists(f"{study}/captions") for study in ("movies", "cosrec", "realtalk")}
+_WORDS = {
+    name: {"study": study, **facts} for study, texts in _STUDIES.items() for name, facts in texts.items()
+}
+
+
+def figure(caption: str = "", *, registry: Registry[Any] = FIGURES, **facts: Any) -> Callable[[Draw], Draw]:
     """Decorator that registers a figure: the function's name is its name, its parameters are its tables.
 
-    Options of the function are keyword-only, and no tables.
+    Options of the function are keyword-only, and no tables. The words are those of ``captions.toml``; a
+    figure that stands in none brings its own, ``study`` (movies, unless said) among them, and comes last.
     """
 
     def add(make: Draw) -> Draw:
         name, taken = make.__name__, inspect.signature(make).parameters.values()
         tables = tuple(one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD)
-        place = {"place": layout.ORDER.index(name)} if name in layout.ORDER else {}
-        registry.register(name, study=study, tables=tables, caption=caption, **place, **facts)(make)
+        own = {"study": "movies", "caption": caption}
+        if name in _WORDS:
+            own = _WORDS[name] | {"place": list(_WORDS).index(name)}
+        registry.register(name, tables=tables, **own | facts)(make)
         return make
 
     return add

@@ -73,12 +73,7 @@ _BOXES = (
 )
 
 
-@figure(
-    "Components of this run and the flow of data between them: {n_systems} systems under test and "
-    "n = {n_sessions} users, simulated or logged.",
-    title="Components of the study",
-    note="{n_systems} systems, {n_sessions} users each.",
-)
+@figure()
 def system_overview(roles: pd.DataFrame) -> Any:
     """Who speaks to whom in a run, by name, and what is scored against what."""
     filled(roles, ["role", "lines", "n_systems", "n_sessions"])
@@ -109,11 +104,7 @@ _USES = {
 }
 
 
-@figure(
-    "Attributes of the catalogue (n = {n_films} films after cleaning): share of films with a value, "
-    "number of values, labels changed by cleaning, and use in the study.",
-    title="Attributes of the catalogue",
-)
+@figure()
 def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     """Coverage, values, cleaning and uses of every field of a run's catalogue."""
     filled(catalogue_fields, ["field", "coverage", "values", "changed", *_USES])
@@ -147,10 +138,7 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     return made
 
 
-@figure(
-    "Paired design of this run: {n_systems} systems meet the same n = {n_sessions} users over up to "
-    "{n_turns} turns, above the shifts by turn and type.",
-)
+@figure()
 def experimental_design(shift_events: pd.DataFrame) -> Any:
     """Systems by users by turns, and when constraints change, by type."""
     filled(shift_events, ["type", "turn", "n", "systems", "n_systems", "n_sessions", "n_turns"])

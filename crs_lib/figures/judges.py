@@ -19,15 +19,7 @@ _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie besi
 JUDGED = "python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL"
 
 
-@figure(
-    "Judges' mean scores against {primary} by session, with the means of {systems} systems and the "
-    "Spearman correlations ρ over all sessions and within systems, with 95 % intervals (n = {sessions} "
-    "sessions per system, resampled).",
-    title="Judges and metrics",
-    made_by=JUDGED,
-    note="Small: sessions, moved a little in height so that equal scores are seen; large: system means with "
-    "95 % intervals; n = {sessions} sessions per system.",
-)
+@figure(made_by=JUDGED)
 def judge_scatter(results: pd.DataFrame) -> Any:
     """A panel per construct: sessions by score and judges' mean, with rank correlations."""
     name = primary(results)
@@ -92,12 +84,7 @@ def _construct(name: str) -> Construct:
 _ENDS = ["mean", "low", "high"]
 
 
-@figure(
-    "Judges' mean scores of {systems} systems by construct, from 1 (centre) to 5 (rim), with 95 % "
-    "intervals along the spokes (n = {n_sessions} sessions per system, resampled).",
-    title="Scores of judges",
-    made_by=JUDGED,
-)
+@figure(made_by=JUDGED)
 def judge_radar(judge_means: pd.DataFrame) -> Any:
     """One small radar per system: the judges' constructs on their scale, outward is better."""
     require(judge_means, ["construct", *_ENDS, "n_sessions"])

@@ -78,11 +78,7 @@ def _p_value(p: float) -> str:
     return "$<$.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 
-@figure(
-    "Mean scores by system with 95 % intervals (n = {sessions} sessions per system, scenarios "
-    "resampled); arrows point to where a score is better, a dagger marks what is not valid for ranking.",
-    registry=TABLES,
-)
+@figure(registry=TABLES)
 def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> str:
     """Some metrics by system: mean with interval; the usual and judges' ones where none is named."""
     require(model_metrics, ["metric", "mean", "low", "high"])
@@ -97,12 +93,7 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
     return _tabular(cells, "Mean [95 % interval] by system.")
 
 
-@figure(
-    "Mean scores of judges by system with 95 % intervals, and in brackets the sessions with a score "
-    "of those judged ({n_sessions} per system); a star marks a system that only its own family judged.",
-    registry=TABLES,
-    made_by=JUDGED,
-)
+@figure(registry=TABLES, made_by=JUDGED)
 def table_judges(judge_means: pd.DataFrame) -> str:
     """Judges' constructs by system: mean with interval, sessions with a score of all."""
     require(judge_means, ["construct", "mean", "low", "high", "n", "n_missing", "own_family"])
@@ -138,12 +129,7 @@ def headline_table(headline: pd.DataFrame) -> str:
     return _tabular(cells, "The best system by outcome.", "llrrlr")
 
 
-@figure(
-    "Paired comparisons of {primary} over {sessions} scenarios: mean difference with 95 % interval "
-    "(scenarios resampled), matched rank-biserial correlation r, Wilcoxon's signed-rank test (Pratt) and "
-    "its p after Holm over all pairs.",
-    registry=TABLES,
-)
+@figure(registry=TABLES)
 def table_pairwise(results: pd.DataFrame) -> str:
     """Every pair of systems: difference, effect size, raw and Holm-adjusted p."""
     metric = primary(results)
@@ -174,12 +160,7 @@ def table_pairwise(results: pd.DataFrame) -> str:
     return _tabular(cells, "Paired tests, a row for each pair of systems.")
 
 
-@figure(
-    "Recovery after {shifts} shifts per system: share recovered within the window of the "
-    "convention (Wilson 95 % interval), share never seen to recover before the next shift, and the mean "
-    "number of replies until recovery, restricted to the horizon that every system was followed for.",
-    registry=TABLES,
-)
+@figure(registry=TABLES)
 def table_recovery(shifts: pd.DataFrame) -> str:
     """Recovery by system: share in the window, never recovered, restricted mean waiting time."""
     kind, order = recovered_by(shifts), systems_of(shifts)

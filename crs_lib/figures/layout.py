@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from crs_lib.metrics import conventions
 
-# The few that a leaderboard shows, the primary outcome first.
-HEADLINE = ["shift_cost", "straight_gain", "normalised_gain", "found_at_3", "topic_adaptation_score"]
+# The few that a leaderboard shows, gain first; a cost of shifts never stands without the ability.
+HEADLINE = ["normalised_gain", "shift_cost", "straight_gain", "found_at_3", "topic_adaptation_score"]
 
 _MAIN = ["normalised_gain", "item_tas", "satisfaction_corrected"]
 _OVERLAP = ["cross_coherence", "context_retention", "topic_interference"]
@@ -42,16 +42,6 @@ OUTCOMES = {
     "thesis_grounded": ("topic_adaptation_score", *_OVERLAP, *_RECOVERY),
     "thesis_legacy": ("context_adaptation_score", *_OVERLAP, *_RECOVERY),
 }
-
-# The order of figures and tables on pages and in captions.md; those that are not named here come last.
-ORDER = (
-    "ability_adaptation system_overview dataset_attributes experimental_design correlation_heatmap "
-    "paired_effects leaderboard metric_bars distributions component_dots judge_radar judge_scatter "
-    "power_curve critical_difference sensitivity_weights sensitivity_choices sensitivity_catalogue "
-    "exploitability adaptation_profile shift_profile concept_top score_over_turns score_around_shifts "
-    "recovery_curves recovery_by_answers tokens_and_time "
-    "table_model_metrics table_pairwise table_recovery table_judges"
-).split()
 
 
 def outcomes(convention: str) -> tuple[str, ...]:

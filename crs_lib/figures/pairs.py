@@ -33,14 +33,7 @@ def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return results.join(judged), list(judged.columns)
 
 
-@figure(
-    "Spearman correlations of session scores within systems, bold where the 95 % interval "
-    "excludes zero "
-    "({systems} systems, n = {sessions} sessions per system, resampled).",
-    title="Correlation of metrics",
-    note="Centred within systems; bold: 95 % interval excludes 0; {systems} systems, n = {sessions} sessions "
-    "per system.",
-)
+@figure()
 def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Rank correlations of the session metrics and of judges' scores, centred within systems."""
     shown = [name for name in shown_in("correlation_heatmap", results, metrics) if name in results]
@@ -107,11 +100,7 @@ def _complete(results: pd.DataFrame, metric: str) -> pd.DataFrame:
 _MOST_PAIRS = 45  # that fit on a page
 
 
-@figure(
-    "Paired differences in {primary} with 95 % intervals and the smallest difference that matters "
-    "(n = {n_sessions} scenarios met by {n_systems} systems, resampled).",
-    title="Paired differences between systems",
-)
+@figure()
 def paired_effects(paired_effects: pd.DataFrame) -> Any:
     """A forest plot: mean paired difference of each pair with its interval, the smallest effect shaded.
 
@@ -157,11 +146,7 @@ def _on_a_page(table: pd.DataFrame) -> pd.DataFrame:
 _STEP = 0.45  # height of a bar, in lines of text
 
 
-@figure(
-    "Mean ranks in {primary} over n = {sessions} scenarios, 1 is best; bars join systems that paired "
-    "Wilcoxon tests find indistinguishable (Holm, 5 %).",
-    title="Critical differences in mean rank",
-)
+@figure()
 def critical_difference(results: pd.DataFrame) -> Any:
     """Mean ranks on a line; bars join systems that paired tests find indistinguishable."""
     facts = base.get(primary(results))

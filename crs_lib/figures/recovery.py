@@ -14,11 +14,7 @@ from crs_lib.stats.survival import net_incidence
 _FIRST = 2  # metrics that are shown in time
 
 
-@figure(
-    "Mean score by turn and system with 95 % bands, above the share of sessions that shift at that "
-    "turn (n = {sessions} sessions and {shifts} shifts per system).",
-    note="Bands: 95 % interval; bars: share of sessions that shift; n = {sessions} sessions per system.",
-)
+@figure()
 def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by turn and system with bands, above the share of sessions that shift there."""
     shown = shown_in("score_over_turns", turns, metrics)[: len(metrics) or _FIRST]
@@ -74,11 +70,7 @@ def _around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame
 _BEFORE, _AFTER = 3, 4  # turns around a shift
 
 
-@figure(
-    "Mean score by system before and after a change of constraints, with 95 % bands ({shifts} shifts "
-    "in n = {sessions} sessions per system, sessions resampled).",
-    note="Bands: 95 % interval; {shifts} shifts in n = {sessions} sessions per system.",
-)
+@figure()
 def score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by system from three turns before a shift to four after it."""
     shown = shown_in("score_around_shifts", turns, metrics)[: len(metrics) or _FIRST]
@@ -113,13 +105,7 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
 _FEWEST = 10  # shifts at risk below which a curve ends
 
 
-@figure(
-    "Cumulative incidence of recovery ({recovered}) by the number of replies, 1 − Kaplan–Meier with "
-    "95 % log–log bands ({shifts} shifts in n = {sessions} sessions per system, censored at the next shift).",
-    title="Recovery over time",
-    note=f"Reply 0 answers the shift; bands: 95 % interval; curves end where fewer than {_FEWEST} shifts "
-    "are at risk; {shifts} shifts in {sessions} sessions per system.",
-)
+@figure()
 def recovery_curves(shifts: pd.DataFrame) -> Any:
     """Share of shifts recovered by the number of replies, with the shifts still waiting below."""
     kind = recovered_by(shifts)
@@ -182,12 +168,8 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
 
 
 @figure(
-    "Cumulative incidence of recovery beyond chance by the number of replies and of films that meet "
-    "the new constraints, with 95 % bands over n = {sessions} scenarios (curves end where fewer than 10 "
-    "shifts are at risk, counted below).",
-    title="Recovery beyond chance",
     made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh,calm and "
-    "python -m crs_lib run 04_evaluate -p run {run}-calm",
+    "python -m crs_lib run 04_evaluate -p run {run}-calm"
 )
 def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     """Chance-corrected cumulative incidence of recovery, a column for each stratum of answers."""

@@ -39,12 +39,7 @@ def _lower(metric: str) -> bool:
 _WIDE = 4  # panels whose titles have room for one line
 
 
-@figure(
-    "Mean scores of {systems} systems with 95 % intervals and ranks, ordered by {primary} "
-    "(n = {sessions} sessions per system, scenarios resampled).",
-    note="Means with 95 % intervals; numbers beside a panel: ranks, 1 is best; n = {sessions} sessions per "
-    "system.",
-)
+@figure()
 def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it.
 
@@ -69,13 +64,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
     return made
 
 
-@figure(
-    "Mean of each metric by system with its 95 % interval (n = {sessions} sessions per system, "
-    "scenarios resampled).",
-    title="Mean of each metric",
-    note="Bars: mean over sessions; lines: 95 % interval; –: not defined, not 0; arrows: better; n = "
-    "{sessions} sessions per system.",
-)
+@figure()
 def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small bar chart per metric: mean by system with its interval."""
     require(model_metrics, ["metric"])
@@ -101,13 +90,7 @@ def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
 _RIDGES = 4  # panels that fit side by side
 
 
-@figure(
-    "Distribution of session scores by system, with mean and 95 % interval (n = {sessions} sessions "
-    "per system).",
-    title="Distribution of session scores",
-    note="Shapes: kernel density between the lowest and the highest session, a bar where all score the same; "
-    "dot and line: mean with 95 % interval; n = {sessions} sessions per system.",
-)
+@figure()
 def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Ridges of the sessions' scores by system, with mean and interval."""
     most = _RIDGES if layout.is_thesis(convention_of(results)) else None
@@ -146,13 +129,7 @@ def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
     panel.plot([low, high], [foot, foot], color=colour, linewidth=0.8)
 
 
-@figure(
-    "Components of the adaptation scores by system as shares of their declared ranges, turned so "
-    "that 1 is best: means with 95 % intervals (n = {sessions} sessions per system, scenarios resampled).",
-    title="Components of the scores",
-    note="“1 − …”: turned, so that 1 is best; lines: 95 % intervals; no mark: not defined; n = {sessions} "
-    "sessions per system.",
-)
+@figure()
 def component_dots(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Components scaled to [0, 1], 1 is best: a row each, the systems' means as dots with intervals."""
     known = _by_metric(model_metrics, shown_in("component_dots", model_metrics, metrics))
@@ -185,11 +162,7 @@ _CALLS = {"tokens_in": "tokens read", "tokens_out": "tokens written", "seconds":
 _OTHER = style.Look(style.FAINT, "o", "-")  # a model that is no system: a user, a judge
 
 
-@figure(
-    "Tokens and time per call of a language model, by model and role: means over answered calls with "
-    "95 % intervals (n = {sessions} sessions per system, resampled).",
-    made_by="python -m crs_lib run 03_simulate -p run NAME -p systems ollama:MODEL, a run with a model",
-)
+@figure(made_by="python -m crs_lib run 03_simulate -p run NAME -p systems ollama:MODEL, a run with a model")
 def tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> Any:
     """Means of tokens read, tokens written and seconds per call, a row for each role and model."""
     filled(llm_calls, ["role", "model", "session_id", "sent", *_CALLS])

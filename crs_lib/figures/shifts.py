@@ -37,16 +37,7 @@ def _by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.Da
     return mine.groupby("session_id", sort=True)[columns].mean().dropna()
 
 
-@figure(
-    "Share of the gain lost at a change of mind against the gain with straight users, who want the same from "
-    "the first (left), and the cost of a conversation, fresh users less straight ones (right), for {systems} "
-    "systems: means with 95 % regions or intervals over n = {sessions} scenarios, each at its first change.",
-    title="Adaptation: share of gain lost to shifts",
-    dark=True,
-    made_by="python -m crs_lib run 03_simulate -p run {run}",
-    note="Lower is better on both sides. A system whose gain with straight users is below .1 has nothing to "
-    "lose: it is left out on the left. Shaded: 95 % region (Hotelling), n = {sessions} scenarios.",
-)
+@figure(dark=True, made_by="python -m crs_lib run 03_simulate -p run {run}")
 def ability_adaptation(shifts: pd.DataFrame) -> Any:
     """The share of gain lost to shifts against straight gain, and beside it the conversation cost."""
     require(shifts, ["session_id", "primary", "straight_gain", "shift_cost", "conversation_cost"])
@@ -101,12 +92,7 @@ def _profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([means(part, ["model", "type"], n).assign(part=n) for n, part in defined.items()])
 
 
-@figure(
-    "Uptake of added constraints, release of dropped or excluded ones, and retention of the others, "
-    "by system and type of shift: means over the first three replies with 95 % intervals (n = {sessions} "
-    "scenarios).",
-    title="Uptake, release and retention by type of shift",
-)
+@figure()
 def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     """Uptake, release and retention: a panel each, types of shift down, systems as points with intervals."""
     table, order = _profile(turns, shifts), systems_of(turns)
@@ -134,12 +120,7 @@ def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
 _TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
-@figure(
-    "Share of shifts recovered ({recovered}) within the window of the convention, by system and type "
-    "of shift, with Wilson 95 % intervals ({shifts} shifts in n = {sessions} sessions per system).",
-    title="Recovery by type of shift",
-    note="Share recovered with Wilson 95 % interval; n: shifts per system, in {sessions} sessions.",
-)
+@figure()
 def adaptation_profile(shifts: pd.DataFrame) -> Any:
     """Share of shifts recovered: systems by shift types, each cell with its interval."""
     table, order = recovered_by_type(shifts, recovered_by(shifts)), systems_of(shifts)
@@ -192,13 +173,7 @@ _TOP = 3  # concepts of a system
 _SIDES = {"missing": "missing_concepts", "added": "hallucinated_concepts"}
 
 
-@figure(
-    "Concepts that the replies of a system most often leave out of the utterance (missing) and name "
-    "beyond it (added): share of turns with 95 % intervals (n = {sessions} sessions per system, resampled).",
-    title="Concepts missing and added, by system",
-    note="Facts about a recommended film count as added; lines: 95 % intervals; n = {sessions} sessions per "
-    "system.",
-)
+@figure()
 def concept_top(turns: pd.DataFrame) -> Any:
     """The concepts that each system most often leaves out and most often adds, as shares of its turns."""
     require(turns, ["session_id", *_SIDES.values()])

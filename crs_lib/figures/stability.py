@@ -21,11 +21,7 @@ _SIZE = "{n_systems} systems, n = {n_sessions} sessions per system; 1 is the sam
 FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
 
 
-@figure(
-    "Rank stability over the weights of item TAS: Kendall's τ between the ranking of {n_systems} "
-    "systems under each weighting and under the declared one (n = {n_sessions} sessions per system).",
-    title="Sensitivity to weights",
-)
+@figure()
 def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     """Tau over the simplex of weights: a staircase of cells for each weight of copying."""
     table = filled(sensitivity_weights, [*_WEIGHTS, "tau", "is_default", "n_systems", "n_sessions"])
@@ -58,14 +54,7 @@ def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     return made
 
 
-@figure(
-    "Rank stability over the choices of the convention: Kendall's τ between the ranking of "
-    "{n_systems} systems under one other setting and under the default convention, by metric, with 95 % "
-    "intervals (n = {n_sessions} scenarios, resampled).",
-    title="Sensitivity to choices of the convention",
-    made_by=_MADE_BY,
-    note=f"Lines: 95 % intervals; {_SIZE}",
-)
+@figure(made_by=_MADE_BY)
 def sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
     """Tau by setting, a panel for each choice of the convention, a mark for each metric."""
     table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL]).astype({"setting": str})
@@ -82,14 +71,7 @@ def sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
     return made
 
 
-@figure(
-    "Rank stability over the size of the catalogue: Kendall's τ between the ranking of {n_systems} "
-    "systems on a random share of the films and on all of them, with 95 % intervals (n = {n_sessions} "
-    "scenarios simulated anew on each share, resampled).",
-    title="Sensitivity to the size of the catalogue",
-    made_by=f"{_MADE_BY} --sessions {FEWEST_SCENARIOS}",
-    note=f"Lines: 95 % intervals; {_SIZE}",
-)
+@figure(made_by=f"{_MADE_BY} --sessions {FEWEST_SCENARIOS}")
 def sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame) -> Any:
     """Tau by the share of the films that are kept, a line for each metric.
 
@@ -143,12 +125,7 @@ MOST_CONTRASTS = 16
 _ONE_LINE, _LONG = 20, 16  # letters: of two names in one line of a title; of a name that takes a wider panel
 
 
-@figure(
-    "Power of each of {n_contrasts} contrasts by number of scenarios and size of the difference: "
-    "paired Wilcoxon tests at Holm's strictest level, each contrast by the standard deviation of its own "
-    "paired differences (n = {n_sessions} scenarios, {n_systems} systems).",
-    title="Power",
-)
+@figure()
 def power_curve(power: pd.DataFrame) -> Any:
     """Power by number of scenarios, a panel for each contrast, a line for each size of the difference.
 
@@ -189,14 +166,7 @@ def power_curve(power: pd.DataFrame) -> Any:
     return made
 
 
-@figure(
-    "Largest rise of each metric above silence and chance by a policy of no use to the user: filled, "
-    "it shows no new film that meets everything; hollow, it withholds such films and shows near misses "
-    "({n_policies} policies, n = {n_sessions} scenarios; dashed: gamed from 0.1 on).",
-    made_by="python -m crs_lib redteam --run {run}",
-    note="{n_policies} policies, n = {n_sessions} scenarios; dashed: the rise from which a metric counts as "
-    "gamed.",
-)
+@figure(made_by="python -m crs_lib redteam --run {run}")
 def exploitability(redteam: pd.DataFrame) -> Any:
     """The largest rise of each metric without use to the user, the most exploitable on top."""
     filled(redteam, ["metric", "exploitability", "near_misses", "n_policies", "n_sessions"])

@@ -13,12 +13,7 @@ _BARS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 _HATCHES = ("", "///", "...", "xx")
 
 
-@figure(
-    "Conversations by average rating over annotators and aspects, in bins of one half named by their "
-    "lower end (n = {n_conversations} rated conversations).",
-    study="cosrec",
-    note="n = {n_conversations} conversations.",
-)
+@figure()
 def cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
     """Bars: conversations by average rating."""
     filled(average_ratings, ["from", "conversations", "n_conversations"])
@@ -32,12 +27,7 @@ def cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
     return made
 
 
-@figure(
-    "Conversations by their mean rating of each aspect, rounded half to even (n = {n_conversations} "
-    "rated conversations).",
-    study="cosrec",
-    note="n = {n_conversations} conversations.",
-)
+@figure()
 def cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
     """Grouped bars: conversations by mean rating, a colour and hatch for each aspect."""
     filled(aspect_ratings, ["rating", "aspect", "conversations", "n_conversations"])
@@ -46,12 +36,7 @@ def cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
     return made
 
 
-@figure(
-    "Intents by the number of their judged documents of each grade, the user variants of a "
-    "recommendation pooled (n = {n_intents} judged intents).",
-    study="cosrec",
-    note="n = {n_intents} intents.",
-)
+@figure()
 def cosrec_judgments(judgments: pd.DataFrame) -> Any:
     """Grouped bars: intents by number of judgments, a colour and hatch for each grade."""
     filled(judgments, ["judgments", "grade", "intents", "n_intents"])
@@ -78,13 +63,7 @@ def _grouped(height: float, table: pd.DataFrame, x: str, hue: str, y: str) -> tu
     return made, panel
 
 
-@figure(
-    "Mean score of each system by kind of topic with 95 % intervals (up to n = {n_topics} topics of "
-    "{n_conversations} conversations, which are resampled).",
-    study="cosrec",
-    note="Grey: random order of the judged pool or the whole collection; lines: 95 % intervals; "
-    "up to n = {n_topics} topics of {n_conversations} conversations.",
-)
+@figure()
 def cosrec_systems(systems: pd.DataFrame) -> Any:
     """Points with intervals: systems by the mean of the main measure, a panel for each kind of topic."""
     filled(systems, ["system", "kind", "measure", "mean", "low", "high", "n_topics", "n_conversations"])
@@ -107,12 +86,7 @@ def cosrec_systems(systems: pd.DataFrame) -> Any:
 _FILLS = ("#F0F0F0", "#F6D8A8", "#E8A066", "#C65D3B", "#003B5C")
 
 
-@figure(
-    "Annotated evidence that is kept or lost at each step of the pipeline, by category of the "
-    "question "
-    "(n = {n_ids} annotated ids).",
-    study="realtalk",
-)
+@figure()
 def realtalk_losses(attribution: pd.DataFrame) -> Any:
     """Stacked bars: the share of the annotated ids that ends in each bucket, for all and by category."""
     filled(attribution, ["by", "group", "ids", *evidence.BUCKETS])
@@ -138,14 +112,7 @@ def realtalk_losses(attribution: pd.DataFrame) -> Any:
     return made
 
 
-@figure(
-    "Measures of the ranking and of the final set of evidence: means over n = {n_questions} "
-    "questions "
-    "with 95 % bootstrap intervals, over questions and over whole chats.",
-    study="realtalk",
-    note="Left of the line: the ranking; right: the final set. Thick: 95 % interval over questions; "
-    "thin: over chats; n = {n_questions} questions.",
-)
+@figure()
 def realtalk_measures(intervals: pd.DataFrame) -> Any:
     """Points with both intervals: exact measures of ranking and of the final sets."""
     filled(intervals, ["measure", "mean", "low", "high", "chats_low", "chats_high", "n_questions"])

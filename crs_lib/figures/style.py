@@ -287,7 +287,7 @@ def data(made: Any, kind: str, dpi: int) -> bytes:
 _DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F", "#FFFFFF": "#16181B"}
 
 
-def darken(made: Any) -> None:
+def _darken(made: Any) -> None:
     """Turn a figure's ink, greys and paper into those of dark pages; a system's colour keeps its hue."""
     from matplotlib.colors import to_hex, to_rgba
     from matplotlib.lines import Line2D
@@ -329,5 +329,5 @@ def write(made: Any, path: Path, *, dark: bool = False) -> Path:
     ``dark`` turns the figure itself dark first: write it last.
     """
     if dark:
-        darken(made)
+        _darken(made)
     return tables.write_whole(path, data(made, path.suffix.removeprefix("."), PRINT_DPI))

@@ -106,9 +106,7 @@ def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected
     """
     pairs = dialogue.pairs()
     if not pairs:
-        raise InputError(
-            f"session {dialogue.session_id!r} holds no reply of the system; there is nothing to judge"
-        )
+        raise InputError(f"session {dialogue.session_id!r} holds no reply; there is nothing to judge")
     nothing = Excerpt((), len(pairs), 0)
     frame = max(tokens_at_most(messages(dialogue, group, nothing, expected)) for group in groups)
     spare = room - frame - tokens_of(str(len(pairs)))
@@ -132,16 +130,19 @@ def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int, limit: int) ->
     for turn in dict.fromkeys([1, latest[0], *matter, *latest]):
         with_it = sorted([*kept, turn])
         size += len(_pair_lines(pairs[turn - 1], limit).encode("utf-8", "replace")) + 1
-        gaps = "\n".join(_gap(*gap) for gap in _gaps(with_it))
-        if tokens_of("x" * size + gaps) > spare:
+        if tokens_of("x" * size + "\n".join(_gaps(with_it).values())) > spare:
             break
         kept = with_it
     return tuple(kept)
 
 
-def _gaps(turns: Sequence[int]) -> list[tuple[int, int]]:
-    """The ranges of turns that are left out before or between these, both ends included."""
-    return [(a + 1, b - 1) for a, b in pairwise([0, *turns]) if b > a + 1]
+def _gaps(turns: Sequence[int]) -> dict[int, str]:
+    """The lines about turns that are left out, by the turn before which they stand."""
+    gone = {b: (a + 1, b - 1) for a, b in pairwise([0, *turns]) if b > a + 1}
+    return {
+        turn: f"[turns {first} to {last} left out]" if last > first else f"[turn {first} left out]"
+        for turn, (first, last) in gone.items()
+    }
 
 
 def messages(
@@ -152,9 +153,9 @@ def messages(
     With ``expected`` a level alone is asked for, and the conversation comes first, which constructs share.
     """
     pairs, blocks = dialogue.pairs(), []
-    gaps = {last + 1: (first, last) for first, last in _gaps(excerpt.turns)}
+    gaps = _gaps(excerpt.turns)
     for turn in excerpt.turns:
-        blocks += [_gap(*gaps[turn])] if turn in gaps else []
+        blocks += [gaps[turn]] if turn in gaps else []
         blocks.append(_pair_lines(pairs[turn - 1], excerpt.limit))
     conversation = "\n".join(blocks)
     wishes = wish_summary(dialogue)
@@ -168,10 +169,6 @@ def messages(
         return (Message("user", prompts.render("movies/judge_level", **ends, **parts)),)
     text = prompts.render("movies/judge_user", names=", ".join(group), **parts)
     return (Message("system", prompts.render("movies/judge_system", **ends)), Message("user", text))
-
-
-def _gap(first: int, last: int) -> str:
-    return f"[turns {first} to {last} left out]" if last > first else f"[turn {first} left out]"
 
 
 def _pair_lines(pair: Pair, limit: int) -> str:

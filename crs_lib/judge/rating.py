@@ -84,11 +84,7 @@ def read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
 
 
 def judge_session(
-    dialogue: Dialogue,
-    judge: str,
-    samples: int,
-    model: LLM,
-    asked: JudgeSettings,
+    dialogue: Dialogue, judge: str, samples: int, model: LLM, asked: JudgeSettings
 ) -> dict[str, Any]:
     """One dialogue as a judge sees it, asked ``samples`` times: a record that can be a line of JSON.
 
@@ -115,21 +111,17 @@ def judge_session(
 
 
 def _request(
-    dialogue: Dialogue,
-    excerpt: prompt.Excerpt,
-    group: tuple[str, ...],
-    sample: int,
-    asked: JudgeSettings,
+    dialogue: Dialogue, excerpt: prompt.Excerpt, group: tuple[str, ...], sample: int, asked: JudgeSettings
 ) -> Request:
     name = "+".join(group)
     lowest, highest = prompt.scale(group)
-    levels = tuple(str(level) for level in range(lowest, highest + 1))
+    how: dict[str, Any] = {"schema": schema(group)}
+    if asked.expected:
+        how = {"choices": tuple(map(str, range(lowest, highest + 1)))}
     return Request(
         prompt.messages(dialogue, group, excerpt, asked.expected), "judge", options=asked.options,
-        schema=None if asked.expected else schema(group), choices=levels if asked.expected else (),
-        replicate=sample,
-        seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample),
-        tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name},
+        seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample), replicate=sample,
+        tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name}, **how,
     )  # fmt: skip
 
 
@@ -149,11 +141,9 @@ def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict
 def _read(answer: Reply | LLMError, request: Request) -> dict[str, _CheckedScore]:
     """The score of each construct of a call, read from the reply's words or from its probabilities."""
     name = str(request.tags["construct"])
-    if not request.choices:
-        return read_reply(answer.text, name.split("+"))
-    if isinstance(answer, LLMError):
-        return {name: _CheckedScore(None, "unreadable", shorten(answer.text, 80))}
-    return {name: expected_score(answer.probabilities)}
+    if request.choices and isinstance(answer, Reply):
+        return {name: expected_score(answer.probabilities)}
+    return read_reply(answer.text, name.split("+"))
 
 
 def expected_score(probabilities: Mapping[str, float]) -> _CheckedScore:
@@ -193,7 +183,12 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
     """
     rows: list[dict[str, Any]] = []
     owner: dict[str, str] = {}
-    for file in _files(paths.given(path), pattern):
+    place = paths.given(path)
+    files = [place] if place.is_file() else sorted(place.glob(pattern))
+    if not files:
+        expected = f"expected a CSV, or a folder with {pattern}"
+        raise InputError(f"no judge scores in {paths.shown(place)}; {expected}")
+    for file in files:
         for model, part in _table_of(file).groupby("model", sort=False):
             if str(model) in owner:
                 raise InputError(
@@ -211,20 +206,8 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 
-def _files(path: Path, pattern: str) -> list[Path]:
-    found = [path] if path.is_file() else sorted(path.glob(pattern)) if path.is_dir() else []
-    if not found:
-        raise InputError(
-            f"no judge scores in {paths.shown(path)}; expected a CSV, or a folder with {pattern}"
-        )
-    return found
-
-
 def _table_of(path: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError, pd.errors.ParserError) as error:
-        raise InputError(f"{path.name} cannot be read as a CSV: {error}") from error
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     missing = [name for name in ("model", *constructs.names()) if name not in frame.columns]
     if missing:
         raise InputError(f"{path.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")

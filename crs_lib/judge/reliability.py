@@ -17,7 +17,6 @@ from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 
-_NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
 CANARIES: Registry[list[str] | None] = Registry("canary")
 
 
@@ -187,11 +186,11 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
 
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:
-    _require(scores, _NEEDED)
+    _require(scores, "model", "session_id", "judge", "construct", "sample", "score")
     return scores[scores["canary"] == ""] if "canary" in scores.columns else scores
 
 
-def _require(scores: pd.DataFrame, columns: Sequence[str]) -> None:
+def _require(scores: pd.DataFrame, *columns: str) -> None:
     missing = [column for column in columns if column not in scores.columns]
     if missing:
         raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
@@ -209,7 +208,7 @@ def canary_report(scores: pd.DataFrame) -> pd.DataFrame:
     """
     from scipy.stats import binomtest
 
-    _require(scores, ("model", "session_id", "canary", "judge", "construct", "score"))
+    _require(scores, "model", "session_id", "canary", "judge", "construct", "score")
     dialogue, by = ["model", "session_id"], ["judge", "construct"]
     means = scores.groupby([*dialogue, *by, "canary"])["score"].mean()
     means = means.unstack("canary")  # noqa: PD010 -- a pivot table would drop dialogues without a score
@@ -233,7 +232,7 @@ def canary_report(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 _CHECKS = {"alpha": "agreement, alpha", "icc": "agreement, ICC(2,k)", "retest": "retest, alpha"}
-_SUMMARY = ["check", "construct", "judge", "value", "low", "high", "n", "note"]
+_OWN = "preference for the own family"
 
 
 def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -247,23 +246,18 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
     """
     agreed = agreement(scores, resamples, seed)
     agreed = agreed.assign(check=agreed["measure"].map(_CHECKS)).rename(columns={"reason": "note"})
-    own = self_preference(scores, resamples, seed)
-    own = own.assign(check="preference for the own family")
+    own = self_preference(scores, resamples, seed).assign(check=_OWN)
     own = own.rename(columns={"family": "judge", "reason": "note"})
     spoilt = canary_report(scores)
     spoilt = spoilt[spoilt["aimed"].astype(bool)]
     verdict = spoilt["usable"].map({True: "usable", False: "not usable"})
-    spoilt = spoilt.assign(
-        check="canary " + spoilt["canary"].astype(str), value=spoilt["share"], note=verdict
-    )
-    missing = [
-        {"check": check, "note": note}
-        for check, table, note in (
-            ("preference for the own family", own, "no judge shares a family with a system"),
-            ("canary", spoilt, "no canary was judged"),
-        )
-        if table.empty
-    ]
+    check = "canary " + spoilt["canary"].astype(str)
+    spoilt = spoilt.assign(check=check, value=spoilt["share"], note=verdict)
     rows = [row for table in (agreed, own, spoilt) for row in table.to_dict("records")]
-    table = pd.DataFrame([*rows, *missing], columns=_SUMMARY).astype({"n": "Int64"})
+    if own.empty:
+        rows.append({"check": _OWN, "note": "no judge shares a family with a system"})
+    if spoilt.empty:
+        rows.append({"check": "canary", "note": "no canary was judged"})
+    columns = ["check", "construct", "judge", "value", "low", "high", "n", "note"]
+    table = pd.DataFrame(rows, columns=columns).astype({"n": "Int64"})
     return table.fillna(dict.fromkeys(("construct", "judge", "note"), ""))

@@ -54,20 +54,13 @@ def judge_run(
     if not config.judges:
         return folder
     runs.output(simulate.STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
-    inputs = _dialogues(run)
-    before = runs.entry(simulate.STUDY, run, STAGE)
-    weights = _weights(config, inputs["dialogues"], before)
-    with (
-        runs.stage(
-            simulate.STUDY,
-            run,
-            STAGE,
-            config.parameters(),
-            inputs | jobs.weights_as_inputs(weights),
-            fixed=False,
-        ) as stage,
-        stage.ledger() as ledger,
-    ):
+    inputs, before, given = _dialogues(run), runs.entry(simulate.STUDY, run, STAGE), config.parameters()
+    weights = _same(config, inputs["dialogues"], before)  # earlier judges that were asked the same
+    if not on_record(config, inputs["dialogues"], before):
+        weights |= jobs.checked(config.needs())
+    inputs |= jobs.weights_as_inputs(weights)
+    opened = runs.stage(simulate.STUDY, run, STAGE, given, inputs, fixed=False)
+    with opened as stage, stage.ledger() as ledger:
         if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         judging = _Judging(config, folder, inputs["dialogues"], weights)
@@ -112,12 +105,6 @@ def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dic
     earlier, inputs, question = before.get("parameters", {}), before.get("inputs", {}), config.question()
     same = inputs.get("dialogues") == dialogues and question == {n: earlier.get(n) for n in question}
     return jobs.weights_in(inputs) if same else {}
-
-
-def _weights(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
-    """The digests of the judges, with those of earlier judges that were asked the same."""
-    kept = _same(config, dialogues, before)
-    return kept if on_record(config, dialogues, before) else kept | jobs.checked(config.needs())
 
 
 class _Judgement(NamedTuple):
@@ -171,15 +158,11 @@ class _Judging:
     def finished(self, ledger: Ledger) -> dict[_Judgement, Key]:
         """The finished judgements of every judge that judged all dialogues, canaries included."""
         done, found = ledger.finished(), dict[_Judgement, Key]()
+        every = range(len(self.lines))
         for spec in self._weights:
-            mine = [
-                _Judgement(line, spec, name)
-                for name in ("", *CANARIES.names())
-                for line in range(len(self.lines))
-            ]
-            keys = {one: self.key(one) for one in mine}
-            kept = {one: key for one, key in keys.items() if key in done}
-            if {one.line for one in kept if not one.canary} == {*range(len(self.lines))}:
+            asked = (_Judgement(line, spec, name) for name in ("", *CANARIES.names()) for line in every)
+            kept = {one: key for one in asked if (key := self.key(one)) in done}
+            if {one.line for one in kept if not one.canary} == {*every}:
                 found |= kept
         return found
 
@@ -227,10 +210,8 @@ def _combined(
     """
     in_order = sorted(keys, key=lambda one: (bool(one.canary), one.line, one.canary, one.judge))
     for (line, canary), mine in groupby(in_order, key=lambda one: (one.line, one.canary)):
-        parts = [
-            safety.loads(body, "a judgement in the ledger")
-            for body in ledger.bodies([keys[one] for one in mine])
-        ]
+        bodies = ledger.bodies([keys[one] for one in mine])
+        parts = [safety.loads(body, "a judgement in the ledger") for body in bodies]
         scores = [row for part in parts for row in part["scores"]]
         yield {
             "model": lines[line].model, "session_id": lines[line].session_id,
@@ -245,15 +226,14 @@ def read_records(run: str) -> list[dict[str, Any]]:
 
     A judge that is under way, or failed, takes nothing from those that ended before.
     """
+    command = f"python -m crs_lib judge {run} --judges MODEL"
     if not is_judged(run):
-        raise RunError(
-            f"run {run!r} was not judged; do it with: python -m crs_lib judge {run} --judges MODEL"
-        )
+        raise RunError(f"run {run!r} was not judged; do it with: {command}")
     entry = runs.entry(simulate.STUDY, run, STAGE)
     if entry["inputs"]["dialogues"] != _dialogues(run)["dialogues"]:
         raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
     if entry["status"] == "finished":
-        runs.as_written(simulate.STUDY, run, entry, SCORES, f"python -m crs_lib judge {run} --judges MODEL")
+        runs.as_written(simulate.STUDY, run, entry, SCORES, command)
     return list(tables.read_jsonl(paths.run_folder(simulate.STUDY, run) / SCORES))
 
 

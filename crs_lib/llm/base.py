@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from crs_lib.core.errors import InputError, RunError, did_you_mean, printable
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Registry
 from crs_lib.core.tables import fingerprint
+from crs_lib.core.text import printable
 
 Remedy = Literal["no", "wait", "other seed", "more room"]
 # How a call fails: the word in logs and counts, and what the next attempt does about it.

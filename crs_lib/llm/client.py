@@ -410,10 +410,9 @@ class Pool:
         self._halted.set()
 
     def release(self, spec: str) -> None:
-        """Free a model's memory on its servers; a server that is gone by then is no error."""
-        with suppress(LLMError):
-            if spec in self._made:
-                self._made[spec].backend.unload()
+        """Free a model's memory on its servers."""
+        if spec in self._made:
+            self._made[spec].backend.unload()
 
     def close(self) -> None:
         """Close connections and files; using the pool afterwards opens them again."""

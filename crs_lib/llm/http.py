@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -23,14 +23,7 @@ from crs_lib.llm.text import answered
 ALTERNATIVES = 20  # the most tokens that a server weighs, where a reply is one of some choices
 
 
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Closable)
-
-
-class Clients(Generic[C]):
+class Clients:
     """One HTTP client a server, made when it is first asked for and shared by threads.
 
     ``make(address, settings)`` makes it out of the keywords of an httpx client. A forked process makes its
@@ -38,15 +31,15 @@ class Clients(Generic[C]):
     """
 
     def __init__(
-        self, make: Callable[[str, dict[str, Any]], C], timeout: float, key: str | None = None
+        self, make: Callable[[str, dict[str, Any]], Any], timeout: float, key: str | None = None
     ) -> None:
         if not timeout > 0:
             raise InputError(f"timeout is {timeout}; give seconds above 0: a call must be able to end")
         self._make, self._timeout, self._key = make, timeout, key
-        self._made: dict[tuple[int, str], C] = {}
+        self._made: dict[tuple[int, str], Any] = {}
         self._lock = threading.Lock()
 
-    def at(self, address: str) -> C:
+    def at(self, address: str) -> Any:
         """The client of one server."""
         place = (os.getpid(), address)
         with self._lock:
@@ -133,7 +126,7 @@ class _BoundedAnswer(httpx.SyncByteStream):
         self._stream.close()
 
 
-class Server(Backend, Generic[C]):
+class Server(Backend):
     """A model on one server or several: their addresses and connections, one attempt, and its failures.
 
     ``host`` is one address or several with commas between; without it the environment ``variable``, else
@@ -159,9 +152,9 @@ class Server(Backend, Generic[C]):
         secret = os.environ.get(self.key) if send_key else None
         if send_key and not secret:
             raise InputError(f"send_key is true, and {self.key} is not set; set it, or leave send_key out")
-        self._clients: Clients[C] = Clients(self._client, timeout, secret)
+        self._clients = Clients(self._client, timeout, secret)
 
-    def _client(self, address: str, settings: dict[str, Any]) -> C:
+    def _client(self, address: str, settings: dict[str, Any]) -> Any:
         raise NotImplementedError
 
     def _options(self) -> Collection[str]:

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -24,7 +24,7 @@ _IMPORTING = threading.Lock()
 
 
 @BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server", choices=True)
-class Ollama(http.Server[Any]):
+class Ollama(http.Server):
     """A model on an Ollama server, or on several that serve the same weights.
 
     ``host`` as :class:`crs_lib.llm.http.Server`, without it OLLAMA_HOST; the key is OLLAMA_API_KEY.
@@ -121,7 +121,12 @@ class Ollama(http.Server[Any]):
                     f"{'.'.join(map(str, OLDEST))} or later"
                 )
         self.digest()
-        lengths = [length for address in self.endpoints for length in self._contexts(address)]
+        lengths: list[int] = []
+        for address in self.endpoints:
+            with self._translated(address):
+                info = self._clients.at(address).show(self.model).modelinfo or {}
+                told = [int(value) for name, value in info.items() if name.endswith(".context_length")]
+                lengths += told[:1]  # none where the server says nothing
         return min(lengths, default=None), min(versions.values())
 
     def _version(self, address: str) -> str:
@@ -129,23 +134,11 @@ class Ollama(http.Server[Any]):
         with self._translated(address), httpx.Client(base_url=address, **settings) as plain:
             return str(plain.get("/api/version").raise_for_status().json()["version"])
 
-    def _contexts(self, address: str) -> list[int]:
-        """The context that the model was trained for, in tokens; empty where the server says nothing."""
-        with self._translated(address):
-            info = self._clients.at(address).show(self.model).modelinfo or {}
-            return [int(value) for name, value in info.items() if name.endswith(".context_length")][:1]
-
     def unload(self) -> None:
-        """Ask every server to free the model's memory; raises the last LLMError when all were asked."""
-        failed: LLMError | None = None
+        """Ask every server to free the model's memory; one that is gone has freed it."""
         for address in self.endpoints:
-            try:
-                with self._translated(address):
-                    self._clients.at(address).generate(model=self.model, keep_alive=0)
-            except LLMError as error:
-                failed = error
-        if failed is not None:
-            raise failed
+            with suppress(LLMError), self._translated(address):
+                self._clients.at(address).generate(model=self.model, keep_alive=0)
 
     @contextmanager
     def _translated(self, address: str) -> Iterator[None]:

@@ -139,7 +139,7 @@ def read(answer: object, who: str) -> dict[str, Any]:
 
 
 @BACKENDS.register("openai", argument="a model", example="qwen3-8b", kind="server", choices=True)
-class OpenAI(http.Server[httpx.Client]):
+class OpenAI(http.Server):
     """A model on one or several servers that speak the OpenAI chat protocol.
 
     ``host`` is the address before ``/v1``, or several with commas between; without it OPENAI_BASE_URL,
@@ -194,11 +194,11 @@ class OpenAI(http.Server[httpx.Client]):
         )
 
     def _send(self, method: str, path: str, address: str, body: Any = None) -> dict[str, Any]:
-        answer = self._clients.at(address).request(method, path, json=body)
+        answer: httpx.Response = self._clients.at(address).request(method, path, json=body)
         if answer.status_code != 200:
             wait = answer.headers.get("retry-after", "")
             raise self._refused(answer.status_code, answer.text, address, wait)
         found = safety.loads(answer.content, f"the answer of {shown(address)}")
         if not isinstance(found, dict):
-            raise InputError(f"{shown(address)} answered with {safety.kind_of(found)}, expected an object")
+            raise InputError(f"{shown(address)} answered with {type(found).__name__}, expected an object")
         return found

@@ -1,15 +1,187 @@
-"""Composites: TAS from concept overlap, its item-grounded form, and the older CAS.
+"""Recovery after shifts, and composites: TAS from concept overlap, its item-grounded form, the older CAS.
 
-A composite is never shown without its parts. Sources: docs/metrics.md, sections 2, 4 and 7.
+Recovery is a right-censored time counted from the reply to the shift itself (0). A composite is never shown
+without its parts. Sources: docs/metrics.md, sections 2, 4, 5 and 7.
 """
 
 import math
 import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from crs_lib.metrics import grounded, overlap, recovery
-from crs_lib.metrics.base import HIGHER, LOWER, SESSION, TURN, metric
+from crs_lib.metrics import grounded, overlap
+from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SESSION, SHIFT, TURN, metric
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
-from crs_lib.metrics.records import SessionRecord, TurnRecord
+from crs_lib.metrics.records import SessionRecord, ShiftRecord, TurnRecord, mean_defined
+
+_RECOVERY: dict[str, Any] = {"source": "recovery after shifts (docs/metrics.md, section 5)", "gate": False}
+
+
+class Recovery(NamedTuple):
+    """One shift: turns until recovery (NaN if never seen), turns watched, and whether it was seen."""
+
+    turn: int
+    delay: float
+    watched: int
+    recovered: bool
+
+
+def after_shifts(
+    shift_turns: Sequence[int], met: Sequence[bool], *, window: int | None = None, within_segment: bool = True
+) -> list[Recovery]:
+    """When each shift was recovered: the smallest d ≥ 0 such that the reply at turn ``shift + d`` met it.
+
+    ``met[t - 1]`` says whether the reply of turn t counts as recovered. A shift is watched until the
+    next shift (``within_segment``), the end of the dialogue, or ``window`` replies; what is not
+    recovered by then is censored, never counted as fast. Turns are 1-based.
+    """
+    out = []
+    for place, turn in enumerate(shift_turns):
+        following = shift_turns[place + 1 : place + 2] if within_segment else []
+        end = min(len(met) + 1, *following, turn + window if window is not None else math.inf)
+        watched = max(0, int(end) - turn)
+        delay = next((d for d in range(watched) if met[turn + d - 1]), None)
+        out.append(Recovery(turn, math.nan if delay is None else delay, watched, delay is not None))
+    return out
+
+
+def rate(recoveries: Sequence[Recovery]) -> float:
+    """Share of the shifts that were recovered, in [0, 1]; NaN where there was no shift."""
+    return mean_defined(float(r.recovered) for r in recoveries)
+
+
+def mean_delay(recoveries: Sequence[Recovery]) -> float:
+    """Mean delay over the recovered shifts, in turns ≥ 0; NaN where none recovered.
+
+    Survivor-biased: compare systems by the rate or the Kaplan-Meier curve instead.
+    """
+    return mean_defined(r.delay for r in recoveries)
+
+
+@FACTS.register("since_shift", level=TURN)
+def since_shift(turn: TurnRecord) -> int | None:
+    """Turns since the last shift, 0 at the shift; None before the first."""
+    return turn.since_shift
+
+
+def _met_in_text(turn: TurnRecord) -> bool:
+    """Whether the reply overlaps with the utterance as the convention's thresholds ask."""
+    rule = turn.rule
+    cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
+    return cc >= rule.recovery_cc or cr >= rule.recovery_cr
+
+
+def _met_by_item(turn: TurnRecord) -> bool:
+    """Whether one recommended item meets every constraint and has no excluded value."""
+    return turn.once(grounded.best_share) == 1
+
+
+def _met_by_most(turn: TurnRecord) -> bool:
+    """Whether one recommended item meets more than half of the constraints and has no excluded value."""
+    return turn.once(grounded.best_share) > 0.5
+
+
+CRITERIA = {"text": _met_in_text, "item": _met_by_item, "most": _met_by_most}
+
+
+def _in_window(shift: ShiftRecord) -> dict[str, Recovery]:
+    """The shift's recovery within the convention's window, by criterion."""
+    turns = shift.replies if shift.rule.within_segment else shift.rest
+    return {name: _recovery(turns, met, shift.rule.window) for name, met in CRITERIA.items()}
+
+
+def _until_next(shift: ShiftRecord) -> dict[str, Recovery]:
+    """The shift's recovery until the next shift or the end, by criterion."""
+    return {name: _recovery(shift.replies, met, None) for name, met in CRITERIA.items()}
+
+
+def _recovery(turns: Sequence[TurnRecord], met: Callable[[TurnRecord], bool], window: int | None) -> Recovery:
+    return after_shifts([1], [turn.once(met) for turn in turns], window=window)[0]
+
+
+@FACTS.register("n_answers", level=SHIFT)
+def n_answers(shift: ShiftRecord) -> float:
+    """The number of films that meet everything after the shift, as logged; NaN where the log has none."""
+    found = shift.event.get("n_answers")
+    return float(found) if isinstance(found, int) else math.nan
+
+
+@FACTS.register("watched", level=SHIFT)
+def watched(shift: ShiftRecord) -> int:
+    """The number of replies until the next shift or the end."""
+    return len(shift.replies)
+
+
+@FACTS.register("delay_text", level=SHIFT)
+def _delay_text(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`_met_in_text`, until the next shift; NaN for never."""
+    return shift.once(_until_next)["text"].delay
+
+
+@FACTS.register("recovered_text", level=SHIFT)
+def _recovered_text(shift: ShiftRecord) -> bool:
+    """Whether the shift is recovered so within the convention's window."""
+    return shift.once(_in_window)["text"].recovered
+
+
+@FACTS.register("delay_item", level=SHIFT)
+def _delay_item(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`_met_by_item`, until the next shift; NaN for never."""
+    return shift.once(_until_next)["item"].delay
+
+
+@FACTS.register("recovered_item", level=SHIFT)
+def _recovered_item(shift: ShiftRecord) -> bool:
+    """Whether the shift is recovered so within the convention's window."""
+    return shift.once(_in_window)["item"].recovered
+
+
+@FACTS.register("delay_most", level=SHIFT)
+def _delay_most(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`_met_by_most`, until the next shift; NaN for never."""
+    return shift.once(_until_next)["most"].delay
+
+
+@FACTS.register("recovered_most", level=SHIFT)
+def _recovered_most(shift: ShiftRecord) -> bool:
+    """Whether the shift is recovered so within the convention's window."""
+    return shift.once(_in_window)["most"].recovered
+
+
+def recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
+    """The recoveries of a session's shifts within the window, by one criterion ("text", "item", "most")."""
+    return [shift.once(_in_window)[criterion] for shift in session.shifts]
+
+
+@metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, **_RECOVERY)
+def topic_recovery_rate(session: SessionRecord) -> float:
+    """Share of the shifts recovered in text within the window, in [0, 1]; NaN without shifts."""
+    return rate(recoveries(session, "text"))
+
+
+@metric("avg_recovery_delay", "delay (text)", SESSION, 0, math.inf, LOWER, **_RECOVERY)
+def avg_recovery_delay(session: SessionRecord) -> float:
+    """Mean delay in turns of the shifts recovered in text; see :func:`mean_delay`."""
+    return mean_delay(recoveries(session, "text"))
+
+
+@metric("item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, **_RECOVERY)
+def item_recovery_rate(session: SessionRecord) -> float:
+    """Share of the shifts recovered by an item within the window, in [0, 1]; NaN without shifts."""
+    return rate(recoveries(session, "item"))
+
+
+@metric("item_recovery_most", "recovery (most)", SESSION, 0, 1, HIGHER, **_RECOVERY)
+def item_recovery_most(session: SessionRecord) -> float:
+    """Share of the shifts after which an item meets most constraints within the window, in [0, 1]."""
+    return rate(recoveries(session, "most"))
+
+
+@metric("item_recovery_delay", "delay", SESSION, 0, math.inf, LOWER, **_RECOVERY)
+def item_recovery_delay(session: SessionRecord) -> float:
+    """Mean delay in turns of the shifts recovered by an item; see :func:`mean_delay`."""
+    return mean_delay(recoveries(session, "item"))
+
 
 _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 
@@ -81,8 +253,8 @@ def _item_tas_of_turn(turn: TurnRecord) -> float:
 def _cas_of_session(session: SessionRecord) -> float:
     """CAS of a session under the convention's weights; see :func:`cas`."""
     return cas(
-        session.once(recovery.topic_recovery_rate),
-        session.once(recovery.avg_recovery_delay),
+        session.once(topic_recovery_rate),
+        session.once(avg_recovery_delay),
         session.mean(grounded.leakage_of_turn),
         session.mean(overlap.cross_coherence),
         session.mean(overlap.context_retention),

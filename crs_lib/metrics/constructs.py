@@ -56,11 +56,6 @@ def get(name: str) -> Construct:
     return CONSTRUCTS[name]
 
 
-def unjudged() -> dict[str, None]:
-    """The entry ``judge`` of a session that no judge has read: every construct with null."""
-    return dict.fromkeys(CONSTRUCTS)
-
-
 declare(
     Construct("proactiveness", "movies/judge_proactiveness", label="proactive-\nness"),
     Construct("coherence", "movies/judge_coherence"),

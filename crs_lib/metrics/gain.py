@@ -246,14 +246,8 @@ def false_claims(turn: TurnRecord) -> float:
     facts, concepts = turn.background.catalog.fact_sets, turn.background.concepts
     if all(turn.constraints <= facts[mention.item] for mention in concepts.titles(turn.pair.system.text)):
         return 0.0  # whatever is claimed of these films holds
-    return float(
-        any(
-            not claim.codes & facts[item]
-            for claim in claims(turn)
-            if claim.codes & turn.constraints
-            for item in claim.items
-        )
-    )
+    mine = (claim for claim in claims(turn) if claim.codes & turn.constraints)
+    return float(any(not claim.codes & facts[item] for claim in mine for item in claim.items))
 
 
 # ── what happens at a shift ────────────────────────────────────────────────────────────────────

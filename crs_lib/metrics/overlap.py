@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any, NamedTuple
 
-from crs_lib.core.text import ngrams, words
+from crs_lib.core.text import ngrams
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
@@ -136,24 +136,17 @@ def slot_joint(turn: TurnRecord) -> float:
 _ORDERS = (3, 4)
 
 
-def copy_ratio(reply: str, request: str, orders: Sequence[int] = _ORDERS) -> float:
-    """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo.
-
-    Orders longer than the reply are left out; a reply without words scores 0.
-    Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).
-    """
-    return copied_share(words(reply), words(request), orders)
-
-
 def copied_share(
     reply: Sequence[str],
     request: Sequence[str],
     orders: Sequence[int] = _ORDERS,
     ignore: Set[str] = frozenset(),
 ) -> float:
-    """:func:`copy_ratio` of word lists; words in ``ignore`` are taken out of both first.
+    """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo.
 
-    With the words of the catalogue values ignored, naming the genre back is no copying.
+    Orders longer than the reply are left out; a reply without words scores 0. Words in ``ignore`` are taken
+    out of both first: with the words of the catalogue values ignored, naming the genre back is no copying.
+    Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).
     """
     if ignore:
         reply = [word for word in reply if word not in ignore]

@@ -166,10 +166,7 @@ def defined(values: Iterable[float]) -> list[float]:
     return [value for value in values if value == value]  # NaN equals nothing, itself included
 
 
-_COUNTS = (
-    "n_turns", "n_shifts", "n_both_empty_turns", "n_hallucinated_titles", "missing_concepts",
-    "hallucinated_concepts",
-)  # fmt: skip
+_COUNTS = "n_turns n_shifts n_both_empty_turns n_hallucinated_titles missing_concepts hallucinated_concepts"
 
 
 class Scores(NamedTuple):
@@ -185,8 +182,8 @@ def unscored(model: str, session_id: str, convention: str, metrics: Sequence[str
     session = {
         "model": model, "session_id": session_id, "convention": convention,
         **dict.fromkeys(metrics, math.nan),
-        "judge": constructs.unjudged(),
-        "detail": {**dict.fromkeys(_COUNTS, 0), "defined_turns": {}, "failed": reason},
+        "judge": dict.fromkeys(constructs.CONSTRUCTS),
+        "detail": {**dict.fromkeys(_COUNTS.split(), 0), "defined_turns": {}, "failed": reason},
     }  # fmt: skip
     return Scores([], [], session)
 

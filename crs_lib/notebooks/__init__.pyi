@@ -1,5 +1,6 @@
 from .look import begin
-from .runner import committed, find, output, parameters_of, refresh, run, study
+from .rules import refresh
+from .runner import committed, find, output, parameters_of, run, study
 
 __all__ = [
     "begin",

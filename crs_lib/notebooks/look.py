@@ -56,10 +56,9 @@ def _look() -> None:
 
     from crs_lib.figures import style
 
-    pd.set_option("display.float_format", "{:z.3f}".format)
-    pd.set_option("display.max_columns", 30)
-    pd.set_option("display.max_colwidth", 70)
-    pd.set_option("display.width", 110)
+    shown = {"float_format": "{:z.3f}".format, "max_columns": 30, "max_colwidth": 70, "width": 110}
+    for name, value in shown.items():
+        pd.set_option(f"display.{name}", value)
     np.set_printoptions(precision=3, suppress=True)
     mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
 
@@ -104,8 +103,8 @@ def to_html(frame: pd.DataFrame) -> str:
     """
     shown = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
     cut = shown.head(MOST)
-    columns = [[_text(value) for value in cut.iloc[:, place]] for place in range(cut.shape[1])]
-    right = [_numeric(cut.iloc[:, place]) for place in range(cut.shape[1])]
+    columns = [[_text(value) for value in column] for _, column in cut.items()]
+    right = [_numeric(column) for _, column in cut.items()]
     head = _row("th", [heading(name) for name in cut.columns], right)
     body = "".join(_row("td", row, right) for row in zip(*columns, strict=True))
     more = f"<p>… and {len(shown) - MOST:,} rows more</p>" if len(shown) > MOST else ""

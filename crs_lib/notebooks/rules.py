@@ -1,18 +1,21 @@
-"""The rules for committed notebooks (docs/decisions/0003-notebooks.md), checked on the stored file.
+"""Committed notebooks: run anew (:func:`refresh`), and their rules (docs/decisions/0003-notebooks.md).
 
 ``rules(path)`` reads cells and stored outputs, executes nothing, and returns a list of broken rules.
 """
 
 import ast
+import copy
+import itertools
 import json
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core.errors import InputError
-from crs_lib.notebooks import parameters
-from crs_lib.notebooks.parameters import cells_tagged
+from crs_lib.core import tables
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.notebooks.runner import cells_tagged, committed, execute, find, load, read_parameters, study
 
 _LINES = 8
 _SHARE = (40, 50)  # per cent of the cells that are text; findings and the closing sections left out
@@ -34,7 +37,7 @@ _VOLATILE = {
 
 def rules(path: str | Path) -> list[str]:
     """Every rule that a notebook breaks, in words; an empty list for a good one."""
-    notebook, name = parameters.load(Path(path)), Path(path).stem
+    notebook, name = load(Path(path)), Path(path).stem
     if not _code_cells(notebook):
         return ["it has no code cell"]
     checks = (_opening, _parameters, _code, _balance, _sections, _ending, _outputs, _metadata)
@@ -61,7 +64,7 @@ def _parameters(notebook: Any, name: str) -> Iterator[str]:
         yield "exactly one cell must be tagged 'parameters', and it must be the first code cell"
         return
     try:
-        declared = parameters.read(tagged[0].source, name)
+        declared = read_parameters(tagged[0].source, name)
     except InputError as error:
         yield str(error)
         return
@@ -186,3 +189,72 @@ def _metadata(notebook: Any, name: str) -> Iterator[str]:
     identities = {cell.get("id") for cell in notebook.cells} - {None}
     if len(identities) < len(notebook.cells):
         yield "every cell needs an id of its own"
+
+
+def refresh(names: Sequence[str | Path] = ()) -> list[Path]:
+    """Run notebooks with their defaults and rewrite them in place; returns the files that changed.
+
+    Without names, all notebooks of the repository. The notebooks of a study run in order over a temporary
+    results folder, including those before a named one, so no results of the user are read or changed. A
+    notebook is written only when all of its study ran. The same code gives the same bytes. Raises RunError
+    with the rules that a refreshed notebook breaks.
+    """
+    chosen = sorted({find(name) for name in names or committed()}, key=lambda path: (_line(path), path))
+    changed: list[Path] = []
+    for (folder, group), wanted in itertools.groupby(chosen, _line):
+        for path, text in _fresh(folder, group, list(wanted)).items():
+            if path.read_text(encoding="utf-8") != text:
+                with tables.write_aside(path) as file:
+                    file.write(text)
+                changed.append(path)
+    if broken := [f"{path.name}: {text}" for path in chosen for text in rules(path)]:
+        raise RunError("refreshed, but these rules are broken:\n  " + "\n  ".join(broken))
+    return changed
+
+
+def _line(path: Path) -> tuple[Path, str]:
+    """The folder and the study whose notebooks run in one line."""
+    return path.parent, study(path)
+
+
+def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
+    """The new text of each wanted notebook, after running its study up to the last wanted one."""
+    line = [path for path in sorted(folder.glob("*.ipynb")) if study(path) == group and path <= wanted[-1]]
+    texts: dict[Path, str] = {}
+    with tempfile.TemporaryDirectory(prefix="crs-refresh-") as temporary:
+        away = {"CRS_RESULTS": f"{temporary}/results", "CRS_FIGURES": f"{temporary}/figures"}
+        for path in wanted if group == "other" else line:  # others are no pipeline: each stands for itself
+            out = Path(temporary) / "executed" / path.name
+            execute(path, out, {}, away, folder)
+            if path in wanted:
+                texts[path] = clean(load(out))
+    return texts
+
+
+def clean(notebook: Any) -> str:
+    """The notebook as committed: counts from 1, neighbouring printed outputs joined, no volatile metadata."""
+    import nbformat
+
+    book = copy.deepcopy(notebook)
+    book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    for cell in book.cells:
+        cell.metadata = {"tags": tags} if (tags := cell.metadata.get("tags")) else {}
+    code = (cell for cell in book.cells if cell.cell_type == "code")
+    for count, cell in enumerate(code, start=1):
+        cell.execution_count = count
+        cell.outputs = _joined(cell.outputs)
+        for item in cell.outputs:
+            if "execution_count" in item:
+                item.execution_count = count
+    return str(nbformat.writes(nbformat.from_dict(book), version=4)) + "\n"
+
+
+def _joined(outputs: Sequence[Any]) -> list[Any]:
+    """Outputs with neighbouring pieces of a stream joined; how a stream is split depends on timing."""
+    joined: list[Any] = []
+    for item in outputs:
+        if joined and item.get("name") and item.get("name") == joined[-1].get("name"):
+            joined[-1].text += item.text
+        else:
+            joined.append(item)
+    return joined

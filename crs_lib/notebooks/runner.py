@@ -1,13 +1,16 @@
-"""Notebooks executed in fresh kernels: with other parameters, or anew as they are committed.
+"""Notebooks executed in fresh kernels, with parameters that are read from their tagged cell and checked.
 
-``run`` is papermill made strict: an unknown or mistyped parameter is an error before anything starts.
+``run`` is papermill made strict: an unknown or mistyped parameter is an error before anything starts. The
+cell holds lines ``name: type = literal  # help`` alone, parsed as Python (``ast``): papermill's own reader
+does not understand a ``#`` inside a text.
 """
 
+import ast
 import asyncio
 import contextlib
-import copy
 import functools
-import itertools
+import io
+import json
 import logging
 import os
 import re
@@ -15,22 +18,174 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import tokenize
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crs_lib.core import paths, progress, tables
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
+
+from crs_lib.core import paths, progress, safety
 from crs_lib.core.errors import InputError, RunError, unknown
-from crs_lib.notebooks import parameters as notebook_parameters
 from crs_lib.notebooks.look import PREFIX
-from crs_lib.notebooks.parameters import Parameter, cells_tagged, load
-from crs_lib.notebooks.rules import rules
 
 if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager
 
 _STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk", "3": "movies"}
+
+
+_AUTHORITY = re.compile(r"\w://(\S*)")
+_STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+_SCALARS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
+_WORDS = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list",
+    "dict": "an object",
+}  # fmt: skip
+
+
+@safety.reader("a notebook")
+def load(path: Path) -> Any:
+    """The notebook as nbformat reads it (format 4); InputError where the file is none."""
+    import nbformat
+
+    text = safety.read_text(path)
+    try:
+        record = safety.loads(text, path.name)
+        if record["nbformat"] == 4 and all(
+            isinstance(cell["source"], str | list) for cell in record["cells"]
+        ):
+            return nbformat.reads(text, as_version=4)
+    except (ValueError, TypeError, KeyError, AssertionError):  # the last for a version that is no number
+        pass
+    raise InputError(f"{path.name} is no notebook of format 4; open it in JupyterLab and save it")
+
+
+def cells_tagged(notebook: Any, tag: str) -> list[Any]:
+    """The code cells that carry a tag, in order."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [cell for cell in cells if tag in cell.metadata.get("tags", [])]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One line of the parameters cell; ``kind`` names the outer type, ``inner`` that of the items."""
+
+    name: str
+    annotation: str
+    default: Any
+    help: str
+
+    @property
+    def kind(self) -> str:
+        return self.annotation.partition("[")[0]
+
+    @property
+    def inner(self) -> str | None:
+        """The type of a list's items or a dict's values; None where any type is allowed."""
+        inside = self.annotation.partition("[")[2].rstrip("]").rpartition(",")[2].strip()
+        return inside if inside in _WORDS else None
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        inner = _SCALARS.get(self.inner or "", JsonValue)
+        kinds = _SCALARS | {"list": list[inner], "dict": dict[str, inner]}  # type: ignore[valid-type]
+        return TypeAdapter(kinds[self.kind], config=_STRICT)
+
+    def checked(self, value: object) -> Any:
+        """The value, checked against the type; a whole number given for a float becomes a float.
+
+        Numbers must be finite; lists and objects may hold only what JSON holds. Raises InputError with the
+        value and the expected type. An address that could hold a password or a key is refused and not shown.
+        """
+        if _may_hold_secret(value):
+            raise InputError(
+                f"parameter {self.name!r} has an address with a name and password or a query, which would "
+                "stand in the notebook; give the address alone, and put a key in the environment"
+            )
+        try:
+            read = self._adapter.validate_python(value)
+        except ValidationError:
+            expected = f"{_WORDS[self.kind]} ({self.annotation}), e.g. {self.default!r}"
+            raise InputError(f"parameter {self.name!r} is {value!r}; expected {expected}") from None
+        return read if self.kind == "float" else value
+
+    def from_text(self, text: str) -> Any:
+        """A value from the command line, read as the type: for a text, ``007`` stays a text.
+
+        Lists are JSON or parts between commas, objects are JSON, truth is ``true`` or ``false``.
+        """
+        if self.kind == "str":
+            return text
+        if self.kind == "list" and not text.lstrip().startswith("["):
+            item = Parameter(self.name, self.inner or "str", self.default, "")
+            return self.checked([item.from_text(part.strip()) for part in text.split(",") if part.strip()])
+        value: Any = text
+        with contextlib.suppress(InputError):
+            value = safety.loads(text.lower() if self.kind == "bool" else text, self.name)
+        return self.checked(value)
+
+
+def read_parameters(cell: str, source: str) -> list[Parameter]:
+    """The parameters of a cell, in order; ``source`` names the notebook in error texts.
+
+    Raises InputError naming the line that is anything but ``name: type = literal``.
+    """
+    try:
+        lines = ast.parse(cell).body
+    except SyntaxError as error:
+        raise InputError(f"{source}: the parameters cell is not Python (line {error.lineno})") from error
+    tokens = tokenize.generate_tokens(io.StringIO(cell).readline)
+    helps = {one.start[0]: one.string.lstrip("# ").rstrip() for one in tokens if one.type == tokenize.COMMENT}
+    return [_parameter(line, helps.get(line.end_lineno or 0, ""), source) for line in lines]
+
+
+def _parameter(line: Any, comment: str, source: str) -> Parameter:
+    where = f"{source}: line {line.lineno} of the parameters cell"
+    try:
+        name, annotation = line.target.id, ast.unparse(line.annotation)
+        parameter = Parameter(name, annotation, ast.literal_eval(line.value), comment)
+    except (AttributeError, ValueError) as error:
+        wrong = f"'{ast.unparse(line)}', expected 'name: type = literal  # help' (no literal is computed)"
+        raise InputError(f"{where} is {wrong}") from error
+    if parameter.kind not in _WORDS:
+        raise InputError(f"{where} has type {annotation!r}; use one of {', '.join(_WORDS)}")
+    try:
+        parameter.checked(parameter.default)
+    except InputError as error:
+        raise InputError(f"{where}: the default is not of its type: {error}") from error
+    return parameter
+
+
+def _may_hold_secret(value: object, name: str = "") -> bool:
+    """Whether an address in a value has a user part or a query; ``name`` is the key of the value."""
+    if isinstance(value, dict):
+        return any(_may_hold_secret(item, str(key)) for key, item in value.items())
+    if isinstance(value, list):
+        return any(_may_hold_secret(item, name) for item in value)
+    parts = [value, *_AUTHORITY.findall(value)][name != "host" :] if isinstance(value, str) else ()
+    return any("@" in part or "?" in part for part in parts)
+
+
+def check_parameters(parameters: list[Parameter], given: Mapping[str, object], source: str) -> dict[str, Any]:
+    """The given values, each checked; InputError for a name that the notebook does not have."""
+    known = {parameter.name: parameter for parameter in parameters}
+    if wrong := [name for name in given if name not in known]:
+        raise InputError(f"{source}: {unknown('parameter', wrong[0], known)}")
+    return {name: known[name].checked(value) for name, value in given.items()}
+
+
+def help_text(parameters: list[Parameter], source: str) -> str:
+    """The parameters of a notebook to read: one a line, with its default."""
+    heads = [f"{p.name} ({p.annotation})" for p in parameters]
+    lines = [
+        f"  {head:<{max(map(len, heads))}}  {p.help} [{json.dumps(p.default, ensure_ascii=False)}]"
+        for head, p in zip(heads, parameters, strict=True)
+    ]
+    return "\n".join([f"parameters of {source}, with their defaults:", *lines])
 
 
 def find(notebook: str | Path) -> Path:
@@ -56,7 +211,7 @@ def parameters_of(notebook: str | Path) -> list[Parameter]:
     """The parameters of a notebook, in order; none without a cell tagged ``parameters``."""
     path = find(notebook)
     cells = cells_tagged(load(path), "parameters")
-    return notebook_parameters.read(cells[0].source, path.stem) if cells else []
+    return read_parameters(cells[0].source, path.stem) if cells else []
 
 
 def run(
@@ -70,7 +225,7 @@ def run(
     """
     source = find(notebook)
     declared = parameters_of(source)
-    given = notebook_parameters.check(declared, parameters or {}, source.stem)
+    given = check_parameters(declared, parameters or {}, source.stem)
     target = paths.given(out) if out else output(source, {p.name: p.default for p in declared} | given)
     if target.suffix != ".ipynb":
         raise InputError(f"the output {str(target)!r} is no notebook; give a name that ends in .ipynb")
@@ -85,75 +240,6 @@ def output(source: Path, values: Mapping[str, Any]) -> Path:
     name = values.get("run")
     folder = paths.run_folder(study(source), name) if name else paths.results() / study(source)
     return folder / "notebooks" / source.name
-
-
-def refresh(names: Sequence[str | Path] = ()) -> list[Path]:
-    """Run notebooks with their defaults and rewrite them in place; returns the files that changed.
-
-    Without names, all notebooks of the repository. The notebooks of a study run in order over a temporary
-    results folder, including those before a named one, so no results of the user are read or changed. A
-    notebook is written only when all of its study ran. The same code gives the same bytes. Raises RunError
-    with the rules that a refreshed notebook breaks.
-    """
-    chosen = sorted({find(name) for name in names or committed()}, key=lambda path: (_line(path), path))
-    changed: list[Path] = []
-    for (folder, group), wanted in itertools.groupby(chosen, _line):
-        for path, text in _fresh(folder, group, list(wanted)).items():
-            if path.read_text(encoding="utf-8") != text:
-                with tables.write_aside(path) as file:
-                    file.write(text)
-                changed.append(path)
-    if broken := [f"{path.name}: {text}" for path in chosen for text in rules(path)]:
-        raise RunError("refreshed, but these rules are broken:\n  " + "\n  ".join(broken))
-    return changed
-
-
-def _line(path: Path) -> tuple[Path, str]:
-    """The folder and the study whose notebooks run in one line."""
-    return path.parent, study(path)
-
-
-def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
-    """The new text of each wanted notebook, after running its study up to the last wanted one."""
-    line = [path for path in sorted(folder.glob("*.ipynb")) if study(path) == group and path <= wanted[-1]]
-    texts: dict[Path, str] = {}
-    with tempfile.TemporaryDirectory(prefix="crs-refresh-") as temporary:
-        away = {"CRS_RESULTS": f"{temporary}/results", "CRS_FIGURES": f"{temporary}/figures"}
-        for path in wanted if group == "other" else line:  # others are no pipeline: each stands for itself
-            out = Path(temporary) / "executed" / path.name
-            execute(path, out, {}, away, folder)
-            if path in wanted:
-                texts[path] = clean(load(out))
-    return texts
-
-
-def clean(notebook: Any) -> str:
-    """The notebook as committed: counts from 1, neighbouring printed outputs joined, no volatile metadata."""
-    import nbformat
-
-    book = copy.deepcopy(notebook)
-    book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    for cell in book.cells:
-        cell.metadata = {"tags": tags} if (tags := cell.metadata.get("tags")) else {}
-    code = (cell for cell in book.cells if cell.cell_type == "code")
-    for count, cell in enumerate(code, start=1):
-        cell.execution_count = count
-        cell.outputs = _joined(cell.outputs)
-        for item in cell.outputs:
-            if "execution_count" in item:
-                item.execution_count = count
-    return str(nbformat.writes(nbformat.from_dict(book), version=4)) + "\n"
-
-
-def _joined(outputs: Sequence[Any]) -> list[Any]:
-    """Outputs with neighbouring pieces of a stream joined; how a stream is split depends on timing."""
-    joined: list[Any] = []
-    for item in outputs:
-        if joined and item.get("name") and item.get("name") == joined[-1].get("name"):
-            joined[-1].text += item.text
-        else:
-            joined.append(item)
-    return joined
 
 
 _TIDY = 1.0  # seconds that an interrupted cell has to store what is finished

@@ -21,22 +21,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pandas as pd
+from pydantic import BaseModel, Field, ValidationError
 
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError, unknown
-from crs_lib.core.settings import Field, Settings
-from crs_lib.notebooks import parameters as notebook_parameters
 from crs_lib.notebooks import runner
-from crs_lib.notebooks.parameters import load
+from crs_lib.notebooks.runner import load
 
 
-class _File(Settings):
+class _File(BaseModel, strict=True):
     """A sweep as it is written."""
 
     notebooks: Annotated[Sequence[str], Field(min_length=1, description="notebooks, in order")]
     run: Annotated[str, Field(description="a run's name, e.g. study-{seed}")]
-    parameters: Annotated[Mapping[str, Any], Field(description="values of all runs")] = {}
-    grid: Annotated[Mapping[str, Any], Field(description="lists of values to combine")] = {}
+    parameters: Annotated[Mapping[str, Any], Field(description="values of all runs by name")] = {}
+    grid: Annotated[Mapping[str, Any], Field(description="lists of values by name, to combine")] = {}
     finish: Annotated[
         Sequence[Literal["figures", "report", "trace"]], Field(description="made of each run at its end")
     ] = ()
@@ -79,7 +78,14 @@ def read(file: str | Path) -> Sweep:
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(_File.model_fields)}")
     try:
-        return _checked(_File(**{str(key): value for key, value in record.items() if value is not None}))
+        if wrong := [key for key in record if key not in _File.model_fields]:
+            raise unknown("key", wrong[0], _File.model_fields)
+        return _checked(_File(**{key: value for key, value in record.items() if value is not None}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        told = f"{key} is {record.get(key)!r} ({first['msg']}); give {_File.model_fields[key].description}"
+        raise InputError(f"{path.name}: {told}") from error
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from error
 
@@ -92,9 +98,9 @@ def _checked(file: _File) -> Sweep:
     owners = tuple(f"{book.stem}." for book in books)
     for cell in sweep.cells:
         shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
-        notebook_parameters.check(list(together.values()), shared, "the sweep")
+        runner.check_parameters(list(together.values()), shared, "the sweep")
         for book, known in declared.items():
-            notebook_parameters.check(known, sweep.values_for(cell, book), book.stem)
+            runner.check_parameters(known, sweep.values_for(cell, book), book.stem)
     return sweep
 
 

@@ -1,4 +1,4 @@
-from . import findings, models, statistics, thesis, tour, validity
+from . import validity
 from .figure_tables import draw, read
 from .tables import (
     batch_table,
@@ -30,9 +30,7 @@ __all__ = [
     "example_constraints",
     "explicitness_table",
     "field_table",
-    "findings",
     "first_outcome",
-    "models",
     "named_turns",
     "query_table",
     "read",
@@ -41,11 +39,8 @@ __all__ = [
     "settings",
     "shift_log",
     "shift_table",
-    "statistics",
-    "thesis",
     "title_table",
     "top_concepts",
-    "tour",
     "transcript",
     "turn_table",
     "undefined_table",

@@ -28,9 +28,8 @@ def write(config: AskConfig, out: Path | None = None) -> Path:
 def page(asked: Sequence[Question], kind: str) -> str:
     """The page: scripts and styles are allowed by checksum only, data is text that nothing executes."""
     css, js = part("annotate.css"), part("annotate.js")
-    text, scale = labels.SCALES[kind]
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
-    data = {"page": labels.digest(asked), "text": text, "scale": scale, "questions": shown}
+    data = {"page": labels.digest(asked), **labels.SCALES[kind], "questions": shown}
     inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing can close its element
     parts = {"css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "data": inert}
     return fill(part("annotate.html"), parts)

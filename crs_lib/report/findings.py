@@ -63,14 +63,14 @@ def _pays(cost: Estimate) -> str:
     return f"is not shown to lose anything, and could lose {cost.high:.2f} ({cost})"
 
 
-def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
+def recovery(shifts: pd.DataFrame) -> Finding:
     """Replies that the quickest system waits longer than the oracle, and the shifts another never recovers.
 
-    Waits count up to ``horizon`` replies, over the shifts that were followed for so long: none is censored.
+    Waits count up to ``HORIZON`` replies, over the shifts that were followed for so long: none is censored.
     """
-    seen = waits(shifts, horizon)
+    seen = _waits(shifts)
     if seen.empty:
-        return stats.finding_none(f"no shift was followed for {horizon} replies")
+        return stats.finding_none(f"no shift was followed for {HORIZON} replies")
     mean = means_of(seen, "wait", **_AT)
     order = sorted(mean, key=lambda name: (name != ORACLE, mean[name].value))
     if len(order) < 2:
@@ -81,35 +81,28 @@ def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
     sentence = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
     sentence += more.doubt
     if others:
-        slow = max(others, key=lambda name: _gain_with_straight_users(shifts).get(name, -1.0))
+        able = (
+            shifts.get("straight_gain", pd.Series(dtype=float)).astype(float).groupby(shifts["model"]).mean()
+        )
+        slow = max(others, key=lambda name: able.fillna(-1.0).get(name, -1.0))
         lost = share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
-        sentence += f"; {slow} does not recover within {horizon} replies in {lost.percent} of its shifts"
+        sentence += f"; {slow} does not recover within {HORIZON} replies in {lost.percent} of its shifts"
     return Finding(f"{sentence}.")
 
 
-def waits(shifts: pd.DataFrame, horizon: int = HORIZON) -> pd.DataFrame:
-    """Shifts followed for ``horizon`` replies: replies until recovery, at most so many; whether none came."""
+def _waits(shifts: pd.DataFrame) -> pd.DataFrame:
+    """Shifts followed for ``HORIZON`` replies: replies until recovery, at most so many; whether none came."""
     columns = ["model", "session_id", "wait", "lost"]
     if "watched" not in shifts or shifts.empty:
         return pd.DataFrame(columns=columns)
-    seen = shifts[shifts["watched"] >= horizon]
+    seen = shifts[shifts["watched"] >= HORIZON].astype({"model": str})
     delay = seen[f"delay_{recovered_by(shifts)}"].astype(float)
-    lost = ~(delay < horizon)
-    frame = seen[["session_id"]].assign(model=seen["model"].astype(str), lost=lost)
-    return frame.assign(wait=delay.where(~lost, float(horizon)))[columns]
+    return seen.assign(wait=delay.where(delay < HORIZON, float(HORIZON)), lost=~(delay < HORIZON))[columns]
 
 
-def _gain_with_straight_users(shifts: pd.DataFrame) -> dict[str, float]:
-    """The mean gain with straight users by system; those without a value are left out."""
-    if "straight_gain" not in shifts:
-        return {}
-    means = shifts["straight_gain"].astype(float).groupby(shifts["model"].astype(str)).mean().dropna()
-    return {str(name): float(gain) for name, gain in means.items()}
-
-
-def plain_score(results: pd.DataFrame, plain: str = "topic_adaptation_score") -> Finding:
+def plain_score(results: pd.DataFrame) -> Finding:
     """Whether the plain score, which counts words, puts first what the gain puts first."""
-    gain = "normalised_gain"
+    gain, plain = "normalised_gain", "topic_adaptation_score"
     if gain not in results or plain not in results:
         return stats.finding_none("the scores of this convention hold no gain to set beside the plain score")
     by_gain, by_plain = _ranked(results, gain), _ranked(results, plain)

@@ -89,15 +89,12 @@ def usage(run: str) -> pd.DataFrame:
     return judging.usage(run).round({"seconds": 1, "tokens_per_second": 1})
 
 
-_JUDGED = (
-    "**Judges.** Models read each dialogue with the user's constraints and score every construct of the "
-    "rubric. A reply that cannot be read is a missing score and is counted. Below the scores: how far the "
-    "judges agree with one another and with themselves (1 is perfect), how far they favour their own "
-    "family of models (0 is not at all), and the share of spoilt dialogues that they notice."
-)
-_CALLED = (
-    "**Models.** Calls, tokens and seconds by role; seconds are those of the machine that made the calls."
-)
+_JUDGED = """\
+**Judges.** Models read each dialogue with the user's constraints and score every construct of the rubric. \
+A reply that cannot be read is a missing score and is counted. Below the scores: how far the judges agree \
+with one another and with themselves (1 is perfect), how far they favour their own family of models (0 is \
+not at all), and the share of spoilt dialogues that they notice."""
+_CALLED = "**Models.** Calls, tokens, seconds by role; seconds are those of the machine that made the calls."
 
 
 def judges(run: str) -> None:

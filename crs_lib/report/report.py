@@ -264,11 +264,12 @@ _WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "
 def _headed(frame: pd.DataFrame) -> pd.DataFrame:
     """A table of statistics as a person reads it: columns in words, whole numbers."""
     shown = frame.copy()
-    for name in set(_WHOLE) & set(shown):
-        shown[name] = [int(v) if isinstance(v, float) and v.is_integer() else v for v in shown[name]]
     for name in shown:
-        if all(isinstance(v, int | float) for v in shown[name]):
-            shown[name] = pd.to_numeric(shown[name])  # to the right
+        values = list(shown[name])
+        if name in _WHOLE:
+            values = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
+        numeric = all(isinstance(v, int | float) for v in values)
+        shown[name] = pd.to_numeric(pd.Series(values, shown.index)) if numeric else values  # to the right
     if "outcome" in shown:
         shown["outcome"] = [label(v) if v in base.METRICS else v for v in shown["outcome"]]
     return shown.rename(columns={name: heading(name) for name in shown})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crs_lib.core.dialogue import Dialogue, Pair
-from crs_lib.core.errors import printable
+from crs_lib.core.text import printable
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import base
 
@@ -34,7 +34,7 @@ def script(call: str, *values: Any) -> bytes:
     return f"{call}({shown});\n".encode("utf-8", "backslashreplace")
 
 
-def lean(record: Mapping[str, Any]) -> dict[str, Any]:
+def _lean(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record without keys whose value is empty: none, False, or a text or list without anything in it.
 
     A zero stays: it is a value.
@@ -44,7 +44,7 @@ def lean(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def pieces(text: str, found: Iterable[tuple[int, int, str, str, str]]) -> list[Any]:
+def _pieces(text: str, found: Iterable[tuple[int, int, str, str, str]]) -> list[Any]:
     """The text cut where findings begin and end: strings, and ``[string, [finding, …]]``; joined, the text.
 
     ``found`` are (start, end, field, value, reason for rejection or ""), overlaps allowed: a stretch
@@ -62,12 +62,10 @@ def pieces(text: str, found: Iterable[tuple[int, int, str, str, str]]) -> list[A
 
 
 def _finding(part: str, field: str, value: str, rejected: str) -> list[str]:
-    if rejected:
-        return [field, value, rejected]
-    return [field] if value == part else [field, value]
+    return [field, value, rejected] if rejected else [field] if value == part else [field, value]
 
 
-def constraint_list(constraints: Any) -> list[list[str]]:
+def _constraint_list(constraints: Any) -> list[list[str]]:
     """Constraints as ``[field, value]``, one entry a value; an empty list where there are none."""
     if not isinstance(constraints, Mapping):
         return []
@@ -100,7 +98,7 @@ class SessionView:
             shift = _shift(pair.turn, events.get(pair.turn), after.get(pair.turn, {}), pair)
             shown.append(self._turn(pair, shift, scored.get(pair.turn, {}), history))
         who = {"id": dialogue.session_id, "model": dialogue.model_name, "genre": dialogue.true_genre or ""}
-        return {**who, "turns": shown, "judge": judge_notes(judge)}
+        return {**who, "turns": shown, "judge": _judge_notes(judge)}
 
     def film(self, item: int) -> dict[str, Any]:
         """A film's title, year and values by field."""
@@ -109,23 +107,23 @@ class SessionView:
         return {"title": film.title, "year": film.year, "values": values}
 
     def text(self, text: str) -> list[Any]:
-        """:func:`pieces` of an utterance: concepts, rejected matches with their reason, titles."""
+        """:func:`_pieces` of an utterance: concepts, rejected matches with their reason, titles."""
         if text not in self._cut:
             found = [(m.start, m.end, m.field, m.value, m.rejected) for m in self.scorer.grounder.audit(text)]
             titles = self.scorer.grounder.titles(text)
             found += [(t.start, t.end, TITLE, self.catalog.items[t.item].title, "") for t in titles]
             if len(self._cut) > 20_000:
                 self._cut.clear()
-            self._cut[text] = pieces(text, found)
+            self._cut[text] = _pieces(text, found)
         return self._cut[text]
 
     def _turn(
         self, pair: Pair, shift: dict[str, Any] | None, row: Row, history: "_History"
     ) -> dict[str, Any]:
         meta = pair.user.user_meta
-        constraints, avoid = constraint_list(meta.get("constraints")), constraint_list(meta.get("avoid"))
+        constraints, avoid = _constraint_list(meta.get("constraints")), _constraint_list(meta.get("avoid"))
         shown = self._films(pair, constraints, avoid, history)
-        return lean({
+        return _lean({
             "turn": pair.turn,
             "act": str(meta.get("stage") or ""),
             "user": self.text(pair.user.text),
@@ -133,7 +131,7 @@ class SessionView:
             "constraints": constraints,
             "avoid": avoid,
             "answers": meta.get("n_answers"),
-            "believes": constraint_list(pair.system.meta.get("constraints")),
+            "believes": _constraint_list(pair.system.meta.get("constraints")),
             "shift": shift,
             "films": shown,
             "unknown": [str(t) for t in pair.system.meta.get("hallucinated_titles") or ()],
@@ -158,7 +156,7 @@ class SessionView:
         shown = []
         for item in self.scorer.items(pair):
             facts = self.catalog.fact_sets[item]
-            shown.append({"film": item} | lean({
+            shown.append({"film": item} | _lean({
                 "met": [None if (code := self._code(c)) is None else code in facts for c in constraints],
                 "avoided": [constraint for code, constraint in out.items() if code in facts],
                 "dropped": [w for code, w in history.dropped.items() if code in facts and code not in out],
@@ -194,7 +192,7 @@ def _tool_call(call: Row) -> dict[str, Any]:
     """
     told = call.get("arguments") or {}
     written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
-    return lean({
+    return _lean({
         "call": printable(f"{call.get('name')}({written})"),
         "found": call.get("n_found"),
         "films": [str(one) for one in call.get("films") or ()],
@@ -211,7 +209,7 @@ def _shift(turn: int, event: Row | None, row: Row, pair: Pair) -> dict[str, Any]
     bridge = [event.get("bridge_field"), event.get("bridge_value")]
     return {
         "type": str(event.get("type") or "shift"),
-        **{name: constraint_list(event.get(name)) for name in ("added", "dropped", "avoid")},
+        **{name: _constraint_list(event.get(name)) for name in ("added", "dropped", "avoid")},
         "bridge": [str(part) for part in bridge] if all(bridge) else None,
         **{way: str(event.get(f"{way}_anchor") or event.get(f"{way}_focus") or "") for way in ("from", "to")},
         "answers": event.get("n_answers"),
@@ -228,7 +226,7 @@ def _recovery(row: Row, kind: str) -> list[Any] | None:
     return [bool(row[f"recovered_{kind}"]), number(row.get(f"delay_{kind}"))]
 
 
-def judge_notes(record: Row | None) -> dict[str, Any] | None:
+def _judge_notes(record: Row | None) -> dict[str, Any] | None:
     """A session's judge record as it is shown: mean of each construct, and every single score.
 
     None where no judge gave a score and none left a note.

@@ -129,12 +129,14 @@ def batch_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     rows = []
     for name in dict.fromkeys(d.model_name for d in dialogues):
         mine = [d for d in dialogues if d.model_name == name]
-        replies = [pair.system for d in mine for pair in d.pairs()]
+        replies = [pair.system.meta for d in mine for pair in d.pairs()]
+        films, foreign = (
+            sum(len(r.get(n, ())) for r in replies) for n in ("rec_titles", "hallucinated_titles")
+        )
         rows.append({
             "system": name, "sessions": len(mine), "turns": len(replies),
             "shifts": sum(len(d.shift_turns()) for d in mine),
-            "films per reply": sum(len(r.meta.get("rec_titles", ())) for r in replies) / len(replies),
-            "outside the catalogue": sum(len(r.meta.get("hallucinated_titles", ())) for r in replies),
+            "films per reply": films / len(replies), "outside the catalogue": foreign,
         })  # fmt: skip
     return pd.DataFrame(rows)
 

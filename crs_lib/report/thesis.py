@@ -12,7 +12,7 @@ from crs_lib import data as datasets
 from crs_lib import evaluate, judge, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.study import MOVIES
+from crs_lib.evaluate.run import MOVIES
 from crs_lib.figures import layout
 from crs_lib.figures.latex import headline_table
 from crs_lib.metrics import base, conventions
@@ -68,9 +68,8 @@ def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
         evaluate.evaluate(evaluate.EvaluateConfig(run=run, convention=name))
         outcome, means = _headline(run, name)
         ranks = means.rank(ascending=_lower(outcome), method="min")
-        both = zip(means, ranks, strict=True)
-        shown = [f"{mean:.3f} ({rank:.0f})" if mean == mean else "–" for mean, rank in both]
-        columns[f"{base.get(outcome).label}, {name}"] = pd.Series(shown, means.index)
+        shown = means.map("{:.3f} ".format) + ranks.map("({:.0f})".format)
+        columns[f"{base.get(outcome).label}, {name}"] = shown.where(means.notna(), "–")
     return pd.DataFrame(columns).rename_axis("system").reset_index()
 
 
@@ -138,13 +137,13 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame:
     for name in names:
         means = evaluate.read(run, "model_metrics", name)
         theirs = _published(run, name, set(means["model"]))
-        for row in means[means["mean"].notna()].itertuples():
-            figure = theirs.get(str(row.model), {}).get(str(row.metric))
-            if figure is not None and row.metric in layout.outcomes(name):
-                apart = float(row.mean) - figure
+        shown = means[means["mean"].notna() & means["metric"].isin(layout.outcomes(name))]
+        for model, metric, mean in shown[["model", "metric", "mean"]].itertuples(index=False):
+            if (figure := theirs.get(model, {}).get(metric)) is not None:
+                apart = mean - figure
                 rows.append({
-                    "convention": name, "metric": base.get(str(row.metric)).label, "model": row.model,
-                    "published": f"{figure:.6f}", "ours": f"{row.mean:.6f}",
+                    "convention": name, "metric": base.get(metric).label, "model": model,
+                    "published": f"{figure:.6f}", "ours": f"{mean:.6f}",
                     "difference": f"{0.0 if abs(apart) < 5e-10 else apart:+.1e}",
                 })  # fmt: skip
     return pd.DataFrame(rows) if rows else pd.DataFrame({"note": ["nothing is published on these logs"]})
@@ -174,10 +173,9 @@ def silence(run: str) -> pd.DataFrame:
 def _silent(shifts: pd.DataFrame, turns: pd.DataFrame) -> float:
     """Share of the recovered shifts whose recovering turn names no concept on either side."""
     done = shifts[shifts["recovered_combined"].fillna(False).astype(bool)]
-    quiet = turns["both_empty"].astype(bool)
-    empty = set(map(tuple, turns.loc[quiet, ["session_id", "turn"]].to_numpy().tolist()))
-    where = zip(done["session_id"], done["turn"] + done["delay_combined"].astype(int), strict=True)
-    return sum(pair in empty for pair in where) / len(done) if len(done) else 0.0
+    done = done.assign(turn=done["turn"] + done["delay_combined"].astype(int))
+    at = done.merge(turns[["session_id", "turn", "both_empty"]], on=["session_id", "turn"])
+    return float(at["both_empty"].astype(bool).sum()) / len(done) if len(done) else 0.0
 
 
 def inside_words(run: str, n: int = 5) -> pd.DataFrame:

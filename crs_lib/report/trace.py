@@ -8,7 +8,7 @@ import html
 import itertools
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from crs_lib import evaluate, runs, simulate
-from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import dialogue as dialogues
 from crs_lib.core import paths
@@ -34,7 +33,7 @@ from crs_lib.report.session import TITLE, SessionView, number, script
 Key = tuple[str, str]  # model, session_id
 
 
-class ScoredSession(NamedTuple):
+class _ScoredSession(NamedTuple):
     """A dialogue with its rows of the scored tables."""
 
     dialogue: Dialogue
@@ -44,7 +43,7 @@ class ScoredSession(NamedTuple):
     judge: Mapping[str, Any] | None
 
 
-class RunFiles:
+class _RunFiles:
     """An evaluated run, opened for reading; RunError names what is missing or out of step."""
 
     def __init__(self, run: str, convention: str = "") -> None:
@@ -73,7 +72,7 @@ class RunFiles:
         numeric = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind == "double"]
         return [name for name in numeric if name in base.METRICS]
 
-    def __iter__(self) -> Iterator[ScoredSession]:
+    def __iter__(self) -> Iterator[_ScoredSession]:
         """Every session, in the order of the run; memory stays flat. One without a reply has no turns."""
         rows = _turn_groups(self.scores / "turns.parquet")
         for dialogue in simulate.iter_dialogues(self.run):
@@ -83,7 +82,7 @@ class RunFiles:
                 again = f"python -m crs_lib run 04_evaluate -p run {self.run}"
                 raise RunError(f"the scores of run {self.run!r} miss session {key}; score again: {again}")
             session, shifts = self.sessions[key], self._shifts.get(key, [])
-            yield ScoredSession(dialogue, turns, shifts, session, self._judged.get(key) or session)
+            yield _ScoredSession(dialogue, turns, shifts, session, self._judged.get(key) or session)
 
 
 def _turn_groups(path: Path) -> Iterator[tuple[Key, list[dict[str, Any]]]]:
@@ -114,30 +113,23 @@ def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
     return {_key(row): row for row in judge_records.read_records(run) if not row["canary"]}
 
 
-class Index:
+class _Index:
     """Grows session by session in the order of the data files; ``data`` is the input of the page."""
 
-    def __init__(
-        self,
-        files: RunFiles,
-        turn_metrics: Sequence[str],
-        convention: str,
-        page_size: int,
-        fields: Iterable[str] = FIELDS,
-    ) -> None:
+    def __init__(self, files: _RunFiles, view: SessionView, page_size: int) -> None:
         looks = style.looks(files.models)
         self._models = {name: place for place, name in enumerate(files.models)}
         self._types = {name: place for place, name in enumerate(files.types)}
         self._plots: dict[tuple[Any, ...], int] = {}
         self._head = {
             "run": files.run,
-            "convention": convention,
+            "convention": view.scorer.convention.name,
             "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
-            "fields": {name: dialogues.tint_place(name) for name in (*fields, TITLE)},
-            "turn_metrics": [described(name) for name in turn_metrics],
-            "session_metrics": [described(name) for name in files.session_metrics],
+            "fields": {name: dialogues.tint_place(name) for name in (*view.catalog.fields, TITLE)},
+            "turn_metrics": [_described(name) for name in view.metrics],
+            "session_metrics": [_described(name) for name in files.session_metrics],
         }
         self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
         self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics}
@@ -145,7 +137,7 @@ class Index:
     def __len__(self) -> int:
         return len(self._rows["id"])
 
-    def add(self, scored: ScoredSession) -> None:
+    def add(self, scored: _ScoredSession) -> None:
         """One more session; the parts that all systems share (goal, shifts, words) are stored once."""
         dialogue = scored.dialogue
         kinds = tuple(self._types[str(e["type"])] for e in dialogue.shift_events if e.get("type"))
@@ -162,7 +154,7 @@ class Index:
         return {**self._head, **self._rows, "plots": list(self._plots), "scores": self._scores}
 
 
-def described(name: str) -> dict[str, Any]:
+def _described(name: str) -> dict[str, Any]:
     """A metric as the page describes it: names, range, direction and source."""
     metric = base.get(name)
     return {
@@ -186,7 +178,7 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
     The trace lies beside the scores of its convention. The folder appears when it is whole; an older trace
     stays until then. Raises RunError if the run has not been evaluated or its files are out of step.
     """
-    files = RunFiles(run, convention)
+    files = _RunFiles(run, convention)
     with runs.only_one(files.folder):
         aside = files.scores / f".trace.{uuid.uuid4().hex[:8]}.part"
         try:
@@ -212,15 +204,15 @@ def _replace(new: Path, old: Path) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def _view(files: RunFiles) -> SessionView:
+def _view(files: _RunFiles) -> SessionView:
     rule = conventions.get(files.convention)
     return SessionView(Scorer(Grounder(evaluate.catalog_of(files.run)), rule), files.turn_metrics())
 
 
-def _write_data(files: RunFiles, folder: Path, page_size: int) -> None:
+def _write_data(files: _RunFiles, folder: Path, page_size: int) -> None:
     """Write the sessions page by page, then the index."""
     view = _view(files)
-    index = Index(files, view.metrics, view.scorer.convention.name, page_size, view.catalog.fields)
+    index = _Index(files, view, page_size)
     for page, batch in enumerate(_batches(files, page_size)):
         for scored in batch:
             index.add(scored)
@@ -228,14 +220,14 @@ def _write_data(files: RunFiles, folder: Path, page_size: int) -> None:
     (folder / "index.js").write_bytes(script("crsTrace.index", index.data()))
 
 
-def _batches(files: Iterable[ScoredSession], size: int) -> Iterator[list[ScoredSession]]:
+def _batches(files: Iterable[_ScoredSession], size: int) -> Iterator[list[_ScoredSession]]:
     """The sessions, so many at once."""
     rest = iter(files)
     while batch := list(itertools.islice(rest, size)):
         yield batch
 
 
-def _sessions(page: int, batch: Iterable[ScoredSession], view: SessionView) -> bytes:
+def _sessions(page: int, batch: Iterable[_ScoredSession], view: SessionView) -> bytes:
     """A page of sessions with the films that they recommend, by number."""
     sessions = [view.record(one.dialogue, one.turns, one.shifts, one.judge) for one in batch]
     turns = [turn for session in sessions for turn in session["turns"]]
@@ -281,17 +273,17 @@ def show(run: str, model: str, session: str | int, *, height: int = 640) -> Sess
     Raises InputError with a suggestion for an unknown model, or for a session that the run does not have;
     RunError as :func:`write`.
     """
-    files = RunFiles(run)
+    files = _RunFiles(run)
     scored = _find(files, model, f"{session:05d}" if isinstance(session, int) else session)
     view = _view(files)
-    index = Index(files, view.metrics, view.scorer.convention.name, 1, view.catalog.fields)
+    index = _Index(files, view, 1)
     index.add(scored)
     calls = script("crsTrace.index", index.data()) + _sessions(0, [scored], view)
     page = _page(run, "single", f"{calls.decode('utf-8')}crsTrace.start();")
     return SessionPage(model, scored.dialogue.session_id, len(scored.dialogue.pairs()), page, height)
 
 
-def _find(files: RunFiles, model: str, session: str) -> ScoredSession:
+def _find(files: _RunFiles, model: str, session: str) -> _ScoredSession:
     """The session of a run, read from its files up to there."""
     run, models = files.run, files.models
     if model not in models:

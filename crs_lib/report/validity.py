@@ -10,7 +10,7 @@ from crs_lib import evaluate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.figures import style
-from crs_lib.validity import agreement, gate, raters
+from crs_lib.validity import agreement, raters
 
 _LINES = ("-", "--", ":", "-.")
 
@@ -57,14 +57,14 @@ def dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
 
 def detector_figure(swept: pd.DataFrame) -> Any:
     """F1 of each detector by threshold, and the share of turns in which it raises an alarm."""
-    made, axes = style.figure(2.6, columns=2)
+    made, (panels,) = style.figure(2.6, columns=2)
     for line, (name, mine) in zip(_LINES * 3, swept.groupby("detector", sort=False), strict=False):
-        for panel, column in zip(axes[0], ("f1", "alarm_rate"), strict=True):
+        for panel, column in zip(panels, ("f1", "alarm_rate"), strict=True):
             panel.plot(mine["threshold"], mine[column], line, color=style.INK, label=name)
-    axes[0][1].axhline(float(swept["shift_rate"].iloc[0]), color=style.FAINT, linewidth=0.8)
-    axes[0][0].set(xlabel="threshold", title="F1 ↑", ylim=(0, 1))
-    axes[0][1].set(xlabel="threshold", title="share of turns with an alarm", ylim=(0, 1.05))
-    axes[0][0].legend(fontsize=style.SMALL, frameon=False)
+    panels[0].set(xlabel="threshold", title="F1 ↑", ylim=(0, 1))
+    panels[0].legend(fontsize=style.SMALL, frameon=False)
+    panels[1].axhline(float(swept["shift_rate"].iloc[0]), color=style.FAINT, linewidth=0.8)
+    panels[1].set(xlabel="threshold", title="share of turns with an alarm", ylim=(0, 1.05))
     style.note(made, "The thin line is the true share of shifts. A useful detector has alarms near it.")
     return made
 
@@ -113,8 +113,3 @@ def failed(table: pd.DataFrame, metric: str) -> list[str]:
     """The orderings that a metric fails, one a line."""
     found = table.set_index("metric").loc[metric, "failed"]
     return [] if pd.isna(found) or not found else str(found).split("; ")
-
-
-def marked(table: pd.DataFrame, run: str = "gate") -> pd.DataFrame:
-    """A table with a ``metric`` column, and the gate's mark of each metric beside it."""
-    return table.assign(mark=table["metric"].map(gate.marks(run)).fillna(""))

@@ -1,7 +1,3 @@
 from .fusion import FUSIONS, Fused, Retriever
 
-__all__ = [
-    "FUSIONS",
-    "Fused",
-    "Retriever",
-]
+__all__ = ["FUSIONS", "Fused", "Retriever"]

@@ -19,7 +19,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
 from crs_lib.retrieval.fusion import RETRIEVERS
 from crs_lib.retrieval.runs import Hit, Top, named, top_k
-from crs_lib.retrieval.store import StoredIds, load_arrays, save_folder
+from crs_lib.retrieval.store import Ids, StoredIds, load_arrays, save_folder
 
 _CHUNK = 20_000  # documents whose tokens are held at once while the index is built
 _SLICE = 4_000_000  # postings whose weights are computed at once
@@ -108,17 +108,10 @@ class BM25:
 
         The order of the tokens does not matter, to the last bit.
         """
-        wanted: dict[int, int] = {}
-        for token in tokens:
-            term = self.vocabulary.get(token)
-            if term is not None:
-                wanted[term] = wanted.get(term, 0) + 1
-        if not wanted:
-            return np.zeros(self.size, dtype=np.float32)
-        common = [term for term in sorted(wanted) if self._postings(term) * _COMMON > self.size]
+        wanted = Counter(self.vocabulary[token] for token in tokens if token in self.vocabulary)
         rare = [term for term in sorted(wanted) if self._postings(term) * _COMMON <= self.size]
         scores = self._sum_of_postings(rare, wanted)
-        for term in common:
+        for term in sorted(wanted.keys() - rare):
             column = self._column(term)
             scores += column if wanted[term] == 1 else wanted[term] * column
         return scores
@@ -126,15 +119,13 @@ class BM25:
     def _postings(self, term: int) -> int:
         return int(self.starts[term + 1] - self.starts[term])
 
-    def _sum_of_postings(self, terms: Sequence[int], times: dict[int, int]) -> NDArray[np.float32]:
+    def _sum_of_postings(self, terms: Sequence[int], times: Mapping[int, int]) -> NDArray[np.float32]:
         if not terms:
             return np.zeros(self.size, dtype=np.float32)
-        spans = [slice(int(self.starts[term]), int(self.starts[term + 1])) for term in terms]
-        weights = [
-            self.weights[span] if times[term] == 1 else times[term] * self.weights[span]
-            for term, span in zip(terms, spans, strict=True)
-        ]
-        documents = np.concatenate([self.documents[span] for span in spans])
+        spans = {term: slice(int(self.starts[term]), int(self.starts[term + 1])) for term in terms}
+        parts = [(self.weights[span], times[term]) for term, span in spans.items()]
+        weights = [part if n == 1 else n * part for part, n in parts]
+        documents = np.concatenate([self.documents[span] for span in spans.values()])
         return np.bincount(documents, np.concatenate(weights), self.size).astype(np.float32)
 
     def _column(self, term: int) -> NDArray[np.float32]:
@@ -155,14 +146,10 @@ class BM25:
 
     def rarest(self, tokens: Iterable[str], n: int) -> list[str]:
         """The ``n`` known tokens that the fewest documents hold; equals in alphabetical order."""
-        known = {
-            token: self._postings(self.vocabulary[token]) for token in tokens if token in self.vocabulary
-        }
-        return sorted(known, key=lambda token: (known[token], token))[:n]
+        known = [token for token in tokens if token in self.vocabulary]
+        return sorted(known, key=lambda token: (self._postings(self.vocabulary[token]), token))[:n]
 
-    def save(
-        self, folder: Path, texts: Mapping[str, str] | None = None, ids: Sequence[str] | None = None
-    ) -> None:
+    def save(self, folder: Path, texts: Mapping[str, str] | None = None, ids: Ids | None = None) -> None:
         """Write the index as a folder of ``.npy`` files; it appears whole or not at all.
 
         ``texts`` are further JSON files by name, ``ids`` those of the documents. An index that stands there
@@ -174,12 +161,12 @@ class BM25:
         save_folder(folder, _FORMAT, facts, arrays, words, ids)
 
     @classmethod
-    def load(cls, folder: Path, *, mapped: bool = True) -> "BM25":
-        """Read a saved index; with ``mapped`` the postings stay on disk and are paged in as needed.
+    def load(cls, folder: Path) -> "BM25":
+        """Open a saved index; the postings stay on disk and are paged in as needed.
 
         Raises RunError where there is no such index or a file of it does not fit.
         """
-        facts, arrays = load_arrays(folder, _FORMAT, _ARRAYS, mapped=mapped)
+        facts, arrays = load_arrays(folder, _FORMAT, _ARRAYS)
         index = cls(facts["k1"], facts["b"])
         terms = safety.read_json(folder / "terms.json")
         index.vocabulary = {term: i for i, term in enumerate(terms)}
@@ -202,7 +189,7 @@ class Lexical:
         self, texts: Mapping[str, str] | None = None, k1: float = 1.2, b: float = 0.75, max_words: int = 64
     ) -> None:
         """Of a query longer than ``max_words`` distinct words the rarest count: long texts may be queries."""
-        self.ids: Sequence[str] = list(texts or ())
+        self.ids: Ids = list(texts or ())
         self.max_words = max_words
         self.index = BM25(k1, b).fit(words(body) for body in (texts or {}).values())
 
@@ -225,8 +212,7 @@ class Lexical:
     @classmethod
     def load(cls, folder: Path) -> "Lexical":
         """Read it back, postings memory-mapped; RunError where there is no such index."""
-        made = cls()
-        made.index = BM25.load(folder)
-        made.ids = StoredIds(folder, len(made.index))
-        made.max_words = safety.read_json(folder / "query.json")
+        index = BM25.load(folder)
+        made = cls(max_words=safety.read_json(folder / "query.json"))
+        made.index, made.ids = index, StoredIds(folder, len(index))
         return made

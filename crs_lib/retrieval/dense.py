@@ -10,7 +10,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
 from crs_lib.retrieval.fusion import RETRIEVERS
 from crs_lib.retrieval.runs import Hit, named, top_k
-from crs_lib.retrieval.store import StoredIds, load_arrays, new_folder, save_folder, save_ids
+from crs_lib.retrieval.store import Ids, StoredIds, load_arrays, new_folder, save_folder, save_ids
 
 _KIND, _BATCH = "crs-dense-2", 1_000
 
@@ -22,7 +22,7 @@ class Dense:
     def __init__(self, argument: str, texts: Mapping[str, str] | None = None) -> None:
         """``argument`` names the encoder; the texts are encoded now, in bounded batches."""
         self.encoder, self._model = argument, ENCODERS.create(argument)
-        self.ids: Sequence[str] = list(texts or ())
+        self.ids: Ids = list(texts or ())
         bodies = list((texts or {}).values())
         parts = [self._model.encode(bodies[i : i + _BATCH]).sentences for i in range(0, len(bodies), _BATCH)]
         self.vectors: Floats = np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float32)
@@ -38,7 +38,7 @@ class Dense:
         save_folder(folder, _KIND, {"encoder": self.encoder}, {"vectors": self.vectors}, ids=self.ids)
 
     @classmethod
-    def write(cls, folder: Path, encoder: str, ids: Sequence[str], batches: Iterable[Sequence[str]]) -> None:
+    def write(cls, folder: Path, encoder: str, ids: Ids, batches: Iterable[Sequence[str]]) -> None:
         """Encode batches of texts straight into a folder that :meth:`load` reads; one batch is in memory.
 
         The batches hold one text for each id, in the same order. Raises InputError where there are fewer
@@ -66,7 +66,7 @@ class Dense:
     @classmethod
     def load(cls, folder: Path) -> "Dense":
         """Read it back, vectors memory-mapped; RunError where there is no such index."""
-        facts, arrays = load_arrays(folder, _KIND, ["vectors"], mapped=True)
+        facts, arrays = load_arrays(folder, _KIND, ["vectors"])
         made = cls(facts["encoder"])
         made.vectors, made.ids = arrays["vectors"], StoredIds(folder, len(arrays["vectors"]))
         return made

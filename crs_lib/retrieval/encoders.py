@@ -39,8 +39,7 @@ class Encoded(NamedTuple):
 
     def of(self, text: int) -> Floats:
         """Token vectors of one text, (tokens, d) float32."""
-        rows: Floats = self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32)
-        return rows
+        return np.asarray(self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32))
 
     def widened(self) -> "Encoded":
         """The same vectors with float32 tokens: twice the memory, no conversion at every query."""
@@ -56,8 +55,7 @@ def _joined(sentences: Floats, tokens: Sequence[NDArray[np.float16]]) -> Encoded
 def unit(rows: Floats) -> Floats:
     """Rows scaled to length 1; zero rows stay zero."""
     length = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
-    out: Floats = (rows / np.maximum(length, np.float32(1e-12))).astype(np.float32)
-    return out
+    return np.asarray((rows / np.maximum(length, np.float32(1e-12))).astype(np.float32))
 
 
 def best_matches(query: Floats, documents: Encoded) -> Floats:
@@ -73,17 +71,13 @@ def best_matches(query: Floats, documents: Encoded) -> Floats:
     return best
 
 
-def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) -> Floats:
+def max_sim(query: Floats, documents: Encoded) -> Floats:
     """Late-interaction score of every text, in [-1, 1]: mean over query tokens of the best token match.
 
-    ``query`` is (tokens, d); ``weights`` one number a query token (default equal). Texts without tokens,
-    and all texts for a query without tokens, score 0. Source: Khattab and Zaharia (2020), ColBERT.
+    ``query`` is (tokens, d). Texts without tokens, and all texts for a query without tokens, score 0.
+    Source: Khattab and Zaharia (2020), ColBERT.
     """
-    best = best_matches(query, documents)
-    share = np.full(len(query), 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
-    share = (share / max(float(share.sum()), 1e-12)).astype(np.float32)
-    out: Floats = (best * share).sum(axis=1)
-    return out
+    return np.asarray((best_matches(query, documents) * np.float32(1 / max(1, len(query)))).sum(axis=1))
 
 
 class Encoder(Protocol):
@@ -127,7 +121,7 @@ def cached(
 
 
 @ENCODERS.register("hashing", dimension=512, needs="")
-class Hashing:
+class _Hashing:
     """Character 3- to 5-grams of words, hashed into 512 signed cells: no model, no training.
 
     A word of at most three letters counts a tenth of one of four, one of eight or more five times that.
@@ -142,23 +136,19 @@ class Hashing:
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; a text without words has zero vectors."""
         pairs = [_hashed_text(text) for text in texts]
-        sentences = (
-            np.stack([row for _, row in pairs]) if pairs else np.zeros((0, self.dimension), np.float32)
-        )
+        sentences = np.array([row for _, row in pairs], np.float32).reshape(-1, self.dimension)
         return _joined(sentences, [rows.astype(np.float16) for rows, _ in pairs])
 
     def sentences(self, texts: Sequence[str]) -> Floats:
         """The sentence vectors of :meth:`encode` alone: no token vector is kept."""
-        out = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for i, text in enumerate(texts):
-            out[i] = _hashed_text(text)[1]
-        return out
+        rows = [_hashed_text(text)[1] for text in texts]
+        return np.array(rows, np.float32).reshape(-1, self.dimension)
 
 
 def _hashed_text(text: str) -> tuple[Floats, Floats]:
-    """Token rows and sentence vector of a text for :class:`Hashing`."""
+    """Token rows and sentence vector of a text for :class:`_Hashing`."""
     tokens = words(text)
-    rows = np.stack([_hashed(w) for w in tokens] or [np.zeros(Hashing.dimension, np.float32)])
+    rows = np.stack([_hashed(w) for w in tokens] or [np.zeros(_Hashing.dimension, np.float32)])
     weights = np.array([max(0.1, min(len(w), 8) - 3) for w in tokens] or [0.0], dtype=np.float32)
     sentence: Floats = unit((rows * weights[:, None]).sum(axis=0, keepdims=True))[0]
     return rows[: len(tokens)], sentence
@@ -166,49 +156,32 @@ def _hashed_text(text: str) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=20_000)
 def _hashed(word: str) -> Floats:
-    """The vector of one word for :class:`Hashing`, of length 1; words that come often are kept."""
-    row = np.zeros(Hashing.dimension, dtype=np.float32)
+    """The vector of one word for :class:`_Hashing`, of length 1; words that come often are kept."""
+    row = np.zeros(_Hashing.dimension, dtype=np.float32)
     framed = f"<{word}>".encode()
     for order in (3, 4, 5):
         for start in range(max(1, len(framed) - order + 1)):
             code = zlib.crc32(framed[start : start + order])
-            row[code % Hashing.dimension] += 1.0 if code >> 31 else -1.0
-    out: Floats = unit(row[None])[0]
-    return out
+            row[code % _Hashing.dimension] += 1.0 if code >> 31 else -1.0
+    return np.asarray(unit(row[None])[0])
 
 
-class Bert(Protocol):
-    """A model that gives the last layer's states for texts of equal length, each as if it were alone.
-
-    ``tokenizer`` cuts texts into word pieces; ``batch`` is the most pieces that are asked for at once.
-    """
-
-    tokenizer: Any
-    batch: int
-
-    def states(self, ids: NDArray[np.int64]) -> Floats:
-        """(texts, pieces) ids to (texts, pieces, 384), the two markers included."""
-
-
-def _hidden(model: Bert, texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
+def _hidden(model: "Model", texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
     """Batch by batch: which texts, and their states.
 
     Batches hold texts of one length (no padding) and each product runs on one thread, so a text has the
     same vectors whatever else is encoded with it; several batches run side by side.
     """
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch(list(texts))]
-    parts = buckets([len(row) for row in ids], model.batch)
-
-    def work(part: list[int]) -> Floats:
-        return model.states(np.array([ids[i] for i in part], dtype=np.int64))
-
+    parts = _buckets([len(row) for row in ids], model.batch)
     with one_thread(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         for start in range(0, len(parts), 64):  # bounded: results do not pile up behind a slow reader
             some = parts[start : start + 64]
-            yield from zip(some, pool.map(work, some), strict=True)
+            asked = [np.array([ids[i] for i in part], dtype=np.int64) for part in some]
+            yield from zip(some, pool.map(model.states, asked), strict=True)
 
 
-def buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
+def _buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     """Places of equal length together, each bucket of at most ``most`` pieces in all, at least one place."""
     by_length: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
@@ -220,7 +193,7 @@ def buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     return parts
 
 
-def pooled(texts: Sequence[str], model: Bert) -> Encoded:
+def _pooled(texts: Sequence[str], model: "Model") -> Encoded:
     """Mean-pooled sentence vectors and the token vectors of texts, each of length 1."""
     sentences = np.zeros((len(texts), WIDTH), dtype=np.float32)
     tokens: list[NDArray[np.float16]] = [np.zeros((0, WIDTH), dtype=np.float16)] * len(texts)
@@ -233,15 +206,15 @@ def pooled(texts: Sequence[str], model: Bert) -> Encoded:
 
 class _Pooled:
     name: str
-    _model: Bert
+    _model: "Model"
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
-        return pooled(texts, self._model)
+        return _pooled(texts, self._model)
 
 
 @ENCODERS.register("minilm", dimension=384, needs="embed")
-class MiniLM(_Pooled):
+class _MiniLM(_Pooled):
     """all-MiniLM-L6-v2 (22 million weights): mean-pooled sentences, last-layer tokens.
 
     Run by onnxruntime where that and the ONNX file are found (``data get minilm-onnx``), else in numpy,
@@ -253,11 +226,11 @@ class MiniLM(_Pooled):
     name = "minilm"
 
     def __init__(self) -> None:
-        self._model = OnnxModel("minilm-onnx") if onnx_available("minilm-onnx") else NumpyModel()
+        self._model = _OnnxModel("minilm-onnx") if onnx_available("minilm-onnx") else NumpyModel()
 
 
 class UpdatedMiniLM(_Pooled):
-    """all-MiniLM-L6-v2 with a low-rank update added to its weights, in numpy; otherwise as :class:`MiniLM`.
+    """all-MiniLM-L6-v2 with a low-rank update added to its weights, in numpy; otherwise as :class:`_MiniLM`.
 
     Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
     """
@@ -268,7 +241,7 @@ class UpdatedMiniLM(_Pooled):
 
 
 @ENCODERS.register("gte-small", dimension=384, needs="onnx")
-class GteSmall(_Pooled):
+class _GteSmall(_Pooled):
     """gte-small (33 million weights, 12 layers) by onnxruntime: mean-pooled sentences, last-layer tokens.
 
     Its files come with ``python -m crs_lib data get gte-small``. Cosines of any two texts lie between 0.7 and
@@ -279,7 +252,7 @@ class GteSmall(_Pooled):
     name = "gte-small"
 
     def __init__(self) -> None:
-        self._model = OnnxModel("gte-small")
+        self._model = _OnnxModel("gte-small")
 
 
 def _packages(*names: str) -> bool:
@@ -309,7 +282,7 @@ def _onnx_folder(name: str) -> Path | None:
     return next((place for place in places if all((place / file).is_file() for file in wanted)), None)
 
 
-class OnnxModel:
+class _OnnxModel:
     """A BERT-like encoder run by onnxruntime on the CPU."""
 
     batch = 1024
@@ -335,8 +308,7 @@ class OnnxModel:
     def states(self, ids: NDArray[np.int64]) -> Floats:
         """Last hidden states of texts of equal length."""
         every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        out: Floats = self._session.run(None, {name: every[name] for name in self._asked})[0]
-        return out
+        return np.asarray(self._session.run(None, {name: every[name] for name in self._asked})[0])
 
 
 def minilm_installed() -> bool:
@@ -397,11 +369,12 @@ class NumpyModel:
         return self._norm(x + self._linear(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
 
     def _linear(self, x: Floats, name: str) -> Floats:
-        out: Floats = x @ self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
-        return out
+        return np.asarray(x @ self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"])
 
     def _norm(self, x: Floats, name: str) -> Floats:
         centred = x - x.mean(axis=-1, keepdims=True)
         spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(1e-12))
-        out: Floats = centred / spread * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
-        return out
+        return np.asarray(centred / spread * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"])
+
+
+Model = _OnnxModel | NumpyModel  # the last layer's states for texts of equal length, each as if alone

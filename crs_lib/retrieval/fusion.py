@@ -19,7 +19,7 @@ class Retriever(Protocol):
         """The ``k`` best hits, score descending; fewer where fewer match."""
 
 
-class SavedRetriever(Retriever, Protocol):
+class _SavedRetriever(Retriever, Protocol):
     """A retriever that can be written to a folder and read back."""
 
     def save(self, folder: Path) -> None:
@@ -27,11 +27,11 @@ class SavedRetriever(Retriever, Protocol):
 
 
 # Each member: a class whose ``texts`` map ids to texts, and whose class method ``load`` reads a saved folder.
-RETRIEVERS: Registry[SavedRetriever] = Registry("retriever", room="crs_lib.retrieval")
+RETRIEVERS: Registry[_SavedRetriever] = Registry("retriever", room="crs_lib.retrieval")
 FUSIONS: Registry[list[Hit]] = Registry("fusion")
 
 
-def build(spec: str, texts: Mapping[str, str]) -> SavedRetriever:
+def build(spec: str, texts: Mapping[str, str]) -> _SavedRetriever:
     """A retriever (``bm25``, ``dense:minilm`` …) over texts by id.
 
     Raises InputError for an unknown spec, or an id that is empty or holds blanks (run files could not
@@ -55,17 +55,15 @@ class Remembering:
 
 
 class Fused:
-    """Several retrievers over one collection, fused: each is asked for ``depth`` hits."""
+    """Several retrievers over one collection, fused: each is asked for as many hits as the list will have."""
 
-    def __init__(self, parts: Sequence[Retriever], fusion: str = "stratum", depth: int | None = None) -> None:
-        """``depth`` None asks each part for as many hits as the fused list will have."""
+    def __init__(self, parts: Sequence[Retriever], fusion: str = "stratum") -> None:
         FUSIONS.get(fusion)
-        self.parts, self.fusion, self.depth = list(parts), fusion, depth
+        self.parts, self.fusion = list(parts), fusion
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best of the fused rankings."""
-        depth = max(k, self.depth or k)
-        return fuse(self.fusion, [part.search(query, depth) for part in self.parts], k)
+        return fuse(self.fusion, [part.search(query, k) for part in self.parts], k)
 
 
 def fuse(spec: str, rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
@@ -107,48 +105,44 @@ def _stratum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
 
 
 @FUSIONS.register("rrf", source="Cormack, Clarke and Büttcher (2009), SIGIR")
-def _reciprocal_rank(rankings: Sequence[Ranking], k: int | None = None, constant: float = 60) -> list[Hit]:
+def _reciprocal_rank(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """Sum of 1 / (60 + rank) over the lists, in (0, lists / 61]."""
     found = _ranks(rankings)
-    return ranked({name: sum(1 / (constant + r) for r in where.values()) for name, where in found.items()}, k)
+    return ranked({name: sum(1 / (60 + r) for r in where.values()) for name, where in found.items()}, k)
 
 
-def _summed(rankings: Sequence[Ranking], scale: Callable[[list[float]], list[float]]) -> dict[str, float]:
+def _summed(rankings: Sequence[Ranking], spread: Callable[[list[float]], float]) -> dict[str, float]:
+    """Sums of the scores' distances from the list's lowest in units of their ``spread``, by document.
+
+    Equal scores all become 1: to be found is more than to be missing.
+    """
     total = dict.fromkeys(_ranks(rankings), 0.0)
     for ranking in rankings:
-        scaled = scale([hit.score for hit in ranking])
-        for hit, value in zip(ranking, scaled, strict=True):
-            total[hit.id] += value
+        scores = [hit.score for hit in ranking]
+        low, unit = min(scores, default=0.0), spread(scores) if scores else 0.0
+        for hit in ranking:
+            total[hit.id] += (hit.score - low) / unit if unit > 0 else 1.0
     return total
 
 
-def _unit(scores: list[float]) -> list[float]:
-    """Scores moved to [0, 1]; equal scores all become 1: to be found is more than to be missing."""
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
-    return [(score - low) / (high - low) if high > low else 1.0 for score in scores]
+def _range(scores: list[float]) -> float:
+    return max(scores) - min(scores)
 
 
 @FUSIONS.register("combsum", source="Fox and Shaw (1994), TREC-2; min-max scaling as in Lee (1997), SIGIR")
 def _combsum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """Sum of min-max scaled scores, in [0, lists]; a list that lacks a document adds 0."""
-    return ranked(_summed(rankings, _unit), k)
+    return ranked(_summed(rankings, _range), k)
 
 
 @FUSIONS.register("combmnz", source="Fox and Shaw (1994), TREC-2")
 def _combmnz(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """CombSUM times the number of lists that hold the document, in [0, lists squared]."""
     found = _ranks(rankings)
-    return ranked({name: len(found[name]) * s for name, s in _summed(rankings, _unit).items()}, k)
-
-
-def _deviations(scores: list[float]) -> list[float]:
-    """Distance from the list's lowest score in standard deviations; equal scores all become 1."""
-    spread = float(np.std(scores)) if scores else 0.0
-    low = min(scores, default=0.0)
-    return [(score - low) / spread if spread > 0 else 1.0 for score in scores]
+    return ranked({name: len(found[name]) * s for name, s in _summed(rankings, _range).items()}, k)
 
 
 @FUSIONS.register("zscore", source="Savoy (2004), TREC: z-scores moved so that the lowest is 0")
 def _zscore(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """Sum of z-scores, each list moved so that its lowest hit has 0; a missing document adds 0."""
-    return ranked(_summed(rankings, _deviations), k)
+    return ranked(_summed(rankings, lambda scores: float(np.std(scores))), k)

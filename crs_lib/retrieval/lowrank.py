@@ -30,7 +30,7 @@ def added(tensors: Mapping[str, Floats], factors: Factors) -> dict[str, Floats]:
     return out
 
 
-class UpdateFile(NamedTuple):
+class _UpdateFile(NamedTuple):
     """A file of low-rank updates and its record: how each was made, what taught it, its numbers' sha256."""
 
     path: Path
@@ -60,12 +60,12 @@ class UpdateFile(NamedTuple):
                 rows = codes[code : code + size * rank].reshape(size, rank).astype(np.float32)
                 parts.append(rows * scales[scale : scale + rank])
                 code, scale = code + size * rank, scale + rank
-            out[str(weight)] = (parts[0], np.ascontiguousarray(parts[1].T))
+            out[str(weight)] = parts[0], np.ascontiguousarray(parts[1].T)
         return out
 
 
 @lru_cache(maxsize=4)
-def read(path: Path) -> UpdateFile | None:
+def read(path: Path) -> _UpdateFile | None:
     """The file's record; None where there is no such file. InputError for a damaged one."""
     if not path.is_file():
         return None
@@ -75,7 +75,7 @@ def read(path: Path) -> UpdateFile | None:
         raise _damaged(path, error) from error
     if not isinstance(record, dict) or not {"updates", "weights", "rank"} <= record.keys():
         raise _damaged(path, "its record lacks updates, weights or rank")
-    return UpdateFile(path, record)
+    return _UpdateFile(path, record)
 
 
 def _stored(path: Path, *names: str) -> list[NDArray[Any]]:

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import write_aside
+
+if TYPE_CHECKING:
+    from crs_lib.retrieval.store import Ids
 
 T = TypeVar("T")
 _BLOCK = 64
@@ -35,7 +39,7 @@ def ranked(scores: Mapping[str, float] | Iterable[tuple[str, float]], k: int | N
     return hits if k is None else hits[:k]
 
 
-def named(ids: Sequence[str], indices: NDArray[np.intp], scores: NDArray[np.float32]) -> list[Hit]:
+def named(ids: "Ids", indices: NDArray[np.intp], scores: NDArray[np.float32]) -> list[Hit]:
     """Hits of document numbers: the order is kept."""
     return [Hit(ids[i], s) for i, s in zip(indices.tolist(), scores.tolist(), strict=True)]
 
@@ -99,29 +103,23 @@ def _by_topic(path: Path, form: str, column: int, value: Callable[[str], T]) -> 
         for number, line in enumerate(file, start=1):
             try:
                 parts = line.decode("utf-8").removeprefix("\ufeff").split()
-                if not parts:
-                    continue
-                if len(parts) != len(form.split()):
+                if len(parts) not in (0, len(form.split())):
                     raise InputError(f"{len(parts)} columns; expected '{form}'")
-                documents = found.setdefault(parts[0], {})
-                if parts[2] in documents:
+                if parts and parts[2] in found.setdefault(parts[0], {}):
                     raise InputError(f"{parts[2]!r} stands twice under {parts[0]!r}; remove one of the lines")
-                documents[parts[2]] = value(parts[column])
-            except UnicodeDecodeError as error:
-                raise InputError(f"{path.name}, line {number}: not UTF-8 ({error.reason})") from error
-            except InputError as error:
-                raise InputError(f"{path.name}, line {number}: {error}") from None
+                if parts:
+                    found[parts[0]][parts[2]] = value(parts[column])
+            except ValueError as error:
+                why = f"not UTF-8 ({error.reason})" if isinstance(error, UnicodeDecodeError) else error
+                raise InputError(f"{path.name}, line {number}: {why}") from None
     return found
 
 
 def _score(text: str) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise InputError(f"score {text!r} is no finite number")
-    return score
+    with suppress(ValueError):
+        if math.isfinite(score := float(text)):
+            return score
+    raise InputError(f"score {text!r} is no finite number")
 
 
 def _grade(text: str) -> int:

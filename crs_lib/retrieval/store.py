@@ -4,10 +4,10 @@ import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ def save_folder(
     facts: Mapping[str, Any],
     arrays: Mapping[str, NDArray[Any]],
     texts: Mapping[str, str] | None = None,
-    ids: Sequence[str] | None = None,
+    ids: Iterable[str] | None = None,
 ) -> None:
     """Write arrays (``name.npy``), texts (``name.json``) and ids as a :func:`new_folder`."""
     with new_folder(folder, kind, facts) as aside:
@@ -77,18 +77,18 @@ def _kind(folder: Path) -> object:
 
 @safety.reader("an index")
 def load_arrays(
-    folder: Path, kind: str, names: Sequence[str], *, mapped: bool
+    folder: Path, kind: str, names: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of an index folder; RunError where it is missing, damaged or of another kind."""
+    """Header and mapped arrays of an index; RunError where it is missing, damaged or of another kind."""
     if _kind(folder) != kind:
         raise RunError(f"no index of kind {kind!r} in {folder.name!r}; build and save it first")
-    return safety.read_object(folder / _HEADER), {name: _array(folder, name, mapped) for name in names}
+    return safety.read_object(folder / _HEADER), {name: _array(folder, name) for name in names}
 
 
-def _array(folder: Path, name: str, mapped: bool) -> NDArray[Any]:
+def _array(folder: Path, name: str) -> NDArray[Any]:
     path = folder / f"{name}.npy"
     try:
-        mode: Literal["r"] | None = "r" if mapped and path.stat().st_size > 256 else None
+        mode: Literal["r"] | None = "r" if path.stat().st_size > 256 else None
         return np.load(path, mmap_mode=mode, allow_pickle=False)  # type: ignore[no-any-return]
     except (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError) as error:
         raise RunError(
@@ -96,32 +96,26 @@ def _array(folder: Path, name: str, mapped: bool) -> NDArray[Any]:
         ) from error
 
 
-def save_ids(folder: Path, ids: Sequence[str]) -> None:
+def save_ids(folder: Path, ids: Iterable[str]) -> None:
     """Write ids as rows of UTF-8, each as wide as the longest, and their order by name."""
     names = np.array([name.encode() for name in ids] or np.zeros(0, "S1"))
     np.save(folder / "ids.npy", names, allow_pickle=False)
     np.save(folder / "ids.order.npy", np.argsort(names, kind="stable").astype(np.int64), allow_pickle=False)
 
 
-class StoredIds(Sequence[str]):
+class StoredIds:
     """The ids that :func:`save_ids` wrote, memory-mapped; ``row`` finds the place of an id."""
 
     def __init__(self, folder: Path, rows: int | None = None) -> None:
         """Raises RunError where the files are missing or do not fit together, or are not of ``rows`` ids."""
-        self._names, self._order = (_array(folder, name, True) for name in ("ids", "ids.order"))
+        self._names, self._order = (_array(folder, name) for name in ("ids", "ids.order"))
         if not len(self._names) == len(self._order) == (len(self._order) if rows is None else rows):
             raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")
 
     def __len__(self) -> int:
         return len(self._names)
 
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        if isinstance(at, slice):
-            return [name.decode() for name in self._names[at].tolist()]
+    def __getitem__(self, at: int) -> str:
         return bytes(self._names[at]).decode()
 
     def __iter__(self) -> Iterator[str]:
@@ -135,6 +129,9 @@ class StoredIds(Sequence[str]):
         place = int(np.searchsorted(self._names, np.bytes_(wanted), sorter=self._order))
         row = int(self._order[place]) if place < len(self) else None
         return row if row is not None and self._names[row] == wanted else None
+
+
+Ids = Sequence[str] | StoredIds
 
 
 def vector_file(encoder: str, folder: Path | None = None) -> Path:

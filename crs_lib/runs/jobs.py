@@ -7,7 +7,7 @@ depends on its key alone, so the number and kind of workers never change a resul
 import gc
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -168,36 +168,34 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
     On a cluster each machine keeps its own log, which is fetched; a failure of that becomes a note on an
     earlier error, which is the one to be told.
     """
-    earlier: BaseException | None = None
-    try:
+    with ExitStack() as ending:
+        ending.callback(_count, stage, ledger, logged)
+        if scheduler and logged:
+            ending.push(partial(_fetch_logs, stage, scheduler))
         yield
-    except BaseException as error:
-        earlier = error
-        raise
-    finally:
-        try:
-            if scheduler and logged:
-                _fetch_logs(stage, scheduler)
-        except Exception as error:
-            if earlier is None:
-                raise
-            earlier.add_note(f"after it: {type(error).__name__}: {error}")
-        finally:
-            if logged:
-                from crs_lib.llm.calls import export_all
-
-                stage.counts["llm_calls"] = export_all(stage.folder)
-            stage.counts |= ledger.counts()
 
 
-def _fetch_logs(stage: Stage, scheduler: str) -> None:
+def _count(stage: Stage, ledger: Ledger, logged: bool) -> None:
+    if logged:
+        from crs_lib.llm.calls import export_all
+
+        stage.counts["llm_calls"] = export_all(stage.folder)
+    stage.counts |= ledger.counts()
+
+
+def _fetch_logs(stage: Stage, scheduler: str, _: Any, earlier: BaseException | None, __: Any) -> None:
     """Bring the call logs of a cluster's workers into the run's folder."""
     from crs_lib.llm.calls import Recorder
     from crs_lib.llm.client import LOG, drain_scratch
     from crs_lib.runs import dask
 
-    with closing(Recorder(stage.folder / LOG)) as recorder:
-        recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
+    try:
+        with closing(Recorder(stage.folder / LOG)) as recorder:
+            recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
+    except Exception as error:
+        if earlier is None:
+            raise
+        earlier.add_note(f"after it: {type(error).__name__}: {error}")
 
 
 def sessions(

@@ -88,39 +88,24 @@ class Study:
                     raise RunError(f"stage {stage!r} made no {name!r}; this is a defect, please report it")
         return made
 
-    def finished(self, run: str, stage: str, *, variant: str = "", optional: bool = False) -> dict[str, Any]:
-        """The manifest's entry of a finished stage; RunError with the command that makes it.
+    def finished(self, run: str, stage: str, *, variant: str = "") -> dict[str, Any]:
+        """The manifest's entry of a finished stage; RunError with the command that makes it."""
+        return folder.finished(self.name, run, f"{stage} {variant}".strip(), self.stages[stage].notebook)
 
-        With ``optional`` a run that lacks this stage, but has another, raises NoDataError: a figure or a
-        page does without.
-        """
-        try:
-            called = f"{stage} {variant}".strip()
-            return folder.finished(self.name, run, called, self.stages[stage].notebook)
-        except RunError as error:
-            if optional and folder.read_manifest(self.name, run).get("stages"):
-                raise NoDataError(str(error)) from None
-            raise
-
-    def path(self, run: str, table: str, *, variant: str = "", optional: bool = False) -> Path:
+    def path(self, run: str, table: str, *, variant: str = "") -> Path:
         """The file of a table, by the table's name or the file's, as the stage wrote it.
 
         Raises InputError for a name that no stage writes, RunError with the command that makes the file
-        where it is gone, changed or not yet made, and NoDataError in its place as :meth:`finished`.
+        where it is gone, changed or not yet made.
         """
         if table not in self._maker_of:
             known = sorted({*self._maker_of, *self.derived})
-            raise InputError(
-                f"study {self.name!r} has no table {table!r}{did_you_mean(table, known)} "
-                f"(known: {', '.join(known)})"
-            )
+            near = f"{did_you_mean(table, known)} (known: {', '.join(known)})"
+            raise InputError(f"study {self.name!r} has no table {table!r}{near}")
         spec = self._maker_of[table]
-        entry = self.finished(run, spec.name, variant=variant, optional=optional)
-        file, again = spec.outputs.get(table, table), folder.command(spec.notebook, run)
+        entry, file = self.finished(run, spec.name, variant=variant), spec.outputs.get(table, table)
         place = next((name for name in entry["outputs"] if Path(name).name == Path(file).name), file)
-        if optional and place not in entry["outputs"]:
-            raise NoDataError(f"{spec.notebook} of run {run!r} wrote no {file}; make it anew with: {again}")
-        return folder.as_written(self.name, run, entry, place, again)
+        return folder.as_written(self.name, run, entry, place, folder.command(spec.notebook, run))
 
     def read(
         self,
@@ -128,7 +113,6 @@ class Study:
         table: str,
         *,
         variant: str = "",
-        optional: bool = False,
         columns: Sequence[str] | None = None,
         repeated: Sequence[str] = (),
     ) -> pd.DataFrame:
@@ -138,11 +122,20 @@ class Study:
         """
         if table in self.derived:
             return self.derived[table](run)
-        path = self.path(run, table, variant=variant, optional=optional)
+        path = self.path(run, table, variant=variant)
         contract = self._maker_of[table].contracts.get(table, tables.Contract(table, (), ()))
         if path.suffix == ".csv" and path.stat().st_size <= _BLANK:
             return pd.DataFrame()
         return tables.read_table(path, contract, columns=columns, repeated=repeated)
+
+    def figure_table(self, run: str, table: str) -> pd.DataFrame:
+        """As :meth:`read`; NoDataError where a run did not get that far: a figure or a page does without."""
+        try:
+            return self.read(run, table)
+        except RunError as error:
+            if folder.read_manifest(self.name, run).get("stages"):
+                raise NoDataError(str(error)) from None
+            raise
 
 
 def _write(path: Path, made: Any) -> None:

@@ -1,14 +1,16 @@
-from .config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
-from .conversation import arms_of, scenario, session
-from .finished import (
+from .config import (
+    DEFAULT_SYSTEMS,
     FAILED,
     RAW_CATALOG,
+    STUDY,
+    SimulateConfig,
     dialogue_file,
     dialogues,
     failed_sessions,
     iter_dialogues,
     run_folder,
 )
+from .conversation import arms_of, scenario, session
 from .logged import ImportConfig, Imported, import_logs
 from .run import prepare, simulate
 from .shifts import SHIFTS

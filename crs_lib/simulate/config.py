@@ -1,28 +1,97 @@
 """The settings of a batch of dialogues, checked before anything starts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import pandas as pd
 from pydantic import AfterValidator
 
+from crs_lib import runs
 from crs_lib.catalog import sources
-from crs_lib.core import prompts
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.core import paths, prompts, safety, tables
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.llm.base import check_spec
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs.ledger import Key
-from crs_lib.simulate import roles as llm_roles
 from crs_lib.simulate import scenarios, voices
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems.base import SYSTEMS, is_program, model_of
 from crs_lib.systems.base import check as check_systems
 
+if TYPE_CHECKING:
+    from crs_lib.llm.preflight import Need
+
 STUDY = "movies"
+FAILED = "failed_sessions.csv"
+RAW_CATALOG = "catalog_source.json"  # the catalogue in the OpenDialKG form, as it was given
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
+
+
+class Role(NamedTuple):
+    """A model in a role: "crs", "user" or "judge"."""
+
+    role: str
+    spec: str
+    system: str = ""  # the system whose model it is, for "crs"
+
+
+def asks_model(spec: str) -> bool:
+    """Whether a language model takes part in a system's replies."""
+    return bool(model_of(spec))
+
+
+def is_apart(spec: str) -> bool:
+    """Whether the sessions of a system wait for another process: a model, an address or a command."""
+    return asks_model(spec) or bool(SYSTEMS.get(spec).facts.get("apart"))
+
+
+def roles(systems: Sequence[str], user_llm: str) -> list[Role]:
+    """The models of a batch with their roles; empty where rules do everything."""
+    found = [Role("crs", model, spec) for spec in systems if (model := model_of(spec))]
+    return found + ([Role("user", user_llm)] if user_llm else [])
+
+
+def needs(asked: Sequence[Role], rule: LLMSettings, catalog: Catalog) -> "list[Need]":
+    """What the preflight checks: each model with its options and its longest unbounded prompt."""
+    from crs_lib.llm.preflight import Need
+
+    return [
+        Need(
+            one.role, one.spec, rule.options, _longest(one.system, rule, catalog) if one.system else 0,
+            rule.settings_for(one.spec),
+        )
+        for one in asked
+    ]  # fmt: skip
+
+
+def _longest(system: str, rule: LLMSettings, catalog: Catalog) -> int:
+    """Tokens that the longest prompt of a system may take before the context bounds it."""
+    kind: Any = SYSTEMS.get(system).make
+    return int(kind.longest(catalog, rule))
+
+
+def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
+    """The versions of programs, as inputs of the stage: a run is finished with the programs it began with.
+
+    ``before`` is the stage's entry in the manifest. Raises one RunError that lists all that cannot be reached
+    or started.
+    """
+    if not programs:
+        return {}
+    names = {spec: f"program {spec}" for spec in programs}
+    if before.get("status") == "finished" and set(names.values()) <= set(before["inputs"]):
+        return {name: before["inputs"][name] for name in names.values()}
+    from crs_lib.llm.preflight import refuse
+    from crs_lib.systems.programs import identity, missing
+
+    refuse(missing(programs))
+    return {name: identity(spec) for spec, name in names.items()}
 
 
 def _bounds(name: str, least: int, given: Sequence[int]) -> tuple[int, int]:
@@ -109,7 +178,7 @@ class SimulateConfig(Settings):
         if self.user_llm:
             check_spec(self.user_llm, "user_llm")
         rule = self.llm_settings
-        if any(llm_roles.asks_model(spec) for spec in self.systems):
+        if any(asks_model(spec) for spec in self.systems):
             from crs_lib.systems.search import search_kind
 
             search_kind(rule.retriever)
@@ -123,9 +192,9 @@ class SimulateConfig(Settings):
         """Every session of the batch, system by system: the order of the exported file."""
         return [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
 
-    def roles(self) -> list[llm_roles.Role]:
+    def roles(self) -> list[Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
-        return llm_roles.roles(self.systems, self.user_llm)
+        return roles(self.systems, self.user_llm)
 
     def programs(self) -> list[str]:
         """The specs of the systems that are programs; empty where there is none."""
@@ -148,10 +217,10 @@ class SimulateConfig(Settings):
         of them; the others one after the other, so that servers need not swap weights.
         """
         keys = self.keys()
-        ruled = [] if self.user_llm else [spec for spec in self.systems if not llm_roles.is_apart(spec)]
+        ruled = [] if self.user_llm else [spec for spec in self.systems if not is_apart(spec)]
         found = [(sorted((key for key in keys if key.system in ruled), key=lambda key: key.session), ())]
         for spec in (spec for spec in self.systems if spec not in ruled):
-            models = (model_of(spec) or spec,) if llm_roles.is_apart(spec) else ()
+            models = (model_of(spec) or spec,) if is_apart(spec) else ()
             waits = (*models, self.user_llm) if self.user_llm else models
             found.append(([key for key in keys if key.system == spec], waits))
         return [part for part in found if part[0]]
@@ -203,3 +272,37 @@ class SimulateConfig(Settings):
         if self.roles():
             values |= {"user_llm": self.user_llm, "llm": self.llm_settings.parameters()}
         return values
+
+
+def run_folder(run: str) -> Path:
+    """``results/movies/<run>``."""
+    return paths.run_folder(STUDY, run)
+
+
+@safety.reader("the failed sessions of a run")
+def failed_sessions(run: str) -> list[dict[str, str]]:
+    """The sessions that a finished run is without: model, session_id and error of each; often none."""
+    made = runs.finished(STUDY, run, "simulate", "03_simulate")
+    if FAILED not in made["outputs"]:
+        return []
+    path = runs.output(STUDY, run, "simulate", "03_simulate", FAILED)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
+
+
+def dialogues(run: str) -> list[Dialogue]:
+    """The finished dialogues of a run, in the order of the file; RunError names what makes them."""
+    return list(iter_dialogues(run))
+
+
+def dialogue_file(arm: str = "") -> str:
+    """The name of the file of a run's sessions, or of the short conversations of an arm beside them."""
+    return f"dialogues_{arm}.jsonl" if arm else "dialogues.jsonl"
+
+
+@safety.reader("the dialogues of a run")
+def iter_dialogues(run: str, arm: str = "") -> Iterator[Dialogue]:
+    """The finished dialogues of a run one by one, memory flat; of straight or fresh users for such an arm."""
+    path = runs.output(STUDY, run, "simulate", "03_simulate", dialogue_file(arm))
+    for record in tables.read_jsonl(path):
+        yield Dialogue.from_json(record, source=path.name)

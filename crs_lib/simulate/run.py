@@ -14,10 +14,16 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
-from crs_lib.simulate import roles
-from crs_lib.simulate.config import STUDY, SimulateConfig
+from crs_lib.simulate.config import (
+    FAILED,
+    RAW_CATALOG,
+    STUDY,
+    SimulateConfig,
+    dialogue_file,
+    needs,
+    versions,
+)
 from crs_lib.simulate.conversation import Maker
-from crs_lib.simulate.finished import FAILED, RAW_CATALOG, dialogue_file
 
 
 def prepare(run: str, catalog: str) -> Catalog:
@@ -66,8 +72,8 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
     name, rule, asked = config.run_of(arm), config.llm_settings, config.roles()
     inputs = {"catalog": _freeze(name, config.catalog, catalog)}
     before = runs.entry(STUDY, name, "simulate")
-    inputs |= jobs.weights(before, [one.spec for one in asked], lambda: roles.needs(asked, rule, catalog))
-    inputs |= roles.versions(config.programs(), before)
+    inputs |= jobs.weights(before, [one.spec for one in asked], lambda: needs(asked, rule, catalog))
+    inputs |= versions(config.programs(), before)
     seeds = ", with other seeds" if asked else ""
     without = f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
     with (

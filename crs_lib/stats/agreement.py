@@ -49,7 +49,9 @@ def krippendorff_alpha(
     both = ratings.merge(ratings, on="unit").query("index_x != index_y")  # the ordered pairs of each item
     place, first, second = (both[column].to_numpy() for column in ("unit", "code_x", "code_y"))
     share = 1.0 / (np.bincount(unit)[place] - 1)
-    distance = _distances([] if ranked else list(values), level)
+    distance = np.eye(0) if ranked else 1 - np.eye(len(values))
+    if level == "masi":
+        distance = np.array([[masi_distance(a, b) for b in values] for a in values])
 
     def alpha(weights: Floats) -> Floats:
         counts = np.asarray(weights @ table)
@@ -71,12 +73,6 @@ def krippendorff_alpha(
     row: dict[str, Any] = {"level": level, "alpha": float(found.estimate[0]), **found.bounds()}
     row |= {"n_items": len(items), "n_raters": kept[rater].nunique(), "n_values": len(values)}
     return pd.DataFrame([row | {"n": len(kept), "n_missing": len(frame) - len(kept)}])
-
-
-def _distances(values: list[Any], level: str) -> Floats:
-    if level == "masi":
-        return np.array([[masi_distance(a, b) for b in values] for a in values])
-    return 1 - np.eye(len(values))
 
 
 def masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:

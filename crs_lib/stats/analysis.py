@@ -258,7 +258,7 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
             row = counts | _attempt(_OMNIBUS[name], values, design, test=name).iloc[0].to_dict()
             note = row["note"] or ("" if pd.notna(row["statistic"]) else "no value varies")
             if name == "one-way ANOVA" and not note:
-                note = pairing(values, design)
+                note = _pairing(values, design)
             rows.append(row | {"outcome": outcome, "note": "; ".join(filter(None, [left_out, note]))})
     return pd.DataFrame(rows, columns=_ANOVA)
 
@@ -294,7 +294,7 @@ def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     return made.merge(beside, on=["a", "b"], how="left")
 
 
-def pairing(values: pd.DataFrame, design: Design) -> str:
+def _pairing(values: pd.DataFrame, design: Design) -> str:
     """What ignoring that systems met the same users changes, in words; empty where no scenario is shared.
 
     The correlation of systems within scenarios, and the standard error of a difference without the pairs as a

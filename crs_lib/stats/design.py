@@ -37,15 +37,15 @@ class Paired(NamedTuple):
     scenarios: list[Any]
     values: Floats
 
-    def complete(self, least: int = 2) -> Floats:
-        """The scenarios that every system has; raises InputError if there are fewer than ``least``."""
+    def complete(self) -> Floats:
+        """The scenarios that every system has; raises InputError if there are fewer than two."""
         kept = self.values[~np.isnan(self.values).any(axis=1)]
-        if len(kept) < least:
+        if len(kept) < 2:
             lacking = np.isnan(self.values).sum(axis=0)
             worst = self.systems[int(lacking.argmax())]
             raise InputError(
                 f"{len(kept)} of {len(self.values)} scenarios are complete for all "
-                f"{len(self.systems)} systems, at least {least} are needed; {worst!r} lacks most "
+                f"{len(self.systems)} systems, at least 2 are needed; {worst!r} lacks most "
                 f"({int(lacking.max())}): leave it out or run its missing scenarios"
             )
         return np.asarray(kept)
@@ -67,6 +67,11 @@ class Difference(NamedTuple):
     def values(self) -> Floats:
         """``a - b`` in each scenario."""
         return np.asarray(self.both[:, 0] - self.both[:, 1])
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the differences; NaN for fewer than two."""
+        return float(self.values.std(ddof=1)) if len(self.both) > 1 else float("nan")
 
     def row(self, **facts: Any) -> dict[str, Any]:
         """A row about the pair, with the scenarios that it shares and those left out."""
@@ -104,24 +109,22 @@ class Design:
         """A copy with other fields."""
         return replace(self, **fields)
 
-    def groups(self, frame: pd.DataFrame, least: int = 2, each: int = 2) -> Groups:
+    def groups(self, frame: pd.DataFrame, each: int = 2) -> Groups:
         """The values of every system, missing ones left out and counted.
 
-        Raises InputError for fewer than ``least`` systems or a system with fewer than ``each`` values.
+        Raises InputError for fewer than two systems or a system with fewer than ``each`` values.
         """
         check_columns(frame, self.system, self.value)
         labels, column = frame[self.system], numbers(frame, self.value)
-        names = levels(labels)
-        if len(names) < least:
-            raise InputError(f"{len(names)} systems in {self.system!r}: {names}; at least {least} are needed")
+        names = _two_levels(labels)
         every = [column[(labels == name).to_numpy()] for name in names]
         samples = [mine[~np.isnan(mine)] for mine in every]
         missing = [len(mine) - len(kept) for mine, kept in zip(every, samples, strict=True)]
-        for name, kept, lacking in zip(names, samples, missing, strict=True):
+        for name, kept in zip(names, samples, strict=True):
             if len(kept) < each:
                 raise InputError(
-                    f"system {name!r} has {len(kept)} values of {self.value!r} ({lacking} missing); "
-                    f"at least {each} are needed: leave this system out or add sessions"
+                    f"system {name!r} has {len(kept)} values of {self.value!r}, at least {each} are needed: "
+                    "leave this system out or add sessions"
                 )
         return Groups(names, samples, missing)
 
@@ -132,9 +135,7 @@ class Design:
         """
         system, scenario = self.system, self.scenario
         check_columns(frame, system, scenario, self.value)
-        systems, scenarios = levels(frame[system]), levels(frame[scenario])
-        if len(systems) < 2:
-            raise InputError(f"{len(systems)} systems in {system!r}: {systems}; at least 2 are needed")
+        systems, scenarios = _two_levels(frame[system]), levels(frame[scenario])
         twice = frame[frame.duplicated([system, scenario]).to_numpy()]
         if len(twice):
             who, where = twice[[system, scenario]].iloc[:1].to_dict("split")["data"][0]
@@ -207,6 +208,13 @@ def levels(labels: pd.Series) -> list[Any]:
         return sorted(present)
     except TypeError:
         return sorted(present, key=str)
+
+
+def _two_levels(labels: pd.Series) -> list[Any]:
+    found = levels(labels)
+    if len(found) < 2:
+        raise InputError(f"{len(found)} systems in {labels.name!r}: {found}; at least 2 are needed")
+    return found
 
 
 def check_pairs(systems: list[Any], pairs: Pairs | None) -> list[tuple[int, int]]:

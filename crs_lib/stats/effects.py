@@ -43,10 +43,9 @@ def cohens_dz(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """
     rows = []
     for d in design.differences(frame):
-        root, spread = len(d.values) ** 0.5, float(d.values.std(ddof=1))
-        flat = spread <= 1e-14 * float(np.abs(d.values).max())
-        estimate = np.nan if flat else float(d.values.mean()) / spread
-        low, high = noncentral_t_interval(estimate * root, len(d.values) - 1, design.confidence)
+        root, flat = len(d.both) ** 0.5, d.spread <= 1e-14 * float(np.abs(d.values).max())
+        estimate = np.nan if flat else float(d.values.mean()) / d.spread
+        low, high = noncentral_t_interval(estimate * root, len(d.both) - 1, design.confidence)
         rows.append(d.row(effect="d_z", estimate=estimate, low=low / root, high=high / root))
     return pd.DataFrame(rows)
 

@@ -70,11 +70,6 @@ class Estimate(NamedTuple):
         """The same estimate with the other sign: that of ``b - a`` instead of ``a - b``."""
         return Estimate(-self.value, -self.high, -self.low, self.n)
 
-    @property
-    def size(self) -> "Estimate":
-        """The difference as a sentence tells it: positive where its interval lies below 0, else as it is."""
-        return self.turned if self.excludes_zero and self.value < 0 else self
-
     @classmethod
     def of(cls, row: "Mapping[str, Any] | pd.Series[Any]", value: str = "mean", n: str = "n") -> "Estimate":
         """The estimate of a table's row: the column ``value`` with ``low`` and ``high``, ``n`` if there."""
@@ -228,7 +223,8 @@ def finding_gap(
         shared = _counted(gap.n, by.removesuffix("_id"))
         return finding_none(none or f"{a} and {b} share {shared}, too few for an interval")
     known = {"a": a, "b": b, "n": gap.n, "doubt": gap.doubt, "verdict": gap.verdict(smallest)}
-    known |= {"gap": gap.size, "a_mean": means[a], "b_mean": means[b]}
+    size = gap.turned if gap.excludes_zero and gap.value < 0 else gap
+    known |= {"gap": size, "a_mean": means[a], "b_mean": means[b]}
     return _sentence(template, known | words)
 
 
@@ -325,10 +321,8 @@ def finding_limit(
         pairs = itertools.pairwise(order)
         found = [difference_of(frame, a, b, value, system=system, scenario=by) for a, b in pairs]
     known = [one for one in found if not math.isnan(one.low)]
-    if not known:
-        return ""
-    half = max(one.high - one.low for one in known) / 2
-    return _sentence(template, {"n": min(one.n for one in known), "half": f"{half:.2f}"})
+    half = max((one.high - one.low for one in known), default=0.0) / 2
+    return _sentence(template, {"n": min(one.n for one in known), "half": f"{half:.2f}"}) if known else ""
 
 
 def _of_columns(

@@ -49,13 +49,13 @@ def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     Source: Welch (1951), Biometrika 38; the test is statsmodels' anova_oneway.
     """
     groups = design.groups(frame)
-    statistic = df2 = p = _NAN
+    row = {"test": "Welch ANOVA", "statistic": _NAN, "df1": len(groups.names) - 1, "df2": _NAN, "p": _NAN}
     if all(np.ptp(sample) > 0 for sample in groups.samples):
         from statsmodels.stats.oneway import anova_oneway
 
         fit = anova_oneway(groups.samples, use_var="unequal", welch_correction=True)
-        statistic, df2, p = float(fit.statistic), float(fit.df_denom), float(fit.pvalue)
-    return groups.row(test="Welch ANOVA", statistic=statistic, df1=len(groups.names) - 1, df2=df2, p=p)
+        row |= {"statistic": float(fit.statistic), "df2": float(fit.df_denom), "p": float(fit.pvalue)}
+    return groups.row(**row)
 
 
 def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -202,6 +202,9 @@ _FOLLOWS = {  # of each check: where it holds, and where it fails
 }
 
 
+_UNKNOWN = "could not be checked (too little variation or too few scenarios): assume not; "
+
+
 def assumptions(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """The three checks of the classical tests with what follows from each in words; three rows.
 
@@ -211,11 +214,7 @@ def assumptions(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """
     found = pd.concat([make(frame, design) for make in (_levene, _normality, _sphericity)], ignore_index=True)
     holds = [None if np.isnan(p) else bool(p >= design.alpha) for p in found["p"]]
-    words = []
-    for check, holding in zip(found["check"], holds, strict=True):
-        text = _FOLLOWS[check][not holding]
-        if holding is None:
-            text = f"could not be checked (too little variation or too few scenarios): assume not; {text}"
-        words.append(text)
+    texts = [_FOLLOWS[check][not holding] for check, holding in zip(found["check"], holds, strict=True)]
+    words = [_UNKNOWN * (holding is None) + text for text, holding in zip(texts, holds, strict=True)]
     counts = found[["n", "n_missing"]]
     return found.drop(columns=["n", "n_missing"]).assign(holds=holds, follows=words).join(counts)

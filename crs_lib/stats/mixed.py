@@ -47,25 +47,19 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
     used, y = frame[known], y[known]
     for factor in (*factors, design.scenario):
         if len(found := levels(used[factor])) < 2:
-            raise InputError(
-                f"{factor!r} has the levels {found} in rows with a value; at least 2 are needed: leave a "
-                "factor out, add scenarios"
-            )
+            raise InputError(f"{factor!r} has only the levels {found} with a value: drop it, or add sessions")
     if np.ptp(y) <= 1e-12 * np.abs(y).max():
         raise InputError(f"{design.value!r} does not vary: every value is {y[0]}; there is nothing to model")
     blocks = _sum_coded(used, factors)
     x = np.column_stack([np.ones(len(y)), *blocks.values()])
     if np.linalg.matrix_rank(x) < x.shape[1]:
-        raise InputError(
-            f"some combination of {', '.join(factors)} never occurs with a value, so its effect cannot be "
-            "separated; leave the sparse level or a factor out"
-        )
+        some = f"some combination of {', '.join(factors)} never occurs with a value"
+        raise InputError(f"{some}, so its effect cannot be told: leave the sparse level or a factor out")
     cluster = pd.factorize(used[design.scenario], sort=True)[0]
     scale = float(y.std())
     model = MixedLM((y - float(y.mean())) / scale, x, cluster)
     for optimiser in _OPTIMISERS:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             result = model.fit(reml=True, method=[optimiser])
         if result.converged:
             break

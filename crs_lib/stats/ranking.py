@@ -10,7 +10,7 @@ import pandas as pd
 import scipy
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import USUAL, Design, rankable
+from crs_lib.stats.design import USUAL, Design, check_columns, levels, rankable
 from crs_lib.stats.estimates import bootstrap_weights, cluster_bootstrap
 from crs_lib.stats.groups import adjust
 from crs_lib.stats.paired import wilcoxon_pairs
@@ -92,12 +92,10 @@ def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = 
     once, lowest first. Raises InputError otherwise or for fewer than 2 complete scenarios.
     Source: Page (1963), JASA 58; the test is scipy's page_trend_test.
     """
-    paired = design.paired(_of_systems(frame, order, design))
-    columns = _ordered(paired.systems, order, least=3)
-    x = rankable(paired.complete())[:, columns]
+    paired = design.paired(_along(frame, order, design, least=3))
+    x = rankable(paired.complete())
     fit = scipy.stats.page_trend_test(x)
-    found = {"statistic": float(fit.statistic), "p": float(fit.pvalue), "method": str(fit.method)}
-    return paired.row(x, test="Page trend", **found)
+    return paired.row(x, test="Page trend", statistic=float(fit.statistic), p=float(fit.pvalue))
 
 
 def jonckheere_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
@@ -109,10 +107,9 @@ def jonckheere_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Des
     Source: Jonckheere (1954), Biometrika 41. Its normal score is that of Kendall's tau between order and
     value (scipy's kendalltau).
     """
-    groups = design.groups(_of_systems(frame, order, design), each=1)
-    samples = [groups.samples[i] for i in _ordered(groups.names, order, least=2)]
-    place = np.repeat(np.arange(len(samples)), [len(sample) for sample in samples])
-    values = rankable(np.concatenate(samples))
+    groups = design.groups(_along(frame, order, design, least=2), each=1)
+    place = np.repeat(np.arange(len(groups.names)), [len(sample) for sample in groups.samples])
+    values = rankable(np.concatenate(groups.samples))
     later = place[:, None] < place
     rising = (np.sign(values - values[:, None])[later] + 1).sum() / 2
     p = np.nan
@@ -121,13 +118,12 @@ def jonckheere_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Des
     return groups.row(test="Jonckheere trend", statistic=float(rising), p=float(p))
 
 
-def _of_systems(frame: pd.DataFrame, order: Sequence[Hashable], design: Design) -> pd.DataFrame:
-    return frame[frame[design.system].isin(list(order))] if design.system in frame.columns else frame
-
-
-def _ordered(systems: list[Any], order: Sequence[Hashable], least: int) -> list[int]:
+def _along(frame: pd.DataFrame, order: Sequence[Hashable], design: Design, least: int) -> pd.DataFrame:
+    """The rows of the systems of ``order``, which are categories in that order."""
+    check_columns(frame, design.system)
+    systems = frame[design.system]
     if len(order) < least or len(set(order)) < len(order) or set(order) - set(systems):
-        raise InputError(
-            f"order {list(order)}: expected at least {least} different systems of {systems}, lowest first"
-        )
-    return [systems.index(name) for name in order]
+        known = levels(systems)
+        raise InputError(f"order {list(order)}: expected at least {least} different systems of {known}")
+    mine = systems.isin(list(order))
+    return frame[mine].assign(**{design.system: pd.Categorical(systems[mine], categories=list(order))})

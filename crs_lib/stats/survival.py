@@ -131,14 +131,12 @@ def restricted_mean(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame
     Source: Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
     """
     z, data = _z(design), _times(frame, design.system)
-    ends = [data.time[data.code == k] for k in range(len(data.systems))]
-    empty = [repr(name) for name, mine in zip(data.systems, ends, strict=True) if not len(mine)]
-    if empty:
+    reach = {name: data.time[data.code == k].max(initial=-1) for k, name in enumerate(data.systems)}
+    if empty := [repr(name) for name, end in reach.items() if end < 0]:
         raise InputError(f"no time for {', '.join(empty)}; leave it out or add sessions")
     curves = dict(list(kaplan_meier(frame, design).groupby("system", observed=True)))
-    reach = {name: float(mine.max()) for name, mine in zip(data.systems, ends, strict=True)}
     going_on = [end for name, end in reach.items() if curves[name]["survival"].min() > 0]
-    horizon = min(going_on) if going_on else max(reach.values())
+    horizon = float(min(going_on or [max(reach.values())]))
     if not horizon > 0:
         raise InputError("some system was followed for no reply after its shifts; give longer sessions")
     rows = []
@@ -167,9 +165,7 @@ def logrank(frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None =
     df = len(np.unique(data.code)) - 1
     if df < 1:
         raise InputError(f"{df + 1} systems with a time; at least 2 are needed")
-    layers = np.zeros(len(data.rows), dtype=int)
-    if strata is not None:
-        layers = np.asarray(pd.factorize(data.rows[strata])[0])
+    layers = pd.factorize(data.rows[strata])[0] if strata else np.zeros(len(data.rows), dtype=int)
     chi2 = np.nan
     if data.event.any():
         from statsmodels.duration.survfunc import survdiff
@@ -201,8 +197,7 @@ def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
         events = [int((happened * side).sum()) for side in (first, 1 - first)]
         ratio = low = high = p = np.nan
         if min(events) > 0:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 fit = PHReg(time, first, status=happened, ties="efron").fit()
             log, naive = float(fit.params[0]), float(fit.bse[0])
             clusters = pd.factorize(data.rows[design.scenario][mine])[0]

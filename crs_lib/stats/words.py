@@ -30,16 +30,8 @@ def interval_in_words(estimate: float, low: float, high: float) -> str:
     """``0.12 [0.08, 0.16]``, with as many decimals as the width of the interval calls for."""
     width = abs(high - low)
     places = 2 if not width > 1e-9 else int(np.clip(-np.floor(np.log10(width)), 2, 6))
-    if np.isnan(width):
-        return f"{_signless(estimate, places)} (no interval)"
-    parts = (_signless(value, places) for value in (estimate, low, high))
-    return "{} [{}, {}]".format(*parts)
-
-
-def _signless(value: float, places: int) -> str:
-    """Rounded, with a true minus sign and no negative zero."""
-    text = f"{value:.{places}f}"
-    return text.replace("-", "" if float(text) == 0 else "−")
+    told, low_end, high_end = (f"{value:z.{places}f}".replace("-", "−") for value in (estimate, low, high))
+    return f"{told} (no interval)" if np.isnan(width) else f"{told} [{low_end}, {high_end}]"
 
 
 def conclusions(results: Ladder, plan: Mapping[str, Any] | Plan) -> list[str]:
@@ -103,9 +95,8 @@ def _contrasts(results: Ladder, plan: Plan) -> list[str]:
     ranked, tost = results.effects[results.effects["effect"] == "rank_biserial"], results.equivalence
     ranks = {(row["a"], row["b"]): row["estimate"] for row in ranked.to_dict("records")}
     alike = {(row["a"], row["b"]): row["p"] for row in tost.to_dict("records") if row.get("equivalent")}
-    rows = declared.to_dict("records")
-    pairs = [(row["a"], row["b"]) for row in rows]
-    return [_contrast(r, plan, ranks.get(at), alike.get(at)) for r, at in zip(rows, pairs, strict=True)]
+    rows = {(row["a"], row["b"]): row for row in declared.to_dict("records")}
+    return [_contrast(row, plan, ranks.get(pair), alike.get(pair)) for pair, row in rows.items()]
 
 
 def _contrast(row: dict[Any, Any], plan: Plan, rank: float | None, tost: float | None) -> str:
@@ -114,9 +105,8 @@ def _contrast(row: dict[Any, Any], plan: Plan, rank: float | None, tost: float |
     if np.isnan(p):
         return f"{a} and {b} could not be compared: {row['note']}"
     margin, flipped = plan.smallest_effect, row["p_sign_flip_adjusted"]
-    test = (
-        f"Wilcoxon, {_CORRECTION[plan.families['confirmatory']]} {p_in_words(p)}, {int(row['n'])} scenarios"
-    )
+    method = _CORRECTION[plan.families["confirmatory"]]
+    test = f"Wilcoxon, {method} {p_in_words(p)}, {int(row['n'])} scenarios"
     if p > plan.alpha:
         size = _interval(row, "diff")
         if tost is not None:
@@ -140,11 +130,10 @@ def _contrast(row: dict[Any, Any], plan: Plan, rank: float | None, tost: float |
 def _ranking(board: pd.DataFrame) -> list[str]:
     if "rank" not in board or board["rank"].isna().all():
         return []
-    best = board.iloc[0]
-    tied = [
-        str(row["system"]) for _, row in board.iloc[1:].iterrows() if set(row["tied"]) & set(best["tied"])
-    ]
-    ranks = _range(best[["rank_low", "rank_high"]].astype(int), "{}")
+    best, *others = board.to_dict("records")
+    tied = [str(one["system"]) for one in others if set(one["tied"]) & set(best["tied"])]
+    low, high = int(best["rank_low"]), int(best["rank_high"])
+    ranks = f"{low} to {high}" if high > low else f"{low}"
     text = f"{best['system']} leads with a mean of {_interval(best, 'mean')}"
     text += f"; its rank is {ranks} in 95 % of the resampled sets of scenarios"
     return [text + (f"; it is indistinguishable from {' and '.join(tied)}" if tied else "")]
@@ -154,8 +143,7 @@ def _explored(rows: pd.DataFrame, plan: Plan) -> list[str]:
     made = rows["p_wilcoxon_adjusted"].dropna()
     if made.empty:
         return []
-    method = _CORRECTION[plan.families["exploratory"]]
-    found = int((made <= plan.alpha).sum())
+    method, found = _CORRECTION[plan.families["exploratory"]], int((made <= plan.alpha).sum())
     return [f"Of {len(made)} exploratory comparisons, {found} differ after {method} at {plan.alpha:g}"]
 
 
@@ -178,15 +166,15 @@ def _power(rows: pd.DataFrame, plan: Plan) -> str:
         reached = f"{ends[0]} to {ends[-1]}, by the spread of each contrast"
     needed, much = rows["sessions_needed"], "more scenarios than is practical"
     if needed.notna().any():
-        much = f"{_range(needed, '{:.0f}')} scenarios"
+        much = f"{_range(needed)} scenarios"
         much += " or more than is practical" if needed.isna().any() else ""
     return (
-        f"With {_range(rows['n'], '{:.0f}')} scenarios, {plan.power:.0%} power is reached for differences "
+        f"With {_range(rows['n'])} scenarios, {plan.power:.0%} power is reached for differences "
         f"from {reached}; the smallest that matters, {plan.smallest_effect:g}, takes {much}"
     )
 
 
-def _range(values: pd.Series, form: str) -> str:
+def _range(values: pd.Series) -> str:
     """``7`` or ``7 to 31``, missing values left out."""
-    low, high = form.format(values.min()), form.format(values.max())
+    low, high = f"{values.min():.0f}", f"{values.max():.0f}"
     return low if low == high else f"{low} to {high}"

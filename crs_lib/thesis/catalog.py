@@ -26,7 +26,7 @@ _ALIASES = {"title": "name", "plot_keywords": "plot", "plot_kw": "plot"}
 _PLOT_STOP_WORDS = frozenset(" ".join(prompts.lines("thesis")["common words of plots"]).split())
 
 
-class Candidates(NamedTuple):
+class _Candidates(NamedTuple):
     """The answer of the thesis's retrieval: film numbers, and how it came to them.
 
     ``how`` is "all fields" where every given field holds for every film, "fewer fields" where a field
@@ -153,7 +153,7 @@ class ThesisCatalog:
             return frozenset(index[key])
         return _union(films for other, films in index.items() if key and key in other)
 
-    def candidates(self, constraints: Mapping[str, Any]) -> Candidates:
+    def candidates(self, constraints: Mapping[str, Any]) -> _Candidates:
         """The pool that the thesis drew its recommendations from, before it shuffled and cut it.
 
         Union within a field, intersection over fields; fields without a film are ignored, and an empty
@@ -167,10 +167,10 @@ class ThesisCatalog:
         found = [_union(self.lookup(name, one) for one in values) for name, values in wanted.items()]
         pools = [films for films in found if films]
         if not pools:
-            return Candidates(frozenset(range(len(self))), "catalogue")
+            return _Candidates(frozenset(range(len(self))), "catalogue")
         if common := frozenset.intersection(*pools):
-            return Candidates(common, "all fields" if len(pools) == len(found) else "fewer fields")
-        return Candidates(_union(pools), "union")
+            return _Candidates(common, "all fields" if len(pools) == len(found) else "fewer fields")
+        return _Candidates(_union(pools), "union")
 
 
 def _union(parts: Iterable[Iterable[int]]) -> frozenset[int]:

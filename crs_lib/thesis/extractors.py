@@ -154,20 +154,18 @@ class SubstringMatcher:
                 self._automaton.add_word(pattern, (len(pattern), (*others, number)))
         self._automaton.make_automaton()
 
-    def find(self, texts: Sequence[str], *, whole: bool = False) -> list[set[int]]:
+    def find(self, texts: Sequence[str], *, whole: bool = False) -> Sets:
         """The numbers of the patterns that occur in each text. Nothing is folded: give both lower-cased.
 
         ``whole`` keeps only occurrences that begin and end at a word boundary.
         """
-        if not len(self._automaton):
-            return [set() for _ in texts]
         return [
-            {
+            frozenset(
                 number
-                for last, (length, numbers) in self._automaton.iter(text)
+                for last, (length, numbers) in (self._automaton.iter(text) if len(self._automaton) else ())
                 if not whole or _at_boundaries(text, last + 1 - length, last + 1)
                 for number in numbers
-            }
+            )
             for text in texts
         ]
 
@@ -194,8 +192,7 @@ class _Substring(Extractor):
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
-        lowered = [text.lower() for text in texts]
-        return [frozenset(codes) for codes in self._matcher.find(lowered, whole=self.whole)]
+        return self._matcher.find([text.lower() for text in texts], whole=self.whole)
 
 
 @EXTRACTORS.register("rules")

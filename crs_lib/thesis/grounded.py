@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
+from operator import or_
 from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
-from crs_lib.metrics import composite, constructs, overlap, recovery
+from crs_lib.metrics import composite, constructs, overlap
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.records import Scores
 from crs_lib.metrics.similarity import SentenceSpace, cosines
@@ -69,9 +70,7 @@ class GroundedScorer:
         concepts = dict(zip(looked_up, self.extractor.sets(looked_up), strict=True))
         field, words = self.extractor.space.field, {text: words_of(text) for text in said}
         meant = {  # without a log the user's own words stand for what is wished
-            wishes: frozenset(
-                code for name, value in wishes for code in concepts[value] if field[code] == name
-            )
+            wishes: frozenset(c for name, value in wishes for c in concepts[value] if field[c] == name)
             for wishes in dict.fromkeys(wished)
             if wishes is not None
         }
@@ -98,12 +97,11 @@ class GroundedScorer:
         rows = [head | self._turn(turn) for turn in turns]
         shifts = [turn for turn in dialogue.shift_turns() if 1 <= turn <= len(turns)]
         alike = [row["context_retention"] >= rule.recovery_cr for row in rows]
-        both = [
-            row["cross_coherence"] >= rule.recovery_cc or near for row, near in zip(rows, alike, strict=True)
-        ]
+        named = [row["cross_coherence"] >= rule.recovery_cc for row in rows]
+        signals = {"combined": list(map(or_, named, alike)), "cosine": alike}
         found = {
-            name: recovery.after_shifts(shifts, met, window=rule.window, within_segment=rule.within_segment)
-            for name, met in (("combined", both), ("cosine", alike))
+            name: composite.after_shifts(shifts, met, window=rule.window, within_segment=rule.within_segment)
+            for name, met in signals.items()
         }
         by_shift = []
         for place, one in enumerate(found["combined"]):
@@ -117,12 +115,8 @@ class GroundedScorer:
         return Scores(rows, by_shift, session)
 
     def _turn(self, turn: _GroundedTurn) -> _Row:
-        rule, user, system, slots = (
-            self.rule,
-            turn.user,
-            turn.system,
-            overlap.agreement(turn.gold, turn.system),
-        )
+        rule, user, system = self.rule, turn.user, turn.system
+        slots = overlap.agreement(turn.gold, system)
         cc = overlap.jaccard(user, system, empty=rule.empty)
         cr = overlap.idf_cosine(user, system, self._idf, empty=rule.empty)
         keys = self.extractor.space.keys
@@ -155,17 +149,20 @@ class GroundedScorer:
         return math.fsum(map(self._idf.__getitem__, codes))
 
     def _session(
-        self, turns: Sequence[_GroundedTurn], rows: Sequence[_Row], found: dict[str, list[recovery.Recovery]]
+        self, turns: Sequence[_GroundedTurn], rows: Sequence[_Row], found: dict[str, list[composite.Recovery]]
     ) -> _Row:
         record: _Row = {name: mean_of([row[column] for row in rows]) for column, name in MEANS.items()}
         record["topic_interference_leakage"] = math.nan
         for signal, (rate, delay) in _SIGNALS.items():
-            known = recovery.rate(found[signal])
+            known = composite.rate(found[signal])
             record[rate] = 0.0 if math.isnan(known) and self.rule.undefined != "missing" else known
-            record[delay] = recovery.mean_delay(found[signal])
+            record[delay] = composite.mean_delay(found[signal])
         record |= {alias: record[name] for alias, name in ALIASES.items()}
         record["tas_volatility"] = spread_of([row["topic_adaptation_score"] for row in rows])
-        record |= {"judge": constructs.unjudged(), "detail": detail(rows, len(found["combined"]))}
+        record |= {
+            "judge": dict.fromkeys(constructs.CONSTRUCTS),
+            "detail": detail(rows, len(found["combined"])),
+        }
         wished = frozenset[int]().union(*(turn.gold for turn in turns))
         named = frozenset[int]().union(*(turn.system for turn in turns))
         record["preference_coverage"] = len(wished & named) / len(wished) if wished else math.nan

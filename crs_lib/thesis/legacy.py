@@ -122,17 +122,14 @@ class LegacyScorer:
             }
             for shift in shifts
         ]  # fmt: skip
+        late = [a.recovered and a.turn + a.delay > b.turn for a, b in pairwise(shifts)]
         session = head | {"convention": self.rule.name} | self._session(shifts, cross, retained)
-        session["detail"] = {
-            "n_turns": len(cross),
-            "n_shifts": len(shifts),
-            "n_recovered": sum(shift.recovered for shift in shifts),
-            "n_recovered_late": sum(
-                shift.recovered and shift.turn + shift.delay > after.turn for shift, after in pairwise(shifts)
-            ),
+        session |= {"judge": dict.fromkeys(constructs.CONSTRUCTS), "detail": {
+            "n_turns": len(cross), "n_shifts": len(shifts),
+            "n_recovered": sum(shift.recovered for shift in shifts), "n_recovered_late": sum(late),
             "n_segments_without_topics": sum(not segment.topics for segment in segments),
             "shift_points": [shift.turn for shift in shifts],
-        }
+        }}  # fmt: skip
         return Scores(turns, rows, session)
 
     def _shift(self, old: _Segment, new: _Segment, replies: Iterable[_Topics]) -> _Shift:
@@ -146,15 +143,15 @@ class LegacyScorer:
 
     def _session(
         self, shifts: Sequence[_Shift], cross: Sequence[float], retained: Sequence[float]
-    ) -> dict[str, Any]:
+    ) -> dict[str, float]:
+        """The values of :data:`METRICS` in a session."""
         delays = [shift.delay for shift in shifts if shift.recovered]
         rate = len(delays) / len(shifts) if shifts else 0.0
         delay = sum(delays) / len(delays) if delays else 0.0
         interference = sum(shift.interference for shift in shifts) / len(shifts) if shifts else 0.0
         cc, cr = _mean(cross), _mean(retained)
         score = composite.cas(rate, delay - 1, interference, cc, cr, self.rule.cas, slowest=SLOWEST)
-        values = zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True)
-        return {**dict(values), "judge": constructs.unjudged()}
+        return dict(zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True))
 
 
 def _entries(rows: Any) -> list[dict[int, float]]:

@@ -22,7 +22,7 @@ from crs_lib import data as datasets
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.thesis.legacy import LegacyScorer
-from crs_lib.thesis.topics import FUNCTION_WORDS, TOPICS, TopicModel, Topics, admitted, default_model
+from crs_lib.thesis.topics import FUNCTION_WORDS, TOPICS, Lda, Topics, admitted
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -95,26 +95,26 @@ def _generator_after_training(n_topics: int, n_words: int) -> np.random.RandomSt
 
 
 @TOPICS.register(NAME, in_order=True)
-class ReplayedLda:
+class ReplayedLda(Lda):
     """LDA topics with the draws that the thesis made: its own numbers, for its own logs in its own order.
 
     A text's topics depend on all texts before it. A text that has topics keeps them; one without is inferred
     anew each time. Needs the thesis's topic model, NLTK (``pip install nltk``) and WordNet.
     """
 
+    kind = "lda replayed"
+
     def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
-        place = Path(model or default_model())
-        self._model = TopicModel.load(place)
+        super().__init__(model)
         theirs = {file.path.rpartition("/")[2]: file.sha256 for file in datasets.get("thesis-lda").files}
-        if tables.sha256(place / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
+        if tables.sha256(self.folder / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
             raise InputError(
-                f"{NAME} replays the thesis's own topic model, and {str(place)!r} holds another; "
+                f"{NAME} replays the thesis's own topic model, and {str(self.folder)!r} holds another; "
                 "set CRS_MIRROR to a folder with thesis/lda, or take topics lda"
             )
         self._cut, self._lemma = _tokeniser(), NounLemmas.load(wordnet())
         self._draws = _generator_after_training(self._model.n_topics, len(self._model.words))
         self._known: dict[str, tuple[str, ...]] = {}
-        self.name = f"lda replayed, {self._model.n_topics} topics, {len(self._model.words)} words"
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text, inferred in the order given."""

@@ -160,9 +160,8 @@ class TopicModel:
         try:
             matrix = np.load(place / "exp_elog_beta.npy", allow_pickle=False)
             lines = (place / "dictionary.tsv").read_text(encoding="utf-8").splitlines()
-            rows = sorted(
-                (int(number), word, int(df)) for number, word, df in (li.split("\t") for li in lines)
-            )
+            cells = (line.split("\t") for line in lines)
+            rows = sorted((int(number), word, int(df)) for number, word, df in cells)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(
@@ -191,8 +190,7 @@ class TopicModel:
 
     def _find(self, piece: str) -> int:
         """The number of the model's word that a piece of text is, -1 for none."""
-        token = _token_of(piece)
-        return self.number.get(lemma(token, self.number), -1) if token else -1
+        return self.number.get(lemma(_token_of(piece), self.number), -1)
 
     def shares(self, bags: Sequence[Bag], starts: Sequence[int]) -> Floats:
         """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform.
@@ -215,8 +213,7 @@ class TopicModel:
     @cached_property
     def _starts(self) -> Floats:
         draws = rng.stream(0, "topics", "start").gamma(100.0, 0.01, (_STARTS, self.n_topics))
-        starts: Floats = draws.astype(np.float32)
-        return starts
+        return draws.astype(np.float32)
 
     def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats) -> Floats:
         """γ of bags of equal length from their starts: (bags, words) numbers and counts to (bags, topics).
@@ -262,42 +259,33 @@ def _exp_elog(gamma: Floats) -> Floats:
     """exp(E[log θ]) under a Dirichlet: exp(ψ(γ) − ψ(Σγ))."""
     from scipy.special import psi
 
-    out: Floats = np.exp(psi(gamma) - psi(gamma.sum(axis=1, keepdims=True)))
-    return out
+    return np.asarray(np.exp(psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))))
 
 
 def train(
-    plots: Sequence[str],
-    *,
-    n_topics: int = 50,
-    passes: int = 15,
-    seed: int = 42,
-    least: int = 5,
-    most: float = 0.5,
+    plots: Sequence[str], *, n_topics: int = 50, passes: int = 15, seed: int = 42, least: int = 5
 ) -> TopicModel:
-    """A model of the plots: words in at least ``least`` and at most a share ``most`` of them.
+    """A model of the plots: words in at least ``least`` and at most half of them.
 
     scikit-learn's variational Bayes with symmetric priors of 1/topics, in one process: the same plots and
     seed give the same model. Raises InputError where fewer words than topics are left.
     """
-    from scipy.special import psi
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
 
     cut = [[word for word in tokens(plot) if word not in FUNCTION_WORDS] for plot in plots]
     seen = set(chain.from_iterable(cut))
     texts = [[singular(word, seen) for word in words] for words in cut]
-    df = Counter(word for words in texts for word in set(words))
-    kept = sorted(word for word, n in df.items() if least <= n <= most * len(plots))
+    df = Counter(chain.from_iterable(map(set, texts)))
+    kept = sorted(word for word, n in df.items() if least <= n <= len(plots) / 2)
     if len(kept) < n_topics:
         raise InputError(
-            f"only {len(kept)} words occur in {least} to {most:.0%} of the {len(plots)} plots; too few for "
-            f"{n_topics} topics, ask for fewer topics or a lower bound"
+            f"only {len(kept)} words occur in {least} to 50% of the {len(plots)} plots; too few for "
+            f"{n_topics} topics, ask for fewer topics"
         )
     counts = CountVectorizer(analyzer=list, vocabulary=kept, dtype=np.float64).transform(texts)
     model = LatentDirichletAllocation(n_topics, max_iter=passes, random_state=seed, learning_method="batch")
-    lam = model.fit(counts).components_
-    exp_elog_beta = np.exp(psi(lam) - psi(lam.sum(axis=1, keepdims=True))).astype(np.float32)
+    exp_elog_beta = _exp_elog(model.fit(counts).components_).astype(np.float32)
     return TopicModel(kept, exp_elog_beta, [df[word] for word in kept])
 
 
@@ -328,29 +316,28 @@ def trained_model() -> Path:
 def default_model() -> Path:
     """The topic model that is used where none is named: one trained here, else the thesis's in the mirror."""
     own = trained_model()
-    if not own.is_dir() and (theirs := datasets.get("thesis-lda").in_mirror()):
-        return theirs
-    return own
+    return own if own.is_dir() else datasets.get("thesis-lda").in_mirror() or own
 
 
 def vocabulary_of(catalog: str | Path) -> Path | None:
     """The features of the thesis's sentence space, for the thesis's own catalogue where a mirror has them."""
-    folder = datasets.get("thesis-reference").in_mirror()
-    path = folder / "tfidf_vocabulary_4096.txt" if folder else None
-    place = Path(catalog).expanduser()
-    if path is None or not path.is_file() or place.suffix != ".json" or not place.is_file():
+    folder, place = datasets.get("thesis-reference").in_mirror(), Path(catalog).expanduser()
+    if not folder or place.suffix != ".json" or not place.is_file():
         return None
-    known = {file.sha256 for file in datasets.get("opendialkg-movies").files}
-    return path if tables.sha256(place) in known else None
+    path, known = folder / "tfidf_vocabulary_4096.txt", datasets.get("opendialkg-movies").files
+    return path if path.is_file() and tables.sha256(place) in {file.sha256 for file in known} else None
 
 
 @TOPICS.register("lda")
 class Lda:
     """The five words of the most probable LDA topic, none below a share of 0.1."""
 
+    kind = "lda"
+
     def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
-        self._model = TopicModel.load(model or default_model())
-        self.name = f"lda, {self._model.n_topics} topics, {len(self._model.words)} words"
+        self.folder = Path(model or default_model())
+        self._model = TopicModel.load(self.folder)
+        self.name = f"{self.kind}, {self._model.n_topics} topics, {len(self._model.words)} words"
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text."""

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core.dialogue import Dialogue, Pair, Turn
+from crs_lib.core.dialogue import USER, Dialogue, Pair, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, words
 from crs_lib.evaluate.run import score_all
@@ -108,27 +108,28 @@ def _elicits(text: str) -> bool:
     return "?" in text and bool(CUES["elicits"].search(fold(text)))
 
 
-def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
+def logged(dialogue: Dialogue, grounder: Grounder, *, whole: bool = True) -> Dialogue:
     """The dialogue with the log a simulator would have kept: constraints, unwanted values, films by id.
 
-    The log that a USER turn held already is replaced.
+    The log that a USER turn held already is replaced; without ``whole`` only its constraints and unwanted
+    values are.
     """
     listener, turns = heard.Listener(grounder), list[Turn]()
-    for place, turn in enumerate(dialogue.turns):
-        if place % 2 == 0:
+    for turn in dialogue.turns:
+        meta = dict(turn.meta)
+        if turn.speaker == USER:
             state = listener.listen(turn.text)
-            log = state.as_logged(grounder) | {
-                "asks": not state.asks_about, "asks_about": state.asks_about, "requests": state.requests,
-                "stage": "" if state.asks_about else _OTHERS,
-            }  # fmt: skip
-            turns.append(replace(turn, meta={**turn.meta, "user_meta": log}))
-        else:
-            ids = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
-            turns.append(replace(turn, meta={**turn.meta, "rec_ids": ids}))
-    return replace(dialogue, turns=tuple(turns), shift_events=())
+            about = state.asks_about
+            log = {"asks": not about, "asks_about": about, "requests": state.requests,
+                   "stage": "" if about else _OTHERS}  # fmt: skip
+            meta["user_meta"] = {**(log if whole else turn.user_meta), **state.as_logged(grounder)}
+        elif whole:
+            meta["rec_ids"] = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
+        turns.append(replace(turn, meta=meta))
+    return replace(dialogue, turns=tuple(turns), shift_events=() if whole else dialogue.shift_events)
 
 
-class Scored(NamedTuple):
+class _Scored(NamedTuple):
     """A conversation as it was read, and a row for every reply."""
 
     dialogue: Dialogue
@@ -198,7 +199,7 @@ def _number(value: object) -> float:
     return float(str(value)) if usable else math.nan
 
 
-def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[Scored]:
+def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[_Scored]:
     """Every dialogue with its rows, one at a time: our scores, their parts, and other metrics.
 
     Memory stays flat. ``defined`` is 1 where a constraint is known; elsewhere the score is the declared
@@ -208,7 +209,7 @@ def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[Scored]
     logs, scored = tee(logged(dialogue, grounder) for dialogue in heard_from)
     scores = score_all(scored, grounder, conventions.get("default"))
     for dialogue, log, found in zip(given, logs, scores, strict=True):
-        yield Scored(dialogue, _rows(log, found.turns, grounder))
+        yield _Scored(dialogue, _rows(log, found.turns, grounder))
 
 
 def _rows(
@@ -263,7 +264,7 @@ def per_dialogue(rows: pd.DataFrame, names: Sequence[str] = (ON_PAPER,)) -> pd.D
 
 
 def agreement(
-    rows: pd.DataFrame, names: Sequence[str] = (RECEIVED,), *, resamples: int = 1000, seed: int = 0
+    rows: pd.DataFrame, names: Sequence[str] = (RECEIVED,), *, resamples: int = 1000
 ) -> pd.DataFrame:
     """Pearson and Spearman of each score with human ratings, one row per score and level.
 
@@ -277,30 +278,28 @@ def agreement(
     known = {level: bool(rows[level].notna().any()) for level in (RATING, OVERALL)}
     if not any(known.values()):
         raise InputError("no reply carries a human rating; agreement needs turn_level_aggregated.relevance")
-    draws = {"resamples": resamples, "seed": seed}
     talks = per_dialogue(rows, names)
-    out = []
+    sure, out = rows[rows["defined"] == 1], []
     for place, name in enumerate(names):
         if known[RATING]:
-            sure = rows[rows["defined"] == 1]
             out.append({"score": name, "level": "reply, constraint known"} | _both(sure, name, RATING))
-            out.append({"score": name, "level": "reply"} | _both(rows, name, RATING, **draws))
+            out.append({"score": name, "level": "reply"} | _both(rows, name, RATING, resamples))
             out.append({"score": name, "level": "reply, within systems"} | _within(rows, name))
         if known[OVERALL]:
             whole = WHOLE if place == 0 else name
             systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()
             exact = {"partial": np.nan, "p_exact": exact_p(systems[whole], systems[OVERALL])}
-            out.append({"score": whole, "level": "dialogue"} | _both(talks, whole, OVERALL, **draws))
+            out.append({"score": whole, "level": "dialogue"} | _both(talks, whole, OVERALL, resamples))
             out.append({"score": whole, "level": "system"} | _both(systems, whole, OVERALL) | exact)
     return pd.DataFrame(out)
 
 
-def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0, seed: int = 0) -> dict[str, Any]:
+def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0) -> dict[str, Any]:
     """How a score agrees with a rating over the rows of a frame; no interval where nothing is drawn."""
     known = frame[frame[[score, rating]].notna().all(axis=1)]
     x, y = known[score].to_numpy(float), known[rating].to_numpy(float)
     row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}
-    row |= {"pearson": _correlation(x, y)} | rho(frame, score, rating, resamples=resamples, seed=seed)
+    row |= {"pearson": _correlation(x, y)} | rho(frame, score, rating, resamples=resamples)
     given = [name for name in BASELINES if name in known]
     return row | {"partial": partial(x, y, known[given].to_numpy(float)) if given else np.nan}
 
@@ -349,7 +348,7 @@ def exact_p(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def rho(
-    frame: pd.DataFrame, score: str, rating: str, *, minus: str = "", resamples: int = 1000, seed: int = 0
+    frame: pd.DataFrame, score: str, rating: str, *, minus: str = "", resamples: int = 1000
 ) -> dict[str, Any]:
     """Spearman of two columns with its 95 % interval: n, spearman, low, high.
 
@@ -361,36 +360,35 @@ def rho(
     row = {"n": len(known), "spearman": spearman(known[score], known[rating])}
     if not resamples or math.isnan(row["spearman"]):
         return row | {"low": math.nan, "high": math.nan}
+    known = known.assign(conversation=known["system"] + " " + known["conv_id"])
+    design = stats.Design(scenario="conversation", resamples=resamples)
     found = stats.cluster_bootstrap_correlation(
-        known.assign(conversation=known["system"] + " " + known["conv_id"]),
-        score,
-        rating,
-        stats.Design(scenario="conversation", resamples=resamples, seed=seed),
-        minus=minus,
-        method="percentile",
-    ).iloc[0]
-    return row | {name: float(found[name]) for name in ("low", "high")}
+        known, score, rating, design, minus=minus, method="percentile"
+    )
+    low, high = found.loc[0, ["low", "high"]].astype(float)
+    return row | {"low": low, "high": high}
 
 
 def against_baselines(
-    rows: pd.DataFrame, score: str = RECEIVED, rating: str = RATING, *, resamples: int = 1000, seed: int = 0
+    rows: pd.DataFrame, score: str = RECEIVED, rating: str = RATING, *, resamples: int = 1000
 ) -> pd.DataFrame:
     """Spearman of the score minus that of each baseline, with a paired 95 % interval over conversations.
 
     Baselines: words and films of the reply (of a dialogue: their means), and the system's identity (the mean
     rating of its other conversations). All scores see the same draws. ``rows`` are replies, or dialogues.
     """
-    rated = rows[rows[rating].notna() & rows[score].notna()].reset_index(drop=True)
+    rated = rows.dropna(subset=[rating, score], ignore_index=True)
     names = list(BASELINES)
     if len(set(rated["system"])) > 1:
         rated = rated.assign(**{"system identity": _identity(rated, rating)})
         names.append("system identity")
     out = []
     for name in names:
-        found = rho(rated, score, rating, minus=name, resamples=resamples, seed=seed)
-        own, base = found.pop("spearman"), spearman(rated[name], rated[rating])
-        row = {"score": score, "baseline": name, "spearman": own, "of_baseline": base, "diff": own - base}
-        out.append(row | {"low": found["low"], "high": found["high"]})
+        found = rho(rated, score, rating, minus=name, resamples=resamples)
+        base = spearman(rated[name], rated[rating])
+        row = {"score": score, "baseline": name, "spearman": found["spearman"], "of_baseline": base}
+        row |= {"diff": found["spearman"] - base, "low": found["low"], "high": found["high"]}
+        out.append(row)
     return pd.DataFrame(out)
 
 

@@ -6,7 +6,8 @@ for a shift. To add one, register a class here. Source: docs/validity.md, sectio
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from itertools import accumulate, pairwise
+from operator import or_
 
 import numpy as np
 import pandas as pd
@@ -22,85 +23,79 @@ from crs_lib.metrics import overlap, similarity
 Floats = NDArray[np.float64]
 
 
-class Detector(Protocol):
+class Detector:
     """``usual`` is the threshold that the detector is used with: a score at or above it is an alarm."""
 
-    usual: float
+    usual = 0.7
 
-    def scores(self, texts: Sequence[str]) -> Floats: ...
+    def __init__(self, grounder: Grounder) -> None:
+        self.grounder = grounder
+
+    def scores(self, texts: Sequence[str]) -> Floats:
+        """The score of every utterance; NaN for the first: it cannot shift."""
+        gaps = self.gaps(texts) if len(texts) else []
+        return np.array([math.nan, *gaps])[: len(texts)]
+
+    def gaps(self, texts: Sequence[str]) -> Iterable[float]:
+        """The score of every utterance but the first."""
+        raise NotImplementedError
 
 
 DETECTORS: Registry[Detector] = Registry("detector")
 
 
-def _against_last(rows: object, n: int) -> Floats:
-    """1 - cosine of every text and the one before it; NaN for the first."""
-    found = 1 - similarity.cosines(rows, range(1, n), range(n - 1))
-    return np.concatenate([[math.nan], found])[:n]
+class _InSpace(Detector):
+    """One minus the cosine with the utterance before, in a sentence space."""
+
+    space: similarity.SentenceSpace
+
+    def gaps(self, texts: Sequence[str]) -> Iterable[float]:
+        return 1 - similarity.cosines(self.space.rows(texts), range(1, len(texts)), range(len(texts) - 1))
 
 
 @DETECTORS.register("similarity")
-class _Similarity:
-    """The thesis's: one minus the TF-IDF cosine with the utterance before, in [0, 1]."""
+class _Similarity(_InSpace):
+    """The thesis's: one minus the TF-IDF cosine with the utterance before, in [0, 1] (usual: below 0.3).
 
-    usual = 0.7  # an alarm below similarity 0.3
+    1 where either utterance has no word of the plots.
+    """
 
     def __init__(self, grounder: Grounder) -> None:
         self.space = similarity.TfidfSpace(item.plot or item.title for item in grounder.catalog.items)
 
-    def scores(self, texts: Sequence[str]) -> Floats:
-        """One minus cosine; 1 where either utterance has no word of the plots."""
-        return _against_last(self.space.rows(texts), len(texts))
-
 
 @DETECTORS.register("jaccard")
-class _Jaccard:
-    """The thesis's on concepts: one minus their Jaccard overlap with the utterance before, in [0, 1]."""
+class _Jaccard(Detector):
+    """The thesis's on concepts: one minus their Jaccard overlap with the utterance before, in [0, 1].
 
-    usual = 0.7
+    0 where neither utterance names a concept.
+    """
 
-    def __init__(self, grounder: Grounder) -> None:
-        self.grounder = grounder
-
-    def scores(self, texts: Sequence[str]) -> Floats:
-        """One minus Jaccard; 0 where neither utterance names a concept."""
-        sets = self.grounder.ground(texts)
-        gaps = [1 - overlap.jaccard(a, b, empty="one") for a, b in zip(sets[1:], sets, strict=False)]
-        return np.array([math.nan, *gaps])[: len(texts)]
+    def gaps(self, texts: Sequence[str]) -> Iterable[float]:
+        return (1 - overlap.jaccard(a, b, empty="one") for a, b in pairwise(self.grounder.ground(texts)))
 
 
 @DETECTORS.register("embedding", argument="an encoder", example="minilm")
-class _Embedding:
-    """One minus the cosine of sentence embeddings with the utterance before, in [0, 2]."""
+class _Embedding(_InSpace):
+    """One minus the cosine of sentence embeddings with the utterance before, in [0, 2].
 
-    usual = 0.7
+    Raises InputError where the encoder is not installed.
+    """
 
     def __init__(self, grounder: Grounder, argument: str = "minilm") -> None:
         self.space = similarity.EmbeddingSpace(argument)
 
-    def scores(self, texts: Sequence[str]) -> Floats:
-        """One minus cosine; raises InputError where the encoder is not installed."""
-        return _against_last(self.space.rows(texts), len(texts))
-
 
 @DETECTORS.register("new_value")
-class _NewValue:
+class _NewValue(Detector):
     """The share of an utterance's concepts that no earlier utterance named, in [0, 1]; 0 without concepts."""
 
     usual = 0.5
 
-    def __init__(self, grounder: Grounder) -> None:
-        self.grounder = grounder
-
-    def scores(self, texts: Sequence[str]) -> Floats:
-        """NaN for the first utterance: it cannot shift."""
-        seen: set[int] = set()
-        out = []
-        for place, codes in enumerate(self.grounder.ground(texts)):
-            share = len(codes - seen) / len(codes) if codes else 0.0
-            out.append(share if place else math.nan)
-            seen |= codes
-        return np.array(out)
+    def gaps(self, texts: Sequence[str]) -> Iterable[float]:
+        sets = self.grounder.ground(texts)
+        said = zip(sets[1:], accumulate(sets, or_), strict=False)
+        return (len(codes - seen) / len(codes) if codes else 0.0 for codes, seen in said)
 
 
 def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:

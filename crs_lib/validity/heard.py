@@ -49,7 +49,7 @@ class _Heard(NamedTuple):
     requests: bool
 
 
-class HeardState(NamedTuple):
+class _HeardState(NamedTuple):
     """The state after a user turn: active constraints, unwanted values, what the turn asks for."""
 
     constraints: frozenset[int]
@@ -74,15 +74,12 @@ def films(grounder: Grounder, text: str) -> tuple[int, ...]:
 
 def _titles(grounder: Grounder, text: str) -> list[Any]:
     """The titles in a text, years in brackets left out."""
-    return [
-        title
-        for title in grounder.titles(text)
-        if not (
-            text[max(0, title.start - 1) : title.start] in ("(", "[")
-            and text[title.end : title.end + 1] in (")", "]")
-            and text[title.start : title.end].isdigit()
-        )
-    ]
+
+    def bracketed(start: int, end: int) -> bool:
+        around = text[max(0, start - 1) : start] + text[end : end + 1]
+        return text[start:end].isdigit() and len(around) == 2 and around[0] in "([" and around[1] in ")]"
+
+    return [title for title in grounder.titles(text) if not bracketed(title.start, title.end)]
 
 
 def hear(grounder: Grounder, text: str) -> _Heard:
@@ -175,7 +172,7 @@ class Listener:
         self.grounder = grounder
         self._stated = self._avoid = self._alike = frozenset[int]()
 
-    def listen(self, text: str) -> HeardState:
+    def listen(self, text: str) -> _HeardState:
         """The state after one more user turn."""
         heard, field_of = hear(self.grounder, text), self.grounder.field_of
         if heard.resets:
@@ -191,7 +188,7 @@ class Listener:
             )
         elif heard.wanted:
             self._alike = frozenset()
-        return HeardState(self._stated or self._alike, self._avoid, heard.asks_about, heard.requests)
+        return _HeardState(self._stated or self._alike, self._avoid, heard.asks_about, heard.requests)
 
 
 def reaction(text: str, titles: Iterable[tuple[int, int]] = ()) -> float:

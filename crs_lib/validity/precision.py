@@ -26,11 +26,9 @@ from crs_lib.systems.base import SYSTEMS, World
 FACETS: Final = {"catalogue": (), "wording": (), "seed": (), "scenario": ("catalogue", "seed")}
 # What a statement holds for, each a facet further than the one before.
 SCOPES: Final = {
-    "scenario": "other scenarios",
-    "seed": "and other seeds",
-    "wording": "and other wordings",
+    "scenario": "other scenarios", "seed": "and other seeds", "wording": "and other wordings",
     "catalogue": "and other catalogues",
-}
+}  # fmt: skip
 
 
 class PrecisionConfig(Settings):
@@ -116,13 +114,11 @@ def balanced(frame: pd.DataFrame) -> pd.DataFrame:
 def run(config: PrecisionConfig) -> Precision:
     """Simulate, score and take the variance apart; both tables are written into the run's folder."""
     components = stats.facet_variances(balanced(_scores(config)), FACETS)
-    rows = [
-        stats.scenarios_needed(components, config.precision, fixed=list(SCOPES)[place + 1 :]).assign(
-            holds_for=scope
-        )
-        for place, (facet, scope) in enumerate(SCOPES.items())
-        if f"n_{facet}" in components
-    ]
+    rows = []
+    for place, (facet, scope) in enumerate(SCOPES.items(), start=1):
+        if f"n_{facet}" in components:
+            one = stats.scenarios_needed(components, config.precision, fixed=list(SCOPES)[place:])
+            rows.append(one.assign(holds_for=scope))
     needed = pd.concat(rows, ignore_index=True).drop(columns="fixed")
     needed = needed[["holds_for", *needed.columns.drop("holds_for")]].assign(metric=config.metric)
     folder = paths.run_folder(simulate.STUDY, config.run)

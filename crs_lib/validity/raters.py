@@ -12,7 +12,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,9 +23,9 @@ from crs_lib import data as datasets
 from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts, rng
-from crs_lib.core.dialogue import USER, Dialogue
-from crs_lib.core.errors import InputError, one_line
-from crs_lib.core.text import shorten, words
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import one_line, shorten, words
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.evaluate.run import score_all
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, calls
@@ -104,21 +103,21 @@ def _record(name: str, row: Mapping[Any, str], means: Mapping[Any, float]) -> di
     return {"conv_id": name, "model_name": _SYSTEM, "dialogue": turns, **whole}
 
 
-def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
     """How far one rater agrees with the others, one row per construct.
 
     ``spearman`` correlates every rating with the mean of the others of its item (95 % interval over
     conversations): the height that a score can be held against. ``alpha`` is Krippendorff's, ordinal. Items
     with a single rating are left out.
     """
-    design = stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5), seed=seed)
+    design = stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5))
     out = []
     for construct, mine in ratings.groupby("construct", sort=False):
         known = agreement.one_against_rest(mine)
         if known.empty:
             continue
         row = {"construct": construct, "n_ratings": len(known), "n_items": known["item"].nunique()}
-        row |= rho(known.assign(system=""), "value", "rest", resamples=resamples, seed=seed)
+        row |= rho(known.assign(system=""), "value", "rest", resamples=resamples)
         alpha = stats.krippendorff_alpha(known, design).iloc[0]
         row |= {"alpha": alpha["alpha"], "alpha_low": alpha["low"], "alpha_high": alpha["high"]}
         out.append(row)
@@ -159,11 +158,8 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     def ranked(row: Mapping[str, Any]) -> tuple[float, float]:
         """The share of the constraints that the ranked films meet, and of the items that are found."""
         films, wanted = [film_of[item] for item in row["items"] if item in film_of], row["wanted"]
-        met = sum(len(wanted & facts[film]) for film in films)
-        return (
-            met / (len(films) * len(wanted)) if films and wanted else np.nan,
-            len(films) / len(row["items"]) if row["items"] else np.nan,
-        )
+        met, of = sum(len(wanted & facts[film]) for film in films), len(films) * len(wanted)
+        return met / of if of else np.nan, len(films) / len(row["items"]) if row["items"] else np.nan
 
     frame[[_RANKED, "found"]] = [ranked(row) for row in rows]
     return frame.drop(columns=["items", "films", "wanted"])
@@ -178,16 +174,16 @@ def resolved(
     least three different replies name a single film while the item ranks first, and half of them name that
     one. Success is not looked at.
     """
-    told = {(items[0], text): films for items, films, text in zip(ranked, named, texts, strict=True)
-            if items and len(films) == 1}  # fmt: skip
+    every = zip(ranked, named, texts, strict=True)
+    told = {(items[0], text): films[0] for items, films, text in every if items and len(films) == 1}
     counts: dict[int, Counter[int]] = defaultdict(Counter)
-    for (item, _), (film,) in told.items():
+    for (item, _), film in told.items():
         counts[item][film] += 1
     best = {item: (count.total(), *count.most_common(1)[0]) for item, count in counts.items()}
     return {item: film for item, (n, film, hits) in best.items() if n >= _SEEN and hits >= _SHARE * n}
 
 
-def prediction(frame: pd.DataFrame, *, resamples: int = 100, seed: int = 0) -> pd.DataFrame:
+def prediction(frame: pd.DataFrame, *, resamples: int = 100) -> pd.DataFrame:
     """AUC of every predictor for either criterion, over replies and over dialogues.
 
     ``within`` is the mean over systems of their own AUC, with its 95 % interval over conversations; ``all``
@@ -200,7 +196,7 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100, seed: int = 0) -> p
     out = []
     for criterion, (level, (rows, names)) in product(CRITERIA, levels.items()):
         groups = (rows["system"] + rows["conv_id"]).to_frame("talk").groupby("talk", sort=False)
-        members, draw = list(groups.indices.values()), rng.stream(seed, "people", f"success {level}")
+        members, draw = list(groups.indices.values()), rng.stream(0, "people", f"success {level}")
         drawn = (draw.integers(0, len(members), len(members)) for _ in range(resamples))
         picks = [np.concatenate([members[talk] for talk in talks]) for talks in drawn]
         for name in names:
@@ -209,13 +205,8 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100, seed: int = 0) -> p
             within = [_auc_within(values.iloc[pick]) for pick in picks if shown]
             low, high = np.nanquantile(within, [0.025, 0.975]) if within else (np.nan, np.nan)
             row = {"criterion": criterion, "level": level, "predictor": name, "n": len(rows)}
-            row |= {
-                "all": _auc(values),
-                "within": _auc_within(values),
-                "low": float(low),
-                "high": float(high),
-            }
-            out.append(row)
+            row |= {"all": _auc(values), "within": _auc_within(values)}
+            out.append(row | {"low": float(low), "high": float(high)})
     return pd.DataFrame(out)
 
 
@@ -279,11 +270,11 @@ def judged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     return frame
 
 
-def with_judge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.DataFrame:
+def with_judge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
     """Spearman of our scores and of baselines with the judge's, by simulator, with 95 % intervals."""
     return pd.DataFrame([
         {"simulator": simulator, "judge": judge, "score": name}
-        | rho(part, name, judge, resamples=resamples, seed=seed)
+        | rho(part, name, judge, resamples=resamples)
         for simulator, part in [("all", rows), *rows.groupby("simulator")]
         for judge in JUDGE
         for name in (WHOLE, ON_PAPER, *BASELINES)
@@ -323,7 +314,7 @@ def views(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     of the values heard, NaN without any. A person's roles count as one value: words do not tell them apart.
     """
     kept, rule = list(dialogues), conventions.get("default")
-    twins = [_with_heard(dialogue, grounder) for dialogue in kept]
+    twins = [agreement.logged(dialogue, grounder, whole=False) for dialogue in kept]
     scored = [score_all(talks, grounder, rule) for talks in (kept, twins)]
     rows: list[dict[str, Any]] = []
     for dialogue, twin, with_log, with_words in zip(kept, twins, *scored, strict=True):
@@ -337,17 +328,6 @@ def views(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _with_heard(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
-    """The dialogue with the heard constraints and exclusions in its log, all else as it was."""
-    listener, out = heard.Listener(grounder), []
-    for turn in dialogue.turns:
-        meta = dict(turn.meta)
-        if turn.speaker == USER:
-            meta["user_meta"] = {**turn.user_meta, **listener.listen(turn.text).as_logged(grounder)}
-        out.append(replace(turn, meta=meta))
-    return replace(dialogue, turns=tuple(out))
-
-
 def _state(log: Any) -> frozenset[tuple[str, str]]:
     """The values of a log, each with the part of the log that holds it."""
     return frozenset(
@@ -358,7 +338,7 @@ def _state(log: Any) -> frozenset[tuple[str, str]]:
     )
 
 
-def bridge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.DataFrame:
+def bridge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
     """One row per system: both views' mean gain, their Spearman, and the agreement of the states.
 
     "all" comes first; its last column is the Spearman of the two views over systems. ``low`` and ``high`` are
@@ -366,13 +346,15 @@ def bridge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.Dat
     """
     out, names = [], [LOGGED, HEARD]
     for system, part in [("all", rows), *rows.groupby("system", sort=False)]:
-        found = rho(part, LOGGED, HEARD, resamples=resamples, seed=seed)
+        found = rho(part, LOGGED, HEARD, resamples=resamples)
         row: dict[str, Any] = {"system": system, "n": found["n"], **part[names].mean().to_dict()}
         row |= {"spearman, turns": found["spearman"], "low": found["low"], "high": found["high"]}
-        for unit, by in (("sessions", ["system", "conv_id"]), ("systems", ["system"])):
-            means = part.groupby(by)[names].mean()
-            means = means.dropna() if unit == "sessions" else means
-            row[f"spearman, {unit}"] = agreement.spearman(means[LOGGED], means[HEARD])
+        talks, means = (
+            part.groupby(["system", "conv_id"])[names].mean().dropna(),
+            part.groupby("system")[names].mean(),
+        )
+        row["spearman, sessions"] = agreement.spearman(talks[LOGGED], talks[HEARD])
+        row["spearman, systems"] = agreement.spearman(means[LOGGED], means[HEARD])
         out.append(row | part[["joint", "precision", "recall"]].mean().to_dict())
     return pd.DataFrame(out)
 
@@ -386,7 +368,7 @@ _ANSWERS = {
 }
 
 
-def chosen(dialogues: Sequence[Dialogue], n: int, seed: int = 0) -> list[Dialogue]:
+def chosen(dialogues: Sequence[Dialogue], n: int) -> list[Dialogue]:
     """A draw of ``n`` conversations whose whole people rated; all where there are fewer.
 
     Raises InputError where none is rated.
@@ -394,7 +376,7 @@ def chosen(dialogues: Sequence[Dialogue], n: int, seed: int = 0) -> list[Dialogu
     rated = [one for one in dialogues if not np.isnan(agreement.overall_rating(one))]
     if not rated:
         raise InputError("no conversation carries a rating of the whole (dial_level_aggregated)")
-    order = rng.stream(seed, "people judges").permutation(len(rated))
+    order = rng.stream(0, "people judges").permutation(len(rated))
     return [rated[i] for i in sorted(order[:n])]
 
 

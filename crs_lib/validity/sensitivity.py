@@ -18,13 +18,11 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, rng, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, NoDataError
-from crs_lib.evaluate.run import score_all
-from crs_lib.evaluate.study import MOVIES
+from crs_lib.evaluate.run import MOVIES, score_all
 from crs_lib.figures.stability import FEWEST_SCENARIOS
 from crs_lib.metrics import conventions
 from crs_lib.metrics.conventions import Convention, ItemWeights
-from crs_lib.simulate import roles
-from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig, asks_model
 from crs_lib.simulate.scenarios import CALM, SHIFT
 from crs_lib.systems.base import World
 
@@ -95,13 +93,21 @@ def choices() -> Iterator[tuple[str, str, Convention]]:
 
 def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per choice, setting and metric: tau to the default convention's means, as :func:`agreement`."""
-    default = _session_scores(dialogues, grounder, conventions.get("default"))
-    scored = ((*names, _session_scores(dialogues, grounder, rule)) for *names, rule in choices())
-    return pd.DataFrame([
-        {"choice": choice, "setting": setting, "metric": metric} | agreement(default, found, metric)
-        for choice, setting, found in scored
+    scored = (
+        ({"choice": choice, "setting": setting}, _session_scores(dialogues, grounder, rule))
+        for choice, setting, rule in choices()
+    )
+    return _taus(_session_scores(dialogues, grounder, conventions.get("default")), scored)
+
+
+def _taus(default: pd.DataFrame, scored: Iterable[tuple[dict[str, Any], pd.DataFrame]]) -> pd.DataFrame:
+    """One row per set of scores and metric: its facts, and the agreement with the default's scores."""
+    rows = [
+        facts | {"metric": metric} | agreement(default, found, metric)
+        for facts, found in scored
         for metric in METRICS
-    ])  # fmt: skip
+    ]
+    return pd.DataFrame(rows)
 
 
 def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention) -> pd.DataFrame:
@@ -110,9 +116,7 @@ def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Con
     return sessions[["model", "session_id", *METRICS]].astype(dict.fromkeys(METRICS, float))
 
 
-def agreement(
-    a: pd.DataFrame, b: pd.DataFrame, metric: str, *, resamples: int = 1000, seed: int = 0
-) -> dict[str, float | int]:
+def agreement(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> dict[str, float | int]:
     """Kendall's tau-b in [-1, 1] of the systems' means in two sets of scores, with its 95 % interval.
 
     Scenarios are drawn for both sets at once, with all their systems. ``n_systems`` have a mean in both,
@@ -131,8 +135,9 @@ def agreement(
 
     found = dict.fromkeys(("tau", "low", "high"), float("nan"))
     if len(systems) > 1:
-        design = stats.Design(resamples=resamples, seed=seed)
-        drawn = stats.bootstrap_estimates(statistic, len(scenarios), design, method="percentile")
+        drawn = stats.bootstrap_estimates(
+            statistic, len(scenarios), stats.Design(resamples=1000), method="percentile"
+        )
         found = {"tau": float(drawn.estimate[0]), "low": float(drawn.low[0]), "high": float(drawn.high[0])}
     return {**found, "n_systems": len(systems), "n_sessions": len(scenarios)}
 
@@ -165,12 +170,9 @@ def by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
         world = World(part, Grounder(part))
         talks = (simulate.session(world, key.system, key.session, config) for key in asked)
         found[share] = _session_scores(talks, world.grounder, conventions.get("default"))
-    return pd.DataFrame([
-        {"share": share, "films": max(1, round(share * len(catalog))), "metric": metric}
-        | agreement(found[max(SHARES)], scores, metric)
-        for share, scores in found.items()
-        for metric in METRICS
-    ])  # fmt: skip
+    films = {share: max(1, round(share * len(catalog))) for share in SHARES}
+    scored = (({"share": share, "films": films[share]}, scores) for share, scores in found.items())
+    return _taus(found[max(SHARES)], scored)
 
 
 def stability(table: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -192,10 +194,8 @@ def make(run: str, sessions: int = 10) -> Path:
     made = MOVIES.finished(run, "simulate")
     catalog = evaluate.catalog_of(run)
     talks = [talk for talk in simulate.iter_dialogues(run) if int(talk.session_id) < sessions]
-    inputs, asked = (
-        {"dialogues": made["outputs"]["dialogues.jsonl"]},
-        {"sessions": sessions, "metrics": METRICS},
-    )
+    inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
+    asked = {"sessions": sessions, "metrics": METRICS}
     with runs.stage(simulate.STUDY, run, STAGE, asked, inputs, fixed=False) as stage:
         found = {"choices": by_convention(talks, Grounder(catalog))}
         again = _ruled(run, made["parameters"], sessions) if sessions >= FEWEST_SCENARIOS else None
@@ -207,22 +207,12 @@ def make(run: str, sessions: int = 10) -> Path:
     return paths.run_folder(simulate.STUDY, run)
 
 
-_KEPT = (
-    "n_turns",
-    "seed",
-    "shift_first",
-    "shift_gap",
-    "shift_types",
-    "rates",
-    "explicitness",
-    "insist",
-    "templates",
-)
+_KEPT = "n_turns seed shift_first shift_gap shift_types rates explicitness insist templates".split()
 
 
 def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfig | None:
     """The run's own settings with fewer scenarios and no models; None where that leaves no ranking."""
-    systems = [spec for spec in parameters["systems"] if not roles.asks_model(spec)]
+    systems = [spec for spec in parameters["systems"] if not asks_model(spec)]
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
     settings = {name: parameters[name] for name in _KEPT} | {"run": run, "systems": systems}

@@ -96,168 +96,112 @@ def frames(systems=FEW):
 def exploited():
     """What made-up useless policies win: three metrics, one of them without near misses."""
     rises = {"normalised_gain": (0.0, 0.45), "topic_adaptation_score": (1.0, 1.0), "item_tas": (0.0, np.nan)}
-    rows = [{"metric": name, "exploitability": a, "near_misses": b} for name, (a, b) in rises.items()]
-    return pd.DataFrame(rows).assign(n_policies=150, n_sessions=N_SESSIONS)
+    rows = [(name, *two) for name, two in rises.items()]
+    table = pd.DataFrame(rows, columns=["metric", "exploitability", "near_misses"])
+    return table.assign(n_policies=150, n_sessions=N_SESSIONS)
+
+
+def grid(*columns, **facts):
+    """Every combination of the values of some columns (name, values), with further columns."""
+    rows = product(*(values for _, values in columns))
+    return pd.DataFrame(rows, columns=[name for name, _ in columns]).assign(**facts)
 
 
 def design(systems):
-    """The design of a made-up run: who takes part, its catalogue, its shifts; and the best systems."""
+    """The design of a made-up run: who takes part, its catalogue, its shifts."""
     size = {"n_systems": len(systems), "n_sessions": N_SESSIONS, "n_turns": N_TURNS}
-    names = ("catalogue", "user", "system", "log", "judge", "metrics", "statistics")
-    roles = [{"role": name, "lines": "\n".join(systems) if name == "system" else "some"} for name in names]
+    names, said = ("catalogue", "user", "system", "log", "judge", "metrics", "statistics"), "\n".join(systems)
     uses = {"constraint": True, "shift": True, "topic": True, "question": False}
-    fields = [
-        {"field": name, "coverage": 0.8, "values": 40, "changed": 3, "n_films": N_SESSIONS, **uses}
-        for name in ("genre", "actor", "year")
-    ]
-    events = [
-        {"type": kind, "turn": turn, "n": 2, "systems": "\n".join(systems), **size}
-        for kind in TYPES for turn in SHIFTS
-    ]  # fmt: skip
+    fields = {"coverage": 0.8, "values": 40, "changed": 3, "n_films": N_SESSIONS, **uses}
+    roles = grid(("role", names), **size)
     return {
-        "roles": pd.DataFrame(roles).assign(**size), "catalogue_fields": pd.DataFrame(fields),
-        "shift_events": pd.DataFrame(events),
-    }  # fmt: skip
+        "roles": roles.assign(lines=[said if name == "system" else "some" for name in names]),
+        "catalogue_fields": grid(("field", ("genre", "actor", "year")), **fields),
+        "shift_events": grid(("type", TYPES), ("turn", SHIFTS), n=2, systems=said, **size),
+    }
 
 
 def judged(systems):
     """What judges and language models leave behind: means by construct, and calls of every system and a judge."""
-    rows = [
-        {
-            "model": model,
-            "construct": name,
-            "mean": 3 + place / 2,
-            "low": 2.8,
-            "high": 4.6,
-            "n": N_SESSIONS - 1,
-            "n_missing": 1,
-            "own_family": model == systems[0],
-            "n_sessions": N_SESSIONS,
-        }
-        for model in systems
-        for place, name in enumerate(CONSTRUCTS)
-    ]
-    calls = [
-        {"role": role, "model": model, "session_id": f"{session:05d}", "tokens_in": 900 + 40 * session}
-        | {"tokens_out": 30 + session, "seconds": 1.5 + session / 10, "sent": (role, session) != ("judge", 3)}
-        for role, models in (("crs", systems), ("judge", [systems[-1], "ollama:a-judge:1"]))
-        for model in models
-        for session in range(N_SESSIONS)
-    ]
-    return {"judge_means": pd.DataFrame(rows), "llm_calls": pd.DataFrame(calls)}
+    means = grid(
+        ("model", systems), ("construct", CONSTRUCTS), low=2.8, high=4.6, n=N_SESSIONS - 1, n_missing=1
+    )
+    means = means.assign(
+        mean=3 + means.groupby("model").cumcount() / 2, own_family=means["model"] == systems[0]
+    )
+    asked = [("crs", name) for name in systems] + [("judge", systems[-1]), ("judge", "ollama:a-judge:1")]
+    calls = grid(("who", asked), ("session", range(N_SESSIONS)))
+    calls[["role", "model"]] = calls.pop("who").tolist()
+    k = calls.pop("session")
+    sent = (calls["role"] != "judge") | (k != 3)
+    calls = calls.assign(session_id=k.map("{:05d}".format), tokens_in=900 + 40 * k, tokens_out=30 + k)
+    return {
+        "judge_means": means.assign(n_sessions=N_SESSIONS),
+        "llm_calls": calls.assign(seconds=1.5 + k / 10, sent=sent),
+    }
 
 
 def sensitivity(systems):
     """Tau of made-up rankings over weights, choices and catalogue sizes; power of made-up tests."""
     n = {"n_systems": len(systems), "n_sessions": N_SESSIONS}
-    names = ("alpha", "beta", "gamma", "delta")
-    grid = [w for w in product(range(5), repeat=4) if sum(w) == 4 and w[0]]
-    weights = [dict(zip(names, (0.6, 0.4, 0.25, 0.5), strict=True)) | {"tau": 1.0, "is_default": True, **n}]
-    for one in grid:
-        shares = {name: part / 4 for name, part in zip(names, one, strict=True)}
-        weights.append(shares | {"tau": 1 - one[2] / 2, "is_default": False, **n})
+    weights = grid(*((name, range(5)) for name in ("alpha", "beta", "gamma", "delta")))
+    weights = weights[(weights.sum(axis=1) == 4) & (weights["alpha"] > 0)] / 4
+    weights = weights.assign(tau=1 - 2 * weights["gamma"], is_default=False)
+    declared = {"alpha": 0.6, "beta": 0.4, "gamma": 0.25, "delta": 0.5, "tau": 1.0, "is_default": True}
     tau = {"tau": 0.9, "low": 0.7, "high": 1.0}
-    settings = {
-        "empty sets": ("skip", "zero", "one"),
-        "recovery thresholds": ("0.2/0.5", "0.35/0.65", "0.5/0.8"),
-    }
-    choices = [
-        {"choice": choice, "setting": setting, "metric": metric, **tau, **n}
-        for choice, values in settings.items()
-        for setting in values
-        for metric in (*RECOVERY, "item_tas")
-    ]
-    sizes = [
-        {"share": share, "films": int(1000 * share), "metric": metric, **tau, **n}
-        for share in (0.25, 0.5, 1.0)
-        for metric in RECOVERY
-    ]
-    pairs = [
-        {"a": a, "b": b, "diff": 0.1 * k, "low": 0.1 * k - 0.05, "high": 0.1 * k + 0.05, "neighbours": k < 9}
-        for k, (a, b) in enumerate(combinations(systems, 2))
-    ]
-    effects = pd.DataFrame(pairs).assign(outcome="item_tas", declared=False, smallest=0.05, **n)
-    facts = {
-        "outcome": "item_tas",
-        "smallest": 0.05,
-        "target": 0.8,
-        "n": N_SESSIONS,
-        "sd_difference": 0.14,
-        **n,
-    }
-    power = [
-        {
-            "a": a,
-            "b": b,
-            "effect": effect,
-            "sessions": k,
-            "power": min(1.0, effect * k / 4),
-            "alpha": 0.007,
-            "n_contrasts": 7,
-            **facts,
-        }
-        for a, b in pairwise(systems)
-        for effect in (0.025, 0.05, 0.1)
-        for k in (5, 20, 50, 200)
-    ]
+    choices = [("empty sets", one) for one in ("skip", "zero", "one")]
+    choices += [("recovery thresholds", one) for one in ("0.2/0.5", "0.35/0.65", "0.5/0.8")]
+    settings = grid(("which", choices), ("metric", (*RECOVERY, "item_tas")), **tau, **n)
+    settings[["choice", "setting"]] = settings.pop("which").tolist()
+    sizes = grid(
+        ("share", (0.25, 0.5, 1.0)), ("metric", RECOVERY), **tau, **n | {"n_sessions": MANY_SESSIONS}
+    )
+    effects = pd.DataFrame(combinations(systems, 2), columns=["a", "b"])
+    diff = 0.1 * effects.index
+    effects = effects.assign(diff=diff, low=diff - 0.05, high=diff + 0.05, neighbours=effects.index < 9)
+    facts = {"outcome": "item_tas", "smallest": 0.05, **n}
+    power = grid(
+        ("pair", list(pairwise(systems))), ("effect", (0.025, 0.05, 0.1)), ("sessions", (5, 20, 50, 200))
+    )
+    power[["a", "b"]] = power.pop("pair").tolist()
+    power = power.assign(power=(power["effect"] * power["sessions"] / 4).clip(upper=1.0), alpha=0.007)
     return {
-        "sensitivity_weights": pd.DataFrame(weights),
-        "sensitivity_choices": pd.DataFrame(choices),
-        "sensitivity_catalogue": pd.DataFrame(sizes).assign(n_sessions=MANY_SESSIONS),
-        "paired_effects": effects,
-        "power": pd.DataFrame(power),
+        "sensitivity_weights": pd.concat([pd.DataFrame([declared]), weights], ignore_index=True).assign(**n),
+        "sensitivity_choices": settings,
+        "sensitivity_catalogue": sizes.assign(films=(1000 * sizes["share"]).astype(int)),
+        "paired_effects": effects.assign(declared=False, **facts),
+        "power": power.assign(n_contrasts=7, target=0.8, n=N_SESSIONS, sd_difference=0.14, **facts),
     }
 
 
 ASPECTS = ("fluency", "informativeness", "logicality", "coherence")
 GRADES = ("not relevant", "partially relevant", "highly relevant")
-SCORE = {
-    "measure": "nDCG@10",
-    "mean": 0.5,
-    "low": 0.4,
-    "high": 0.7,
-    "n_topics": N_SESSIONS,
-    "n_conversations": 3,
-}
+BINS = [f"{25 * k}-{25 * k + 24}" for k in range(11)]
+RANKED = ("bm25-dense-hashing-first-and-last", "bm25-last-turn", "random order of the pool")
+ENDS = {"mean": 0.5, "low": 0.4}
+LOST = pd.DataFrame(
+    [("all", "all"), ("category", "1"), ("category", "2"), ("chat", "Chat_1")], columns=["by", "group"]
+)
 OTHER_STUDIES = {
     "average_ratings": pd.DataFrame({"from": ["1.0", "1.5", "2.0"], "conversations": [1, 0, 7]}).assign(
         n_conversations=N_SESSIONS
     ),
-    "aspect_ratings": pd.DataFrame(list(product(range(1, 6), ASPECTS)), columns=["rating", "aspect"]).assign(
-        conversations=2, n_conversations=N_SESSIONS
+    "aspect_ratings": grid(
+        ("rating", range(1, 6)), ("aspect", ASPECTS), conversations=2, n_conversations=N_SESSIONS
     ),
-    "judgments": pd.DataFrame(
-        list(product([f"{25 * k}-{25 * k + 24}" for k in range(11)], GRADES)), columns=["judgments", "grade"]
-    ).assign(intents=3, n_intents=N_SESSIONS),
-    "systems": pd.DataFrame(
-        [
-            {"kind": kind, "system": system, **SCORE}
-            for kind in ("recommendation", "search")
-            for system in ("bm25-dense-hashing-first-and-last", "bm25-last-turn", "random order of the pool")
-        ]
+    "judgments": grid(("judgments", BINS), ("grade", GRADES), intents=3, n_intents=N_SESSIONS),
+    "systems": grid(
+        ("kind", ("recommendation", "search")), ("system", RANKED), measure="nDCG@10", high=0.7,
+        n_topics=N_SESSIONS, n_conversations=3, **ENDS,
     ),
-    "attribution": pd.DataFrame(
-        [
-            {"by": by, "group": group, "ids": N_SESSIONS, "n_ids": N_SESSIONS}
-            | dict(zip(evidence.BUCKETS, (1, 1, 2, 1, 3), strict=True))
-            for by, group in (("all", "all"), ("category", "1"), ("category", "2"), ("chat", "Chat_1"))
-        ]
+    "attribution": LOST.assign(
+        ids=N_SESSIONS, n_ids=N_SESSIONS, **dict(zip(evidence.BUCKETS, (1, 1, 2, 1, 3), strict=True))
     ),
-    "intervals": pd.DataFrame(
-        [
-            {
-                "measure": measure,
-                "mean": 0.5,
-                "low": 0.4,
-                "high": 0.6,
-                "chats_low": np.nan,
-                "chats_high": np.nan,
-            }
-            | {"n_questions": N_SESSIONS}
-            for measure in ("r@5", "r@10", "mrr", "recall", "f1")
-        ]
+    "intervals": grid(
+        ("measure", ("r@5", "r@10", "mrr", "recall", "f1")), high=0.6, chats_low=np.nan, chats_high=np.nan,
+        n_questions=N_SESSIONS, **ENDS,
     ),
-}
+}  # fmt: skip
 
 
 def model_metrics(results):
@@ -266,12 +210,10 @@ def model_metrics(results):
         for model in dict.fromkeys(results["model"]):
             values = results.loc[results["model"] == model, metric].dropna()
             mean, half = values.mean(), 0.05 if len(values) else np.nan
-            rows.append(
-                {"model": model, "metric": metric, "mean": mean, "low": mean - half, "high": mean + half}
-            )
-            rows[-1] |= {"n": len(values), "n_missing": N_SESSIONS - len(values)}
-            rows[-1]["direction"] = base.get(metric).direction
-    return pd.DataFrame(rows)
+            n = len(values), N_SESSIONS - len(values)
+            rows.append((model, metric, mean, mean - half, mean + half, *n, base.get(metric).direction))
+    columns = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def tables_of(entry, systems=FEW):

@@ -39,8 +39,6 @@ def warmth(tmp_path, monkeypatch):
     constructs.declare(Construct("warmth", "movies/judge_warmth", lowest=0, highest=4, label="warm-\nth"))
     yield before
     del constructs.CONSTRUCTS["warmth"]
-    templates.source.cache_clear()
-    templates.wanted.cache_clear()
     templates._prompt.cache_clear()
 
 

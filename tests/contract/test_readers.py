@@ -87,7 +87,7 @@ def index(place, read):
     folder.mkdir(exist_ok=True)
     array(folder, "values")
     (folder / "header.json").write_bytes(place.read_bytes())
-    return read(folder, "kind", ["values"], mapped=False)
+    return read(folder, "kind", ["values"])
 
 
 def topics(place, read):
@@ -142,26 +142,26 @@ SAMPLES = [
     ("catalog.sources.load", "films.parquet", FILMS, parquet, plain),
     ("catalog.sources.raw", "films.json", FILMS, json.dumps, plain),
     ("thesis.catalog.ThesisCatalog.load", "films.json", FILMS, json.dumps, plain),
-    ("cli.run._yaml", "values.yaml", {"run": "x", "n": 3}, yaml.safe_dump, lambda place, read: read(str(place))),
+    ("cli.run._yaml", "values.yaml", {"run": "x", "n": 3}, yaml.safe_dump, plain),
     ("core.tables.read_jsonl", "x.jsonl", [TALK, TALK], lines, plain),
     ("core.tables.read_table", "results.jsonl", [{"model": "m", "session_id": "1", "x": 1.0}], lines, lambda place, read: read(place, tables.RESULTS)),
     ("core.tables.read_table", "turns.parquet", FILMS, parquet, lambda place, read: read(place, tables.CATALOG)),
     ("core.tables.read_table", "means.csv", "model,metric,mean\nm,x,0.5\n", str, lambda place, read: read(place, tables.MODEL_METRICS)),
     ("judge.rating.read_scores", "x_judge.csv", "model,proactiveness,coherence,personalization\nm,4,5,3\n", str, plain),
-    ("judge.run.dialogue_lines", "dialogues.jsonl", [TALK], lines, plain),
+    ("judge.run._dialogue_lines", "dialogues.jsonl", [TALK], lines, plain),
     ("llm.calls.usage", "llm_calls.jsonl", [CALL, CALL], lines, plain),
     ("llm.replay._replies", "llm_calls.jsonl", [CALL], lines, lambda place, read: read(tables.read_jsonl(place))),
     ("data.logs.read", "log.jsonl", [TALK], lines, plain),
     ("data.logs.read", "log.json", TALK, json.dumps, plain),
     ("data.logs.readable", "log.json", [TALK, TALK], json.dumps, lambda place, read: read(place, lambda one: None)),
-    ("notebooks.parameters.load", "01_x.ipynb", BOOK, json.dumps, plain),
+    ("notebooks.runner.load", "01_x.ipynb", BOOK, json.dumps, plain),
     ("notebooks.sweeps.read", "s.yaml", SWEEP, yaml.safe_dump, plain),
     ("realtalk.arcs.read", "arcs.json", {"format": "crs-arc-1", "cases": [{"name": "a", "chat": "c", "question": "q", "phases": [["1"], ["2"]]}]}, json.dumps, lambda place, read: read(place, [])),
     ("realtalk.corpus.read_chat", "Chat_1_A.json", CHAT, json.dumps, plain),
     ("retrieval.store.load_arrays", "header.json", {"kind": "kind", "n": 2}, json.dumps, index),
-    ("simulate.finished.iter_dialogues", "dialogues.jsonl", [TALK], lines, of_run),
-    ("simulate.finished.iter_dialogues", "manifest.json", MANIFEST, json.dumps, of_manifest),
-    ("simulate.finished.failed_sessions", "failed.csv", "model,session_id,error\nm,00001,gone\n", str, of_run),
+    ("simulate.config.iter_dialogues", "dialogues.jsonl", [TALK], lines, of_run),
+    ("simulate.config.iter_dialogues", "manifest.json", MANIFEST, json.dumps, of_manifest),
+    ("simulate.config.failed_sessions", "failed.csv", "model,session_id,error\nm,00001,gone\n", str, of_run),
     ("stats.plan.read_plan", "plan.yaml", PLAN, yaml.safe_dump, lambda place, read: read(safety.read_yaml(place))),
     ("thesis.topics.TopicModel.load", "dictionary.tsv", "0\tfilm\t1\n1\tplot\t2\n2\tstar\t1\n", str, topics),
     ("thesis.replay.NounLemmas.load", "index.noun", "dog n 1 0\nmice mouse\n", str, nouns),

@@ -87,6 +87,6 @@ def add_data_set(folder: Path) -> None:
     """Step 1 of "A data set"."""
     file = folder / "crs_lib" / "data" / "registry.py"
     row, _ = blocks("A data set")
-    rows = re.search(r'^ +Dataset\(\n +"redial-movies"', file.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.search(r'^ +Dataset\("redial-movies"', file.read_text(encoding="utf-8"), re.MULTILINE)
     assert rows
     insert(file, row, above=rows[0])

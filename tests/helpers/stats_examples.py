@@ -78,3 +78,9 @@ def remission_frame():
 def random_matrix(seed, n, k, effect=0.3):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, 1)) + rng.normal(size=(n, k)) + effect * np.arange(k)
+
+
+def ratings(table):
+    """Raters by items as a tidy frame."""
+    rows = [(i, r, v) for r, row in enumerate(table) for i, v in enumerate(row)]
+    return pd.DataFrame(rows, columns=["item", "rater", "value"])

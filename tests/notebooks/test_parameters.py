@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.notebooks.parameters import Parameter, check, help_text, read
+from crs_lib.notebooks.runner import Parameter, check_parameters, help_text, read_parameters
 
 CELL = """run: str = "smoke"  # name of the run
 seed: int = 7  # seed of every random choice
@@ -20,7 +20,7 @@ limits: dict[str, int] = {"low": 1}  # bounds"""
 
 
 def by_name(cell=CELL):
-    return {parameter.name: parameter for parameter in read(cell, "03_simulate")}
+    return {parameter.name: parameter for parameter in read_parameters(cell, "03_simulate")}
 
 
 def test_reads_name_type_default_and_help_of_every_line():
@@ -47,7 +47,7 @@ def test_reads_name_type_default_and_help_of_every_line():
 )
 def test_another_kind_of_line_is_named(line, part):
     with pytest.raises(InputError, match="03_simulate") as caught:
-        read(line, "03_simulate")
+        read_parameters(line, "03_simulate")
     assert part in str(caught.value)
 
 
@@ -126,11 +126,11 @@ def test_an_address_without_a_secret_is_passed(value):
 
 def test_unknown_name_comes_with_a_suggestion():
     with pytest.raises(InputError, match="unknown parameter 'sede'; did you mean 'seed'"):
-        check(read(CELL, "03_simulate"), {"sede": 1}, "03_simulate")
+        check_parameters(read_parameters(CELL, "03_simulate"), {"sede": 1}, "03_simulate")
 
 
 def test_help_has_one_line_a_parameter_with_default():
-    lines = help_text(read(CELL, "03_simulate"), "03_simulate").splitlines()
+    lines = help_text(read_parameters(CELL, "03_simulate"), "03_simulate").splitlines()
     assert len(lines) == 1 + 7
     assert lines[2].split() == ["seed", "(int)", *"seed of every random choice".split(), "[7]"]
     assert lines[5].endswith('systems, in order [["tracker", "echo"]]')

@@ -14,7 +14,7 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.notebooks.parameters import load
+from crs_lib.notebooks.runner import load
 from tests.helpers import books
 
 pytestmark = pytest.mark.slow

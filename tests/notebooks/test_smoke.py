@@ -116,7 +116,7 @@ def test_papermill_runs_it_with_other_parameters(path):
 
 def test_an_unknown_parameter_is_an_error():
     for path in BOOKS:
-        with pytest.raises(InputError, match=f"{path.stem} has no parameter 'seeed'"):
+        with pytest.raises(InputError, match=f"{path.stem}: unknown parameter 'seeed'"):
             notebooks.run(path, {"seeed": 1})
 
 

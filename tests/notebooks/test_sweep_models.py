@@ -108,9 +108,9 @@ def test_a_setting_that_judges_do_not_take_is_given_to_one_notebook(tmp_path, se
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("04_evaluate.lmm", "04_evaluate has no parameter 'lmm'; did you mean 'llm'"),
-        ("05_analyze.llm", "no parameter '05_analyze.llm'"),
-        ("04_evaluate.run", r"\['run'\] stands twice"),
+        ("04_evaluate.lmm", "unknown parameter 'lmm'; did you mean 'llm'"),
+        ("05_analyze.llm", "unknown parameter '05_analyze.llm'"),
+        ("04_evaluate.run", "its key 'run' names the runs"),
     ],
 )
 def test_what_is_one_notebooks_own_is_checked_too(tmp_path, started, name, message):

@@ -64,11 +64,11 @@ def test_lists_in_a_grid_become_part_of_the_name(here):
 
 WRONG = [
     ({"notebooks": ["01_frist"]}, "did you mean '01_first'"),
-    ({"notebooks": []}, r"notebooks is \[\]; give a list"),
-    ({"notebook": ["01_first"]}, "unknown setting 'notebook'; did you mean 'notebooks'"),
+    ({"notebooks": []}, r"notebooks is \[\] .*; give notebooks, in order"),
+    ({"notebook": ["01_first"]}, "unknown key 'notebook'; did you mean 'notebooks'"),
     ({"parameters": {"wieght": 1}}, "unknown parameter 'wieght'; did you mean 'weight'"),
     ({"parameters": {"weight": "heavy"}}, "'weight' is 'heavy'"),
-    ({"parameters": [1]}, r"parameters is \[1\]; give an object"),
+    ({"parameters": [1]}, r"parameters is \[1\] .*; give values of all runs by name"),
     ({"parameters": {"count": 1}}, r"\['count'\] stands twice"),
     ({"parameters": {"run": "x"}}, "'run'"),
     ({"grid": {"count": 3}}, "expected a list of values"),
@@ -77,7 +77,7 @@ WRONG = [
     ({"grid": {"count": [2, 3], "scale": [1, 2]}, "run": "n{count}"}, "would both be run 'n2'"),
     ({"run": "n{cuont}"}, "'cuont' is no parameter of the sweep"),
     ({"run": "../{count}"}, "cannot be a folder"),
-    ({"run": None}, "run is missing; give a text"),
+    ({"run": None}, r"run is None .*; give a run's name, e.g. study-"),
 ]
 
 

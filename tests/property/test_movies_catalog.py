@@ -158,7 +158,6 @@ def test_relaxation_gives_up_fields_in_the_documented_order_and_no_more_than_it_
         dropped.append(order.pop(0))
         del kept[dropped[-1]]
     assert (list(found.dropped), found.items.tolist()) == (dropped, brute(catalog, kept))
-    assert found.exact is (not dropped)
 
 
 @PROPERTY
@@ -168,9 +167,7 @@ def test_the_order_of_the_records_changes_no_answer(records, random):
     mixed = list(single.values())
     random.shuffle(mixed)
     one, two = Catalog.from_records(single.values()), Catalog.from_records(mixed)
-    assert [one.vocabulary.key(c) for c in range(len(one.vocabulary))] == [
-        two.vocabulary.key(c) for c in range(len(two.vocabulary))
-    ]
+    assert one.vocabulary.keys == two.vocabulary.keys
     assert one.document_frequency.tolist() == two.document_frequency.tolist()
     for name in FIELDS:
         for value in one.values(name):

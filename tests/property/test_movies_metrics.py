@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crs_lib.metrics import base, composite, grounded, overlap, recovery
+from crs_lib.metrics import base, composite, grounded, overlap
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
 
 CODES = st.frozensets(st.integers(0, 9), max_size=6)
@@ -124,7 +124,7 @@ def shifts_and_replies(draw):
 @given(shifts_and_replies(), st.none() | st.integers(1, 6), st.booleans())
 def test_recovery_is_the_first_reply_that_meets_it_within_what_was_watched(both, window, within):
     turns, met = both
-    found = recovery.after_shifts(turns, met, window=window, within_segment=within)
+    found = composite.after_shifts(turns, met, window=window, within_segment=within)
     for place, one in enumerate(found):
         limits = [len(met) + 1 - one.turn]
         if window is not None:
@@ -135,16 +135,16 @@ def test_recovery_is_the_first_reply_that_meets_it_within_what_was_watched(both,
         assert one.watched == len(seen) >= 1
         assert one.recovered is any(seen)
         assert math.isnan(one.delay) if not any(seen) else one.delay == seen.index(True)
-    assert inside("topic_recovery_rate", recovery.rate(found))
-    assert inside("avg_recovery_delay", recovery.mean_delay(found))
+    assert inside("topic_recovery_rate", composite.rate(found))
+    assert inside("avg_recovery_delay", composite.mean_delay(found))
 
 
 @PROPERTY
 @given(shifts_and_replies(), st.integers(1, 6))
 def test_a_wider_window_only_uncensors(both, window):
     turns, met = both
-    narrow = recovery.after_shifts(turns, met, window=window)
-    for one, two in zip(narrow, recovery.after_shifts(turns, met, window=window + 1), strict=True):
+    narrow = composite.after_shifts(turns, met, window=window)
+    for one, two in zip(narrow, composite.after_shifts(turns, met, window=window + 1), strict=True):
         assert two.watched >= one.watched
         if one.recovered:
             assert two == one._replace(watched=two.watched)

@@ -41,14 +41,14 @@ def names(found):
 def test_exact_queries(constraints, expected):
     found = TEN.query(constraints)
     assert names(found) == expected
-    assert found.exact
+    assert not found.dropped
 
 
 def test_relaxation_gives_up_the_least_kept_field_first():
     wishes = {"genre": "Drama", "director": "Zoe Tarn", "language": "Polish", "year": "1951"}
     assert names(TEN.query(wishes)) == []
     found = TEN.query(wishes, relax=True)
-    assert (names(found), found.dropped, found.exact) == (["Her"], ("year",), False)
+    assert (names(found), found.dropped) == (["Her"], ("year",))
     wishes = {"genre": "Comedy", "actor": "Stig", "language": "French", "year": "1990"}
     found = TEN.query(wishes, relax=True)  # year, then language, then actor: comedies are left
     assert (names(found)[:1], found.dropped) == (["Paper Kites"], ("year", "language", "actor"))
@@ -112,7 +112,7 @@ def test_facts_and_postings_are_each_other():
         assert items.tolist() == [i for i in range(len(TEN)) if code in TEN.fact_sets[i]]
         assert TEN.document_frequency[code] == len(items) > 0
         field, value = TEN.vocabulary.field[code], TEN.vocabulary.value[code]
-        assert TEN.vocabulary.key(code) == fields.concept(field, value)
+        assert TEN.vocabulary.keys[code] == fields.concept(field, value)
         assert TEN.code(TEN.vocabulary.field[code], TEN.vocabulary.value[code]) == code
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib.cli import app
 from crs_lib.core.errors import InputError
-from crs_lib.core.settings import Entry, Field, OneOf, Settings
+from crs_lib.core.settings import Entry, Field, OneOf, Seed, Settings
 
 
 class Job(Settings):
@@ -18,7 +18,7 @@ class Job(Settings):
     n_turns: Annotated[int, Field(ge=1, description="turns of a session")] = 20
     share: Annotated[float, Field(gt=0, le=1, description="100 % or less")] = 0.5
     systems: Annotated[tuple[str, ...], Field(description="who answers")] = ("tracker", "echo")
-    sizes: Annotated[tuple[int, ...], Field(description="context sizes")] = ()
+    sizes: Annotated[tuple[Seed, ...], Field(description="context sizes")] = ()
     way: Annotated[str, OneOf(("fast", "slow")), Field(description="how")] = "fast"
     final: Annotated[bool, Field(description="for good")] = False
     least: Annotated[int | None, Field(description="at least")] = None

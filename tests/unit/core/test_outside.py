@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core import safety
-from crs_lib.core.errors import InputError, RunError, one_line, printable
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import one_line, printable
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates and controls included
 JSON = st.recursive(
@@ -126,7 +127,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         with pytest.raises(InputError, match=f"^{path.name}: .*{says}"):
             safety.read_json(path)
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(InputError, match=r"list.json: holds a list, expected an object"):
+    with pytest.raises(InputError, match=r"list.json: expected a JSON object, it holds a list"):
         safety.read_object(tmp_path / "list.json")
 
 

@@ -7,7 +7,6 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus, evaluate, index, retrieve
-from crs_lib.cosrec import evaluate as linking
 from crs_lib.cosrec.intents import MODELS, training
 from crs_lib.cosrec.records import topic
 from crs_lib.cosrec.settings import RetrieveSettings
@@ -39,7 +38,7 @@ def test_end_to_end_on_the_sample(config: RetrieveSettings) -> None:
         means.loc[("bm25-first-and-last", "recommendation"), "oracle"]
         > (means.loc[("bm25-last-turn", "recommendation"), "oracle"])
     )
-    links = linking.score_links(curated, retrieve.read_runs(folder / "links")).set_index("system")
+    links = evaluate.score_links(curated, retrieve.read_runs(folder / "links")).set_index("system")
     spelt = links.loc["bm25-last-turn", "P@1"]  # some questions say "the first one"
     assert 0.5 < spelt < 1
 

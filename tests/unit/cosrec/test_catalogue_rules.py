@@ -5,16 +5,8 @@ from typing import Any
 
 import pytest
 
-from crs_lib.cosrec.catalogue_rules import (
-    Options,
-    clean,
-    encoders,
-    legacy_clean,
-    price_of,
-    product,
-    review,
-)
-from crs_lib.cosrec.catalogue_tables import FIELDS, decoder
+from crs_lib.cosrec.catalogue_rules import Options, _legacy_clean, _price_of, clean, encoders, product, review
+from crs_lib.cosrec.catalogue_tables import FIELDS, _decoder
 from tests.helpers import amazon_fixture as fixture
 
 PRODUCT = fixture.asin(1)
@@ -24,7 +16,7 @@ def outcome(line: bytes, kind: str, legacy: bool) -> str:
     """What becomes of one line: kept, a reason, unreadable, or nothing."""
     rules, (pack, encode) = Options(legacy=legacy), encoders()
     try:
-        row = decoder(FIELDS[kind])(line)
+        row = _decoder(FIELDS[kind])(line)
     except ValueError:
         return "unreadable" if line.strip() else ""
     if kind == "metas":
@@ -68,7 +60,7 @@ def test_dirty_reviews(row: fixture.Dirty, legacy: bool) -> None:
 def test_cleaning(text: str, ours: str, legacy: str) -> None:
     assert clean(text) == ours
     assert clean(clean(text)) == ours
-    assert legacy_clean(text) == legacy
+    assert _legacy_clean(text) == legacy
 
 
 @pytest.mark.parametrize(
@@ -86,12 +78,12 @@ def test_cleaning(text: str, ours: str, legacy: str) -> None:
     ],
 )
 def test_prices(value: object, ours: float | None, legacy: float | None) -> None:
-    assert price_of(value, legacy=False) == ours
-    assert price_of(value, legacy=True) == legacy
+    assert _price_of(value, legacy=False) == ours
+    assert _price_of(value, legacy=True) == legacy
 
 
 def test_lines_are_accepted_as_json_accepts_them() -> None:
-    read = decoder(("parent_asin", "price"))
+    read = _decoder(("parent_asin", "price"))
     assert math.isnan(read(b'{"parent_asin": "\\ud83d", "price": NaN, "other": [1]}').price)
     assert read(b'{"price": 1e400}').price == math.inf and read(b"{}").parent_asin is None
     for line in (b"[1]", b'{"price": ', b'{"parent_asin": "\xff"}', b""):

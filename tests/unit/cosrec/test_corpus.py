@@ -114,7 +114,7 @@ def test_annotations(tmp_path: Path) -> None:
         (given_intent("search"), "line 1, 0, intents, 0: .*dictionary, found 'search'"),
         (annotated([{"type": "search"}]), "line 1, 0, intent_annotations, 0, 0, query: Field required"),
         (annotated([{"query": "q"}]), "0, 0, type: Field required"),
-        (annotated(["search"]), "intent_annotations, 0, 0: .*dictionary, found 'search'"),
+        (annotated(["search"]), "intent_annotations, 0, 0: .*dictionary.*, found 'search'"),
         ({"qrels": "C_1_0_0\t0\td\t3\n"}, "grade 3 of 'd' under 'C_1_0_0'; they go from 0 to 2"),
         ({"qrels": "C_1_0_0\t0\td\t-1\n"}, "grade -1 of 'd'"),
         ({"qrels": "C_1\t0\td\t1\n"}, "topic 'C_1' has not the form"),

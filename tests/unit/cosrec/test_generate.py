@@ -82,7 +82,7 @@ def product(asin: str, words: int) -> CatalogueProduct:
     return CatalogueProduct(asin, f"CatalogueProduct {asin}", ("long " * words,), 9.0, ("Home",), (review,))
 
 
-def fitted(words: int, contexts: tuple[int, ...]) -> drafts.Fitted:
+def fitted(words: int, contexts: tuple[int, ...]) -> drafts._Fitted:
     products = tuple(product(f"B{i}", words) for i in range(4))
     material = drafts.Material(products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4)
     versions = drafts.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())

@@ -18,18 +18,18 @@ KNOWN, ASKED = corpus.load(SAMPLE, "crowd"), corpus.load(SAMPLE, "curated")
 
 def test_an_annotator_who_disagrees_with_all_others_counts_less() -> None:
     agree, alone = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
-    weights = intents.trust(np.array([[agree, agree, agree, alone]] * 5))
+    weights = intents._trust(np.array([[agree, agree, agree, alone]] * 5))
     assert weights.sum() == pytest.approx(1)
     assert weights[3] < 0.01 < weights[0] == pytest.approx(weights[1])
-    assert intents.trust(np.array([[agree]])).tolist() == [1.0]
+    assert intents._trust(np.array([[agree]])).tolist() == [1.0]
 
 
 def test_the_agreed_label_is_the_largest_share_and_every_majority() -> None:
     shares = np.array([[0.4, 0.3, 0.0, 0.3], [0.1, 0.2, 0.1, 0.6], [0.5, 0.5, 0.0, 0.0]])
     given = np.array([[0.4, 0.3, 0.0], [0.1, 0.2, 0.1], [1.0, 1.0, 0.0]])
-    assert intents.agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
-    assert intents.agreed(shares, given, 0.3).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
-    assert intents.agreed(shares, given, 0.15).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 0]]
+    assert intents._agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert intents._agreed(shares, given, 0.3).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert intents._agreed(shares, given, 0.15).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 0]]
 
 
 def planted(talks: int = 60, length: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -49,7 +49,7 @@ def planted(talks: int = 60, length: int = 6) -> tuple[np.ndarray, np.ndarray, n
 
 def test_types_of_annotators_are_told_apart_and_their_votes_put_right() -> None:
     cast, codes, truth, literal = planted()
-    found = intents.settle(cast, codes, np.full((len(truth), 4), 0.25))
+    found = intents._settle(cast, codes, np.full((len(truth), 4), 0.25))
     assert found.shares.sum(axis=1) == pytest.approx(1)
     assert found.calls.sum(axis=2) == pytest.approx(1)
     assert ((found.types[:, :, 1] > 0.5) == literal).mean() > 0.9
@@ -63,7 +63,7 @@ def test_an_annotator_who_is_not_there_changes_nothing() -> None:
     cast, codes, _, _ = planted(20)
     prior = np.full((len(codes), 4), 0.25)
     more = np.concatenate([cast, np.zeros((len(cast), 2, 4))], axis=1)
-    alone, padded = (intents.settle(votes, codes, prior) for votes in (cast, more))
+    alone, padded = (intents._settle(votes, codes, prior) for votes in (cast, more))
     assert np.allclose(alone.shares, padded.shares)
     assert np.allclose(alone.calls, padded.calls)
 
@@ -73,13 +73,13 @@ def test_the_classifier_decides_where_votes_are_even() -> None:
     cast[:, 0, 0] = cast[:, 1, 1] = 1
     codes, prior = np.array([0, 0, 1, 1]), np.tile([0.1, 0.7, 0.1, 0.1], (4, 1))
     prior[3] = [0.7, 0.1, 0.1, 0.1]
-    assert intents.settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
+    assert intents._settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
 
 
 def test_the_turns_before_are_seen_and_none_after() -> None:
     frame = intents.turns(CROWD)
     shares = np.arange(len(frame) * 4, dtype=float).reshape(-1, 4)
-    rows = intents.sequence_features(frame, shares)
+    rows = intents._sequence_features(frame, shares)
     assert rows[0, 4:8].tolist() == [0.0] * 4  # the first turn of a conversation
     assert rows[1, 4:8].tolist() == shares[0].tolist()
     assert rows[2, 8:12].tolist() == shares[0].tolist()
@@ -130,16 +130,15 @@ def test_the_regression_forgets_what_it_learned_before() -> None:
     used.learn(data.weighted[::-1])
     asked = fresh.to_known(data.turns)
     assert np.array_equal(
-        fresh.learn(data.weighted).shares(asked),
-        used.learn(data.weighted).shares(used.to_known(data.turns)),
+        fresh.learn(data.weighted).shares(asked), used.learn(data.weighted).shares(used.to_known(data.turns))
     )
 
 
 @pytest.mark.slow
 def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
-    tasks = rewriting.crowd_tasks(KNOWN)
-    model = rewriting.QueryExtractor().fit(tasks)
-    asked = list(rewriting.curated_tasks(ASKED).values())
+    tasks = rewriting._crowd_tasks(KNOWN)
+    model = rewriting._QueryExtractor().fit(tasks)
+    asked = list(rewriting._curated_tasks(ASKED).values())
     made = model.rewrites(asked)
     for task, query in zip(asked, made, strict=True):
         assert set(rewriting.words(query)) <= {word.word for word in task.words}
@@ -147,11 +146,11 @@ def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
     last = [rewriting.rouge_l(task.said, [task.reference]) for task in asked]
     assert np.mean(first) > np.mean(last) + 0.1
     with pytest.raises(InputError, match="at least two conversations"):
-        rewriting.QueryExtractor().fit(tasks[:1])
+        rewriting._QueryExtractor().fit(tasks[:1])
 
 
 def test_candidates_do_not_look_ahead() -> None:
-    task = rewriting.Task.of(CURATED.conversations["C_1"], 1, "search")
+    task = rewriting._Task.of(CURATED.conversations["C_1"], 1, "search")
     said = "i need a light tent for two what does waterproof mean"
     assert [word.word for word in task.words] == said.split()
 
@@ -165,4 +164,4 @@ def test_quality_is_predicted_from_signals_alone() -> None:
     unrated = (replace(KNOWN, ratings={}), replace(ASKED, ratings={}))
     assert list(quality.predicted_quality(*unrated)["predictor"]) == []
     with pytest.raises(InputError, match="at least two rated"):
-        quality.QualityModel().fit(replace(KNOWN, ratings={}))
+        quality._learn(replace(KNOWN, ratings={}))

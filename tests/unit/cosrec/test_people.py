@@ -13,6 +13,7 @@ from crs_lib.cosrec import corpus, intents, labels, quality, rewriting
 from crs_lib.cosrec.labels import f1_table
 from crs_lib.cosrec.records import Conversation, Partition, Utterance
 from tests.helpers.cosrec_data import CROWD, CURATED
+from tests.helpers.stats_examples import SHROUT_FLEISS
 
 pytestmark = pytest.mark.slow
 
@@ -85,21 +86,16 @@ def test_human_ceiling_by_hand() -> None:
 def test_one_way_icc_by_hand() -> None:
     # items (9, 7) and (1, 3): means 8 and 2, between = 2 * (3^2 + 3^2) = 36 over 1; within = 2 + 2 over 2
     sizes, sums, squares = np.array([2.0, 2]), np.array([16.0, 4]), np.array([130.0, 10])
-    single, mean = labels.one_way_icc(sizes, sums, squares)[0]
+    single, mean = labels._one_way_icc(sizes, sums, squares)[0]
     assert single == pytest.approx((36 - 2) / (36 + 2))
     assert mean == pytest.approx((36 - 2) / 36)
 
 
-def test_one_way_icc_equals_the_complete_table() -> None:
-    from crs_lib.stats import icc
-
-    x = np.random.default_rng(1).normal(size=(12, 4)) + np.arange(12)[:, None] / 3
-    frame = pd.DataFrame(
-        [(i, j, x[i, j]) for i in range(12) for j in range(4)], columns=["item", "rater", "value"]
-    )
-    table = icc(frame).set_index("type")["icc"]
-    found = labels.one_way_icc(np.full(12, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
-    assert found.tolist() == pytest.approx([table["ICC(1,1)"], table["ICC(1,k)"]])
+def test_one_way_icc_matches_shrout_and_fleiss() -> None:
+    """Shrout and Fleiss (1979), table 4: ICC(1,1) .17, ICC(1,4) .44."""
+    x = SHROUT_FLEISS
+    found = labels._one_way_icc(np.full(6, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
+    assert found.tolist() == pytest.approx([0.17, 0.44], abs=5e-3)
 
 
 def test_quality_agreement_has_every_aspect_and_measure() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crs_lib.cosrec import corpus, quirks
-from crs_lib.cosrec.catalogue_rules import is_english, language, latin_share
+from crs_lib.cosrec.catalogue_rules import _latin_share, is_english, language
 from crs_lib.cosrec.labels import curated_labels, majority_labels
 
 from .test_corpus import intent, write
@@ -125,6 +125,6 @@ def test_language(text: str, expected: str, english: bool) -> None:
 
 
 def test_latin_share() -> None:
-    assert latin_share("abЖЖ") == 0.5
-    assert latin_share("é") == 1.0
-    assert latin_share("") == 1.0
+    assert _latin_share("abЖЖ") == 0.5
+    assert _latin_share("é") == 1.0
+    assert _latin_share("") == 1.0

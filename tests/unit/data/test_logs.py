@@ -3,9 +3,9 @@
 import gzip
 import itertools
 import json
+import re
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -24,7 +24,7 @@ from tests.helpers import hash_seeds
 Record = dict[str, Any]
 
 
-def plain(turns: int = 2, **more: Any) -> Record:
+def plain(turns=2, **more):
     """The older form: no user_meta, no shift events, no session id."""
     conversation = []
     for i in range(turns):
@@ -35,7 +35,7 @@ def plain(turns: int = 2, **more: Any) -> Record:
     return {"model_name": "gemma:2b", "true_genre": "comedy", "conversation": conversation, **more}
 
 
-def rich(turns: int = 3, shift: int = 2, session: str = "00007") -> Record:
+def rich(turns=3, shift=2, session="00007"):
     """The newer form: user_meta in every user turn, titles in every reply, one shift."""
     event = {"turn": shift, "from_focus": "genre", "to_focus": "actor", "bridge_value": "x"}
     record = plain(turns, session_id=session, shift_events=[event])
@@ -51,7 +51,7 @@ def rich(turns: int = 3, shift: int = 2, session: str = "00007") -> Record:
     return record
 
 
-def write(path: Path, content: object) -> Path:
+def write(path, content):
     """A JSON file, or lines of JSON for a list under a .jsonl name; compressed where the name says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     many = ".jsonl" in path.name and isinstance(content, list)
@@ -61,14 +61,14 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-def read(path: Path) -> list[Dialogue]:
+def read(path):
     return list(logs.read(path))
 
 
 # ── forms of one session ────────────────────────────────────────────────────────────────────────
 
 
-def test_the_older_form_takes_its_session_from_the_file_name(tmp_path: Path) -> None:
+def test_the_older_form_takes_its_session_from_the_file_name(tmp_path):
     (dialogue,) = read(write(tmp_path / "gemma-2b_session_gemma-2b_17.json", plain()))
     assert (dialogue.model_name, dialogue.session_id) == ("gemma:2b", "17")  # the record's name wins
     assert session_key(dialogue) == SessionKey("gemma-2b", 17)
@@ -76,7 +76,7 @@ def test_the_older_form_takes_its_session_from_the_file_name(tmp_path: Path) -> 
     assert dialogue.turns[1].meta == {"constraints": {"genre": "comedy"}}
 
 
-def test_the_newer_form_keeps_every_key(tmp_path: Path) -> None:
+def test_the_newer_form_keeps_every_key(tmp_path):
     record = rich()
     (dialogue,) = read(write(tmp_path / "anything.json", record))
     assert dialogue.to_json() == record
@@ -84,7 +84,7 @@ def test_the_newer_form_keeps_every_key(tmp_path: Path) -> None:
     assert dialogue.shift_turns() == [2]
 
 
-def test_a_bare_list_of_turns_is_a_session_named_by_its_file(tmp_path: Path) -> None:
+def test_a_bare_list_of_turns_is_a_session_named_by_its_file(tmp_path):
     path = tmp_path / "llama3:instruct_session_00042.json"
     (dialogue,) = read(write(path, plain()["conversation"]))
     assert session_key(dialogue) == SessionKey("llama3-instruct", 42)
@@ -99,15 +99,13 @@ def test_a_bare_list_of_turns_is_a_session_named_by_its_file(tmp_path: Path) -> 
         ("m", "٣", ("m", "٣")),  # a digit, but no number as the tables write it
     ],
 )
-def test_keys_are_file_names_and_whole_numbers(
-    tmp_path: Path, model: str, session: object, key: tuple[str, object]
-) -> None:
+def test_keys_are_file_names_and_whole_numbers(tmp_path, model, session, key):
     (dialogue,) = read(write(tmp_path / "a.json", plain(model_name=model, session_id=session)))
     assert session_key(dialogue) == SessionKey(*key)  # type: ignore[arg-type]
     assert dialogue.model_name == model
 
 
-def test_our_own_dialogues_come_through_unchanged(tmp_path: Path) -> None:
+def test_our_own_dialogues_come_through_unchanged(tmp_path):
     ours = Dialogue.from_json({**rich(), "seed": 3, "arm": "shift"})
     (tmp_path / "dialogues.jsonl").write_text(ours.dumps() + "\n", encoding="utf-8")
     write(tmp_path / "results.jsonl", [{"model": "gemma:2b"}])  # a run folder holds other files too
@@ -136,7 +134,7 @@ KIT = {
 }
 
 
-def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path: Path) -> None:
+def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path):
     first, second = read(write(tmp_path / "export.json", KIT))
     assert [(t.speaker, t.text) for t in first.turns] == [
         (USER, "Hello,\na western?"),
@@ -156,14 +154,14 @@ def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-def test_what_was_adapted_can_be_stored_and_read_again(tmp_path: Path) -> None:
+def test_what_was_adapted_can_be_stored_and_read_again(tmp_path):
     first, _ = read(write(tmp_path / "export.json", KIT))
     (tmp_path / "stored.jsonl").write_text(first.dumps() + "\n", encoding="utf-8")
     assert read(tmp_path / "stored.jsonl") == [first]
 
 
 @given(st.lists(st.sampled_from(["USER", "AGENT"]), min_size=1, max_size=12).filter(lambda s: "USER" in s))
-def test_no_word_is_lost_in_merging(speakers: list[str]) -> None:
+def test_no_word_is_lost_in_merging(speakers):
     entries = [{"participant": s, "utterance": f"w{i}"} for i, s in enumerate(speakers)]
     record = {"conversation_id": "c", "agent": "bot", "conversation": entries}
     dialogue = dialogue_of(record, RecordOrigin("here"))
@@ -176,7 +174,7 @@ def test_no_word_is_lost_in_merging(speakers: list[str]) -> None:
     assert len(dialogue.turns) == changes + 1 - (speakers[0] == "AGENT")
 
 
-def test_arena_dialogues_keep_their_ratings(tmp_path: Path) -> None:
+def test_arena_dialogues_keep_their_ratings(tmp_path):
     record = {
         "conv_id": "some_crs_0a1b-22",
         "dialogue": [
@@ -196,13 +194,13 @@ def test_arena_dialogues_keep_their_ratings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["many.jsonl", "many.jsonl.gz", "many.json", "many.json.gz"])
-def test_one_file_of_many_sessions(tmp_path: Path, name: str) -> None:
+def test_one_file_of_many_sessions(tmp_path, name):
     records = [rich(session=f"{i:05d}") for i in (3, 1, 2)]
     found = read(write(tmp_path / name, records))
     assert [d.session_id for d in found] == ["00003", "00001", "00002"]  # as the file has them
 
 
-def test_a_folder_is_read_by_name_numbers_by_value(tmp_path: Path) -> None:
+def test_a_folder_is_read_by_name_numbers_by_value(tmp_path):
     for i in (10, 9, 1, 100):
         write(tmp_path / f"m_session_m_{i}.json", plain(model_name="m"))
     write(tmp_path / ".m_session_m_2.json", plain())  # hidden: half-written by somebody else
@@ -210,7 +208,7 @@ def test_a_folder_is_read_by_name_numbers_by_value(tmp_path: Path) -> None:
     assert [session_key(d).session for d in read(tmp_path)] == [1, 9, 10, 100]
 
 
-def test_sessions_come_before_the_file_is_read_to_its_end(tmp_path: Path) -> None:
+def test_sessions_come_before_the_file_is_read_to_its_end(tmp_path):
     path = tmp_path / "broken_later.jsonl"
     path.write_text(json.dumps(rich()) + "\n{broken\n")
     stream = logs.read(path)
@@ -219,7 +217,7 @@ def test_sessions_come_before_the_file_is_read_to_its_end(tmp_path: Path) -> Non
         next(stream)
 
 
-def peak(path: Path) -> int:
+def peak(path):
     """Largest number of bytes that Python objects held while a file was read through."""
     tracemalloc.start()
     try:
@@ -231,7 +229,7 @@ def peak(path: Path) -> int:
 
 
 @pytest.mark.slow
-def test_peak_memory_does_not_grow_with_the_number_of_sessions(tmp_path: Path) -> None:
+def test_peak_memory_does_not_grow_with_the_number_of_sessions(tmp_path):
     few, many = tmp_path / "few.jsonl", tmp_path / "many.jsonl"
     for path, n in ((few, 50), (many, 1000)):
         path.write_text("\n".join(json.dumps(rich(20, session=str(i))) for i in range(n)))
@@ -244,7 +242,7 @@ def test_peak_memory_does_not_grow_with_the_number_of_sessions(tmp_path: Path) -
 # ── what is refused ─────────────────────────────────────────────────────────────────────────────
 
 
-def change(edit: Callable[[Record], object]) -> Record:
+def change(edit):
     record = rich()
     edit(record)
     return record
@@ -258,16 +256,16 @@ def change(edit: Callable[[Record], object]) -> Record:
         (change(lambda r: r.update(conversation=[])), "'conversation' must be a list of turns, and not empty"),
         (change(lambda r: r["conversation"][2].pop("text")), "turn 3 must be an object with a text"),
         (change(lambda r: r.pop("conversation")), r"no known form of a conversation \(keys \['model_name'"),
-        (change(lambda r: r.pop("model_name")), "'model_name' is None, expected a name"),
+        (change(lambda r: r.pop("model_name")), r"\(model_name\) is None, expected a name"),
         (change(lambda r: r.pop("session_id")), r"'session_id' is None, expected .*_session_<number>"),
         (change(lambda r: r.update(session_id=1.5)), "'session_id' is 1.5"),
         (change(lambda r: r.update(session_id=True)), "'session_id' is True"),
-        (change(lambda r: r.update(true_genre=["comedy"])), "'true_genre' is .* expected a name or null"),
+        (change(lambda r: r.update(true_genre=["comedy"])), r"true_genre is \['comedy'\]: .*string"),
         (change(lambda r: r.update(shift_events={"turn": 1})), "'shift_events' is .* expected a list"),
-        (change(lambda r: r["shift_events"][0].update(turn="2")), "a shift event's 'turn' is '2', expected a whole"),
-        (change(lambda r: r["shift_events"][0].update(turn=0)), "a shift event's 'turn' is '0'"),
-        (change(lambda r: r["conversation"][0].update(user_meta=[1])), "turn 1: 'user_meta' is .* an object"),
-        (change(lambda r: r["conversation"][3].update(rec_titles="A")), "turn 4: 'rec_titles' is 'A', .* list"),
+        (change(lambda r: r["shift_events"][0].update(turn="2")), "shift_events 1 turn is '2': .*integer"),
+        (change(lambda r: r["shift_events"][0].update(turn=0)), "shift_events 1 turn is 0: .*greater than or equal to 1"),
+        (change(lambda r: r["conversation"][0].update(user_meta=[1])), r"turn 1 user_meta is \[1\]: .*dictionary"),
+        (change(lambda r: r["conversation"][3].update(rec_titles="A")), "turn 4 rec_titles is 'A': .*list"),
         ([1, 2], "entry 1: holds int, expected one conversation"),
         ({"conversation_id": "c", "agent": "b", "conversation": [{"participant": "ROBOT", "utterance": ""}]},
          "utterance 1: 'participant' is 'ROBOT', expected one of USER"),
@@ -276,10 +274,10 @@ def change(edit: Callable[[Record], object]) -> Record:
         ({"conversation_id": "c", "agent": "b", "conversation": [{"participant": "AGENT", "utterance": "x"}]},
          "session 'c': the user says nothing"),
         ({"conversation_id": "c", "conversation": [{"participant": "USER", "utterance": "x"}]},
-         "session 'c': the system's name is 'None'"),
+         "the system's name .* is None"),
     ],
 )  # fmt: skip
-def test_what_breaks_the_form_is_refused_with_its_place(tmp_path: Path, record: object, message: str) -> None:
+def test_what_breaks_the_form_is_refused_with_its_place(tmp_path, record, message):
     with pytest.raises(InputError, match=rf"^odd\.json.*{message}"):
         read(write(tmp_path / "odd.json", record))
 
@@ -288,7 +286,7 @@ def test_what_breaks_the_form_is_refused_with_its_place(tmp_path: Path, record: 
     ("name", "data", "message"),
     [
         ("a.jsonl", b'{"a": 1}\n{"b"\n', r"^a\.jsonl, line 1: no known form"),
-        ("a.jsonl", b"\n\n{x\n", r"^a\.jsonl, line 3: not JSON \(.*column 2\)"),
+        ("a.jsonl", b"\n\n{x\n", r"^a\.jsonl, line 3: not JSON .*column 2"),
         ("a.json", b"\xff\xfe{}", r"^a\.json: not UTF-8 text"),
         ("a.json", b"", r"^a\.json: not JSON"),
         ("a.json", b"[" * 200_000, r"^a\.json: not (a log|JSON)"),
@@ -300,13 +298,13 @@ def test_what_breaks_the_form_is_refused_with_its_place(tmp_path: Path, record: 
         ("a.jsonl.gz", b"plain text", r"^a\.jsonl\.gz: cannot be read"),
     ],
 )
-def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_a_damaged_file_is_named(tmp_path, name, data, message):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=message):
         read(tmp_path / name)
 
 
-def test_the_same_session_twice_is_refused(tmp_path: Path) -> None:
+def test_the_same_session_twice_is_refused(tmp_path):
     write(tmp_path / "a.jsonl", [rich(session="00007")])
     write(tmp_path / "b.jsonl", [plain(session_id=7)])
     with pytest.raises(
@@ -315,13 +313,13 @@ def test_the_same_session_twice_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_an_empty_place_says_what_was_expected(tmp_path: Path) -> None:
+def test_an_empty_place_says_what_was_expected(tmp_path):
     for place in (tmp_path, tmp_path / "absent"):
         with pytest.raises(InputError, match=r"no log in .*\.jsonl\.gz.*data get thesis-logs-50"):
             read(place)
 
 
-def test_a_mark_at_the_start_of_the_file_is_no_content(tmp_path: Path) -> None:
+def test_a_mark_at_the_start_of_the_file_is_no_content(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(rich()).encode())
     assert read(path)[0].session_id == "00007"
@@ -330,7 +328,7 @@ def test_a_mark_at_the_start_of_the_file_is_no_content(tmp_path: Path) -> None:
 # ── quirks ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def odd(edit: Callable[[Record], object] = lambda r: None, **how: Any) -> list[list[Any]]:
+def odd(edit=lambda r: None, **how):
     """The quirks of one edited session, as rows of turn, speaker, quirk."""
     record = rich(**how)
     edit(record)
@@ -338,11 +336,11 @@ def odd(edit: Callable[[Record], object] = lambda r: None, **how: Any) -> list[l
     return report[["turn", "speaker", "quirk"]].values.tolist()
 
 
-def say(index: int, text: str) -> Callable[[Record], object]:
+def say(index, text):
     return lambda record: record["conversation"][index].update(text=text)
 
 
-def test_a_plain_session_has_no_quirk() -> None:
+def test_a_plain_session_has_no_quirk():
     assert odd() == []
     assert logs.log_quirks([Dialogue.from_json(plain(session_id=1))]).empty  # no user_meta anywhere: a form
 
@@ -360,7 +358,7 @@ ODD_TEXTS = [
 
 
 @pytest.mark.parametrize(("index", "text", "quirk"), ODD_TEXTS)
-def test_odd_texts_are_named(index: int, text: str, quirk: str) -> None:
+def test_odd_texts_are_named(index, text, quirk):
     speaker = (USER, SYSTEM)[index % 2]
     assert odd(say(index, text)) == [[index // 2 + 1, speaker, quirk]]
 
@@ -373,11 +371,11 @@ def test_odd_texts_are_named(index: int, text: str, quirk: str) -> None:
         (1, "Your preference:\ta\nb"),
     ],
 )
-def test_ordinary_texts_are_not(index: int, text: str) -> None:
+def test_ordinary_texts_are_not(index, text):
     assert odd(say(index, text)) == []
 
 
-def meta(index: int, **values: Any) -> Callable[[Record], object]:
+def meta(index, **values):
     return lambda record: record["conversation"][index]["user_meta"].update(values)
 
 
@@ -397,13 +395,11 @@ ODD_LOGS: list[tuple[Callable[[Record], object], list[list[Any]]]] = [
 
 
 @pytest.mark.parametrize(("edit", "found"), ODD_LOGS)
-def test_logs_that_disagree_with_themselves_are_named(
-    edit: Callable[[Record], object], found: list[list[Any]]
-) -> None:
+def test_logs_that_disagree_with_themselves_are_named(edit, found):
     assert odd(edit) == found
 
 
-def test_lengths_and_gaps_show_beside_other_sessions() -> None:
+def test_lengths_and_gaps_show_beside_other_sessions():
     many = [Dialogue.from_json(rich(3, session=str(i))) for i in (0, 1, 5)]
     report = logs.log_quirks([*many, Dialogue.from_json(rich(2, session="6"))])
     assert report[["session", "quirk", "detail"]].values.tolist() == [
@@ -414,25 +410,26 @@ def test_lengths_and_gaps_show_beside_other_sessions() -> None:
     assert table["cases"].tolist() == [1, 1]
 
 
-def test_the_report_of_nothing_is_an_empty_table() -> None:
+def test_the_report_of_nothing_is_an_empty_table():
     report = logs.log_quirks([])
     assert report.empty
     assert logs.log_quirk_counts(report).empty
 
 
-def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path: Path) -> None:
+def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path):
     seen = {row[2] for index, text, _ in ODD_TEXTS for row in odd(say(index, text))}
     seen |= {row[2] for edit, _ in ODD_LOGS for row in odd(edit)}
     seen |= set(logs.log_quirks(read(write(tmp_path / "export.json", KIT)))["quirk"])
     sessions = [Dialogue.from_json(rich(n, session=str(i))) for i, n in ((0, 3), (1, 3), (5, 2))]
     seen |= set(logs.log_quirks(sessions)["quirk"])
-    assert seen == set(logs.LOG_QUIRKS)
+    declared = re.findall(r"^        (\S+(?: \S+)*)  +", str(logs.log_quirks.__doc__), re.MULTILINE)
+    assert seen == set(declared) and len(declared) == len(seen)
 
 
 # ── the real logs ───────────────────────────────────────────────────────────────────────────────
 
 
-def real(*parts: str) -> Path:
+def real(*parts):
     root = paths.mirror()
     if not root or not root.joinpath(*parts).exists():
         pytest.skip(f"no {'/'.join(parts)} in a mirror of the external data (CRS_MIRROR)")
@@ -441,7 +438,7 @@ def real(*parts: str) -> Path:
 
 @pytest.mark.external
 @pytest.mark.parametrize(("folder", "turns"), [("logs_20turns", 20), ("logs_50turns", 50)])
-def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder: str, turns: int) -> None:
+def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder, turns):
     place = real("thesis", folder)
     dialogues = read(place)
     assert {len(d.pairs()) for d in dialogues} == {turns}
@@ -456,7 +453,7 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder: str, turns: i
     assert set(keys) == {key for key in expected if key[0] in here}  # session ids are the tables' own
     assert keys == sorted(keys)
 
-    def lines() -> list[Record]:
+    def lines():
         return [json.loads(line) for path in sorted(place.glob("*.gz")) for line in gzip.open(path, "rt")]
 
     raw = lines()
@@ -479,22 +476,9 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder: str, turns: i
     }
 
 
-@pytest.mark.external
-def test_rated_dialogues_load_whole() -> None:
-    path = real("crsarena", "crs_arena_eval_redial.json")
-    raw = json.loads(path.read_text(encoding="utf-8"))
-    dialogues = read(path)
-    assert [d.session_id for d in dialogues] == [record["conv_id"] for record in raw]
-    for dialogue, record in zip(dialogues, raw, strict=True):
-        assert [t.text for t in dialogue.turns] == [u["utterance"] for u in record["dialogue"]]
-        assert dialogue.extra["annotations"]["dial_level_aggregated"] == record["dial_level_aggregated"]
-        ratings = [t.meta.get("turn_level_aggregated") for t in dialogue.turns]
-        assert ratings == [u.get("turn_level_aggregated") for u in record["dialogue"]]
-
-
 @pytest.mark.subprocess
 @pytest.mark.external
-def test_the_order_of_reading_is_the_same_under_any_hash_seed() -> None:
+def test_the_order_of_reading_is_the_same_under_any_hash_seed():
     place = str(real("thesis", "logs_50turns"))
     code = "import sys\nfrom crs_lib.data import logs\nprint([logs.session_key(d) for d in logs.read(sys.argv[1])])"
     assert "SessionKey" in hash_seeds.printed(code, place)

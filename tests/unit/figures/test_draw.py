@@ -51,12 +51,8 @@ def test_drawing_needs_no_window_and_no_global_state():
         "figures.draw('system_overview', pd.DataFrame({'role': ROLES, 'lines': ''}).assign(n_systems=1, n_sessions=2));"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code.replace("ROLES", repr(ROLES))],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-W", "error", "-c", code.replace("ROLES", repr(ROLES))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -66,16 +62,13 @@ def results(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
         config = simulate.SimulateConfig(
-            run="tiny", n_sessions=3, n_turns=8, systems=("oracle", "random", "echo"),
-            arms=("shift", "none", "fresh"),
+            run="tiny", n_sessions=3, n_turns=8, systems=("oracle", "random", "echo"), arms=("shift", "none", "fresh")
         )  # fmt: skip
         simulate.simulate(config, progress=False)
         evaluate.evaluate(evaluate.EvaluateConfig(run="tiny"))
         sensitivity.make("tiny", 2)
-        simulate.simulate(
-            simulate.SimulateConfig(run="unscored", n_sessions=1, n_turns=2, systems=("echo",)),
-            progress=False,
-        )
+        bare = simulate.SimulateConfig(run="unscored", n_sessions=1, n_turns=2, systems=("echo",))
+        simulate.simulate(bare, progress=False)
     return folder
 
 
@@ -89,27 +82,19 @@ def folders(results, tmp_path, monkeypatch):
 def test_the_command_draws_a_finished_run(folders, capsys):
     assert main(["figures", "--run", "tiny", "--only", "leaderboard"]) == 0
     names = ["leaderboard.png", "leaderboard.pdf"]
-    assert sorted(path.name for path in (folders / "movies-tiny").iterdir()) == sorted(names)
+    assert {path.name for path in (folders / "movies-tiny").iterdir()} == set(names)
     lines = capsys.readouterr().out.splitlines()
     assert [line.rsplit("/", 1)[1] for line in lines] == names
     assert all(line.startswith("drawn: ") for line in lines)
 
 
-LARGE = {
-    "exploitability",
-    "judge_radar",
-    "judge_scatter",
-    "sensitivity_catalogue",
-    "tokens_and_time",
-}  # searches, models, 50 scenarios
+# They take searches, models, or 50 scenarios.
+LARGE = {"exploitability", "judge_radar", "judge_scatter", "sensitivity_catalogue", "tokens_and_time"}
 
 
 def test_few_scenarios_show_nothing_about_sizes_of_the_catalogue():
-    rows = [
-        {"share": s, "films": 10, "metric": "item_tas", "tau": 0.9, "low": 0.8, "high": 1.0}
-        for s in (0.5, 1.0)
-    ]
-    table = pd.DataFrame(rows).assign(n_systems=3, n_sessions=49)
+    ends = {"metric": "item_tas", "tau": 0.9, "low": 0.8, "high": 1.0, "n_systems": 3, "n_sessions": 49}
+    table = pd.DataFrame({"share": [0.5, 1.0], "films": 10}).assign(**ends)
     with pytest.raises(NoDataError, match="on 49 scenarios; at least 50 are needed"):
         figures.make("sensitivity_catalogue", table)
     assert figures.make("sensitivity_catalogue", table.assign(n_sessions=50)).axes

@@ -6,16 +6,13 @@ import pytest
 
 from crs_lib.figures import NoDataError, latex
 
+LITERAL = {
+    "slot_echo": r"slot\_echo", "50 % & {a}": r"50 \% \& \{a\}", "L ↓": r"L $\downarrow$",
+    "a\\b": r"a\textbackslash{}b",
+}  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("slot_echo", r"slot\_echo"),
-        ("50 % & {a}", r"50 \% \& \{a\}"),
-        ("L ↓", r"L $\downarrow$"),
-        ("a\\b", r"a\textbackslash{}b"),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "expected"), LITERAL.items())
 def test_text_is_printed_literally(text, expected):
     assert latex._escape(text) == expected
 
@@ -63,27 +60,24 @@ def test_systems_that_all_recover_at_once_have_no_horizon():
     assert text.count(r"& -- \\") == 2
 
 
+def scored(n):
+    """Two systems in ``n`` scenarios; a is 0.1 above b in each."""
+    rows = [(m, k, v + k / 10) for k in range(n) for m, v in (("b", 0.1), ("a", 0.2))]
+    return pd.DataFrame(rows, columns=["model", "session_id", "item_tas"])
+
+
 def test_the_pairwise_table_by_hand():
     """a − b is 0.1 in each of six scenarios: r = 1, and the exact Wilcoxon p is 2 / 2⁶ = .031."""
-    rows = [
-        {"model": m, "session_id": k, "item_tas": v + k / 10}
-        for k in range(6)
-        for m, v in (("b", 0.1), ("a", 0.2))
-    ]
-    text = latex.table_pairwise(pd.DataFrame(rows))
+    text = latex.table_pairwise(scored(6))
     line = next(line for line in text.splitlines() if "$-$" in line)
     assert line.startswith(r"b $-$ a & $-0.10$ [$-0.10$, $-0.10$] & $-1.00$ & ")
     assert line.endswith(r" & 6 \\")
 
 
 def test_a_pair_that_shares_no_scenario_does_not_take_the_others_away():
-    rows = [
-        {"model": m, "session_id": k, "item_tas": v + k / 10}
-        for k in range(4)
-        for m, v in (("b", 0.1), ("a", 0.2))
-    ]
-    alone = [{"model": "c", "session_id": 9, "item_tas": 0.5}]
-    text = latex.table_pairwise(pd.DataFrame(rows + alone))
+    alone = pd.DataFrame([{"model": "c", "session_id": 9, "item_tas": 0.5}])
+    both = scored(4)
+    text = latex.table_pairwise(pd.concat([both, alone]))
     assert [line.partition(" &")[0] for line in text.splitlines() if "$-$" in line] == ["b $-$ a"]
     with pytest.raises(NoDataError, match="same 2 scenarios"):
-        latex.table_pairwise(pd.DataFrame(rows[::2] + alone))
+        latex.table_pairwise(pd.concat([both.iloc[::2], alone]))

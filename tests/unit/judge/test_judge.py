@@ -278,14 +278,6 @@ def test_where_two_turns_do_not_fit_their_texts_are_shortened_further() -> None:
         assert tokens_at_most(request.messages) <= room(settings.options)
 
 
-def test_what_is_sent_always_fits_the_context() -> None:
-    settings = JudgeSettings(num_ctx=4096)
-    scripted = LLM("scripted", answers=verdicts)
-    judged(scripted, long(60, (7, 30)), num_ctx=4096)
-    for request in scripted.backend.asked:  # type: ignore[attr-defined]
-        assert tokens_at_most(request.messages) <= room(settings.options)
-
-
 # --- wishes -----------------------------------------------------------------------------------------------
 
 

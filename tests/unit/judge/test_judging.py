@@ -51,7 +51,7 @@ def judge(run, server, judges=("ollama:j:1",), samples=1, llm=None, **more):
     return judging.judge_run(run, list(judges), samples, llm=llm, progress=False, **more)
 
 
-def test_every_dialogue_is_scored_for_every_construct(run, server):
+def test_every_dialogue_is_scored_for_every_construct_and_nothing_is_asked_twice(run, server):
     folder = judge(run, server, samples=2)
     assert server.chats == 6 * 3 * 2  # dialogues x constructs x samples
     scores = judging.scores_of(run)
@@ -64,26 +64,17 @@ def test_every_dialogue_is_scored_for_every_construct(run, server):
     assert len((folder / "llm_calls.jsonl").read_text().splitlines()) == 36
     row = judging.usage(run).iloc[0]
     assert (row["role"], row["model"], row["calls"], row["failed"]) == ("judge", "ollama:j:1", 36, 0)
-
-
-def test_again_nothing_is_asked_and_a_second_judge_leaves_the_first_alone(run, server):
-    first = (judge(run, server) / judging.SCORES).read_bytes()
-    assert (judge(run, server) / judging.SCORES).read_bytes() == first
-    assert server.chats == 18
-    judge(run, server, ["ollama:j:1", "ollama:k:1"])
-    assert server.counts["chat j:1"] == server.counts["chat k:1"] == 18
-    assert {len(row["scores"]) for row in judging.read_records(run)} == {6}
-
-
-def test_without_the_ledger_the_cache_answers(run, server):
-    first = (judge(run, server) / judging.SCORES).read_bytes()
-    folder = simulate.run_folder(run)
-    for name in (judging.SCORES, "ledger-judge.sqlite"):
-        (folder / name).unlink()
+    first = (folder / judging.SCORES).read_bytes()
+    for gone in ((), (judging.SCORES, "ledger-judge.sqlite")):  # without the ledger the cache answers
+        for name in gone:
+            (folder / name).unlink()
+        assert (judge(run, server, samples=2) / judging.SCORES).read_bytes() == first
+        assert server.chats == 36
     assert (folder / CACHE).exists()
     assert (folder / LOG).exists()
-    assert (judge(run, server) / judging.SCORES).read_bytes() == first
-    assert server.chats == 18
+    judge(run, server, ["ollama:j:1", "ollama:k:1"], samples=2)
+    assert server.counts["chat j:1"] == server.counts["chat k:1"] == 36
+    assert {len(row["scores"]) for row in judging.read_records(run)} == {12}
 
 
 def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
@@ -189,10 +180,7 @@ def test_no_judges_no_work(run, tmp_path):
         ({"judges": ["template"], "llm": {"together": 1}}, "together is 1; give true or false"),
         ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
         ({"judges": ["template"], "llm": {"expected": True, "together": True}}, "leave out together"),
-        (
-            {"judges": ["scripted"], "llm": {"expected": True}},
-            "take one of local, ollama, openai, replay",
-        ),
+        ({"judges": ["scripted"], "llm": {"expected": True}}, "take one of local, ollama, openai, replay"),
     ],
 )
 def test_bad_settings_say_what_to_do(arguments, message):

@@ -9,6 +9,7 @@ import pytest
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Reply, Request, Retry, export, usage
 from tests.helpers.ollama_server import DIGEST, FAULTS, NOISE, Faults, OllamaServer
+from tests.helpers.scripted import failing
 
 QUICK = Retry(waits=2, seeds=2, first=0.0, longest=0.0)
 PROMPT = "What would you suggest out of these:\n- Heat (1995)\n- Ronin (1998)\n"
@@ -19,37 +20,37 @@ def ask(text: str = PROMPT, **rest: Any) -> Request:
     return Request.ask("crs", text, **{"seed": 1, **rest})
 
 
-# What one fault leads to: the kinds that were retried, or the kind that was raised, with a schema asked for.
+# What one fault leads to: the kind that was retried, or raised ("!"), with a schema asked for.
 OUTCOMES = {
     "drop": "dropped", "429": "busy", "500": "busy", "503": "busy", "broken": "garbled", "prose": "bad reply",
     "empty": "empty", "noise": "bad reply", "hang": "timeout", "no_done": "dropped", "cut": "cut",
-    "think": None, "think_field": None,
-    "endless": "garbled", "drip": "timeout",
+    "think": None, "think_field": None, "error_line": None, "endless": "garbled", "drip": "timeout",
     "400": "!refused", "404": "!model missing", "truncate": "!prompt cut",
 }  # fmt: skip
+OF_OLLAMA = ("no_done", "error_line", "hang", "endless", "drip", "noise", "empty", "500", "503", "think")
 
 
-@pytest.mark.parametrize("fault", [*OUTCOMES, "error_line"])
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [("ollama:tiny", fault) for fault in OUTCOMES]
+    + [("openai:m", f) for f in OUTCOMES if f not in OF_OLLAMA],
+)
 @pytest.mark.slow
-def test_one_fault_is_repaired_or_raised_as_the_table_says(fault: str) -> None:
-    outcome = {**OUTCOMES, "error_line": None}[fault]
-    server = OllamaServer(faults=Faults([fault]))
-    options = {"host": server.url, "timeout": 1.0}
-    with server, LLM("ollama:tiny", retry=QUICK, **options) as llm:
+def test_one_fault_is_repaired_or_raised_as_the_table_says(spec: str, fault: str) -> None:
+    assert {*FAULTS} == {*OUTCOMES}
+    outcome = OUTCOMES[fault]
+    server = OllamaServer(["tiny:latest", "m"], faults=Faults([fault]))
+    with server, LLM(spec, retry=QUICK, host=server.url, timeout=1.0) as llm:
         if outcome and outcome.startswith("!"):
-            with pytest.raises(LLMError) as caught:
+            with failing(outcome[1:]) as caught:
                 llm.complete(ask(schema=SCHEMA))
-            assert (caught.value.kind, caught.value.attempts, server.chats) == (outcome[1:], 1, 1)
+            assert caught.value.attempts == server.chats == 1
         else:
             reply = llm.complete(ask(schema=SCHEMA))
             assert reply.tried == ((outcome,) if outcome else ())
             assert reply.attempts == server.chats == 1 + bool(outcome)
             assert json.loads(reply.text)["n"] <= 5
             assert reply.thinking.startswith("Let me see." if fault.startswith("think") else "")
-
-
-def test_every_fault_of_the_server_is_tested() -> None:
-    assert {*FAULTS} == {*OUTCOMES, "error_line"}
 
 
 @pytest.mark.parametrize("fault", ["drop", "500", "empty", "broken"])
@@ -68,12 +69,13 @@ def test_a_fault_that_stays_is_raised_with_its_history(fault: str, tmp_path: Pat
 
 def test_what_is_sent_is_what_was_asked() -> None:
     with OllamaServer() as server, LLM("ollama:tiny", host=server.url, options={"temperature": 0.3}) as llm:
-        llm.complete(ask(system=None, options={"top_k": 5}, schema=SCHEMA))
+        reply = llm.complete(ask(system=None, options={"top_k": 5}, schema=SCHEMA))
     (body,) = server.bodies
     assert body["options"] == {"num_ctx": 8192, "num_predict": 512, "temperature": 0.3, "top_k": 5, "seed": 1}
     assert (body["format"], body["keep_alive"]) == (SCHEMA, "30m")
     assert body["messages"] == [{"role": "user", "content": PROMPT}]
     assert "think" not in body
+    assert (reply.digest, reply.endpoint, reply.cache_hit) == (DIGEST, server.url, False)
 
 
 def test_the_openai_endpoint_gets_its_own_names() -> None:
@@ -83,24 +85,6 @@ def test_the_openai_endpoint_gets_its_own_names() -> None:
     assert (body["max_tokens"], body["repetition_penalty"], body["seed"]) == (512, 1.1, 1)
     assert body["response_format"]["json_schema"]["schema"] == SCHEMA and "num_ctx" not in body
     assert (reply.digest, reply.stop) == ("model:m", "stop")
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [("drop", "dropped"), ("429", "busy"), ("broken", "garbled"), ("prose", "bad reply"), ("cut", "cut"),
-     ("think_field", None), ("404", "!model missing"), ("400", "!refused"), ("truncate", "!prompt cut")],
-)  # fmt: skip
-def test_the_openai_endpoint_fails_in_the_same_words(fault: str, kind: str | None) -> None:
-    with OllamaServer(["m"], faults=Faults([fault])) as server:
-        llm = LLM("openai:m", host=server.url, retry=QUICK)
-        if kind and kind.startswith("!"):
-            with llm, pytest.raises(LLMError) as caught:
-                llm.complete(ask(schema=SCHEMA))
-            assert caught.value.kind == kind[1:]
-        else:
-            with llm:
-                reply = llm.complete(ask(schema=SCHEMA))
-            assert reply.tried == ((kind,) if kind else ())
 
 
 @pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
@@ -132,32 +116,6 @@ def test_other_weights_under_the_same_name_are_asked_anew(tmp_path: Path) -> Non
         assert caught.value.kind == "refused"
 
 
-def test_a_fifth_of_the_calls_fails_and_nothing_is_lost(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "calls.sqlite")
-    faults = Faults(rate=0.2, seed=3)
-    requests = [ask(f"{PROMPT}{i}", tags={"session": i}) for i in range(100)]
-    with OllamaServer(faults=faults) as shaky, OllamaServer() as steady:
-        retry = Retry(waits=8, seeds=4, first=0.0, longest=0.0)
-        with LLM("ollama:tiny", host=shaky.url, retry=retry, recorder=recorder, slots=4) as llm:
-            found = llm.gather(requests)
-        with LLM("ollama:tiny", host=steady.url) as llm:
-            expected = llm.gather(requests)
-    seeded = [i for i, r in enumerate(found) if isinstance(r, Reply) and "empty" in r.tried]
-    assert all(isinstance(reply, Reply) for reply in found)
-    same = [i for i in range(100) if i not in seeded]  # an empty reply is asked again with another seed
-    assert [found[i].text for i in same] == [expected[i].text for i in same]  # type: ignore[union-attr]
-    rows = list(recorder.rows())
-    assert [row["session"] for row in rows] == list(range(100))
-    assert sum(row["attempts"] for row in rows) == shaky.chats == 100 + sum(len(row["tried"]) for row in rows)
-    assert sum(len(row["tried"]) for row in rows) == sum(shaky.given.values()) > 10
-
-
-def test_slots_bound_what_is_under_way_at_once() -> None:
-    with OllamaServer(delay=0.02) as server, LLM("ollama:tiny", host=server.url, slots=3) as llm:
-        replies = llm.gather([ask(f"{PROMPT}{i}") for i in range(12)])
-    assert len(replies) == 12 and 1 < server.most_at_once <= 3
-
-
 def test_several_servers_share_the_work_and_one_may_die() -> None:
     with OllamaServer(delay=0.01) as one, OllamaServer(delay=0.01) as two:
         llm = LLM("ollama:tiny", host=f"{one.url},{two.url}", slots=2, retry=QUICK)
@@ -186,6 +144,8 @@ def test_no_server_says_how_to_start_one() -> None:
 
 
 def test_a_key_is_sent_only_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="OLLAMA_API_KEY is not set"):
+        LLM("ollama:tiny", send_key=True)
     monkeypatch.setenv("OLLAMA_API_KEY", "s3cret-ollama")
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret-openai")
     recorder = Recorder(tmp_path / "calls.sqlite")
@@ -198,11 +158,6 @@ def test_a_key_is_sent_only_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_
     assert sent == [None, "Bearer s3cret-ollama", None, "Bearer s3cret-openai"]
     export([recorder.path], tmp_path / "llm_calls.jsonl")
     assert "s3cret" not in (tmp_path / "llm_calls.jsonl").read_text()
-
-
-def test_a_key_that_is_asked_for_must_be_there() -> None:
-    with pytest.raises(InputError, match="OLLAMA_API_KEY is not set"):
-        LLM("ollama:tiny", send_key=True)
 
 
 def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path: Path) -> None:
@@ -248,12 +203,5 @@ def test_logs_of_several_workers_are_joined_in_order(tmp_path: Path) -> None:
 
 def test_memory_is_freed_on_the_servers_that_are_left() -> None:
     with OllamaServer() as server, LLM("ollama:tiny", host=f"127.0.0.1:1,{server.url}") as llm:
-        with pytest.raises(LLMError, match=r"no server answers at http://127\.0\.0\.1:1.*ollama serve"):
-            llm.backend.unload()
-        assert server.counts["unload"] == 1
-
-
-def test_the_digest_of_the_weights_is_in_the_reply() -> None:
-    with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
-        reply = llm.complete(ask())
-    assert (reply.digest, reply.endpoint, reply.cache_hit) == (DIGEST, server.url, False)
+        llm.backend.unload()
+        assert server.counts["unload"] == 1 and server.chats == 0

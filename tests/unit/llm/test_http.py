@@ -127,13 +127,13 @@ def test_a_proxy_is_used_for_other_machines_only(spec: str, monkeypatch: pytest.
 
 
 @pytest.fixture
-def clients() -> Iterator[Clients[socket.socket]]:
+def clients() -> Iterator[Clients]:
     made = Clients(lambda *_: socket.socket(), 5.0)
     yield made
     made.close()
 
 
-def test_a_client_is_made_once_a_server_and_anew_after_closing(clients: Clients[socket.socket]) -> None:
+def test_a_client_is_made_once_a_server_and_anew_after_closing(clients: Clients) -> None:
     first, other = clients.at("http://a"), clients.at("http://b")
     assert clients.at("http://a") is first and first is not other
     clients.close()
@@ -141,7 +141,7 @@ def test_a_client_is_made_once_a_server_and_anew_after_closing(clients: Clients[
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_forked_process_has_its_own_connections(clients: Clients[socket.socket]) -> None:
+def test_a_forked_process_has_its_own_connections(clients: Clients) -> None:
     mine = clients.at("http://a")
     child = os.fork()
     if child == 0:

@@ -122,12 +122,6 @@ def test_a_compressed_bomb_is_not_unpacked() -> None:
         assert llm.complete(ask()).tried == ("garbled",)
 
 
-def test_a_second_answer_that_nobody_asked_for_is_not_taken_for_the_next_question() -> None:
-    twice = http_answer(openai("first")) + http_answer(openai("unasked"))
-    with raw([twice, http_answer(openai("second"))]) as url, LLM("openai:m", host=url, retry=ONCE) as llm:
-        assert [llm.complete(ask()).text, llm.complete(ask(replicate=1)).text] == ["first", "second"]
-
-
 def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path: Path) -> None:
     said = '{"reply": "a\\ud800b\\u0000c \\ud83d\\ude00"}'
     cache = Cache(tmp_path / "cache.sqlite")

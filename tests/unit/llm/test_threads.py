@@ -74,10 +74,7 @@ def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache.sqlite")
-    with (
-        OllamaServer(delay=1.0) as server,
-        LLM("ollama:tiny", host=server.url, cache=cache, slots=3) as llm,
-    ):
+    with OllamaServer(delay=1.0) as server, LLM("ollama:tiny", host=server.url, cache=cache, slots=3) as llm:
         llm.backend.digest()
         assert interrupt(0.3, lambda: llm.gather([ask(i) for i in range(50)])) < 0.9
         ends = time.perf_counter() + 5
@@ -135,11 +132,8 @@ def test_every_waiter_is_served_whatever_fails() -> None:
     assert {*served} == {"a", "b"}
 
 
-def test_slots_must_be_at_least_one() -> None:
+def test_slots_and_time_outs_are_above_zero() -> None:
     with pytest.raises(InputError, match="slots is 0"):
         Slots(["a"], 0)
-
-
-def test_a_time_out_must_be_above_zero() -> None:
     with pytest.raises(InputError, match="timeout is 0"):
         LLM("ollama:tiny", timeout=0.0)

@@ -21,19 +21,11 @@ ITEMS = [{1, 2, 7}, {2, 8}, {9}]  # meet two, one and none of the wishes
 def test_satisfaction_is_the_mean_share_of_wishes_met():
     assert satisfaction(WISHES, ITEMS) == pytest.approx((2 / 2 + 1 / 2 + 0) / 3)  # = 0.5
     assert satisfaction(WISHES, [{1, 2}]) == 1
-
-
-def test_no_wish_is_undefined_and_no_item_is_zero_where_asked():
-    assert math.isnan(satisfaction(set(), ITEMS))
+    assert math.isnan(satisfaction(set(), ITEMS)) and math.isnan(satisfaction(WISHES, [], asked=False))
     assert satisfaction(WISHES, []) == 0
-    assert math.isnan(satisfaction(WISHES, [], asked=False))
     assert satisfaction(WISHES, ITEMS, asked=False) == 0.5  # what is offered counts also when not asked for
-
-
-def test_expected_satisfaction_is_the_mean_of_the_shares():
-    share = np.array([0.9, 0.5, 0.1])
-    assert expected_satisfaction({1, 2}, share) == pytest.approx((0.5 + 0.1) / 2)
-    assert math.isnan(expected_satisfaction(set(), share))
+    assert expected_satisfaction({1, 2}, np.array([0.9, 0.5, 0.1])) == pytest.approx((0.5 + 0.1) / 2)
+    assert math.isnan(expected_satisfaction(set(), np.ones(3)))
 
 
 def test_expected_satisfaction_is_what_many_draws_show():
@@ -44,16 +36,13 @@ def test_expected_satisfaction_is_what_many_draws_show():
     assert expected_satisfaction({0, 1, 2}, share) == pytest.approx(exact, abs=1e-12)
 
 
-def test_beyond_chance_is_zero_at_chance_and_one_at_best():
-    assert beyond_chance(0.3, 0.3) == 0
-    assert beyond_chance(1, 0.3) == pytest.approx(1)
-    assert beyond_chance(0.5, 0.2) == pytest.approx(0.3 / 0.8)
-    assert beyond_chance(0, 0.2) == pytest.approx(-0.25)  # worse than chance
-
-
-@pytest.mark.parametrize("pair", [(0.5, 1.0), (math.nan, 0.2), (0.5, math.nan)])
-def test_beyond_chance_is_undefined_where_chance_is_perfect_or_a_part_is(pair):
-    assert math.isnan(beyond_chance(*pair))
+@pytest.mark.parametrize(
+    ("observed", "chance", "value"),
+    [(0.3, 0.3, 0), (1, 0.3, 1), (0.5, 0.2, 0.3 / 0.8), (0, 0.2, -0.25), (0.5, 1.0, math.nan), (math.nan, 0.2, math.nan),
+     (0.5, math.nan, math.nan)],
+)  # fmt: skip
+def test_beyond_chance_is_zero_at_chance_and_one_at_best(observed, chance, value):
+    assert beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
 
 
 def test_novelty_is_the_share_of_items_not_named_before():

@@ -1,4 +1,4 @@
-"""Concept overlap, worked by hand, and against scikit-learn and a plain loop."""
+"""Concept overlap and copied words, worked by hand, and against scikit-learn."""
 
 import math
 
@@ -7,7 +7,8 @@ import pytest
 from sklearn.metrics import f1_score, jaccard_score, precision_score, recall_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from crs_lib.metrics.overlap import agreement, idf_cosine, jaccard
+from crs_lib.core.text import words
+from crs_lib.metrics.overlap import agreement, copied_share, idf_cosine, jaccard
 
 USER, SYSTEM = {1, 2, 3}, {2, 3, 4, 5}
 
@@ -18,18 +19,10 @@ def test_jaccard_is_shared_over_all():
     assert jaccard({1}, {2}) == jaccard({1}, set()) == jaccard(set(), {1}) == 0
 
 
-@pytest.mark.parametrize(("rule", "cc", "cr"), [("zero", 0, 0), ("one", 1, 0)])
-def test_two_empty_sets_follow_the_declared_rule(rule, cc, cr):
-    assert jaccard(set(), set(), empty=rule) == cc
-    assert idf_cosine(set(), set(), {}, empty=rule) == cr
-
-
-def test_two_empty_sets_are_undefined_by_default():
-    assert math.isnan(jaccard(set(), set()))
-    assert math.isnan(idf_cosine(set(), set(), {}))
-
-
-def test_an_unknown_empty_rule_is_no_silent_default():
+def test_two_empty_sets_follow_the_declared_rule_and_are_undefined_by_default():
+    for rule, cc, cr in (("zero", 0, 0), ("one", 1, 0)):
+        assert (jaccard(set(), set(), empty=rule), idf_cosine(set(), set(), {}, empty=rule)) == (cc, cr)
+    assert math.isnan(jaccard(set(), set())) and math.isnan(idf_cosine(set(), set(), {}))
     with pytest.raises(KeyError):
         jaccard(set(), set(), empty="maybe")
 
@@ -53,10 +46,8 @@ def test_scikit_learn_agrees_on_random_sets():
         assert jaccard(user, system) == pytest.approx(jaccard_score(a, b), abs=1e-15)
         cosine = cosine_similarity([a * idf], [b * idf])[0, 0]
         assert idf_cosine(user, system, idf.tolist()) == pytest.approx(cosine, abs=1e-12)
-        found = agreement(user, system)
-        assert found.precision == pytest.approx(precision_score(a, b), abs=1e-15)
-        assert found.recall == pytest.approx(recall_score(a, b), abs=1e-15)
-        assert found.f1 == pytest.approx(f1_score(a, b), abs=1e-15)
+        theirs = [score(a, b) for score in (precision_score, recall_score, f1_score)]
+        assert agreement(user, system)[:3] == pytest.approx(theirs, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +62,35 @@ def test_scikit_learn_agrees_on_random_sets():
 )
 def test_agreement_of_two_states(gold, predicted, expected):
     assert agreement(gold, predicted) == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("reply", "request_", "orders", "share"),
+    [
+        ("Show me quiet films, please", "show me QUIET films please!", (3, 4), 1),  # an echo
+        ("", "show me quiet films", (3, 4), 0),
+        ("show me quiet films", "", (3, 4), 0),
+        # order 3: abc bcd cdy dyz -> 2 of 4; order 4: abcd bcdy cdyz -> 1 of 3
+        ("a b c d y z", "a b c d x", (3, 4), 1 / 2),
+        ("a b c d y z", "a b c d x", (4,), 1 / 3),
+        ("a b c d y z", "a b c d x", (3,), 1 / 2),
+        ("a b c", "a b c d", (3, 4), 1),  # one 3-gram, no 4-gram
+        ("a b", "a b", (3, 4), 0),  # neither
+        ("a b", "a b", (1,), 1),
+        ("a b", "a b", (1, 5), 1),
+        ("a a a a a b", "a a a", (3,), 1 / 2),  # aaa (three times) and aab: one of two is shared
+        ("J'aime Amélie, beaucoup", "j aime amelie beaucoup", (3, 4), 1),
+    ],
+)
+def test_copying_is_the_larger_share_of_shared_ngrams(reply, request_, orders, share):
+    assert copied_share(words(reply), words(request_), orders) == share
+
+
+def test_words_of_values_are_no_copying():
+    request, reply = "films by jane campion".split(), "great films by jane campion".split()
+    # all words: 3-grams 2 of 3, 4-grams 1 of 2 -> 2/3; without the name: "great films by" is not in "films by"
+    assert copied_share(reply, request) == 2 / 3
+    assert copied_share(reply, request, ignore=frozenset({"jane", "campion"})) == 0
+    assert (
+        copied_share("films by jane".split(), request, ignore=frozenset({"jane"})) == 0
+    )  # two words are left

@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from crs_lib.core.dialogue import Pair, Turn
 from crs_lib.metrics import conventions, overlap
 from crs_lib.metrics.records import Background, SessionRecord, Text, TurnRecord, mean_defined
@@ -25,21 +23,14 @@ def turn(user=(), system=(), **changes):
 
 def test_a_part_is_computed_once_for_each_record():
     calls = []
-
-    def part(record):
-        calls.append(record)
-        return len(calls)
-
     first, second = turn(), turn()
-    assert [first.once(part), first.once(part), second.once(part), first.once(part)] == [1, 1, 2, 1]
+    assert [one.once(calls.append) for one in (first, first, second, first)] == [None] * 4
     assert calls == [first, second]
 
 
 def test_what_is_missing_and_what_is_new_are_sorted_keys():
-    codes = [
-        TEN.catalog.code(*pair) for pair in (("genre", "Drama"), ("actor", "Ada Quill"), ("year", "1951"))
-    ]
-    drama, ada, year = codes
+    names = (("genre", "Drama"), ("actor", "Ada Quill"), ("year", "1951"))
+    drama, ada, year = codes = [TEN.catalog.code(*pair) for pair in names]
     one = turn({drama, ada}, {ada, year})
     assert overlap.missing_concepts(one) == ["genre=drama"]
     assert overlap.hallucinated_concepts(one) == ["year=1951"]
@@ -55,11 +46,6 @@ def test_a_session_averages_the_turns_that_define_a_metric():
     assert math.isnan(session.values(overlap.cross_coherence)[1])
 
 
-@pytest.mark.parametrize(("values", "mean"), [([1, math.nan, 3], 2), ([0], 0)])
-def test_the_mean_leaves_out_what_is_missing(values, mean):
-    assert mean_defined(values) == mean
-
-
-def test_the_mean_of_nothing_is_missing():
-    assert math.isnan(mean_defined([]))
-    assert math.isnan(mean_defined([math.nan]))
+def test_the_mean_leaves_out_what_is_missing():
+    assert (mean_defined([1, math.nan, 3]), mean_defined([0])) == (2, 0)
+    assert math.isnan(mean_defined([])) and math.isnan(mean_defined([math.nan]))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from crs_lib.metrics.recovery import after_shifts, mean_delay, rate
+from crs_lib.metrics.composite import after_shifts, mean_delay, rate
 
 # turn:   1      2     3      4      5     6      7      8
 MET = [True, False, False, True, False, False, False, True]
@@ -14,29 +14,22 @@ def times(recoveries):
     return [(r.turn, None if math.isnan(r.delay) else r.delay, r.watched, r.recovered) for r in recoveries]
 
 
-def test_the_reply_to_the_shift_itself_is_delay_zero():
-    assert times(after_shifts([4], MET)) == [(4, 0, 5, True)]
-    assert times(after_shifts([1], MET)) == [(1, 0, 8, True)]
-
-
-def test_watching_ends_at_the_next_shift():
-    # shift at 2 recovers at 4 (d = 2); shift at 5 is watched for turn 5 only, then the next begins at 6
-    assert times(after_shifts([2, 5, 6], MET)) == [(2, 2, 3, True), (5, None, 1, False), (6, 2, 3, True)]
-
-
-def test_watching_on_past_the_next_shift_where_asked():
-    # without the bound the shift at 5 recovers at turn 8, three turns later
-    assert times(after_shifts([5, 6], MET, within_segment=False)) == [(5, 3, 4, True), (6, 2, 3, True)]
-
-
-def test_a_window_counts_replies():
-    assert times(after_shifts([2], MET, window=3)) == [(2, 2, 3, True)]  # turns 2, 3, 4
-    assert times(after_shifts([2], MET, window=2)) == [(2, None, 2, False)]
-
-
-def test_the_end_of_the_dialogue_censors():
-    assert times(after_shifts([5], MET[:7])) == [(5, None, 3, False)]
-    assert times(after_shifts([9], MET)) == [(9, None, 0, False)]  # a shift without any reply
+@pytest.mark.parametrize(
+    ("shifts", "met", "options", "found"),
+    [
+        ([4], MET, {}, [(4, 0, 5, True)]),  # the reply to the shift itself is delay zero
+        ([1], MET, {}, [(1, 0, 8, True)]),
+        # shift at 2 recovers at 4 (d = 2); shift at 5 is watched for turn 5 only, then the next begins at 6
+        ([2, 5, 6], MET, {}, [(2, 2, 3, True), (5, None, 1, False), (6, 2, 3, True)]),
+        ([5, 6], MET, {"within_segment": False}, [(5, 3, 4, True), (6, 2, 3, True)]),  # past the next shift
+        ([2], MET, {"window": 3}, [(2, 2, 3, True)]),  # turns 2, 3, 4
+        ([2], MET, {"window": 2}, [(2, None, 2, False)]),
+        ([5], MET[:7], {}, [(5, None, 3, False)]),  # the end of the dialogue censors
+        ([9], MET, {}, [(9, None, 0, False)]),  # a shift without any reply
+    ],
+)
+def test_what_was_not_seen_is_not_counted_as_fast(shifts, met, options, found):
+    assert times(after_shifts(shifts, met, **options)) == found
 
 
 def test_rate_and_mean_delay():

@@ -24,12 +24,8 @@ SYSTEMS = ("ollama:m:1", "tracker", "random")
 def answer(prompt, schema, seed):
     """A judge who gives coherence 4, the rest 2; everything else by the template backend."""
     if schema and schema.get("title") == "Judgement":
-        return json.dumps(
-            {
-                name: {"evidence": "said so", "score": 4 if name == "coherence" else 2}
-                for name in schema["properties"]
-            }
-        )
+        scores = {name: 4 if name == "coherence" else 2 for name in schema["properties"]}
+        return json.dumps({name: {"evidence": "said so", "score": score} for name, score in scores.items()})
     return template_answer(prompt, schema, seed)
 
 
@@ -82,9 +78,10 @@ def test_the_usage_table_counts_by_role_and_model_and_says_when_there_was_no_mod
     assert models.usage("rules").iloc[0, 0] == "run 'rules' called no language model"
 
 
-@pytest.mark.parametrize(
-    "table", ["judge_means", "llm_calls", "sensitivity_choices", "sensitivity_catalogue"]
-)
+LACKS = ("judge_means", "llm_calls", "sensitivity_choices", "sensitivity_catalogue")
+
+
+@pytest.mark.parametrize("table", LACKS)
 def test_what_a_run_lacks_is_no_data_and_a_run_that_is_not_there_is_an_error(table):
     with pytest.raises(NoDataError, match="run 'rules'"):
         figure_tables.read("rules", table)
@@ -108,7 +105,7 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
     figure_tables.draw("rules", "judge_radar", "tokens_and_time")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(
-        "judge_radar: run 'rules' has no judge scores; make it with: python -m crs_lib run "
+        "judge_radar: run 'rules' has no judge scores; make it with: python -m crs_lib"
     )
     assert lines[1].startswith("tokens_and_time: run 'rules' called no language model")
     figure_tables.draw("models", "judge_radar")
@@ -182,9 +179,8 @@ def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the
     plan = statistics.plan_for("movies", ["tracker", "random"])
     apart = scores.assign(**{plan.scenario: scores[plan.scenario].astype(str) + scores[plan.system]})
     statistics.draw_power(apart, plan)
-    assert capsys.readouterr().out.startswith(
-        "power_curve: no power without a variance of paired differences"
-    )
+    lines = capsys.readouterr().out
+    assert lines.startswith("power_curve: no power without a variance of paired differences")
 
 
 def test_one_system_alone_has_neither_power_nor_a_ranking():
@@ -201,33 +197,28 @@ def test_one_system_alone_has_neither_power_nor_a_ranking():
 
 def test_waiting_times_are_those_of_the_recovery_curves():
     """Tracker recovers at once, random never within its 3 replies: the mean waits are 0 and 2."""
-    shifts = pd.DataFrame(
-        {
-            "model": ["tracker"] * 4 + ["random"] * 4, "type": ["switch", "refine"] * 4,
-            "watched": [3] * 8, "delay_item": [0.0] * 4 + [float("nan")] * 4,
-            "session_id": ["00000", "00001"] * 4,
-        }
-    )  # fmt: skip
+    shifts = pd.DataFrame({
+        "model": ["tracker"] * 4 + ["random"] * 4, "type": ["switch", "refine"] * 4, "watched": [3] * 8,
+        "delay_item": [0.0] * 4 + [float("nan")] * 4, "session_id": ["00000", "00001"] * 4,
+    })  # fmt: skip
     found = statistics.waiting_times(shifts).set_index("system")
     assert found["restricted_mean"].to_dict() == {"tracker": 0.0, "random": 2.0}
     tests = statistics.recovery_tests(shifts)
     assert tests["compared"].tolist() == ["all shifts", "within types of shift", "within scenarios"]
     assert tests["events"].tolist() == [4, 4, 4]
     assert tests["strata"].tolist() == [1, 2, 2]
-    assert "note" in statistics.recovery_tests(shifts.iloc[:0])
-    assert "note" in statistics.recovery_tests(shifts.assign(delay_item=0.0))  # all recover at once
-    assert "note" in statistics.waiting_times(shifts.iloc[:4])
+    at_once = shifts.assign(delay_item=0.0)
+    made = (statistics.recovery_tests(frame) for frame in (shifts.iloc[:0], at_once))
+    assert all("note" in table for table in (*made, statistics.waiting_times(shifts.iloc[:4])))
 
 
 def test_recovery_ratios_are_those_of_the_declared_contrasts():
     """Tracker recovers at once, sticky only by its second reply, random never: a ratio above 1, and none."""
-    shifts = pd.DataFrame(
-        {
-            "model": ["tracker"] * 12 + ["sticky"] * 12 + ["random"] * 12, "type": ["switch"] * 36,
-            "watched": [3] * 36, "session_id": [f"{n:05}" for n in range(12)] * 3,
-            "delay_item": [0.0] * 11 + [1.0] + [1.0] * 11 + [0.0] + [float("nan")] * 12,
-        }
-    )  # fmt: skip
+    shifts = pd.DataFrame({
+        "model": ["tracker"] * 12 + ["sticky"] * 12 + ["random"] * 12, "type": ["switch"] * 36,
+        "watched": [3] * 36, "session_id": [f"{n:05}" for n in range(12)] * 3,
+        "delay_item": [0.0] * 11 + [1.0] + [1.0] * 11 + [0.0] + [float("nan")] * 12,
+    })  # fmt: skip
     plan = statistics.plan_for("movies", ["tracker", "sticky", "random"])
     plan = plan.changed(contrasts=(("tracker", "sticky"), ("tracker", "random")))
     found = statistics.recovery_ratios(shifts, plan)
@@ -240,16 +231,13 @@ def test_recovery_ratios_are_those_of_the_declared_contrasts():
 
 
 def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
-    turns = pd.DataFrame(
-        {
-            "model": ["tracker"] * 6, "session_id": ["00000"] * 6, "turn": range(1, 7),
-            "since_shift": pd.array([None, 0, 1, 0, 1, 2], dtype="Int64"),
-            "item_tas": [9.0, 0.2, 0.4, 0.9, float("nan"), 0.5],
-        }
-    )  # fmt: skip
-    shifts = pd.DataFrame(
-        {"model": ["tracker"] * 2, "session_id": ["00000"] * 2, "turn": [2, 4], "type": ["switch", "return"]}
-    )
+    turns = pd.DataFrame({
+        "model": "tracker", "session_id": "00000", "turn": range(1, 7),
+        "since_shift": pd.array([None, 0, 1, 0, 1, 2], dtype="Int64"),
+        "item_tas": [9.0, 0.2, 0.4, 0.9, float("nan"), 0.5],
+    })  # fmt: skip
+    shifts = pd.DataFrame({"model": "tracker", "session_id": "00000", "turn": [2, 4]})
+    shifts = shifts.assign(type=["switch", "return"])
     found = statistics._shift_scores(turns, shifts, "item_tas")
     assert found["value"].tolist() == pytest.approx([0.3, 0.7])
     assert found["shift_type"].tolist() == ["switch", "return"]

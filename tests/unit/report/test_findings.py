@@ -18,16 +18,11 @@ SYSTEMS = ("oracle", "tracker", "sticky")
 def results(**levels):
     """Ten sessions of each system: gain and TAS about the levels given."""
     rows = [
-        {
-            "model": name,
-            "session_id": f"{number:05d}",
-            "normalised_gain": gain + 0.01 * (-1) ** number,
-            "topic_adaptation_score": tas + 0.02 * (number % 3),
-        }
+        (name, f"{number:05d}", gain + 0.01 * (-1) ** number, tas + 0.02 * (number % 3))
         for name, (gain, tas) in levels.items()
         for number in range(10)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain", "topic_adaptation_score"])
 
 
 def shifts(cost=0.5, delay=2.0, ability=0.8, spread=0.01, n=10):
@@ -80,7 +75,7 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
     assert "tracker needs 1.00 [" in told and "replies more than oracle" in told
     assert "sticky does not recover within 3 replies in 100 % [72, 100] of its shifts" in told
     assert "an interval that includes 0" in findings.recovery(shifts(delay=0.0))
-    assert findings.waits(shifts(delay=9.0))["wait"].max() == 3, "waits end at the horizon"
+    assert findings._waits(shifts(delay=9.0))["wait"].max() == 3, "waits end at the horizon"
     short = shifts().assign(watched=2)
     assert findings.recovery(short) == "No finding: no shift was followed for 3 replies."
 

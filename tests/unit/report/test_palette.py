@@ -1,6 +1,7 @@
 """One colour for each system and each field: notebooks' figures and texts, report and trace."""
 
 import re
+from types import SimpleNamespace
 
 import matplotlib
 import pytest
@@ -10,7 +11,7 @@ from crs_lib.core import dialogue
 from crs_lib.core.dialogue import Dialogue, Mark, Turn
 from crs_lib.figures import style
 from crs_lib.report.session import TITLE
-from crs_lib.report.trace import Index
+from crs_lib.report.trace import _Index
 
 
 class Files:
@@ -19,9 +20,16 @@ class Files:
     run, models, types, session_metrics = "colours", ["tracker", "oracle", "ollama:a"], [], []
 
 
+class View:
+    """What it asks of the records of sessions."""
+
+    scorer = SimpleNamespace(convention=SimpleNamespace(name="default"))
+    catalog, metrics = SimpleNamespace(fields=FIELDS), []
+
+
 @pytest.fixture
 def index():
-    return Index(Files(), [], "default", 10).data()
+    return _Index(Files(), View(), 10).data()
 
 
 def contrast(ink, paper):

@@ -18,14 +18,16 @@ pytestmark = pytest.mark.slow
 SYSTEMS = ("oracle", "tracker", "random")
 
 
-@pytest.fixture(scope="module")
-def run():
-    name = "report-unit"
-    simulate.simulate(
-        simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=6, n_turns=12), progress=False
-    )
+def scored(name, **settings):
+    """A run, simulated and evaluated."""
+    simulate.simulate(simulate.SimulateConfig(run=name, **settings), progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run=name))
     return name
+
+
+@pytest.fixture(scope="module")
+def run():
+    return scored("report-unit", systems=SYSTEMS, n_sessions=6, n_turns=12)
 
 
 @pytest.fixture(scope="module")
@@ -63,24 +65,14 @@ def test_it_stands_alone(page):
     """No script, no style sheet, no picture and no font from elsewhere; the only addresses lead into the trace."""
     assert not re.search(r"<script|<link|@import|url\(|https?:", page)
     assert set(re.findall(r'src="([^",]*)', page)) == {"data:image/png;base64"}
-    assert all(
-        link.startswith(("#", "trace/index.html#session=")) for link in re.findall(r'href="([^"]*)"', page)
-    )
+    links = re.findall(r'href="([^"]*)"', page)
+    assert all(link.startswith(("#", "trace/index.html#session=")) for link in links)
 
 
 def test_every_part_is_there_and_in_the_contents(page):
     titles = re.findall(r'<section id="([a-z]+)"><h2>', page)
-    assert titles == [
-        "findings",
-        "scores",
-        "conclusions",
-        "sessions",
-        "figures",
-        "metrics",
-        "meaning",
-        "convention",
-        "manifest",
-    ]
+    wanted = "findings scores conclusions sessions figures metrics meaning convention manifest"
+    assert titles == wanted.split()
     assert re.findall(r'<li><a href="#([a-z]+)">', page) == titles
 
 
@@ -149,11 +141,7 @@ def test_the_same_files_give_the_same_bytes(run, page, drawn, monkeypatch):
 
 
 def test_one_system_has_a_report_that_says_why_there_are_no_tests():
-    name = "report-one"
-    simulate.simulate(
-        simulate.SimulateConfig(run=name, systems=("tracker",), n_sessions=3, n_turns=8), progress=False
-    )
-    evaluate.evaluate(evaluate.EvaluateConfig(run=name))
+    name = scored("report-one", systems=("tracker",), n_sessions=3, n_turns=8)
     text = report.write(name).read_text(encoding="utf-8")
     assert "One system met 3 simulated users: 3 sessions" in text
     assert "No tests: they compare systems, and the run has one." in text
@@ -168,9 +156,7 @@ def test_an_unknown_plan_and_an_unscored_run_are_refused(run):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(
-    chromium.executable() is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"
-)
+@pytest.mark.skipif(chromium.executable() is None, reason="no Chromium found; name it in CRS_CHROMIUM")
 @pytest.mark.subprocess
 def test_in_a_browser_it_opens_with_its_figures_and_leads_into_the_trace(run, page):
     path = paths.run_folder("movies", run) / "report.html"

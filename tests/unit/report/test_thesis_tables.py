@@ -43,16 +43,8 @@ def logs(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("crs_lib.figures.style.PRINT_DPI", 40)
-    given = [
-        "--logs",
-        str(logs),
-        "--run",
-        "made",
-        "--workers",
-        "1",
-        "--judge-scores",
-        str(tmp_path / "judge.csv"),
-    ]
+    judged = str(tmp_path / "judge.csv")
+    given = ["--logs", str(logs), "--run", "made", "--workers", "1", "--judge-scores", judged]
     assert main(["thesis-tables", *given, "--topics", "heuristic"]) == 0
     out = capsys.readouterr().out
     assert "no usable session: delta" in out and "out of range" in out
@@ -71,13 +63,7 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
     assert tuple(means.loc[("alpha", "personalization"), ["n", "n_missing"]]) == (0, 6)  # 7 is off the scale
     assert tuple(means.loc[("gamma:2b", "coherence"), ["n", "n_missing"]]) == (0, 6)  # nobody judged it
     drawn = tmp_path / "figures" / "movies-made" / scores.name
-    for name in (
-        "system_overview",
-        "dataset_attributes",
-        "experimental_design",
-        "metric_bars",
-        "judge_radar",
-    ):
+    for name in "system_overview dataset_attributes experimental_design metric_bars judge_radar".split():
         assert (drawn / f"{name}.png").stat().st_size > 2000, name
     best = pd.read_csv(scores / "headline.csv")
     assert best["metric"].iloc[0] == "context_adaptation_score"

@@ -19,8 +19,8 @@ from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
 from crs_lib.report import trace
 from crs_lib.report.page import Link, Mean, cell, fill, table
-from crs_lib.report.session import SessionView, constraint_list, judge_notes, lean, number, pieces, script
-from crs_lib.report.trace import RunFiles
+from crs_lib.report.session import SessionView, _constraint_list, _judge_notes, _lean, _pieces, number, script
+from crs_lib.report.trace import _RunFiles
 
 SYSTEMS = ("tracker", "sticky", "random")
 
@@ -30,39 +30,32 @@ def test_a_text_is_cut_where_findings_begin_and_end():
     # 0123456789
     # "a Fargo b": Fargo is 2 to 7, and "argo b" (3 to 9) overlaps it
     found = [(2, 7, "title", "Fargo", ""), (3, 9, "actor", "Argo B", "")]
-    assert pieces("a Fargo b", found) == [
-        "a ",
-        ["F", [["title", "Fargo"]]],
-        ["argo", [["title", "Fargo"], ["actor", "Argo B"]]],
-        [" b", [["actor", "Argo B"]]],
-    ]
+    title, actor = ["title", "Fargo"], ["actor", "Argo B"]
+    assert _pieces("a Fargo b", found) == ["a ", ["F", [title]], ["argo", [title, actor]], [" b", [actor]]]
 
 
 def test_a_finding_does_not_repeat_its_own_text_and_keeps_its_reason():
-    assert pieces("War", [(0, 3, "genre", "War", "")]) == [["War", [["genre"]]]]
-    assert pieces("war", [(0, 3, "genre", "War", "no film word")]) == [
-        ["war", [["genre", "War", "no film word"]]]
-    ]
+    assert _pieces("War", [(0, 3, "genre", "War", "")]) == [["War", [["genre"]]]]
+    reason = ("genre", "War", "no film word")
+    assert _pieces("war", [(0, 3, *reason)]) == [["war", [list(reason)]]]
 
 
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
 def test_the_pieces_joined_are_the_text_and_every_finding_covers_its_stretch(text, ranges):
     found = [(a, b, "genre", f"value {n}", "") for n, (a, b) in enumerate(ranges)]
-    cut = pieces(text, found)
+    cut = _pieces(text, found)
     assert "".join(piece if isinstance(piece, str) else piece[0] for piece in cut) == text
     for a, b, _, value, _ in found:
-        covered = "".join(
-            piece[0] for piece in cut if not isinstance(piece, str) and ["genre", value] in piece[1]
-        )
-        assert covered == (text[a:b] if 0 <= a < b <= len(text) else "")
+        over = [piece[0] for piece in cut if not isinstance(piece, str) and ["genre", value] in piece[1]]
+        assert "".join(over) == (text[a:b] if 0 <= a < b <= len(text) else "")
 
 
-@given(
-    st.recursive(
-        st.none() | st.integers() | st.text(),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    )
+ANYTHING = st.recursive(
+    st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
 )
+
+
+@given(ANYTHING)
 @pytest.mark.slow
 def test_a_script_holds_its_data_and_never_closes_its_element(value):
     made = script("f", 1, value)
@@ -78,29 +71,16 @@ def test_lone_surrogates_are_written_as_escapes():
 
 
 def test_numbers_are_rounded_and_what_is_missing_stays_missing():
-    assert [number(v) for v in (0.123456, -0.00001, 1, math.nan, math.inf, None, "x")] == [
-        0.1235,
-        0.0,
-        1.0,
-        None,
-        None,
-        None,
-        None,
-    ]
-    assert lean({"a": 0, "b": [], "c": None, "d": "", "e": False, "f": {}, "g": [0], "h": 0.0}) == {
-        "a": 0,
-        "g": [0],
-        "h": 0.0,
-    }
+    values = (0.123456, -0.00001, 1, math.nan, math.inf, None, "x")
+    assert [number(v) for v in values] == [0.1235, 0.0, 1.0, None, None, None, None]
+    full = {"a": 0, "b": [], "c": None, "d": "", "e": False, "f": {}, "g": [0], "h": 0.0}
+    assert _lean(full) == {"a": 0, "g": [0], "h": 0.0}
 
 
 def test_constraints_of_any_form_become_pairs():
-    assert constraint_list({"genre": ["War", "Drama"], "year": 1994, "actor": None}) == [
-        ["genre", "War"],
-        ["genre", "Drama"],
-        ["year", "1994"],
-    ]
-    assert constraint_list(None) == constraint_list("War") == []
+    given = {"genre": ["War", "Drama"], "year": 1994, "actor": None}
+    assert _constraint_list(given) == [["genre", "War"], ["genre", "Drama"], ["year", "1994"]]
+    assert _constraint_list(None) == _constraint_list("War") == []
 
 
 # ── films ───────────────────────────────────────────────────────────────────────────────────────
@@ -119,10 +99,8 @@ def conversation(*turns):
     """Turns of (constraints, avoid, titles)."""
     said = []
     for constraints, avoid, titles in turns:
-        said.append(
-            Turn("USER", "Something, please.", {"user_meta": {"constraints": constraints, "avoid": avoid}})
-        )
-        said.append(Turn("SYSTEM", "Here.", {"rec_titles": titles}))
+        meta = {"user_meta": {"constraints": constraints, "avoid": avoid}}
+        said += [Turn("USER", "Something, please.", meta), Turn("SYSTEM", "Here.", {"rec_titles": titles})]
     return Dialogue("00000", "mine", tuple(said))
 
 
@@ -132,9 +110,8 @@ def test_films_name_the_constraints_they_meet_and_what_was_dropped_or_excluded(v
         ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"]),
     ), [], [])  # fmt: skip
     first, second = (turn["films"] for turn in made["turns"])
-    harbour, quay, salt = (
-        view.catalog.title_index[t][0] for t in ("harbour lights", "the long quay", "saltwind")
-    )
+    titles = ("harbour lights", "the long quay", "saltwind")
+    harbour, quay, salt = (view.catalog.title_index[title][0] for title in titles)
     assert first == [{"film": harbour, "met": [True, True]}, {"film": salt, "met": [False, True]}]
     assert second == [
         {"film": harbour, "met": [True], "dropped": [["genre", "Drama"], ["year", "1994"]], "again": True},
@@ -142,15 +119,11 @@ def test_films_name_the_constraints_they_meet_and_what_was_dropped_or_excluded(v
     ]
 
 
-def test_a_constraint_that_the_catalogue_lacks_is_neither_met_nor_unmet(view):
-    made = view.record(conversation(({"genre": "Western"}, {}, ["Saltwind"])), [], [])
-    assert made["turns"][0]["films"][0]["met"] == [None]
-
-
-def test_a_turn_without_scores_has_missing_scores_not_zeros(view):
-    made = view.record(conversation(({}, {}, [])), [], [])
-    assert made["turns"][0]["scores"] == [None]
-    assert "films" not in made["turns"][0]
+def test_what_the_catalogue_lacks_is_neither_met_nor_unmet_and_missing_scores_are_not_zeros(view):
+    talk = conversation(({"genre": "Western"}, {}, ["Saltwind"]), ({}, {}, []))
+    unknown, bare = view.record(talk, [], [])["turns"]
+    assert unknown["films"][0]["met"] == [None]
+    assert bare["scores"] == [None] and "films" not in bare
 
 
 def test_the_shift_says_what_changed_and_when_replies_followed(view):
@@ -158,37 +131,20 @@ def test_the_shift_says_what_changed_and_when_replies_followed(view):
              "bridge_value": "1994", "from_anchor": "Harbour Lights", "to_anchor": "Saltwind"}  # fmt: skip
     talk = conversation(({"genre": "Drama"}, {}, []), ({"genre": "War"}, {}, ["Saltwind"]))
     talk = Dialogue(talk.session_id, talk.model_name, talk.turns, shift_events=(event,))
-    row = {
-        "turn": 2,
-        "watched": 1,
-        "recovered_item": True,
-        "delay_item": 0.0,
-        "recovered_text": False,
-        "delay_text": math.nan,
-    }
-    shift = view.record(talk, [], [row])["turns"][1]["shift"]
-    assert (shift["type"], shift["added"], shift["dropped"]) == (
-        "switch",
-        [["genre", "War"]],
-        [["genre", "Drama"]],
-    )
+    row = {"turn": 2, "watched": 1, "recovered_item": True, "delay_item": 0.0, "recovered_text": False}
+    shift = view.record(talk, [], [row | {"delay_text": math.nan}])["turns"][1]["shift"]
+    changed = [shift[name] for name in ("type", "added", "dropped")]
+    assert changed == ["switch", [["genre", "War"]], [["genre", "Drama"]]]
     assert shift["bridge"] == ["year", "1994"]
     assert (shift["films"], shift["text"]) == ([True, 0.0], [False, None])
 
 
 def test_judge_notes_are_shown_where_a_judge_spoke():
-    assert judge_notes(None) is None
-    assert judge_notes({"judge": {"coherence": None}}) is None
-    score = {
-        "judge": "j",
-        "construct": "coherence",
-        "sample": 0,
-        "score": 4,
-        "flag": None,
-        "evidence": "It answers.",
-        "digest": "x",
-    }
-    made = judge_notes({"judge": {"coherence": 4.0}, "scores": [score]})
+    assert _judge_notes(None) is None
+    assert _judge_notes({"judge": {"coherence": None}}) is None
+    score = {"judge": "j", "construct": "coherence", "sample": 0, "score": 4, "flag": None}
+    score |= {"evidence": "It answers.", "digest": "x"}
+    made = _judge_notes({"judge": {"coherence": 4.0}, "scores": [score]})
     assert made["means"] == {"coherence": 4.0}
     assert made["notes"][0]["evidence"] == "It answers."
 
@@ -197,9 +153,8 @@ def test_judge_notes_are_shown_where_a_judge_spoke():
 @pytest.fixture(scope="module")
 def run():
     name = "trace-unit"
-    simulate.simulate(
-        simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12), progress=False
-    )
+    config = simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12)
+    simulate.simulate(config, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run=name))
     trace.write(name, page_size=5)
     return name
@@ -255,25 +210,15 @@ def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(ru
             row = turns.loc[(session["model"], session["id"], turn["turn"])]
             films = turn.get("films", [])
             ticks = [bool(tick) for film in films for tick in film["met"]]
-            bad = [
-                bool((film.get("dropped") or film.get("avoided")) and not any(film["met"])) for film in films
-            ]
-            again = [bool(film.get("again")) for film in films]
-            counted = {
-                "satisfaction": ticks,
-                "topic_interference_leakage": bad,
-                "novelty": [not seen for seen in again],
-            }
+            bad = [(film.get("dropped") or film.get("avoided")) and not any(film["met"]) for film in films]
+            new = [not film.get("again") for film in films]
+            counted = {"satisfaction": ticks, "topic_interference_leakage": bad, "novelty": new}
             for name, flags in counted.items():
-                shown = turn["scores"][column[name]]
+                shown, where = turn["scores"][column[name]], (session["id"], turn["turn"], name)
                 assert (shown is None) == bool(pd.isna(row[name]))
                 if shown is not None and flags:
                     assert shown == pytest.approx(row[name], abs=1e-4)
-                    assert shown == pytest.approx(sum(flags) / len(flags), abs=1e-4), (
-                        session["id"],
-                        turn["turn"],
-                        name,
-                    )
+                    assert shown == pytest.approx(sum(map(bool, flags)) / len(flags), abs=1e-4), where
                     checked[name] += 1
     assert min(checked.values()) > 100
 
@@ -304,10 +249,8 @@ def test_fewer_pages_leave_no_page_of_before(run):
 
 
 def test_a_run_without_scores_says_what_makes_them():
-    simulate.simulate(
-        simulate.SimulateConfig(run="trace-bare", systems=("random",), n_sessions=1, n_turns=3),
-        progress=False,
-    )
+    config = simulate.SimulateConfig(run="trace-bare", systems=("random",), n_sessions=1, n_turns=3)
+    simulate.simulate(config, progress=False)
     with pytest.raises(RunError, match="run 04_evaluate -p run trace-bare"):
         trace.write("trace-bare")
 
@@ -317,14 +260,11 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
     made = runs.read_manifest("movies", run)["stages"]["simulate"]["outputs"]
     inputs = {"dialogues": made["dialogues.jsonl"]}
     with runs.stage("movies", run, judge_records.STAGE, {}, inputs, fixed=False) as stage:
-        lines = [
-            json.dumps({**key, "canary": ""}),
-            json.dumps({**key, "canary": "shuffled", "judge": {"coherence": 1.0}}),
-        ]
-        stage.path(judge_records.SCORES).write_text("\n".join(lines) + "\n")
-    found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in RunFiles(run)}
+        lines = key | {"canary": ""}, key | {"canary": "shuffled", "judge": {"coherence": 1.0}}
+        stage.path(judge_records.SCORES).write_text("\n".join(map(json.dumps, lines)) + "\n")
+    found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in _RunFiles(run)}
     assert found["tracker", "00002"]["judge"] == {"coherence": 4.0}
-    assert judge_notes(found["tracker", "00001"]) is None
+    assert _judge_notes(found["tracker", "00001"]) is None
 
 
 # ── one session in a notebook ───────────────────────────────────────────────────────────────────
@@ -354,14 +294,8 @@ def test_what_is_put_into_a_page_is_never_read_as_a_page():
 
 def test_cells_are_escaped_rounded_and_honest_about_what_is_missing():
     assert cell("<b>") == "&lt;b&gt;"
-    assert [cell(v) for v in (0.12345, -0.5, -0.0001, math.nan, None, 3)] == [
-        "0.123",
-        "−0.500",
-        "0.000",
-        "–",
-        "–",
-        "3",
-    ]
+    values = {0.12345: "0.123", -0.5: "−0.500", -0.0001: "0.000", math.nan: "–", None: "–", 3: "3"}
+    assert [cell(value) for value in values] == list(values.values())
     assert cell(Link("<", "a?x=1&y=2")) == '<a href="a?x=1&amp;y=2">&lt;</a>'
     assert cell(Mean(0.5, 0.25, 0.75)) == "0.500<small>0.250 to 0.750</small>"
     assert cell(Mean(0.5, math.nan, math.nan)) == "0.500<small></small>"

@@ -86,13 +86,13 @@ def test_a_later_stage_reads_the_file_that_it_names_as_input(results):
 
 def test_what_is_missing_names_the_notebook_and_a_figure_may_do_without():
     with pytest.raises(RunError, match="run 91_corpus -p run r1"):
-        STUDY.read("r1", "words", optional=True)  # no stage at all: the run does not exist
+        STUDY.figure_table("r1", "words")  # no stage at all: the run does not exist
     with runs.stage("letters", "r1", "other", {}):
         pass
     with pytest.raises(RunError, match="run 91_corpus -p run r1"):
         STUDY.read("r1", "words")
     with pytest.raises(NoDataError, match="run 91_corpus -p run r1"):
-        STUDY.read("r1", "words", optional=True)
+        STUDY.figure_table("r1", "words")
 
 
 def test_a_changed_file_is_not_read(results):

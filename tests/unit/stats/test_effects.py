@@ -17,19 +17,11 @@ from crs_lib.stats.effects import (
 )
 from crs_lib.stats.paired import rm_anova
 from tests.helpers.stats_examples import (
-    DEPRESSION,
-    SLEEP,
     matrix_frame,
-    paired_frame,
     random_matrix,
 )
 
 TABLE = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=15)
-
-
-def test_noncentral_t_interval_matches_mbess():
-    """MBESS (R), conf.limits.nct(ncp=2.83, df=126): 0.8337502 to 4.815359."""
-    assert noncentral_t_interval(2.83, 126, 0.95) == pytest.approx((0.8337502, 4.815359), abs=1e-6)
 
 
 def test_noncentral_f_interval_inverts_the_distribution():
@@ -61,13 +53,6 @@ def test_partial_eta_squared_from_f_and_degrees_of_freedom():
     assert row["low"] < share < row["high"]
 
 
-def test_dz_on_sleep():
-    """-4.0621 / sqrt(10) = -1.2846; R's effectsize, cohens_d(paired = TRUE), prints -1.28 [-2.12, -0.41]."""
-    row = cohens_dz(paired_frame(SLEEP)).iloc[0]
-    assert row["estimate"] == pytest.approx(-1.28456, abs=1e-5)
-    assert (row["low"], row["high"]) == pytest.approx((-2.12, -0.41), abs=0.006)
-
-
 @settings(max_examples=20, deadline=None)
 @given(TABLE)
 def test_cliffs_delta_is_a_double_loop_and_turns_with_the_pair(values):
@@ -76,39 +61,16 @@ def test_cliffs_delta_is_a_double_loop_and_turns_with_the_pair(values):
     loop = np.mean([np.sign(a - b) for a, _ in values for _, b in values])
     assert there["estimate"] == pytest.approx(loop, abs=1e-12)
     back = cliffs_delta(frame, stats.Design(pairs=[("s1", "s0")])).iloc[0]
-    assert (back["estimate"], back["low"], back["high"]) == pytest.approx(
-        (-there["estimate"], -there["high"], -there["low"])
-    )
+    ends = back[["estimate", "high", "low"]].tolist()
+    assert ends == pytest.approx((-there[["estimate", "low", "high"]]).tolist())
     assert -1 <= there["low"] <= there["high"] <= 1
-
-
-@pytest.mark.slow
-def test_cliffs_delta_covers():
-    """300 data sets of 40 scenarios, correlation 0.8, true delta 2 Phi(0.5 / sqrt 2) - 1, 90 %."""
-    truth = 2 * sp.norm.cdf(0.5 / 2**0.5) - 1
-    rng, covered = np.random.default_rng(4), 0
-    for _ in range(300):
-        x = (0.8**0.5) * rng.normal(size=(40, 1)) + (0.2**0.5) * rng.normal(size=(40, 2)) + [0.5, 0]
-        found = cliffs_delta(matrix_frame(x), stats.Design(confidence=0.9)).iloc[0]
-        covered += found["low"] <= truth <= found["high"]
-    assert covered / 300 == pytest.approx(0.90, abs=3 * (0.09 / 300) ** 0.5)
-
-
-def test_rank_biserial_matches_effectsize():
-    """R's effectsize, rank_biserial(depression, paired), prints 0.78: (40 - 5) / 45."""
-    row = rank_biserial(paired_frame(DEPRESSION)).iloc[0]
-    assert row["estimate"] == pytest.approx(35 / 45, abs=1e-12)
-    assert -1 <= row["low"] < 35 / 45 <= row["high"] <= 1
 
 
 @settings(max_examples=20, deadline=None)
 @given(TABLE)
 def test_rank_biserial_goes_with_the_wilcoxon_rank_sums(values):
     frame = matrix_frame(values)
-    row, test = (
-        rank_biserial(frame, stats.Design(resamples=50)).iloc[0],
-        stats.wilcoxon_pairs(frame).iloc[0],
-    )
+    row, test = rank_biserial(frame, stats.Design(resamples=50)).iloc[0], stats.wilcoxon_pairs(frame).iloc[0]
     n = len(values)
     assert row["estimate"] == pytest.approx((test["w_plus"] - test["w_minus"]) / (n * (n + 1) / 2), abs=1e-12)
     if np.isfinite(row["low"]):

@@ -23,19 +23,18 @@ TEN = grounder()
 @pytest.fixture
 def rated(tmp_path):
     """Two conversations, three raters: all but one rating of the first reply are the same."""
-    talk = [
+    said = (
         "SYSTEM\tHello",
         "USER\tI want drama films",
         "SYSTEM\tTry Cold Orchard (1962)",
         "USER\tThanks, great",
-    ]
+    )
     head = ["ConvId", *(f"utterance{i}" for i in range(4))]
-    rows = [["AB", *talk, value, 2, 3] for value in (4, 4, 1)] + [["CD", *talk, 0, 2, 3] for _ in range(3)]
+    rows = [["AB", *said, value, 2, 3] for value in (4, 4, 1)] + [["CD", *said, 0, 2, 3] for _ in range(3)]
     turns = pd.DataFrame(rows, columns=[*head, "relevance1", "interestingness1", "overall1"])
     turns.to_csv(tmp_path / raters.TURNS, index=False)
-    whole = pd.DataFrame(
-        [["AB", "USER   I want drama films", *talk[2:], "", 4]], columns=[*head, "dialogue-overall"]
-    )
+    last = ["AB", "USER   I want drama films", *said[2:], "", 4]
+    whole = pd.DataFrame([last], columns=[*head, "dialogue-overall"])
     whole.to_csv(tmp_path / raters.DIALOGUES, index=False)
     return tmp_path
 
@@ -111,17 +110,12 @@ def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
 
 
 def judged_talk(system, simulator, index, good):
-    said = [("USER", "I want drama films"), ("AGENT", "Cold Orchard (1962)?" if good else "no idea"),
-            ("USER", "thanks, great" if good else "no")]  # fmt: skip
+    said = (("USER", "I want drama films"), ("AGENT", ("no idea", "Cold Orchard (1962)?")[good]),
+            ("USER", ("no", "thanks, great")[good]))  # fmt: skip
     turns = [{"participant": who, "utterance": text, "dialogue_acts": []} for who, text in said]
     scores = dict.fromkeys(raters.JUDGE, 1 + 2 * good)
-    return {
-        "system": system,
-        "users": f"{system}_{simulator}_x",
-        "index": index,
-        "turns": turns,
-        "scores": scores,
-    }
+    users = f"{system}_{simulator}_x"
+    return {"system": system, "users": users, "index": index, "turns": turns, "scores": scores}
 
 
 def test_a_judge_is_met_simulator_by_simulator(tmp_path):
@@ -143,9 +137,8 @@ def test_a_judge_is_met_simulator_by_simulator(tmp_path):
 
 @pytest.mark.slow
 def test_the_two_views_of_a_run_differ_only_in_the_state():
-    config = simulate.SimulateConfig(
-        run="bridge", systems=("oracle", "random", "sticky"), n_sessions=6, n_turns=8
-    )
+    systems = ("oracle", "random", "sticky")
+    config = simulate.SimulateConfig(run="bridge", systems=systems, n_sessions=6, n_turns=8)
     simulate.simulate(config, progress=False)
     rows = raters.views(simulate.iter_dialogues("bridge"), Grounder(evaluate.catalog_of("bridge")))
     exact = rows[(rows["joint"] == 1) & (rows["turn"] == 1)]  # the same state, the same score
@@ -189,18 +182,14 @@ def honest(request):
 
 
 def test_agreement_and_biases_of_a_judge(tmp_path):
-    (row,) = raters.ask(TALKS, "scripted", tmp_path, {"answers": honest}).to_dict("records")
+    row = raters.ask(TALKS, "scripted", tmp_path / "honest", {"answers": honest}).iloc[0]
     assert (row["n"], row["unusable"]) == (10, 0)
     assert row["spearman"] == pytest.approx(1.0)
     assert row["verbosity"] == pytest.approx(0.0)  # it likes words as little as people do
     assert row["position"] == 1.0  # the first place wins in both orders
-
-
-def test_answers_that_cannot_be_read_are_missing(tmp_path):
-    (row,) = raters.ask(TALKS[:4], "scripted", tmp_path, {"answers": lambda request: "well"}).to_dict(
-        "records"
-    )
-    assert row["n"] == 0 and row["unusable"] == 8 and np.isnan(row["spearman"]) and np.isnan(row["position"])
+    row = raters.ask(TALKS[:4], "scripted", tmp_path / "mute", {"answers": lambda request: "well"}).iloc[0]
+    assert (row["n"], row["unusable"]) == (0, 8)  # answers that cannot be read are missing
+    assert np.isnan(row["spearman"]) and np.isnan(row["position"])
 
 
 def test_only_rated_conversations_are_drawn():

@@ -15,7 +15,6 @@ from crs_lib.report import annotate
 from crs_lib.validity import labels
 
 SYSTEMS = ("oracle", "tracker", "sticky", "random")
-KINDS = ("single", "pairs")
 
 
 def ask(run, n, kind="single", seed=0):
@@ -31,7 +30,7 @@ def run():
     return name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["single", "pairs"])
 @pytest.mark.slow
 def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
     asked = ask(run, 12, kind)
@@ -55,15 +54,16 @@ def test_too_few_sessions_and_unknown_kinds_are_said(run):
         ask(run, 5000)
     with pytest.raises(InputError, match="kind"):
         ask(run, 3, "triples")
+    with pytest.raises(RunError, match="annotate --run nowhere"):
+        labels.read_key("nowhere")
 
 
 def test_the_page_allows_its_own_script_and_nothing_else(run):
     page = annotate.page(ask(run, 3), "single")
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
-    hostile = labels.Question(
-        "x", (), (({"user": "</script><b>", "system": "s", "shift": True},),), ("a",), "1", 1, (1,)
-    )
+    turn = {"user": "</script><b>", "system": "s", "shift": True}
+    hostile = labels.Question("x", (), ((turn,),), ("a",), "1", 1, (1,))
     assert "</script><b>" not in annotate.page([hostile], "single")
 
 
@@ -117,9 +117,8 @@ def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message
 
 def test_the_last_label_of_a_rater_counts(tmp_path):
     lines = [{"item": "a", "rater": "ab", "value": value, "page": "p"} for value in (2, 5)]
-    path = tmp_path / "labels.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)))
-    assert labels.read([path], "p", ["a"])["value"].tolist() == [5]
+    tables.write_jsonl(tmp_path / "labels.jsonl", lines)
+    assert labels.read([tmp_path / "labels.jsonl"], "p", ["a"])["value"].tolist() == [5]
 
 
 def test_labels_of_programs_are_told_from_those_of_people():
@@ -130,20 +129,12 @@ def test_labels_of_programs_are_told_from_those_of_people():
     assert (given.scripted, given.who) == (False, "2 raters")
 
 
-def test_an_import_without_a_page_says_how_to_make_one():
-    with pytest.raises(RunError, match="annotate --run nowhere"):
-        labels.read_key("nowhere")
-
-
 def test_power_falls_with_fewer_questions_and_noisier_labels():
-    table = labels.power([30, 120], 0.64)
+    table = labels.power([30, 120, 3], 0.64)
     # tanh((1.96 + 0.84) · sqrt(1.06/27)) and that divided by 0.8
-    assert table["detectable"].tolist() == pytest.approx([0.5047, 0.2604], abs=1e-3)
-    assert table["true_detectable"].tolist() == pytest.approx([0.5047 / 0.8, 0.2604 / 0.8], abs=1e-3)
-    assert np.isnan(labels.power([3], 0.5).loc[0, "detectable"])
-
-
-def test_reliability_grows_with_raters():
+    seen = np.array([0.5047, 0.2604, math.nan])
+    assert table["detectable"].to_numpy() == pytest.approx(seen, abs=1e-3, nan_ok=True)
+    assert table["true_detectable"].to_numpy() == pytest.approx(seen / 0.8, abs=1e-3, nan_ok=True)
     frame = pd.DataFrame({"item": ["a", "b"] * 4, "rater": list("wwxxyyzz")})
     assert labels.reliability(0.5, frame) == pytest.approx(4 * 0.5 / 2.5)  # Spearman-Brown
     assert math.isnan(labels.reliability(math.nan, frame))
