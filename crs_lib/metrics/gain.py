@@ -577,7 +577,7 @@ def shift_cost(shift: ShiftRecord) -> float:
 
 @_primary("conversation_cost", "conversation cost")
 def conversation_cost(shift: ShiftRecord) -> float:
-    """Gain with the fresh user − gain with the straight user: what it costs that wishes come piecemeal.
+    """Gain with the fresh user − gain with the straight user: what it costs to state constraints piecemeal.
 
     The "lost in conversation" effect (Laban et al. 2025, full against sharded instructions). NaN without
     both.
