@@ -225,11 +225,9 @@ def _manifest(
         for part, kind in (("products", "metas"), ("reviews", "reviews"))
     }
     totals = {part: sum(map(Counter, found.values()), Counter[str]()) for part, found in counts.items()}
+    by_category = {s.name: {part: counts[part][s.name] for part in counts} for s in job.sources}
     return {
-        "settings": _content(job.options),
-        "inputs": inputs,
-        "without a partner": ignored,
+        "settings": _content(job.options), "inputs": inputs, "without a partner": ignored,
         "totals": {n: dict(sorted(c.items())) for n, c in (totals | {"joined": joined}).items()},
-        "categories": {s.name: {part: counts[part][s.name] for part in counts} for s in job.sources},
-        "products written": joined["products"],
-    }
+        "categories": by_category, "products written": joined["products"],
+    }  # fmt: skip

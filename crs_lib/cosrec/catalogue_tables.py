@@ -7,6 +7,7 @@ itself as done with a small JSON file that appears last; a killed task is done a
 """
 
 import codecs
+import gc
 import gzip
 import hashlib
 import heapq
@@ -37,6 +38,7 @@ _ROWS = 8_192  # records of a batch, and of a row group: a range of keys reads f
 _TABLE = 256 * 2**20  # bytes of a table: sorted with MEMORY, whatever the size of the category
 _SAMPLE = 20_000  # records that the bounds of the ranges are taken from
 _EXACT = 500_000  # keys up to this many are kept as they are, more as sorted 64-bit digests
+_SOME = 100  # reviews that are written at once
 _SHOWN = 300  # characters of a quarantined line that are kept
 _LARGEST = 2**63 - 1
 _PRODUCTS = 1_000  # products in a row group: by number, so that the file does not depend on the parts
@@ -127,6 +129,19 @@ def _database(spill: Path) -> Iterator[Any]:
         shutil.rmtree(spill, ignore_errors=True)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """The cyclic garbage collector paused: rows of plain values make no cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@_uncollected()
 def read_category(job: Job, source: Source, progress: Progress | None = None) -> None:
     """Make the tables of a category's kept products and reviews, those that are not finished yet.
 
@@ -329,14 +344,15 @@ def parts_of(job: Job, parts: int, of: str) -> list[Part]:
     return [Part(f"{n:05d}", low, high, of) for n, (low, high) in enumerate(pairwise(cuts))]
 
 
-# Rows as they are joined: key, time, tie, rating, rank, body, and the place of the table among all tables.
-# ``tie`` orders equal times: by rating, or (legacy) as in the file.
+# Rows as they are joined: key, time, rating, rank, body, and the place of the table among all tables. Equal
+# times stand in the order of the ratings, or (legacy) as in the file.
 _RECORDS = """
-SELECT encode(key), time, {tie}, rating, rank, encode(body), file_index FROM read_parquet($1) AS records
+SELECT encode(key), time, rating, rank, encode(body), file_index FROM read_parquet($1) AS records
 WHERE key >= $2 AND ($3 IS NULL OR key < $3) ORDER BY key, time, {tie}
 """
 
 
+@_uncollected()
 def join(job: Job, part: Part, progress: Progress | None = None) -> None:
     """Join one range: its products with their reviews, sorted by key, one finished JSON line each."""
     folder, counts, legacy = job.work / "joined", Counter[str](), job.options.legacy
@@ -351,7 +367,7 @@ def join(job: Job, part: Part, progress: Progress | None = None) -> None:
                 if row[1] >= 0:
                     rows = chain((row,), rows)
                     break
-                products.append((-places[row[6]], row[4], row[5]))
+                products.append((-places[row[5]], row[3], row[4]))
             if products:  # else two keys share a digest, and the one without a product ends here
                 counts["duplicate products"] += len(products) - 1
                 counts["products"] += 1
@@ -373,13 +389,14 @@ def _write_line(
 ) -> None:
     """Write a product's line with its reviews by time and the statistics of its ratings."""
     stars = [0] * 6
-    kept = _distinct(rows, stars, counts)
+    kept = _all(rows, stars) if options.legacy else _distinct(rows, stars, counts)
     if options.most_reviews:
         kept = _most_helpful(kept, options.most_reviews, counts)
     file.write(body[:-1] + b',"valid_reviews":[')
-    written = 0
-    for written, text in enumerate(filter(None, kept), start=1):
-        file.write(b"," + text if written > 1 else text)
+    texts, written = filter(None, kept), 0
+    while some := list(islice(texts, _SOME)):
+        file.write(b",%b" % b",".join(some) if written else b",".join(some))
+        written += len(some)
     if written:
         counts["reviews"] += written
     total = 5 if options.legacy else sum(stars)
@@ -389,20 +406,26 @@ def _write_line(
     file.write(b'],"valid_ratings":%b,%b}\n' % (histogram, numbers))
 
 
+def _all(rows: Iterator[tuple[Any, ...]], stars: list[int]) -> Iterator[bytes]:
+    """The bodies of reviews, their ratings counted."""
+    for row in rows:
+        stars[row[2]] += 1
+        yield row[4]
+
+
 def _distinct(rows: Iterator[tuple[Any, ...]], stars: list[int], counts: Counts) -> Iterator[bytes]:
     """The bodies of reviews without copies, their ratings counted; of equal time and rating in order of text.
 
-    Of reviews that differ in their votes alone, the one with most is kept. With the legacy rules no two tie.
+    Of reviews that differ in their votes alone, the one with most is kept.
     """
-    for _, same in groupby(rows, key=itemgetter(1, 2)):
-        found = [(row[3], row[5]) for row in same]
-        bodies = [body for _, body in found]
+    for (_, rating), same in groupby(rows, key=itemgetter(1, 2)):
+        bodies = [row[4] for row in same]
         if len(bodies) > 1:
             by_text = {body[: body.rindex(b":")]: body for body in sorted(bodies, key=_votes)}
             if len(by_text) < len(bodies):
                 counts["duplicate reviews"] += len(bodies) - len(by_text)
             bodies = sorted(by_text.values())
-        stars[found[0][0]] += len(bodies)
+        stars[rating] += len(bodies)
         yield from bodies
 
 

@@ -3,6 +3,7 @@
 import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypeVar
@@ -54,13 +55,10 @@ class _Curated(TypedDict):
 
 # What a conversation's id leads to in each file.
 _FORMS: dict[str, TypeAdapter[Any]] = {
-    "conversations.jsonl": TypeAdapter(str),
-    "quality.jsonl": TypeAdapter(list[Rating]),
-    "intent_annotations.jsonl": TypeAdapter(list[_Annotated]),
-    "intents.jsonl": TypeAdapter(list[_Curated]),
-    "profiles.jsonl": TypeAdapter(dict[str, str]),
-    "keywords.jsonl": TypeAdapter(dict[str, list[str]]),
-}
+    "conversations.jsonl": TypeAdapter(str), "quality.jsonl": TypeAdapter(list[Rating]),
+    "intent_annotations.jsonl": TypeAdapter(list[_Annotated]), "intents.jsonl": TypeAdapter(list[_Curated]),
+    "profiles.jsonl": TypeAdapter(dict[str, str]), "keywords.jsonl": TypeAdapter(dict[str, list[str]]),
+}  # fmt: skip
 
 
 def locate(source: str = "sample") -> Path:
@@ -125,20 +123,17 @@ def read_partition(base: Path) -> Partition:
             return {}
         return _read(files[name], lambda where, key, value: make(where, talks[key], value), talks)
 
-    profiles = read("profiles.jsonl", lambda where, talk, value: value)
-    keywords = read("keywords.jsonl", lambda where, talk, value: value)
-    users = {key: _users(profiles.get(key, {}), keywords.get(key, {})) for key in talks}
+    plain = partial(read, make=lambda where, talk, value: value)
+    profiles, keywords = plain("profiles.jsonl"), plain("keywords.jsonl")
+    named = [key for key in talks if key in profiles or key in keywords]
     return Partition(
-        base.name,
-        talks,
-        read("quality.jsonl", lambda where, talk, value: tuple(value)),
-        read("intent_annotations.jsonl", _annotated),
-        read("intents.jsonl", _intents),
-        {key: found for key, found in users.items() if key in profiles or key in keywords},
+        base.name, talks, read("quality.jsonl", lambda where, talk, value: tuple(value)),
+        read("intent_annotations.jsonl", _annotated), read("intents.jsonl", _intents),
+        {key: _users(profiles.get(key, {}), keywords.get(key, {})) for key in named},
         _judgments(read_qrels(files[_QRELS])) if _QRELS in files else {},
         tuple(name for name in (*_FORMS, _QRELS) if name not in files),
         {name: tables.sha256(path) for name, path in files.items()},
-    )
+    )  # fmt: skip
 
 
 def _read(

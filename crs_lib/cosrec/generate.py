@@ -140,12 +140,10 @@ class Writer:
             return drafts.profile_by_rule(user, texts) | {"prompts": {}}
 
         def ask(name: str, read: Callable[[str], T]) -> tuple[T, _Facts]:
+            left = [f"review {n}" for n in range(1, len(texts) + 1)]
             versions = (
-                (
-                    self._prompt(name, reviews=drafts.numbered(texts[:kept])),
-                    tuple(f"review {n}" for n in range(kept + 1, len(texts) + 1)),
-                )
-                for kept in range(len(texts), 0, -1)
+                (self._prompt(name, reviews=drafts.numbered(texts[:n])), tuple(left[n:]))
+                for n in range(len(texts), 0, -1)
             )
             return self._asked(name, user, versions, (number, name, user), read)[:2]
 

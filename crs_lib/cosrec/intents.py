@@ -95,14 +95,11 @@ def training(crowd: Partition) -> _Training:
     parts = [_votes(crowd, name) for name in crowd.conversations]
     most = max(part.shape[1] for part in parts)
     weighed = [(part, _trust(part)) for part in parts]
-    return _Training(
-        turns(crowd),
-        labels,
-        np.concatenate([part.mean(axis=1) for part in parts]),
-        np.concatenate([np.einsum("tac,a->tc", part, weights) for part, weights in weighed]),
-        np.concatenate([np.einsum("tac,a->tc", part[:, :, :-1] > 0, weights) for part, weights in weighed]),
-        np.concatenate([np.pad(part, ((0, 0), (0, most - part.shape[1]), (0, 0))) for part in parts]),
-    )
+    mean = [np.einsum("tac,a->tc", part, weights) for part, weights in weighed]
+    given = [np.einsum("tac,a->tc", part[:, :, :-1] > 0, weights) for part, weights in weighed]
+    padded = [np.pad(part, ((0, 0), (0, most - part.shape[1]), (0, 0))) for part in parts]
+    views = [part.mean(axis=1) for part in parts]
+    return _Training(turns(crowd), labels, *map(np.concatenate, (views, mean, given, padded)))
 
 
 def _votes(crowd: Partition, name: str) -> Floats:

@@ -40,12 +40,7 @@ class RoutingAgent:
     """Routes a turn, rewrites it, asks the modules, and puts their best hit into words."""
 
     def __init__(
-        self,
-        router: IntentModel,
-        stock: Stock,
-        recommend: Retriever,
-        search: Retriever,
-        rewriter: str = "first and last",
+        self, router: IntentModel, stock: Stock, recommend: Retriever, search: Retriever, rewriter: str
     ) -> None:
         self.router, self.products, self.passages = router, stock.products, stock.passages
         self.recommend, self.search, self.rewriter = recommend, search, rewriter

@@ -279,19 +279,14 @@ class _QueryExtractor:
 def _copied(task: _Task) -> NDArray[np.int64]:
     """1 for a word of the reference; a filler word only beside another word that the reference has there."""
     text, found = words(task.reference), task.words
-    wanted, pairs = set(text), set(pairwise(text))
-    beside = {
-        i
-        for i, (one, after) in enumerate(pairwise(found))
-        if one.utterance == after.utterance and (one.word, after.word) in pairs
-    }
-    return np.array(
-        [
-            one.word in wanted and (one.word not in _filler() or i in beside or i - 1 in beside)
-            for i, one in enumerate(found)
-        ],
-        dtype=np.int64,
-    )
+    wanted, near = set(text), set(pairwise(text))
+    pairs = [(a.word, b.word) in near and a.utterance == b.utterance for a, b in pairwise(found)]
+    beside = [before or after for before, after in pairwise([False, *pairs, False])]
+    kept = [
+        one.word in wanted and (one.word not in _filler() or by)
+        for one, by in zip(found, beside, strict=False)
+    ]
+    return np.array(kept, dtype=np.int64)
 
 
 def _written(task: _Task, likely: Floats, level: float, order: Sequence[str]) -> str:

@@ -31,8 +31,7 @@ def _sizes(partition: Partition) -> dict[str, float | int | None]:
     topics = Counter(topic(name).kind for name in partition.qrels)
     cells = [cell for turns in partition.annotations.values() for turn in turns for cell in turn.cells]
     return {
-        "conversations": len(talks),
-        "utterances": len(words),
+        "conversations": len(talks), "utterances": len(words),
         "user turns": sum(len(talk.turns) for talk in talks),
         "words per utterance, mean": round(fmean(words), 1),
         "rating sets": sum(map(len, partition.ratings.values())) or None,
@@ -40,10 +39,9 @@ def _sizes(partition: Partition) -> dict[str, float | int | None]:
         "intents given by annotators": sum(map(len, cells)) or None,
         "curated intents": len(partition.all_intents()) or None,
         "users": sum(map(len, partition.users.values())) or None,
-        "search topics": topics["search"] or None,
-        "recommendation topics": topics["recommendation"] or None,
+        "search topics": topics["search"] or None, "recommendation topics": topics["recommendation"] or None,
         "judgments": sum(map(len, partition.qrels.values())) or None,
-    }
+    }  # fmt: skip
 
 
 def intent_counts(corpus: Corpus) -> pd.DataFrame:

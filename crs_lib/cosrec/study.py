@@ -121,29 +121,21 @@ def _systems(run: str) -> pd.DataFrame:
     return part.assign(n_topics=part["n"].max(), n_conversations=part["clusters"].max())
 
 
+_AUDIT = {"quirks": "quirks.csv", "claims": "claims.csv", "ratings": "ratings.csv", "judged": "judgments.csv"}
+_SCORED = {name: f"{name}.csv" for name in _SCORES}
+_OF_PEOPLE = {name: f"people_{name}.csv" for name in _PEOPLE}
+_RETRIEVE, _EVALUATE = "13_cosrec_retrieve", "14_cosrec_evaluate"
 STUDY: Study = Study(
     NAME,
     [
-        StageSpec(
-            "corpus", "11_cosrec_corpus", CorpusSettings, _audit,
-            outputs={n: f"{n}.csv" for n in ("quirks", "claims", "ratings")} | {"judged": "judgments.csv"},
-            needs=lambda settings: corpus.digests(settings.source),
-        ),
-        StageSpec(
-            "generate", "12_cosrec_generate", GenerateSettings, outputs={"generated": "generated.jsonl"}
-        ),
-        StageSpec(
-            "retrieve", "13_cosrec_retrieve", RetrieveSettings, retrieve.write_runs,
-            outputs={"routes": "routes.jsonl"}, needs=retrieve.inputs,
-        ),
-        StageSpec(
-            "evaluate", "14_cosrec_evaluate", ScoreSettings, _score,
-            outputs={name: f"{name}.csv" for name in _SCORES}, needs=_needs_runs,
-        ),
-        StageSpec(
-            "people", "14_cosrec_evaluate", ScoreSettings, _people,
-            outputs={name: f"people_{name}.csv" for name in _PEOPLE},
-        ),
+        StageSpec("corpus", "11_cosrec_corpus", CorpusSettings, _audit, outputs=_AUDIT,
+                  needs=lambda settings: corpus.digests(settings.source)),
+        StageSpec("generate", "12_cosrec_generate", GenerateSettings,
+                  outputs={"generated": "generated.jsonl"}),
+        StageSpec("retrieve", _RETRIEVE, RetrieveSettings, retrieve.write_runs,
+                  outputs={"routes": "routes.jsonl"}, needs=retrieve.inputs),
+        StageSpec("evaluate", _EVALUATE, ScoreSettings, _score, outputs=_SCORED, needs=_needs_runs),
+        StageSpec("people", _EVALUATE, ScoreSettings, _people, outputs=_OF_PEOPLE),
     ],
     derived={
         "average_ratings": lambda run: counts.average_rating_counts(_ratings(run)),
@@ -152,7 +144,6 @@ STUDY: Study = Study(
         "systems": _systems,
     },
 )  # fmt: skip
-
 
 figure_table = STUDY.figure_table  # a table by the name that the registry of figures gives it
 

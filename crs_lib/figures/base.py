@@ -20,7 +20,7 @@ Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 # Functions of tidy frames that return a matplotlib Figure (a LaTeX ``tabular``), by name. Facts: ``study``,
 # ``tables`` (the frames it takes, in order), ``caption``, ``note`` (the small print under it; both may name
-# what :func:`counts` and :func:`words` give), ``place`` (from ``layout.ORDER``) and, where the stages of
+# what :func:`counts` and :func:`words` give), ``place`` (its number on pages) and, where the stages of
 # every run do not make its data, ``made_by``: the command that does (may name {run}). ``dark``: a PNG for
 # dark pages, too. ``title``: its heading where the name in words is none.
 FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")

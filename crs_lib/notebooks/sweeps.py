@@ -58,7 +58,7 @@ class Sweep(NamedTuple):
         return {name: value for name, value in cell.items() if name in names} | alone
 
 
-class PlannedNotebook(NamedTuple):
+class _PlannedNotebook(NamedTuple):
     """One notebook of one cell, its parameters, and whether a finished result of it is kept."""
 
     cell: Mapping[str, Any]
@@ -183,13 +183,13 @@ def run(
     return table
 
 
-def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[PlannedNotebook]:
+def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[_PlannedNotebook]:
     """The notebooks of a cell in order; those after a notebook that must run are not kept."""
     kept = True
     for book in books:
         values = Sweep.values_for(cell, book)
         kept = kept and _is_finished(book, values)
-        yield PlannedNotebook(cell, book, values, kept)
+        yield _PlannedNotebook(cell, book, values, kept)
 
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:

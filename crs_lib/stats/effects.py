@@ -12,8 +12,6 @@ from crs_lib.stats.design import USUAL, Design, Floats, rankable
 from crs_lib.stats.estimates import bootstrap_estimates, weighted_ranks
 from crs_lib.stats.paired import rm_anova
 
-Interval = tuple[float, float]
-
 
 def partial_eta_squared(
     frame: pd.DataFrame, design: Design = USUAL, *, confidence: float = 0.90
@@ -72,7 +70,7 @@ def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _delta_interval(delta: float, variance: float, z: float) -> Interval:
+def _delta_interval(delta: float, variance: float, z: float) -> tuple[float, float]:
     if abs(delta) == 1.0:
         return delta, delta
     middle, spread = delta - delta**3, (1 - delta**2) ** 2 + z**2 * variance
@@ -122,7 +120,7 @@ def paired_effects(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     return pd.concat(made, ignore_index=True)
 
 
-def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> Interval:
+def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
     """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite.
 
     Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
@@ -138,7 +136,7 @@ def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: floa
     return end((1 + confidence) / 2), end((1 - confidence) / 2)
 
 
-def noncentral_t_interval(t: float, df: float, confidence: float) -> Interval:
+def noncentral_t_interval(t: float, df: float, confidence: float) -> tuple[float, float]:
     """Interval for the noncentrality of an observed t; NaN for a t that is not finite.
 
     Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?

@@ -20,26 +20,13 @@ OTHER = {
 }  # fmt: skip
 pytestmark = pytest.mark.subprocess
 FULL = {
-    "08_models": {
-        "live": True,
-        "model": "template",
-        "n_sessions": 4,
-        "n_turns": 6,
-    },  # no calls of these are kept
+    "08_models": {"live": True, "model": "template", "n_sessions": 4, "n_turns": 6},  # no calls of these are kept
     "07_thesis": {"convention": "default", "also": ["thesis_grounded"], "topics": ""},
-    "32_human_labels": {
-        "n_questions": 6,
-        "n_scripted": 2,
-        "seed": 11,
-    },  # of the few sessions that 03 simulated
+    "32_human_labels": {"n_questions": 6, "n_scripted": 2, "seed": 11},  # of the few sessions of 03
     "21_realtalk_corpus": {"data": CHAT, "reading": "strict"},  # one chat leaves no intervals over chats
     "22_realtalk_query": {"data": CHAT, "most": 5},
-    "31_metric_validity": {
-        "seed": 3,
-        "n_sessions": 24,
-        "n_turns": 12,
-    },  # orderings take more than four sessions
-}
+    "31_metric_validity": {"seed": 3, "n_sessions": 24, "n_turns": 12},  # orderings take more than four sessions
+}  # fmt: skip
 
 # A run for each tens digit, except for those that simulate systems of their own and for a reader of another's run.
 PAPERMILL = "01_catalog"  # the one that papermill runs every day; the others in make test-all

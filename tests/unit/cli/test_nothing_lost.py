@@ -115,7 +115,7 @@ REFUSED = [
     ("run 03_simulate -f code.yaml", "could not determine a constructor for the tag"),
     ("run 03_simulate -p run {seed.__class__}", "run name '{seed.__class__}' cannot be a folder"),
     ("simulate -p systems ollama:x -p llm {\"timeout\":[]}", "llm: timeout is []; give a number > 0"),
-    ("simulate -p systems ollama:x -p llm {\"timeout\":1e400}", "parameter 'llm' is '{"),
+    ("simulate -p systems ollama:x -p llm {\"timeout\":1e400}", "'llm' is {'timeout': inf}"),
     ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; give a text"),
     ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "address cannot be read"),
     ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "address cannot be read"),

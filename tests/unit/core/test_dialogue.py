@@ -50,15 +50,11 @@ def test_pairs_and_shifts_count_turns_from_one():
     assert dialogue.turns[1].user_meta == {}
 
 
-def test_shifts_come_from_the_events_and_from_the_flags():
+def test_shifts_come_from_the_events_and_from_the_flags_and_a_last_user_turn_has_no_pair():
     both = Dialogue.from_json(changed(shift_events=[{"turn": 1}, {"type": "no turn"}]))
     assert both.shift_turns() == [1, 2]
-
-
-def test_a_user_who_got_no_reply_has_no_pair():
     dialogue = Dialogue.from_json(changed(conversation=RECORD["conversation"][:3]))
-    assert len(dialogue.pairs()) == 1
-    assert len(dialogue.turns) == 3
+    assert (len(dialogue.pairs()), len(dialogue.turns)) == (1, 3)
 
 
 TURNS = RECORD["conversation"]

@@ -13,29 +13,20 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = {"CRS_DATA": paths.data, "CRS_RESULTS": paths.results, "CRS_FIGURES": paths.figures}
 
 
-@pytest.mark.parametrize(
-    ("variable", "name"), [("CRS_DATA", "data"), ("CRS_RESULTS", "results"), ("CRS_FIGURES", "figures")]
-)
-def test_without_a_variable_folders_lie_in_the_repository(monkeypatch, variable, name):
+@pytest.mark.parametrize("variable", FOLDERS)
+def test_a_folder_lies_in_the_repository_unless_a_variable_moves_it(monkeypatch, tmp_path, variable):
+    name = variable.removeprefix("CRS_").lower()
     monkeypatch.delenv(variable, raising=False)
     assert FOLDERS[variable]() == ROOT / name
     monkeypatch.setenv(variable, "")  # set but empty counts as unset
     assert FOLDERS[variable]() == ROOT / name
-
-
-@pytest.mark.parametrize("variable", FOLDERS)
-def test_a_variable_moves_a_folder(monkeypatch, tmp_path, variable):
     monkeypatch.setenv(variable, str(tmp_path / "a" / ".." / "b"))
     assert FOLDERS[variable]() == tmp_path / "b"
 
 
-def test_samples_stay_in_the_repository_wherever_data_goes(monkeypatch, tmp_path):
+def test_samples_stay_and_there_is_a_mirror_only_where_one_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CRS_DATA", str(tmp_path))
-    assert paths.samples() == ROOT / "data" / "samples"
-    assert paths.external() == tmp_path / "external"
-
-
-def test_there_is_a_mirror_only_where_one_is_named(monkeypatch, tmp_path):
+    assert (paths.samples(), paths.external()) == (ROOT / "data" / "samples", tmp_path / "external")
     monkeypatch.delenv("CRS_MIRROR", raising=False)
     assert paths.mirror() is None
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
@@ -55,20 +46,14 @@ def test_a_run_name_that_could_leave_its_folder_is_refused(run):
         paths.run_folder("movies", run)
 
 
-@pytest.mark.parametrize(
-    ("name", "slug"),
-    [
-        ("ollama:llama3:instruct", "ollama-llama3-instruct"),
-        ("noisy:0.3", "noisy-0.3"),
-        ("Amélie / ça", "Amelie-ca"),
-        ("../../etc", "etc"),
-        ("...", "unnamed"),
-        ("", "unnamed"),
-        ("東京", "unnamed"),
-    ],
-)
-def test_slugs_are_plain_file_names(name, slug):
-    assert paths.slug(name) == slug
+SLUGS = {
+    "ollama:llama3:instruct": "ollama-llama3-instruct", "noisy:0.3": "noisy-0.3", "Amélie / ça": "Amelie-ca",
+    "../../etc": "etc", "...": "unnamed", "": "unnamed", "東京": "unnamed",
+}  # fmt: skip
+
+
+def test_slugs_are_plain_file_names():
+    assert {name: paths.slug(name) for name in SLUGS} == SLUGS
 
 
 @given(st.text())

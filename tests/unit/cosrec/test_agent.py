@@ -62,7 +62,7 @@ def test_the_sample_tells_bm25_dense_and_fusion_apart() -> None:
     runs = {}
     for specs in (("bm25",), ("dense:hashing",), ("bm25", "dense:hashing")):
         searches = stock.search("products", specs), stock.search("passages", specs)
-        agent = retrieve.RoutingAgent(MODELS.create("views"), stock, *searches)
+        agent = retrieve.RoutingAgent(MODELS.create("views"), stock, *searches, "first and last")
         runs["+".join(specs)] = agent.run(curated, 10)
     gaps = evaluate.differences(evaluate.score(curated, runs, ["nDCG@10"]), resamples=500)
     assert len(gaps) == 6
