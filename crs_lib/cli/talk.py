@@ -61,16 +61,13 @@ def _simulate(world: Any, config: Any, session: int) -> None:
     print(f", users of seed {config.seed}")
     for number, turn in enumerate(trial(world, config, session), start=1):
         found.append(turn)
-        print(
-            f"\n{number}  user    {_ink('1', turn.utterance)}\n   {_fact('constraints', _pairs(turn.wishes))}"
-        )
+        print(f"\n{number}  user    {_ink('1', turn.utterance)}")
+        _fact("constraints", _pairs(turn.wishes))
         _show(world.catalog, spec, turn.reply, turn.wishes, turn.seconds)
     replies = [turn.reply for turn in found]
     films, foreign = (sum(len(getattr(one, name)) for one in replies) for name in ("items", "hallucinated"))
-    whole = 0
-    for one in found:
-        met = [_met(world.catalog, item, one.wishes) for item in one.reply.items]
-        whole += len(one.wishes) in met
+    met = ({_met(world.catalog, item, one.wishes) for item in one.reply.items} for one in found)
+    whole = sum(len(one.wishes) in counts for one, counts in zip(found, met, strict=True))
     states = sum("state" in one.extra for one in replies)
     print(f"\nUnderstood: {len(found)} replies, {films} films, {foreign} titles outside the catalogue, "
           f"{states} states\n{whole} of {len(found)} replies hold a film that meets them all.")  # fmt: skip
@@ -95,7 +92,8 @@ def _talk(world: Any, config: Any) -> Iterator[Sequence[Turn]]:
         began = time.perf_counter()
         reply = system.reply(number, text, {})
         wishes = tracker.apply(wishes, tracker.read(world.grounder, text))
-        print(f"   {_fact('spans', _spans(world.grounder, text))}\n   {_fact('tracked', _pairs(wishes))}")
+        _fact("spans", _spans(world.grounder, text))
+        _fact("tracked", _pairs(wishes))
         _show(world.catalog, spec, reply, wishes, time.perf_counter() - began)
         yield Turn(USER, text), Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply))
 
@@ -143,13 +141,13 @@ def _show(catalog: Any, spec: str, reply: Any, wishes: Mapping[str, str], second
         film = catalog.items[item]
         year = f" ({film.year})" if film.year else ""
         met = f", meets {_met(catalog, item, wishes)} of {len(wishes)}" if wishes else ""
-        print(f"   {_fact('film', f'{film.title}{year} [{film.item_id}]{met}')}")
+        _fact("film", f"{film.title}{year} [{film.item_id}]{met}")
     if reply.hallucinated:
-        print(f"   {_fact('unknown', _plain('; '.join(reply.hallucinated)))}")
+        _fact("unknown", _plain("; ".join(reply.hallucinated)))
     state = reply.extra.get("state", reply.constraints)
     if state or "state" in reply.extra:
-        print(f"   {_fact('state', _pairs(state))}")
-    print(f"   {_fact('time', f'{1000 * seconds:,.0f} ms')}")
+        _fact("state", _pairs(state))
+    _fact("time", f"{1000 * seconds:,.0f} ms")
 
 
 def _met(catalog: Any, item: int, wishes: Mapping[str, str]) -> int:
@@ -171,8 +169,8 @@ def _pairs(state: Mapping[str, Any]) -> str:
     return _plain(", ".join(f"{name} = {word}" for name, word in words.items())) or "none"
 
 
-def _fact(name: str, text: str) -> str:
-    return f"{_ink('2', f'{name:<12}')}{text}"
+def _fact(name: str, text: str) -> None:
+    print(f"   {_ink('2', f'{name:<12}')}{text}")
 
 
 def _plain(text: str) -> str:

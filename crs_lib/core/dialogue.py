@@ -7,34 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from crs_lib.core import safety
+from crs_lib.core import prompts, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 
 USER, SYSTEM = "USER", "SYSTEM"
 _SHOWN_CHARACTERS = 4_000
-_NARROW = "padding:4px 8px;vertical-align:top;width:1%;white-space:nowrap;text-align:left"
-# Paper and ink of JupyterLab's theme, light or dark; those of a light page elsewhere.
-_PAPERS = ("var(--jp-layout-color2, #f6f7f9)", "var(--jp-layout-color1, #fff)")
-_TURN_ROW = (
-    '<tr style="background:{};color:var(--jp-ui-font-color1, #111)">'
-    f'<td style="{_NARROW};color:var(--jp-ui-font-color2, #666)">{{}}</td>'
-    f'<td style="{_NARROW};font-weight:600">{{}}</td>'
-    '<td style="padding:4px 8px;text-align:left;white-space:pre-wrap">{}</td></tr>'
-)
-_SHIFT_ROW = (
-    '<tr><td colspan="3" style="padding:3px 8px;background:#333;color:#fff;font-size:12px;text-align:left">'
-    "shift at turn {}: {}</td></tr>"
-)
-_LEGEND = '<span style="background:{};color:#111;padding:0 4px">{}</span>'
-_MARK = '<span style="background:{};color:#111;border-radius:3px;padding:0 2px" title="{}">{}</span>'
-_TABLE = (
-    '<div style="max-width:860px;font-size:14px"><div style="margin-bottom:4px">{}</div>'
-    '<table style="border-collapse:collapse;width:100%;table-layout:auto">{}</table></div>'
-)
-# A mark's backgrounds: Okabe-Ito hues, light ones to read black text on, dark ones to read white text on.
-_LIGHT = "#cfe8f7 #fbe0b2 #cdeadf #f7d3e5 #f1eb9c #dcd3f2 #e4e4e4 #f9cdbb".split()
-_DARK = "#1f4a63 #5f4614 #1d4d3d #5c2845 #4e4a10 #423566 #45484c #633524".split()
+_PAGE = "movies/dialogue"  # the HTML of a dialogue, and the colours of its fields
 _TINTED = "genre actor director writer language plot year title".split()
 
 
@@ -112,21 +91,14 @@ class Dialogue:
 
     def with_marks(self, marks: Iterable[Iterable[Mark]]) -> "Dialogue":
         """A copy whose turns carry these marks, one collection a turn."""
-        turns = tuple(
-            replace(turn, marks=tuple(found)) for turn, found in zip(self.turns, marks, strict=True)
-        )
-        return replace(self, turns=turns)
+        pairs = zip(self.turns, marks, strict=True)
+        return replace(self, turns=tuple(replace(turn, marks=tuple(found)) for turn, found in pairs))
 
     def to_json(self) -> dict[str, Any]:
         """The record in the thesis's form; our own keys come after the thesis's."""
-        return {
-            "session_id": self.session_id,
-            "model_name": self.model_name,
-            "true_genre": self.true_genre,
-            "conversation": [turn.to_json() for turn in self.turns],
-            "shift_events": [dict(event) for event in self.shift_events],
-            **self.extra,
-        }
+        own = {name: getattr(self, name) for name in ("session_id", "model_name", "true_genre")}
+        turns, events = [turn.to_json() for turn in self.turns], [dict(event) for event in self.shift_events]
+        return {**own, "conversation": turns, "shift_events": events, **self.extra}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any], *, source: str = "dialogue") -> "Dialogue":
@@ -137,14 +109,9 @@ class Dialogue:
             raise InputError(f"{where}: 'conversation' must be a list of turns, and not empty")
         if not isinstance(events, list | tuple) or not all(isinstance(one, Mapping) for one in events):
             raise InputError(f"{where}: 'shift_events' is {events!r:.80}, expected a list of objects")
-        return cls(
-            session_id=str(extra.pop("session_id", "")),
-            model_name=str(extra.pop("model_name", "")),
-            turns=tuple(_turn(entry, i, where) for i, entry in enumerate(conversation)),
-            true_genre=extra.pop("true_genre", None),
-            shift_events=tuple(events),
-            extra=extra,
-        )
+        turns = tuple(_turn(entry, i, where) for i, entry in enumerate(conversation))
+        session, model = (str(extra.pop(name, "")) for name in ("session_id", "model_name"))
+        return cls(session, model, turns, extra.pop("true_genre", None), tuple(events), extra)
 
     def dumps(self) -> str:
         """One line of JSON, the same bytes for the same dialogue."""
@@ -153,18 +120,19 @@ class Dialogue:
     def _repr_html_(self) -> str:
         """A table: text escaped, spans coloured by field, shifts marked at their turns."""
         fields = sorted({mark.field for turn in self.turns for mark in turn.marks})
-        colours = {name: _LIGHT[tint_place(name)] for name in fields}
+        look = prompts.lists(_PAGE)
+        colours = {name: look["light"][tint_place(name)] for name in fields}
         events = {int(event["turn"]): event for event in self.shift_events if "turn" in event}
         shifts, rows = set(self.shift_turns()), ""
         for index, turn in enumerate(self.turns):
             number, is_user = index // 2 + 1, turn.speaker == USER
             if is_user and number in shifts:
-                rows += _SHIFT_ROW.format(number, _shift(events.get(number, {})))
+                rows += look["shift"].format(number, _shift(events.get(number, {})))
             shown = (number if is_user else "", turn.speaker.lower(), _marked(turn, colours))
-            rows += _TURN_ROW.format(_PAPERS[is_user], *shown)
+            rows += look["turn"].format(look["papers"][is_user], *shown)
         head = f"<b>{html.escape(self.model_name)}</b> · session {html.escape(self.session_id)}"
-        legend = " ".join(_LEGEND.format(colours[name], html.escape(name)) for name in fields)
-        return _TABLE.format(f"{head} · {legend}" if legend else head, rows)
+        legend = " ".join(look["legend"].format(colours[name], html.escape(name)) for name in fields)
+        return str(look["table"].format(f"{head} · {legend}" if legend else head, rows))
 
 
 def _turn(entry: object, index: int, where: str) -> Turn:
@@ -195,23 +163,24 @@ def _marked(turn: Turn, colours: Mapping[str, str]) -> str:
     for mark in sorted(turn.marks, key=lambda m: (m.start - m.end, m.start)):
         if mark.end <= len(text) and all(mark.end <= o.start or mark.start >= o.end for o in apart):
             apart.append(mark)
-    out, position = "", 0
+    out, position, form = "", 0, prompts.lists(_PAGE)["mark"]
     for mark in sorted(apart):
         inside = [m for m in turn.marks if m.start >= mark.start and m.end <= mark.end]
         names = html.escape(", ".join(f"{m.field}={m.value}" for m in inside))
-        out += html.escape(text[position : mark.start])
-        out += _MARK.format(colours[mark.field], names, html.escape(text[mark.start : mark.end]))
+        shown = html.escape(text[mark.start : mark.end])
+        out += html.escape(text[position : mark.start]) + form.format(colours[mark.field], names, shown)
         position = mark.end
     return out + html.escape(text[position:])
 
 
 def tint_place(field: str) -> int:
     """The place of a field's colours: declared, or else by a hash of the name."""
-    return _TINTED.index(field) if field in _TINTED else zlib.crc32(field.encode()) % len(_LIGHT)
+    return _TINTED.index(field) if field in _TINTED else zlib.crc32(field.encode()) % 8
 
 
 def tint_css() -> str:
     """The colours as rules of a style sheet: ``.f0`` to ``.f7``, light and dark."""
-    light, dark = ("; ".join(f"--f{i}: {tint}" for i, tint in enumerate(tints)) for tints in (_LIGHT, _DARK))
-    rules = " ".join(f".f{i} {{ background: var(--f{i}); }}" for i in range(len(_LIGHT)))
+    tints = (enumerate(prompts.lists(_PAGE)[ground]) for ground in ("light", "dark"))
+    light, dark = ("; ".join(f"--f{i}: {tint}" for i, tint in ground) for ground in tints)
+    rules = " ".join(f".f{i} {{ background: var(--f{i}); }}" for i in range(8))
     return f":root {{ {light}; }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark}; }} }}\n{rules}\n"

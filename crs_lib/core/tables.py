@@ -68,7 +68,7 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
                 waiting[aside] = path
     finally:
         if aside not in (waiting or ()):
-            _drop(aside)
+            _remove([aside])
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
@@ -93,8 +93,7 @@ def together() -> Iterator[None]:
                 aside.replace(path)
     finally:
         _WAITING.reset(token)
-        for aside in waiting:
-            _drop(aside)
+        _remove(waiting)
 
 
 @contextmanager
@@ -105,9 +104,10 @@ def _could_write(path: Path) -> Iterator[None]:
         raise RunError(f"could not write {path.name}: {error.strerror or error}; nothing changed") from error
 
 
-def _drop(aside: Path) -> None:
-    with suppress(OSError):  # a folder that could not be made holds nothing to remove
-        aside.unlink(missing_ok=True)
+def _remove(files: Iterable[Path]) -> None:
+    for file in files:
+        with suppress(OSError):  # a folder that could not be made holds nothing to remove
+            file.unlink(missing_ok=True)
 
 
 def finite(value: Any) -> Any:
@@ -147,8 +147,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
     """Write one JSON object, indented and sorted by key, atomically."""
-    with write_aside(path) as file:
-        file.write(json.dumps(finite(record), ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+    write_whole(path, json.dumps(finite(record), ensure_ascii=False, indent=1, sort_keys=True) + "\n")
 
 
 def write_csv(path: Path, frame: pd.DataFrame) -> None:
@@ -200,7 +199,7 @@ def read_table(
         frame = table.to_pandas(split_blocks=True, self_destruct=True)
     else:
         frame = _from_lines(path, wanted, repeated)
-    frame = (replace(contract, columns=tuple(wanted)) if wanted else contract).check(frame)
+    replace(contract, columns=tuple(wanted or contract.columns)).check(frame)
     return frame[list(columns)] if columns else frame
 
 
@@ -239,19 +238,15 @@ class Rows:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row."""
-        for name, value in row.items():
-            self._padded(name).append(value)
+        self._columns |= {name: [None] * self._count for name in row if name not in self._columns}
+        for name, column in self._columns.items():
+            column.append(row.get(name))
         self._count += 1
-
-    def _padded(self, name: str) -> list[Any]:
-        column = self._columns.setdefault(name, [])
-        column.extend([None] * (self._count - len(column)))
-        return column
 
     def frame(self, repeated: Sequence[str] = ()) -> pd.DataFrame:
         """The rows as a frame; columns of ``repeated`` values as categories."""
-        columns = {name: self._padded(name) for name in self._columns}
-        return pd.DataFrame({n: pd.Categorical(c) if n in repeated else c for n, c in columns.items()})
+        found = self._columns.items()
+        return pd.DataFrame({n: pd.Categorical(c) if n in repeated else c for n, c in found})
 
 
 def _from_lines(path: Path, columns: Sequence[str] | None, repeated: Sequence[str]) -> pd.DataFrame:
@@ -259,10 +254,8 @@ def _from_lines(path: Path, columns: Sequence[str] | None, repeated: Sequence[st
     rows, same = Rows(), dict[Any, Any]()
     for row in read_jsonl(path):
         wanted = row if columns is None else {name: row.get(name) for name in columns}
-        rows.add(
-            wanted
-            | {name: same.setdefault(wanted[name], wanted[name]) for name in repeated if name in wanted}
-        )
+        once = {name: same.setdefault(wanted[name], wanted[name]) for name in repeated if name in wanted}
+        rows.add(wanted | once)
     return rows.frame(repeated)
 
 

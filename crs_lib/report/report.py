@@ -290,14 +290,15 @@ def _list(sentences: Iterable[str]) -> str:
 
 def _flat(facts: Mapping[str, Any]) -> pd.DataFrame:
     """Settings as two columns; lists and groups in words."""
-    return pd.DataFrame({"setting": list(facts), "value": [_in_words(value) for value in facts.values()]})
+    return pd.DataFrame({"setting": list(facts), "value": [in_words(value) for value in facts.values()]})
 
 
-def _in_words(value: Any) -> str:
+def in_words(value: Any, empty: str = "none") -> str:
+    """A setting's value as a table or an axis shows it; ``empty`` stands for a group without entries."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items()) or "none"
+        return ", ".join(f"{name} {in_words(part)}" for name, part in value.items()) or empty
     if isinstance(value, list | tuple):
-        return ", ".join(map(_in_words, value)) or "none"
+        return ", ".join(map(in_words, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value) or "none"

@@ -9,6 +9,7 @@ import pytest
 from crs_lib import __main__ as cli
 from crs_lib import notebooks
 from crs_lib.cli import app
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError, RunError
 
 
@@ -36,7 +37,7 @@ def test_every_command_and_every_group_has_a_help_that_says_what_it_does(capsys)
 def test_an_old_name_works_and_says_the_new_one(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help"])
-    for old, new in app.OLD.items():
+    for old, new in prompts.lists("old_commands").items():
         capsys.readouterr()
         found, rest = app.find([*old.split(), "--seed", "1"])
         name = new.partition(" --")[0].removesuffix(" figures").removesuffix(" report").removesuffix(" trace")
