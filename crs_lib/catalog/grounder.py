@@ -356,10 +356,10 @@ class Grounder:
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
 
     def recommended(self, text: str, prefer: Iterable[int] = ()) -> list[int]:
-        """The items, each once, whose titles a text names and does not advise against, in text order."""
+        """The items, each once, whose titles a text recommends, in text order."""
         mentions = self.titles(text, prefer)
-        against = rules.advised_against(text, [(m.start, m.end) for m in mentions])
-        return list(dict.fromkeys(m.item for m, bad in zip(mentions, against, strict=True) if not bad))
+        named = rules.only_named(text, [(m.start, m.end) for m in mentions])
+        return list(dict.fromkeys(m.item for m, only in zip(mentions, named, strict=True) if not only))
 
     @cached_property
     def _titles(self) -> Titles:

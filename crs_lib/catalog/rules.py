@@ -176,7 +176,8 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals.
 
     In another case they count behind a word such as "watch" ("watch heat"), but for short and function words
-    ("watch her"), and a word that is no everyday word counts in capitals.
+    ("watch her"), and a word that is no everyday word counts in capitals. In a text of one case alone, where
+    capitals tell nothing, such a word and a title of four words or more count.
     """
     parts = fold(title).split()
     rare = any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
@@ -193,7 +194,8 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
         if one_word and (parts[0].isdigit() or len(parts[0]) == 1):
             return "number or letter without quotes or year"
         named = first and telling and near.tokens[first - 1] in _WATCHED
-        if named or (rare and text[start:end].isupper()):
+        one_case = (text.islower() or text.isupper()) and (len(parts) > 3 or (rare and telling))
+        if named or one_case or (rare and text[start:end].isupper()):
             return ""
         seen = [text[begin].isupper() for begin, _ in near.spans[first:last]]
         wanted = capitals if len(capitals) == len(seen) else [True, *seen[1:]]
@@ -244,71 +246,77 @@ def value_rule(field_rule: str, form: str, everyday: frozenset[str]) -> Rule:
 
 
 # ── polarity ─────────────────────────────────────────────────────────────────────────────────────
+# Reached on labelled replies: docs/metrics.md. The patterns read lower-case text without quotation marks and
+# years, in which every title is a run of X.
+_SILENT = re.compile(r"\(\d{4}\)|[\"“”«»*_`]")
 # Praise in the form of a negation, which is blanked before anything else is looked for.
 _PRAISE = re.compile(
-    r"\b(?:(?:can(?:no|')?t|could(?: not|n't)|can not) (?:go wrong|recommend|praise|beat|stop|wait"
-    r"|get enough)"
-    r"|(?:do not|don't|never|not to|wouldn't|not) (?:\w+ )?(?:miss|be missed|forget|overlook|hesitate)"
-    r"|(?:will not|won't|wouldn't|not) (?:be disappointed|regret|disappoint|mind|let you down|only|just"
-    r"|bad)"
-    r"|is(?: not|n't) bad|why not|no doubt|not to mention|never (?:fails|disappoints|gets old|bores)"
-    r"|if you (?:have not|haven't|never)(?: yet)?(?: seen| watched)?|(?:have not"
-    r"|haven't) (?:yet )?(?:seen|watched)"
-    r"|nothing beats|no better \w+ than|not avoid|never skip)\b"
+    r"\b(?:(?:can(?:no|')?t|could(?: not|n't)|can not) (?:go wrong|beat|stop|wait|get enough|(?:recommend"
+    r"|praise)(?=[^.!?]* (?:enough|highly|more)\b))|(?:do not|don't|never|not to|won't|wouldn't"
+    r"|not) (?:[a-z]+ ){0,2}(?:miss|be missed|forget|overlook|hesitate)|(?:will not|won't|wouldn't"
+    r"|not) (?:be disappointed|regret|disappoint|mind|let you down|only|just|bad)|is(?: not|n't) bad"
+    r"|why (?:not|don't (?:you|we))|no (?:doubt|reason not)|not to mention|never (?:fails|disappoints"
+    r"|gets old|bores|skip)|(?:not|[a-z]+n't) (?:skip|avoid)|nothing beats|(?:if you )?(?:have not|haven't"
+    r"|never)(?: yet)?(?: seen| watched)|until you(?:'ve| have)|(?:not?|nothing|never"
+    r"|[a-z]+n't)(?: [a-z]+){0,3} better(?: [a-z]+)? than)\b"
 )
-_RULED_OUT = re.compile(  # what follows is advised against, up to the clause's end
-    r"\b(?:avoid|skip|pass on|pass over|steer clear of|stay (?:away from|clear of)|keep away from"
-    r"|leave (?:out|aside)"
-    r"|forget(?: about)?|drop|rule out|set aside|except(?: for)?|apart from|nothing like|not a fan of"
-    r"|(?:not|never|\w*n't|cannot|no longer|no need to|hardly) (?:\w+ ){0,3}?(?:recommend\w*|suggest\w*"
-    r"|advise|watch|see"
-    r"|pick|choose|select|go (?:for|with)|offer|bother|waste|try|include|want|propose|consider|put|play"
-    r"|start|think|believe))\b"
-    r"|\b(?:not|never|neither|nor)\W+(?:the |another |the film |the movie )?$"
+_NOT_ADVISED = re.compile(  # what follows is ruled out, compared with, or what somebody saw, said or asked
+    r"\b(?:avoid|skip|pass on|pass over|steer clear of|stay (?:away from|clear of)|keep away from|set aside"
+    r"|leave (?:out|aside)|forget(?: about)?|drop|rule out|cross(?:ed)? off|except(?: for)?|apart from"
+    r"|(?:instead|in place|in lieu|not a fan) of|rather than|unlike|as opposed to|i doubt|afraid|sorry|(?:not"
+    r"|never|[a-z]*n't|cannot|no longer|no need to|hardly) (?:[a-z']+ ){0,3}?(?:recommend\w*|pick|suggest\w*"
+    r"|advise|watch|see|choose|select|go (?:for|with)|offer|bother|waste|try|include|want|propose|consider"
+    r"|put|play|start|think|believe|like|enjoy|mean|tell|find)|thank(?:s| you) for|that's from|hated|disliked"
+    r"|(?:was going to|almost|normally|stopped) (?:suggest\w*|recommend\w*|say)|did you|i (?:suggested"
+    r"|recommended|said)|do you (?:know|like|prefer)|information (?:on|about)|similar to"
+    r"|plays (?:[a-z]+ ){0,3}in|nothing like|feels like|(?:mix|blend) of|has the [a-z]+ of|(?:who"
+    r"|(?<!have )you(?:'ve| have)?) (?:already |also |just )?(?:liked|loved|enjoyed|hated|mentioned|said|told"
+    r"|gave|rated|watched|seen|finished))\b|\b(?:not?|never|neither|nor|than|over|save|leave|if you (?:like"
+    r"|love|enjoy))\W+(?:(?:the|another|the film|the movie) )?(?:X+\W.*)?$"
 )
-_IN_PLACE = re.compile(  # what follows is what another film is preferred to, up to the next comma
-    r"\b(?:instead of|rather than|in place of|unlike|as opposed to|in lieu of|(?:better|safer|other"
-    r"|sooner) than|over)\b"
+_LABEL = re.compile(r"\b(?:not [a-z ]{1,30}|seen|know) *: *(?:X+ *(?:, *|and |or ))*$")  # "not a match: X"
+# A clause that ends at a comma before another title: "if you liked X, try Y".
+_ASIDE = re.compile(r"\b(?:if|since|because|although|while)\b(?:(?! try | watch )[^X])*(?:X+\W.*)?$")
+_MAIN = re.compile(r"[^.!?\n]*[,:][^.!?\n]*X")
+_TURNS = re.compile(  # here the advice turns round; nor does it reach beyond a title and those joined to it
+    r"[.!?;:\n]|(?<![X ']),|\s[–—-]\s|—|\b(?:but|however|though|instead(?! of)|yet)\b|\bi(?:'d| would|'ll"
+    r"| will| suggest| recommend)\b|\b(?:and|so) (?:(?:then|just|rather|please|perhaps|maybe|we|i(?:'d"
+    r"| would)?|you(?:'d| would| could| should)?) )*(?:try|watch|go|pick|choose|consider|recommend|suggest"
+    r"|take|see|prefer|enjoy|have|give|look at)\b|X(?!X|'? *(?:,? *(?:and|or|nor|&|/) *(?:the [a-z]+ of )?'?X"
+    r"|(?:, *'?X+'? *){1,9}(?:(?:and|or|nor) '?X|[.!?\n]|$)))"
 )
-_TURNS = re.compile(  # and here the advice turns round
-    r"[.!?;:\n]|\s[–—-]\s|—|\b(?:but|however|though|instead(?! of)|yet)\b"
-    r"|\bi(?:'d| would|'ll| will| suggest| recommend)\b"
-    r"|(?:,|\band|\bso) (?:(?:and|so|then|just|rather|please|perhaps|maybe|i(?:'d| would)?|you(?:'d"
-    r"| would| could| should)?|we) )*"
-    r"(?:try|watch|go for|go with|pick|choose|consider|recommend|suggest|take|see|prefer|enjoy|have|give"
-    r"|look at)\b"
-)
-_AGAINST = re.compile(  # said of the title before it
-    r"^[\"'”’»*_)\s]*(?:\(\d{4}\))?[\"'”’»*_\s,]*(?:which |that |it |they |and \S+ |really |simply "
-    r"|probably |, ){0,3}"
-    r"(?:(?:is|are|was|would be|will be|should be|can be|may be|might be|seems?|looks?) (?:\w+ ){0,2}?"
-    r"(?:out|wrong|avoided|skipped|left|unsuitable|to (?:skip|avoid)|a (?:mistake|poor|bad)|off the"
-    r"|the wrong|no (?:good|match|fit|longer))"
+_AGAINST = re.compile(  # said of the title before it, unless it is praised after a "but"
+    r"[\s',]*(?:which |that |it |they |and \S+ |really |simply |probably ){0,3}(?![^.!?X]*\bbut (?:it|i"
+    r"|you)\b)(?:(?:is|are|was|(?:would|will|should|can|may|might) be|seems?"
+    r"|looks?) (?:(?!not)[a-z]+ ){0,2}?(?:out|wrong|avoided|skipped|left|unsuitable|to (?:skip|avoid)|off the"
+    r"|a (?:mistake|poor|bad)|the wrong|no (?:good|match|fit|longer))|less so|(?:again)?[?:] *no(?! [a-z])"
     r"|(?:(?:is|are|was|would|wo|will|ca|can|could|should|may|might|does|do|did)(?:n't| not| never"
-    r"|not)) (?:\w+ ){0,2}?"
-    r"(?:for|what|a (?:good|great|match|fit)|the (?:one|right|best)|suitable|right|recommend\w*|worth|my"
-    r"|one|ideal|an option|something|it"
-    r"|fit|match|suit|work|meet|qualify|belong|do|please|appropriate|available|among|included)|fails"
-    r"|misses|falls short)\b"
+    r"|not)) (?:[a-z]+ ){0,2}?(?:for|what|as good|a (?:good|great|match|fit)|the (?:one|right|best)|suitable"
+    r"|right|recommend\w*|worth|my|your|one|ideal|something|it|fit|match|suit|work|meet|qualify|belong|do"
+    r"|please|appropriate|available|among|included)|(?:would|will|might) (?:probably )?(?:disappoint|bore)"
+    r"|i'd wait|(?:(?:is|was|(?:would|might) be) (?:a bit |far |just )?)?too (?!good|if|as|and|because|since"
+    r"|for)[a-z]+|(?:got|had) (?:[a-z]+ )?(?:terrible|bad|poor)|fails|misses|falls short)\b"
 )
 
 
-def advised_against(text: str, spans: Sequence[tuple[int, int]]) -> list[bool]:
-    """For each title of a text, whether the text advises against it ("avoid X", "Y instead of X").
+def only_named(text: str, spans: Sequence[tuple[int, int]]) -> list[bool]:
+    """For each title of a text, whether the text names it without recommending it.
 
-    ``spans`` are the titles' half-open character ranges. Rules over words, clause by clause; praise that is
-    worded as a negation ("don't miss X") is praise. What they reach on labelled sentences: docs/metrics.md.
+    It is advised against ("avoid X", "Y instead of X"), compared with ("feels like X") or talked of ("you
+    liked X"); praise worded as a negation ("don't miss X") is praise. Rules over words, clause by clause.
+    ``spans`` are the titles' half-open character ranges.
     """
     plain = "".join(c.lower() if len(c.lower()) == 1 else c for c in text).replace("’", "'")
     for start, end in spans:  # a title's own words are no cue
-        plain = plain[:start] + "x" * (end - start) + plain[end:]
-    plain = _PRAISE.sub(lambda match: " " * len(match[0]), plain)
-    return [_is_advised_against(plain, start, end) for start, end in spans]
+        plain = plain[:start] + "X" * (end - start) + plain[end:]
+    for silent in (_SILENT, _PRAISE):
+        plain = silent.sub(lambda match: " " * len(match[0]), plain)
+    turns = [0, *(match.end() for match in _TURNS.finditer(plain))]
+    return [_is_only_named(plain, max(t for t in turns if t <= start), start, end) for start, end in spans]
 
 
-def _is_advised_against(plain: str, start: int, end: int) -> bool:
-    before = plain[max((m.end() for m in _TURNS.finditer(plain, 0, start)), default=0) : start]
-    in_place = [m.end() for m in _IN_PLACE.finditer(before)]
-    if in_place and "," not in before[in_place[-1] :]:
-        return True
-    return bool(_RULED_OUT.search(before) or _AGAINST.match(plain[end:]))
+def _is_only_named(plain: str, turn: int, start: int, end: int) -> bool:
+    before = plain[turn:start]
+    aside = _ASIDE.search(before) and _MAIN.match(plain, end)
+    cues = _NOT_ADVISED.search(before) or _LABEL.search(plain, 0, start) or _AGAINST.match(plain, end)
+    return bool(aside or cues)

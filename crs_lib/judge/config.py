@@ -120,14 +120,11 @@ class JudgeConfig(Settings):
 
     def parameters(self) -> dict[str, Any]:
         """All that the scores depend on, as plain data for the manifest."""
-        return {
-            "judges": list(self.judges), **self.question(),
-            "canaries": list(self.canaries), "n_canaries": self.n_canaries,
-        }  # fmt: skip
+        spoilt = {"canaries": list(self.canaries), "n_canaries": self.n_canaries}
+        return {"judges": list(self.judges), **self.question(), **spoilt}
 
     def needs(self) -> list[Need]:
         """The models that the preflight checks: each judge with its options and its shortest prompt."""
         asked, least = self.asked, prompt.least(self.asked.groups, self.asked.expected)
-        return [
-            Need("judge", spec, asked.options, least, self.reached.settings_for(spec)) for spec in self.judges
-        ]
+        reached = {spec: self.reached.settings_for(spec) for spec in self.judges}
+        return [Need("judge", spec, asked.options, least, how) for spec, how in reached.items()]

@@ -138,11 +138,9 @@ def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int, limit: int) ->
 
 def _gaps(turns: Sequence[int]) -> dict[int, str]:
     """The lines about turns that are left out, by the turn before which they stand."""
-    gone = {b: (a + 1, b - 1) for a, b in pairwise([0, *turns]) if b > a + 1}
-    return {
-        turn: f"[turns {first} to {last} left out]" if last > first else f"[turn {first} left out]"
-        for turn, (first, last) in gone.items()
-    }
+    gone = {b: [*range(a + 1, b)] for a, b in pairwise([0, *turns]) if b > a + 1}
+    which = {turn: f"s {out[0]} to {out[-1]}" if len(out) > 1 else f" {out[0]}" for turn, out in gone.items()}
+    return {turn: f"[turn{out} left out]" for turn, out in which.items()}
 
 
 def messages(

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -96,18 +97,12 @@ def judge_session(
     Raises InputError where there is nothing to judge.
     """
     excerpt = prompt.fit(dialogue, asked.groups, room(asked.options), asked.expected)
-    requests = [
-        _request(dialogue, excerpt, group, sample, asked)
-        for group in asked.groups
-        for sample in range(samples)
-    ]
+    places = product(asked.groups, range(samples))
+    requests = [_request(dialogue, excerpt, group, sample, asked) for group, sample in places]
     answers = zip(requests, model.gather(requests), strict=True)
-    return {
-        "scores": [row for request, answer in answers for row in _scores(judge, request, answer)],
-        "trim": excerpt.to_json(),
-        "rubric": prompt.digest(),
-        "settings": {"samples": samples, **asked.told},
-    }
+    scores = [row for request, answer in answers for row in _scores(judge, request, answer)]
+    how = {"rubric": prompt.digest(), "settings": {"samples": samples, **asked.told}}
+    return {"scores": scores, "trim": excerpt.to_json(), **how}
 
 
 def _request(
@@ -197,12 +192,10 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
                 )
             owner[str(model)] = file.name
             for session, texts in enumerate(part.to_dict("records")):
+                head = {"model": model, "session_id": session, "canary": "", "judge": judge, "sample": 0}
                 for name in constructs.names():
                     found = check_score(_number(texts[name]), name)
-                    rows.append({
-                        "model": model, "session_id": session, "canary": "", "judge": judge,
-                        "construct": name, "sample": 0, **found._asdict(),
-                    })  # fmt: skip
+                    rows.append(head | {"construct": name} | found._asdict())
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 

@@ -59,18 +59,14 @@ def spoil(dialogue: Dialogue, name: str, titles: Sequence[str], seed: int) -> Di
 
     ``titles`` are the catalogue's. The same dialogue and seed give the same canary.
     """
-    entry = CANARIES.get(name)
     draw = rng.stream(seed, "canary", name, dialogue.session_id, dialogue.model_name)
     replies = [turn for turn in dialogue.turns if turn.speaker == SYSTEM]
-    texts = entry.make(replies, titles, draw)
+    texts = CANARIES.get(name).make(replies, titles, draw)
     if texts is None:
         return None
     left = iter(texts)
-    turns = tuple(
-        replace(turn, text=next(left), marks=()) if turn.speaker == SYSTEM else turn
-        for turn in dialogue.turns
-    )
-    return replace(dialogue, turns=turns, extra={**dialogue.extra, "canary": name})
+    spoilt = (replace(t, text=next(left), marks=()) if t.speaker == SYSTEM else t for t in dialogue.turns)
+    return replace(dialogue, turns=tuple(spoilt), extra={**dialogue.extra, "canary": name})
 
 
 def family(spec: str) -> str:
@@ -106,25 +102,23 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
         asked = [("alpha", "all", rated, "judge"), ("icc", "all", rated, "judge")]
         asked += [("retest", str(judge), own, "sample") for judge, own in part.groupby("judge", sort=True)]
         for measure, judge, given, rater in asked:
-            found = _agreed(
-                measure, given, stats.Design(rater, "item", "score", resamples=resamples, seed=seed)
-            )
+            design = stats.Design(rater, "item", "score", resamples=resamples, seed=seed)
+            found = _agreed(measure, given, design)
             rows.append({"construct": construct, "measure": measure, "judge": judge, **found})
-    columns = ["construct", "measure", "judge", "value", "low", "high", "n", "reason"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns="construct measure judge value low high n reason".split())
+
+
+_ALPHA = ("alpha", "n_items", "all scores are equal")
 
 
 def _agreed(measure: str, frame: pd.DataFrame, design: "stats.Design") -> dict[str, Any]:
     """A measure of agreement between a design's raters, or the reason why it is undefined."""
     if frame[design.system].nunique() < 2:
         return {"value": float("nan"), "n": 0, "reason": f"fewer than two {design.system}s"}
-    value, n, equal = "alpha", "n_items", "all scores are equal"
+    icc = measure == "icc"
+    value, n, equal = ("icc", "n", "the dialogues do not differ") if icc else _ALPHA
     try:
-        if measure == "icc":
-            value, n, equal = "icc", "n", "the dialogues do not differ"
-            found = stats.icc(frame, design).iloc[0]
-        else:
-            found = stats.krippendorff_alpha(frame, design).iloc[0]
+        found = (stats.icc if icc else stats.krippendorff_alpha)(frame, design).iloc[0]
     except InputError as error:
         return {"value": float("nan"), "n": 0, "reason": str(error)}
     told = {"value": found[value], "low": found["low"], "high": found["high"], "n": int(found[n])}
@@ -186,13 +180,14 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
 
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:
-    _require(scores, "model", "session_id", "judge", "construct", "sample", "score")
-    return scores[scores["canary"] == ""] if "canary" in scores.columns else scores
+    """The scores of dialogues as they were; InputError for a table that lacks a column."""
+    _require(scores, "sample")
+    return scores[scores["canary"] == ""]
 
 
-def _require(scores: pd.DataFrame, *columns: str) -> None:
-    missing = [column for column in columns if column not in scores.columns]
-    if missing:
+def _require(scores: pd.DataFrame, *more: str) -> None:
+    columns = ["model", "session_id", "canary", "judge", "construct", "score", *more]
+    if missing := [column for column in columns if column not in scores]:
         raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
 
 
@@ -208,7 +203,7 @@ def canary_report(scores: pd.DataFrame) -> pd.DataFrame:
     """
     from scipy.stats import binomtest
 
-    _require(scores, "model", "session_id", "canary", "judge", "construct", "score")
+    _require(scores)
     dialogue, by = ["model", "session_id"], ["judge", "construct"]
     means = scores.groupby([*dialogue, *by, "canary"])["score"].mean()
     means = means.unstack("canary")  # noqa: PD010 -- a pivot table would drop dialogues without a score
@@ -251,8 +246,7 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
     spoilt = canary_report(scores)
     spoilt = spoilt[spoilt["aimed"].astype(bool)]
     verdict = spoilt["usable"].map({True: "usable", False: "not usable"})
-    check = "canary " + spoilt["canary"].astype(str)
-    spoilt = spoilt.assign(check=check, value=spoilt["share"], note=verdict)
+    spoilt = spoilt.assign(check="canary " + spoilt["canary"], value=spoilt["share"], note=verdict)
     rows = [row for table in (agreed, own, spoilt) for row in table.to_dict("records")]
     if own.empty:
         rows.append({"check": _OWN, "note": "no judge shares a family with a system"})

@@ -46,10 +46,8 @@ def judge_run(
     they are retried at the next start. A reply that stays unreadable is a missing score with its reason, no
     error.
     """
-    config = JudgeConfig(
-        run=run, judges=tuple(judges), samples=samples, llm=llm,
-        canaries=tuple(canaries), n_canaries=n_canaries,
-    )  # fmt: skip
+    given: dict[str, Any] = {"samples": samples, "canaries": tuple(canaries), "n_canaries": n_canaries}
+    config = JudgeConfig(run=run, judges=tuple(judges), llm=llm, **given)
     folder = paths.run_folder(simulate.STUDY, run)
     if not config.judges:
         return folder
@@ -64,12 +62,11 @@ def judge_run(
         if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         judging = _Judging(config, folder, inputs["dialogues"], weights)
-        wanted = {spec: {judging.key(one): one for one in judging.wanted(spec)} for spec in config.judges}
-        every = {key: one for mine in wanted.values() for key, one in mine.items()}
-        runs.job(
-            stage, ledger, [runs.Part(list(mine), (spec,), spec) for spec, mine in wanted.items()],
-            _JudgementMaker, (judging, every), llm=config.reached, logged=True, progress=progress,
-        )  # fmt: skip
+        every = {judging.key(one): one for spec in config.judges for one in judging.wanted(spec)}
+        mine = {spec: [key for key, one in every.items() if one.judge == spec] for spec in config.judges}
+        parts = [runs.Part(keys, (spec,), spec) for spec, keys in mine.items()]
+        how: Any = {"llm": config.reached, "logged": True, "progress": progress}
+        runs.job(stage, ledger, parts, _JudgementMaker, (judging, every), **how)
         keys = judging.finished(ledger)
         records = list(_combined(ledger, keys, judging.lines))
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
@@ -91,13 +88,11 @@ def _count(stage: runs.Stage, records: Sequence[Mapping[str, Any]]) -> None:
 
 def on_record(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> bool:
     """Whether a stage's entry in the manifest says that all this was judged: no server is needed then."""
-    earlier, now = before.get("parameters", {}), config.parameters()
-    return bool(
-        before.get("status") == "finished"
-        and set(config.judges) <= _same(config, dialogues, before).keys()
-        and set(now["canaries"]) <= set(earlier["canaries"])
-        and (not now["canaries"] or now["n_canaries"] <= earlier["n_canaries"])
-    )
+    if before.get("status") != "finished" or not {*config.judges} <= _same(config, dialogues, before).keys():
+        return False
+    earlier = before["parameters"]
+    fewer = not config.canaries or config.n_canaries <= earlier["n_canaries"]
+    return fewer and set(config.canaries) <= set(earlier["canaries"])
 
 
 def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
@@ -289,11 +284,8 @@ def table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
     ``canary`` is empty for original dialogues.
     """
-    rows = [
-        {"model": r["model"], "session_id": r["session_id"], "canary": r.get("canary", ""), **score}
-        for r in records
-        for score in r["scores"]
-    ]
+    head = ("model", "session_id", "canary")
+    rows = [{name: one.get(name, "") for name in head} | score for one in records for score in one["scores"]]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 
@@ -302,9 +294,8 @@ def shown_scores(run: str) -> pd.DataFrame:
 
     Canaries count too. Raises RunError for scores of older dialogues.
     """
-    if not is_judged(run):
-        return pd.DataFrame({"note": [f"run {run!r} was not judged"]})
-    return flag_counts(score_table(run))
+    none = pd.DataFrame({"note": [f"run {run!r} was not judged"]})
+    return flag_counts(score_table(run)) if is_judged(run) else none
 
 
 def flag_counts(scores: pd.DataFrame) -> pd.DataFrame:
@@ -325,9 +316,8 @@ def reliability_of(run: str) -> pd.DataFrame:
 
     Raises RunError for scores of older dialogues.
     """
-    if not is_judged(run):
-        return pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
-    return summary(score_table(run))
+    none = pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
+    return summary(score_table(run)) if is_judged(run) else none
 
 
 def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
@@ -345,7 +335,7 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
     several = "*" in place.name
     given = read_scores(place.parent if several else place, place.name if several else "*judge*.csv", judge)
     given["model"] = given["model"].map(lambda name: paths.slug(str(name)))
-    columns = ["judge", "construct", "sample", "score", "flag", "value"]
+    columns = list(COLUMNS[3:])
     known = {who: part[columns] for who, part in given.groupby(["model", "session_id"], sort=False)}
     nothing = {"judge": judge, "sample": 0, "score": None, "flag": "missing", "value": ""}
     missing = pd.DataFrame([nothing | {"construct": name} for name in constructs.names()], columns=columns)
@@ -355,11 +345,13 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
             key = logs.session_key(dialogue)
             rows = known.get((key.model, key.session), missing).to_dict("records")
             scores = [row | {"score": None if pd.isna(row["score"]) else int(row["score"])} for row in rows]
-            records.append({
-                "model": dialogue.model_name, "session_id": dialogue.session_id, "canary": "",
-                "judge": {row["construct"]: row["score"] for row in scores}, "scores": scores,
-                "missing": sum(row["score"] is None for row in scores),
-            })  # fmt: skip
+            record: dict[str, Any] = {
+                "model": dialogue.model_name,
+                "session_id": dialogue.session_id,
+                "canary": "",
+            }
+            record |= {"judge": {row["construct"]: row["score"] for row in scores}, "scores": scores}
+            records.append(record | {"missing": sum(row["score"] is None for row in scores)})
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
         _count(stage, records)
     return flag_counts(table_of(records))

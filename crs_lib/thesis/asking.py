@@ -73,10 +73,8 @@ class Asker:
         anything is raised.
         """
         entry = {"type": "array", "items": {"type": "string"}, "maxItems": longest}
-        schema = {
-            "type": "object", "properties": dict.fromkeys(names, entry), "required": list(names),
-            "additionalProperties": False,
-        }  # fmt: skip
+        schema: Any = {"type": "object", "properties": dict.fromkeys(names, entry), "required": list(names)}
+        schema |= {"additionalProperties": False}
         found: dict[str, dict[str, list[str]]] = {}
         distinct = [text for text in dict.fromkeys(texts) if text not in self._unusable]
         for first in range(0, len(distinct), _AT_ONCE):
@@ -88,22 +86,21 @@ class Asker:
                 elif answer.unusable or answer.kind == "prompt too long":
                     self._unusable[text] = answer
                 else:
-                    raise RunError(
-                        f"{self._who}: {self.name} could not be asked ({answer}). What it answered before is "
-                        "kept; start the same command again"
-                    ) from answer
-        for text in texts:
-            if text in self._unusable:
-                problem = f"{self.name} gave no usable answer for {text[:60]!r} ({self._unusable[text]})"
-                raise UnansweredError(f"{self._who}: {problem}")
+                    problem = f"{self._who}: {self.name} could not be asked ({answer})"
+                    kept = "What it answered before is kept; start the same command again"
+                    raise RunError(f"{problem}. {kept}") from answer
+        if silent := [text for text in texts if text in self._unusable]:
+            problem = (
+                f"{self.name} gave no usable answer for {silent[0][:60]!r} ({self._unusable[silent[0]]})"
+            )
+            raise UnansweredError(f"{self._who}: {problem}")
         return [found[text] for text in texts]
 
 
 def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[str, str | int]) -> Request:
     asked = prompts.render(prompt, message=text, fence=fence([text]), **values)
-    return Request.ask(
-        ROLE, asked, seed=0, options={"temperature": 0}, schema=schema, tags={"text": fingerprint(text)[:12]}
-    )
+    tags, options = {"text": fingerprint(text)[:12]}, {"temperature": 0}
+    return Request.ask(ROLE, asked, seed=0, options=options, schema=schema, tags=tags)
 
 
 @dataclass(eq=False)

@@ -120,15 +120,11 @@ class ThesisCatalog:
         the constraint ``genre=crime``.
         """
         codes = self.space.code_of
-        return tuple(
-            frozenset(
-                code
-                for name in CONCEPT_FIELDS
-                for value in _listed(record.get(name))
-                if (code := codes.get((name, value.strip().lower()))) is not None
-            )
+        raw = (
+            ((name, value.strip().lower()) for name in CONCEPT_FIELDS for value in _listed(record.get(name)))
             for _, record in self.records
         )
+        return tuple(frozenset(codes[one] for one in labels if one in codes) for labels in raw)
 
     @cached_property
     def documents(self) -> list[str]:

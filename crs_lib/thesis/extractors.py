@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from crs_lib.llm import LLM
 
 Sets = list[frozenset[int]]
+_IN_WORD = re.compile(r"(?<=\w)(?=\w)")
 _CHUNK = 2_000  # texts whose n-grams are counted at once
 
 
@@ -163,21 +164,11 @@ class SubstringMatcher:
             frozenset(
                 number
                 for last, (length, numbers) in (self._automaton.iter(text) if len(self._automaton) else ())
-                if not whole or _at_boundaries(text, last + 1 - length, last + 1)
+                if not whole or not any(_IN_WORD.match(text, at) for at in (last + 1 - length, last + 1))
                 for number in numbers
             )
             for text in texts
         ]
-
-
-def _at_boundaries(text: str, start: int, end: int) -> bool:
-    """Whether an occurrence cuts no word in two, neither where it begins nor where it ends."""
-    cuts = ((place - 1, place) for place in (start, end) if 0 < place < len(text))
-    return not any(_word(text[before]) and _word(text[after]) for before, after in cuts)
-
-
-def _word(character: str) -> bool:
-    return character.isalnum() or character == "_"
 
 
 @EXTRACTORS.register("substring")
@@ -208,12 +199,9 @@ class _Rules(_Substring):
     @cached_property
     def _declared(self) -> frozenset[int]:
         """The codes of values in a declared form, or of fields that declare none."""
-        form = {name: re.compile(row.pattern) for name, row in FIELDS.items() if row.pattern}
-        return frozenset(
-            code
-            for code, (name, value) in enumerate(zip(self.space.field, self.space.value, strict=True))
-            if name not in form or form[name].fullmatch(value)
-        )
+        form = {name: re.compile(row.pattern or ".*", re.DOTALL) for name, row in FIELDS.items()}
+        pairs = zip(self.space.field, self.space.value, strict=True)
+        return frozenset(code for code, (name, value) in enumerate(pairs) if form[name].fullmatch(value))
 
 
 _LETTERS = 64
@@ -383,9 +371,9 @@ class _Llm(Extractor):
         values, codes = self.space.value, self.space.fields
         for name, given in answer.items():
             for wanted in filter(None, (one.strip().lower() for one in given)):
+                mine = codes.get(name, ())
+                near = (code for code in mine if wanted in values[code] or values[code] in wanted)
                 equal = self.space.code_of.get((name, wanted))
-                near = (
-                    code for code in codes.get(name, ()) if wanted in values[code] or values[code] in wanted
-                )
-                if (code := next(near, None) if equal is None else equal) is not None:
+                code = next(near, None) if equal is None else equal
+                if code is not None:
                     yield code

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -98,17 +98,14 @@ class GroundedScorer:
         shifts = [turn for turn in dialogue.shift_turns() if 1 <= turn <= len(turns)]
         alike = [row["context_retention"] >= rule.recovery_cr for row in rows]
         named = [row["cross_coherence"] >= rule.recovery_cc for row in rows]
+        how: Any = {"window": rule.window, "within_segment": rule.within_segment}
         signals = {"combined": list(map(or_, named, alike)), "cosine": alike}
-        found = {
-            name: composite.after_shifts(shifts, met, window=rule.window, within_segment=rule.within_segment)
-            for name, met in signals.items()
-        }
+        found = {name: composite.after_shifts(shifts, met, **how) for name, met in signals.items()}
         by_shift = []
-        for place, one in enumerate(found["combined"]):
-            shift = head | {"turn": one.turn, "watched": one.watched}
-            for name, recoveries in found.items():
-                shift[f"delay_{name}"] = recoveries[place].delay
-                shift[f"recovered_{name}"] = recoveries[place].recovered
+        for both in zip(*found.values(), strict=True):
+            shift = head | {"turn": both[0].turn, "watched": both[0].watched}
+            for name, one in zip(found, both, strict=True):
+                shift |= {f"delay_{name}": one.delay, f"recovered_{name}": one.recovered}
             by_shift.append(shift)
         session = head | {"convention": rule.name} | self._session(turns, rows, found)
         session["detail"] |= {"segments": self._segments(turns, shifts), "shift_points": shifts}
@@ -159,12 +156,10 @@ class GroundedScorer:
             record[delay] = composite.mean_delay(found[signal])
         record |= {alias: record[name] for alias, name in ALIASES.items()}
         record["tas_volatility"] = spread_of([row["topic_adaptation_score"] for row in rows])
-        record |= {
-            "judge": dict.fromkeys(constructs.CONSTRUCTS),
-            "detail": detail(rows, len(found["combined"])),
-        }
-        wished = frozenset[int]().union(*(turn.gold for turn in turns))
-        named = frozenset[int]().union(*(turn.system for turn in turns))
+        told = detail(rows, len(found["combined"]))
+        record |= {"judge": dict.fromkeys(constructs.CONSTRUCTS), "detail": told}
+        wished = {code for turn in turns for code in turn.gold}
+        named = {code for turn in turns for code in turn.system}
         record["preference_coverage"] = len(wished & named) / len(wished) if wished else math.nan
         return record
 
@@ -174,14 +169,12 @@ class GroundedScorer:
         rows = []
         for first, after in pairwise(edges):
             part = turns[first - 1 : after - 1]
-            users, systems = (Counter(chain.from_iterable(codes)) for codes in (
-                (turn.user for turn in part), (turn.system for turn in part)))  # fmt: skip
+            users = Counter(code for turn in part for code in turn.user)
+            systems = Counter(code for turn in part for code in turn.system)
             cc = overlap.jaccard(users.keys(), systems.keys(), empty=self.rule.empty)
             cr, echo = self._summed_cosine(users, systems), mean_of([turn.echo for turn in part])
-            score = composite.tas(cc, cr, echo, self.rule.tas, clip=self.rule.clip)
-            rows.append(
-                {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo, "tas": score}
-            )
+            row = {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo}
+            rows.append(row | {"tas": composite.tas(cc, cr, echo, self.rule.tas, clip=self.rule.clip)})
         return rows
 
     def _summed_cosine(self, users: Counter[int], systems: Counter[int]) -> float:
@@ -205,4 +198,4 @@ def _wishes(pair: Pair) -> tuple[tuple[str, str], ...] | None:
         return None
     given = (logged["constraints"] or {}).items()
     several = ((name, value if isinstance(value, list | tuple) else [value]) for name, value in given)
-    return tuple([(name, str(one)) for name, values in several for one in values if one is not None])
+    return tuple((name, str(one)) for name, values in several for one in values if one is not None)

@@ -32,13 +32,6 @@ _Asked = Callable[[str], _Topics]
 _admitted = lru_cache(maxsize=100_000)(admitted)
 
 
-class _Segment(NamedTuple):
-    """A run of USER utterances between detected shifts: the first one's number, and the topics."""
-
-    first: int
-    topics: _Topics
-
-
 class _Shift(NamedTuple):
     """A detected shift: turn (from 1), whether and after how many replies it was recovered, interference."""
 
@@ -97,10 +90,10 @@ class LegacyScorer:
         """The scores of a dialogue; topics are asked for in the order in which the thesis asked."""
         systems = _texts(dialogue, SYSTEM)
         parts = _parts(_texts(dialogue, USER), ask, alike)
-        segments = [_Segment(first, _admitted(ask(part))) for first, part in parts]
+        segments = [(first, _admitted(ask(part))) for first, part in parts]
         shifts = [
-            self._shift(old, new, (_admitted(ask(text)) for text in systems[new.first :]))
-            for old, new in pairwise(segments)
+            self._shift(first, old, new, (_admitted(ask(text)) for text in systems[first:]))
+            for (_, old), (first, new) in pairwise(segments)
         ]
         n_topics = [len(_admitted(ask(text))) for text in systems]
         cross = [alike[pair.user.text, pair.system.text] for pair in dialogue.pairs()]
@@ -108,18 +101,14 @@ class LegacyScorer:
         head: dict[str, Any] = {"model": dialogue.model_name, "session_id": dialogue.session_id}
         detected = {shift.turn for shift in shifts}
         turns = [
-            head | {
-                "turn": turn, "cross_coherence": cc, "context_retention": cr,
-                "detected_shift": turn in detected, "n_topics": n_topics[turn - 1],
-            }
+            head | {"turn": turn, "cross_coherence": cc, "context_retention": cr,
+                    "detected_shift": turn in detected, "n_topics": n_topics[turn - 1]}
             for turn, (cc, cr) in enumerate(zip(cross, [math.nan, *retained], strict=False), start=1)
         ]  # fmt: skip
         rows = [
-            head | {
-                "turn": shift.turn, "recovered_text": shift.recovered,
-                "delay_text": float(shift.delay) if shift.recovered else math.nan,
-                "interference": shift.interference,
-            }
+            head | {"turn": shift.turn, "recovered_text": shift.recovered,
+                    "delay_text": float(shift.delay) if shift.recovered else math.nan,
+                    "interference": shift.interference}
             for shift in shifts
         ]  # fmt: skip
         late = [a.recovered and a.turn + a.delay > b.turn for a, b in pairwise(shifts)]
@@ -127,28 +116,27 @@ class LegacyScorer:
         session |= {"judge": dict.fromkeys(constructs.CONSTRUCTS), "detail": {
             "n_turns": len(cross), "n_shifts": len(shifts),
             "n_recovered": sum(shift.recovered for shift in shifts), "n_recovered_late": sum(late),
-            "n_segments_without_topics": sum(not segment.topics for segment in segments),
+            "n_segments_without_topics": sum(not topics for _, topics in segments),
             "shift_points": [shift.turn for shift in shifts],
         }}  # fmt: skip
         return Scores(turns, rows, session)
 
-    def _shift(self, old: _Segment, new: _Segment, replies: Iterable[_Topics]) -> _Shift:
+    def _shift(self, first: int, old: _Topics, new: _Topics, replies: Iterable[_Topics]) -> _Shift:
         """Scan all replies after the shift until one recovers it; the next shift stops nothing."""
         hits, seen = 0, 0
         for seen, reply in enumerate(replies, start=1):
-            hits += bool(reply and old.topics) and self._match(reply, old.topics) >= ALIGNED
-            if reply and new.topics and self._match(reply, new.topics) >= ALIGNED:
-                return _Shift(new.first + 1, True, seen, hits / seen)
-        return _Shift(new.first + 1, False, 0, hits / max(1, min(seen, PATIENCE)))
+            hits += bool(reply and old) and self._match(reply, old) >= ALIGNED
+            if reply and new and self._match(reply, new) >= ALIGNED:
+                return _Shift(first + 1, True, seen, hits / seen)
+        return _Shift(first + 1, False, 0, hits / max(1, min(seen, PATIENCE)))
 
     def _session(
         self, shifts: Sequence[_Shift], cross: Sequence[float], retained: Sequence[float]
     ) -> dict[str, float]:
         """The values of :data:`METRICS` in a session."""
-        delays = [shift.delay for shift in shifts if shift.recovered]
-        rate = len(delays) / len(shifts) if shifts else 0.0
-        delay = sum(delays) / len(delays) if delays else 0.0
-        interference = sum(shift.interference for shift in shifts) / len(shifts) if shifts else 0.0
+        rate = sum(shift.recovered for shift in shifts) / max(1, len(shifts))
+        delay = _mean([shift.delay for shift in shifts if shift.recovered])
+        interference = sum(shift.interference for shift in shifts) / max(1, len(shifts))
         cc, cr = _mean(cross), _mean(retained)
         score = composite.cas(rate, delay - 1, interference, cc, cr, self.rule.cas, slowest=SLOWEST)
         return dict(zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True))

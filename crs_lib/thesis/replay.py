@@ -31,10 +31,8 @@ NAME = "lda_replayed"
 _SEED, _PASSES, _CHUNKS = 42, 15, (2000, 164)  # the thesis trained on 2,164 plots, 2,000 at a time
 _SHAPE, _RATE = 100.0, 0.01  # of the gamma draws
 _LEAST = 0.1
-_ENDS = (
-    ("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"),
-    ("men", "man"), ("ies", "y"),
-)  # fmt: skip
+_ENDINGS = "s: ses:s ves:f xes:x zes:z ches:ch shes:sh men:man ies:y"
+_ENDS = [ending.split(":") for ending in _ENDINGS.split()]
 _FILES = ("index.noun", "noun.exc")
 
 
@@ -85,12 +83,11 @@ def _generator_after_training(n_topics: int, n_words: int) -> np.random.RandomSt
     """The generator of the thesis's topic model as its training left it."""
     state = np.random.RandomState(_SEED)
     state.gamma(_SHAPE, _RATE, (n_topics, n_words))
-    for _ in range(_PASSES):
-        for plots in _CHUNKS:
-            if plots == _CHUNKS[-1]:  # at the end of a pass the last chunk's perplexity is logged
-                state.gamma(_SHAPE, _RATE, (plots, n_topics))
+    for plots in _CHUNKS * _PASSES:
+        if plots == _CHUNKS[-1]:  # at the end of a pass the last chunk's perplexity is logged
             state.gamma(_SHAPE, _RATE, (plots, n_topics))
-            state.rand(n_topics)  # the order in which topics are logged
+        state.gamma(_SHAPE, _RATE, (plots, n_topics))
+        state.rand(n_topics)  # the order in which topics are logged
     return state
 
 

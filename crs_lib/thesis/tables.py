@@ -49,36 +49,30 @@ ALIASES = {alias: name for name, aliases in _ALSO_CALLED.items() for alias in al
 def mean_of(values: Sequence[float]) -> float:
     """Mean of the defined values; 0 for a session without turns, NaN where none of its turns defines it."""
     known = defined(values)
-    if known:
-        return math.fsum(known) / len(known)
-    return math.nan if values else 0.0
+    nothing = math.nan if values else 0.0
+    return math.fsum(known) / len(known) if known else nothing
 
 
 def spread_of(values: Sequence[float]) -> float:
     """Standard deviation of the defined values as a population; NaN where there is none."""
-    known = defined(values)
-    if not known:
-        return math.nan
-    middle = math.fsum(known) / len(known)
-    return math.sqrt(math.fsum((value - middle) ** 2 for value in known) / len(known))
+    known, middle = defined(values), mean_of(values)
+    squares = math.fsum((value - middle) ** 2 for value in known)
+    return math.sqrt(squares / len(known)) if known else math.nan
 
 
 def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
     """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added."""
-    missing, added = (
-        Counter(chain.from_iterable(turn[name] for turn in turns))
-        for name in ("missing_concepts", "hallucinated_concepts")
-    )
+    kinds = ("missing", "hallucinated")
+    counts = {
+        kind: Counter(chain.from_iterable(turn[f"{kind}_concepts"] for turn in turns)) for kind in kinds
+    }
     return {
-        "n_turns": len(turns),
-        "n_shifts": n_shifts,
+        "n_turns": len(turns), "n_shifts": n_shifts,
         "n_both_empty_turns": sum(turn["both_empty"] for turn in turns),
         "n_clipped_turns": sum(turn["clipped"] for turn in turns),
-        "missing_concepts": missing.total(),
-        "hallucinated_concepts": added.total(),
-        "top_missing": _top(missing),
-        "top_hallucinated": _top(added),
-    }
+        **{f"{kind}_concepts": found.total() for kind, found in counts.items()},
+        **{f"top_{kind}": _top(found) for kind, found in counts.items()},
+    }  # fmt: skip
 
 
 def _top(counts: Counter[str]) -> list[list[Any]]:

@@ -51,8 +51,7 @@ MOST = 5
 
 def _pieces(text: str) -> list[str]:
     """The lower-cased text cut at blanks and at the marks that a Treebank tokeniser takes off."""
-    lowered = text.lower().replace("--", " ").replace("..", " ")
-    return lowered.translate(_EDGES).split()
+    return text.lower().replace("--", " ").replace("..", " ").translate(_EDGES).split()
 
 
 def _token_of(piece: str) -> str:
@@ -99,18 +98,15 @@ def admitted(topics: Iterable[str]) -> tuple[str, ...]:
     Kept is what has two letters or more, is not generic, and contains a hint of the film domain or the stem
     of an emotion. (Of the thesis's 50 LDA topics seven have such a word among their five.)
     """
-    kept = dict.fromkeys(map(_tidy, topics))
-    kept.pop("", None)
-    return tuple(kept)[:MOST]
+    return tuple(dict.fromkeys(filter(None, map(_tidy, topics))))[:MOST]
 
 
 @lru_cache(maxsize=100_000)
 def _tidy(topic: str) -> str:
     """The topic in lower case without blanks around it; empty where it does not count."""
     tidy = topic.strip().lower()
-    if len(tidy) < 2 or tidy in GENERIC:
-        return ""
-    return tidy if any(hint in tidy for hint in HINTS) or STEMS.search(tidy) else ""
+    named = any(hint in tidy for hint in HINTS) or STEMS.search(tidy)
+    return tidy if named and len(tidy) > 1 and tidy not in GENERIC else ""
 
 
 def heuristic(text: str) -> tuple[str, ...]:
@@ -138,10 +134,10 @@ class TopicModel:
     def __init__(
         self, words: Sequence[str], exp_elog_beta: Floats, document_frequency: Sequence[int]
     ) -> None:
-        if exp_elog_beta.ndim != 2 or exp_elog_beta.shape[1] != len(words):
+        shape = exp_elog_beta.shape
+        if len(shape) != 2 or shape[1] != len(words):
             raise InputError(
-                f"the topic matrix has shape {exp_elog_beta.shape} for {len(words)} words; expected "
-                "(topics, words)"
+                f"the topic matrix has shape {shape} for {len(words)} words, not (topics, words)"
             )
         self.words, self.document_frequency = tuple(words), tuple(document_frequency)
         self.beta = np.ascontiguousarray(exp_elog_beta.T, dtype=np.float32)
@@ -165,9 +161,8 @@ class TopicModel:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(
-                f"no topic model in {paths.shown(place)} ({reason}); it is two files, exp_elog_beta.npy and "
-                f"dictionary.tsv: train one on a catalogue's plots with {TRAIN}, set CRS_MIRROR to a folder "
-                "that holds thesis/lda (the thesis's own), or do without: topics heuristic"
+                f"no topic model (exp_elog_beta.npy and dictionary.tsv) in {paths.shown(place)} ({reason}); "
+                f"train one with {TRAIN}, set CRS_MIRROR for the thesis's own, or take topics heuristic"
             ) from error
         numbers, words, df = zip(*rows, strict=True) if rows else ((), (), ())
         if numbers != tuple(range(len(rows))):
@@ -178,15 +173,14 @@ class TopicModel:
         """Write the two files, each atomically."""
         with tables.write_aside(folder / "exp_elog_beta.npy", "wb") as file:
             np.save(file, np.ascontiguousarray(self.beta.T))
+        rows = enumerate(zip(self.words, self.document_frequency, strict=True))
         with tables.write_aside(folder / "dictionary.tsv") as file:
-            for number, word in enumerate(self.words):
-                file.write(f"{number}\t{word}\t{self.document_frequency[number]}\n")
+            file.writelines(f"{number}\t{word}\t{df}\n" for number, (word, df) in rows)
 
     def bag(self, text: str) -> Bag:
         """The model's words in a text: number and count, ascending."""
-        found = Counter(map(self._number_of, _pieces(text)))
-        found.pop(-1, None)
-        return tuple(sorted(found.items()))
+        numbers = map(self._number_of, _pieces(text))
+        return tuple(sorted(Counter(number for number in numbers if number >= 0).items()))
 
     def _find(self, piece: str) -> int:
         """The number of the model's word that a piece of text is, -1 for none."""
@@ -212,8 +206,8 @@ class TopicModel:
 
     @cached_property
     def _starts(self) -> Floats:
-        draws = rng.stream(0, "topics", "start").gamma(100.0, 0.01, (_STARTS, self.n_topics))
-        return draws.astype(np.float32)
+        draw = rng.stream(0, "topics", "start")
+        return draw.gamma(100.0, 0.01, (_STARTS, self.n_topics)).astype(np.float32)
 
     def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats) -> Floats:
         """γ of bags of equal length from their starts: (bags, words) numbers and counts to (bags, topics).
@@ -279,10 +273,8 @@ def train(
     df = Counter(chain.from_iterable(map(set, texts)))
     kept = sorted(word for word, n in df.items() if least <= n <= len(plots) / 2)
     if len(kept) < n_topics:
-        raise InputError(
-            f"only {len(kept)} words occur in {least} to 50% of the {len(plots)} plots; too few for "
-            f"{n_topics} topics, ask for fewer topics"
-        )
+        few = f"only {len(kept)} words occur in {least} to 50% of the {len(plots)} plots"
+        raise InputError(f"{few}; too few for {n_topics} topics, ask for fewer topics")
     counts = CountVectorizer(analyzer=list, vocabulary=kept, dtype=np.float64).transform(texts)
     model = LatentDirichletAllocation(n_topics, max_iter=passes, random_state=seed, learning_method="batch")
     exp_elog_beta = _exp_elog(model.fit(counts).components_).astype(np.float32)

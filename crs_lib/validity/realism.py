@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -123,9 +122,12 @@ def two_sample(
     scores = cross_val_predict(
         _classifier(encoder), inputs, truth, groups=groups, cv=GroupKFold(_FOLDS), method="predict_proba"
     )[:, 1]
-    draw = rng.stream(seed, "realism", "resamples")
-    drawn = [_resampled(truth, scores, groups, len(names), draw) for _ in range(_RESAMPLES)]
-    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    draw, n, drawn = rng.stream(seed, "realism", "resamples"), len(names), list[float]()
+    for _ in range(_RESAMPLES):
+        weights = np.bincount(draw.integers(n, size=n), minlength=n)[groups]
+        if all(weights[truth == side].any() for side in (0, 1)):  # else the draw left a side out
+            drawn.append(float(roc_auc_score(truth, scores, sample_weight=weights)))
+    low, high = np.percentile(drawn, [2.5, 97.5])
     return {"auc": float(roc_auc_score(truth, scores)), "low": float(low), "high": float(high)}
 
 
@@ -134,15 +136,6 @@ def _classifier(encoder: str) -> Any:
     fit = LogisticRegression(max_iter=2_000)
     grams = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
     return make_pipeline(grams, fit) if encoder == TFIDF else fit
-
-
-def _resampled(
-    truth: NDArray[Any], scores: NDArray[Any], groups: NDArray[Any], n: int, draw: np.random.Generator
-) -> float:
-    """The AUC with conversations drawn anew; NaN where a side has none."""
-    weights = np.bincount(draw.integers(n, size=n), minlength=n)[groups]
-    sides = all(weights[truth == side].any() for side in (0, 1))
-    return float(roc_auc_score(truth, scores, sample_weight=weights)) if sides else float("nan")
 
 
 def telling_words(
@@ -202,11 +195,9 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
         for pair in dialogue.pairs():
             log = pair.user.user_meta
             event = log.get("shift_event_obj") or {}
-            new = {
-                one for one in _codes(grounder, event.get("added")) if _value(grounder, one) not in planned
-            }
-            if new:
-                rows.append((*_place(dialogue, pair), event.get("type", ""), bool(new & seen)))
+            added = _codes(grounder, event.get("added"))
+            if new := {code for code in added if _value(grounder, code) not in planned}:
+                rows.append((*_place(dialogue, pair), event["type"], bool(new & seen)))
             said = _codes(grounder, log["constraints"]) | _codes(grounder, log["avoid"])
             planned |= {_value(grounder, code) for code in said}
             if log["stage"] != "aside":  # an aside names a value on purpose, and never as a constraint
@@ -248,49 +239,21 @@ def _value(grounder: Grounder, code: int) -> str:
     return grounder.key(code).split("=", 1)[1]
 
 
-def _reactions(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
-    """One row per session of oracle and random: the share of user turns worded differently, in [0, 1].
-
-    Constraints and shifts are equal by design; the user's reactions differ.
-    """
-    said: dict[str, dict[str, list[str]]] = {"oracle": {}, "random": {}}
-    for dialogue in dialogues:
-        if dialogue.model_name in said:
-            said[dialogue.model_name][dialogue.session_id] = [pair.user.text for pair in dialogue.pairs()]
-    first, second = said.values()
-    rows = [
-        (session, float(np.mean([x != y for x, y in zip(first[session], second[session], strict=True)])))
-        for session in sorted(first.keys() & second.keys())
-    ]
-    return pd.DataFrame(rows, columns=["session", "differ"])
-
-
-def variety(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
-    """One row per system: words an utterance, type-token ratio, and share of repeated user utterances.
-
-    An utterance counts as repeated where the same words stood in any earlier one of that system's users.
-    """
-    said: dict[str, list[list[str]]] = {}
-    for dialogue in dialogues:
-        said.setdefault(dialogue.model_name, []).extend(words(pair.user.text) for pair in dialogue.pairs())
-    rows = []
-    for system, mine in said.items():
-        tokens, n = [word for one in mine for word in one], max(1, len(mine))
-        row = {"system": system, "utterances": len(mine), "words": len(tokens) / n}
-        row |= {"type_token_ratio": len(set(tokens)) / max(1, len(tokens))}
-        rows.append(row | {"repeated": 1 - len({" ".join(one) for one in mine}) / n})
-    return pd.DataFrame(rows)
-
-
 def checks(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row a check: the rule, the share found, the share expected, and whether it holds."""
+    said = {(one.model_name, one.session_id): [p.user.text for p in one.pairs()] for one in dialogues}
+    shared = [one for system, one in sorted(said) if system == "oracle" and ("random", one) in said]
+    met = [(said["oracle", session], said["random", session]) for session in shared]
+    differ = float(np.mean([np.mean([x != y for x, y in zip(*both, strict=True)]) for both in met] or np.nan))
+    by_system: dict[str, list[str]] = {}
+    for (system, _), texts in said.items():
+        by_system.setdefault(system, []).extend(" ".join(words(text)) for text in texts)
+    repeated = float(np.mean([1 - len(set(texts)) / max(1, len(texts)) for texts in by_system.values()]))
     early = float(leaks(dialogues, grounder)["leaked"].mean())
-    said = float(voiced(dialogues, grounder)["voiced"].mean())
-    differ = float(_reactions(dialogues)["differ"].mean())
-    repeated = float(variety(dialogues)["repeated"].mean())
+    voices = float(voiced(dialogues, grounder)["voiced"].mean())
     rows = [
         ("a shift's target is named before it is voiced", early, "0", early == 0),
-        ("a shift's utterance voices it", said, "1", said == 1),
+        ("a shift's utterance voices it", voices, "1", voices == 1),
         ("user turns worded differently, oracle against random", differ, "> 0", differ > 0),
         ("user utterances repeated word for word", repeated, "< 0.5", repeated < 0.5),
     ]

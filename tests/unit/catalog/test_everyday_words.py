@@ -69,7 +69,9 @@ def test_a_name_that_is_a_verb_needs_a_capital_or_a_film_word(text, accepted):
         ("1917", "1917 (2019) is long", ""),
         ("X", "letter X here", "number or letter without quotes or year"),
         ("War of the Roses", "the War of the Roses tonight", ""),
-        ("War of the Roses", "the war of the roses tonight", "everyday words, not written as the title"),
+        ("War of the Roses", "I saw the war of the roses", "everyday words, not written as the title"),
+        ("War of the Roses", "i saw the war of the roses", ""),
+        ("War of Her", "i like the war of her", "everyday words, not written as the title"),
     ],
 )
 def test_titles_of_everyday_words_must_be_written_as_titles(title, text, reason):

@@ -1,5 +1,6 @@
 """Twins, the cost of adapting on paper, and what must hold of the simulator."""
 
+import itertools
 from dataclasses import replace
 
 import pandas as pd
@@ -88,10 +89,10 @@ def test_a_leak_and_an_unvoiced_shift_are_found(talks):
     assert not found.set_index("turn").loc[place, "voiced"]
 
 
-def test_variety_counts_words_and_repetitions(talks):
-    _, dialogues = talks
-    one = replace(dialogues[0], model_name="echo", turns=tuple(
-        Turn("USER" if i % 2 == 0 else "SYSTEM", text) for i, text in enumerate(("a b", "x", "A b!", "x"))
-    ))  # fmt: skip
-    row = realism.variety([one]).iloc[0]
-    assert row[["utterances", "words", "type_token_ratio", "repeated"]].tolist() == [2, 2.0, 0.5, 0.5]
+def test_repetitions_are_counted_whatever_their_marks(talks):
+    world, (one, *_) = talks
+    said = itertools.cycle(["A b!", "a b"])
+    turns = tuple(replace(t, text=next(said)) if t.speaker == "USER" else t for t in one.turns)
+    table = realism.checks([replace(one, turns=turns)], world.grounder).set_index("check")
+    repeated = table.loc["user utterances repeated word for word"]
+    assert (repeated["share"], repeated["holds"]) == (1 - 1 / 16, False)
