@@ -59,7 +59,7 @@ def _pays(cost: Estimate) -> str:
     if cost.verdict(SMALLEST).startswith("equivalent"):
         return f"loses no more than {SMALLEST} ({cost})"
     if math.isnan(cost.high):
-        return f"has too few differing scenarios to tell ({cost.value:.2f})"
+        return f"has too few differing scenarios to tell ({cost.value:.2f})".replace("-", "−")
     return f"is not shown to lose anything, and could lose {cost.high:.2f} ({cost})"
 
 
