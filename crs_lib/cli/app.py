@@ -89,8 +89,7 @@ def do(one: Entry[object], words: Sequence[str]) -> None:
     told = {name: typed(known[name], text) for name, text in told.items()}
     checked = own(**{name: value for name, value in told.items() if name in options})
     given = {**usual, **told, **{name: getattr(checked, name) for name in options}}
-    outputs = [path for name in one.facts.get("writes", "").split() for path in _named(given, name)]
-    inputs = [path for name in one.facts.get("reads", "").split() for path in _named(given, name)]
+    outputs, inputs = (list(_named(given, one.facts.get(way, ""))) for way in ("writes", "reads"))
     paths.apart(outputs, [path for place in inputs for path in _within(place)] if outputs else ())
     one.make(**given)
 
@@ -125,14 +124,11 @@ def typed(setting: Setting, value: Any) -> Any:
 
 def _own(parameters: Mapping[str, inspect.Parameter], lines: Mapping[str, str]) -> type[Settings]:
     """A function's parameters as a settings class, each with its line of help."""
-    fields: dict[str, Any] = {
-        name: (
-            Annotated[one.annotation, Field(description=lines.get(name, ""))],
-            ... if one.default is one.empty else one.default,
-        )
-        for name, one in parameters.items()
-        if one.kind is not one.VAR_KEYWORD
-    }
+    fields: dict[str, Any] = {}
+    for name, one in parameters.items():
+        if one.kind is not one.VAR_KEYWORD:
+            default = ... if one.default is one.empty else one.default
+            fields[name] = (Annotated[one.annotation, Field(description=lines.get(name, ""))], default)
     return create_model("Options", __base__=Settings, **fields)
 
 
@@ -143,9 +139,7 @@ def _taken(source: str) -> list[Setting]:
     return [one for one in fields_of(getattr(import_module(module), kind)) if not names or one.name in names]
 
 
-def _add(
-    parser: ArgumentParser, setting: Setting, default: Any, *, own: bool = False, positional: bool = False
-) -> None:
+def _add(parser: ArgumentParser, setting: Setting, default: Any, *, own: bool, positional: bool) -> None:
     """Add the option of a field; what is not given is absent from what the parser returns."""
     name = setting.name.rstrip("_").replace("_", "-").removeprefix("n-")
     words: dict[str, Any] = {"default": SUPPRESS, "help": _help(setting, default).replace("%", "%%")}
@@ -180,13 +174,12 @@ def _metavar(setting: Setting, own: bool) -> str:
     return "A,B" if setting.several and not own else known.rstrip("_")
 
 
-def _named(given: Mapping[str, Any], entry: str) -> Iterator[Path]:
-    """The paths that an entry of ``reads`` or ``writes`` stands for."""
-    name, _, file = entry.partition("/")
-    found = given.get(name)
-    for one in found if isinstance(found, list | tuple) else [found]:
-        if one:
-            yield paths.given(one) / file
+def _named(given: Mapping[str, Any], entries: str) -> Iterator[Path]:
+    """The paths that the entries of ``reads`` or ``writes`` stand for."""
+    for name, _, file in (entry.partition("/") for entry in entries.split()):
+        found = given.get(name)
+        places = found if isinstance(found, list | tuple) else [found]
+        yield from (paths.given(one) / file for one in places if one)
 
 
 def _within(path: Path, most: int = 10_000) -> Iterator[Path]:

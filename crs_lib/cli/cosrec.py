@@ -54,10 +54,7 @@ def index(
     print(f"index: {paths.shown(out)}")
 
 
-@command(
-    "cosrec generate",
-    takes=["crs_lib.cosrec.settings:GenerateSettings", "crs_lib.llm.settings:LLMSettings host timeout slots"],
-)
+@command("cosrec generate", takes=["crs_lib.cosrec.settings:GenerateSettings"])
 def generate(*, estimate: bool = False, log: tuple[str, ...] = (), **given: Any) -> None:
     """Generate conversations about products.
 
@@ -70,8 +67,7 @@ def generate(*, estimate: bool = False, log: tuple[str, ...] = (), **given: Any)
     from crs_lib.cosrec import generate as generation
     from crs_lib.cosrec.settings import GenerateSettings
 
-    reached = {name: given.pop(name) for name in ("host", "timeout", "slots") if name in given}
-    config = GenerateSettings(**given | {"llm": given.get("llm", {}) | reached})
+    config = GenerateSettings(**given)
     if estimate:
         show_costs("cosrec", config.work(), log, "generate a few conversations")
         return

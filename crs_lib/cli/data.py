@@ -76,8 +76,8 @@ def export(*, out: Path, run: str = "", catalog: str = "") -> None:
 
 
 @command(
-    "data import", takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"], reads="path logs",
-    writes="quirks",
+    "data import", reads="path logs", writes="quirks",
+    takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"],
 )  # fmt: skip
 def import_logs(
     path: str = "", *, logs: str = "", run: str = "", quirks: Path | None = None, **given: Any
@@ -131,9 +131,11 @@ def tell(found: Any, config: Any) -> None:
 
     table(found.systems)
     if len(found.skipped):
-        print(f"{len(found.skipped)} conversations could not be read; the first:")
-        print("\n".join(f"  {row.place}: {row.reason}" for row in found.skipped.head(3).itertuples()))
-        print(f"all of them: {paths.shown(found.folder / SKIPPED)}")
+        place = paths.shown(found.folder / SKIPPED)
+        table(
+            found.skipped.head(3),
+            f"{len(found.skipped)} conversations could not be read ({place}); the first:",
+        )
     for name in found.systems.loc[found.systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
     known = found.known
@@ -143,15 +145,16 @@ def tell(found: Any, config: Any) -> None:
     print(f"run: {paths.shown(found.folder)}/")
 
 
+_SCORING = (
+    "crs_lib.evaluate.choose:ScoringConfig catalog convention extractor similarity vocabulary topics "
+    "topic_model llm llm_settings"
+)
 _SCORES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.csv")
 
 
 @command(
     "data score",
-    takes=[
-        "crs_lib.evaluate.choose:ScoringConfig catalog convention extractor similarity vocabulary topics "
-        "topic_model llm llm_settings"
-    ],
+    takes=[_SCORING],
     reads="logs catalog vocabulary topic_model",
     writes=" ".join(f"out/{name}" for name in (*_SCORES, "llm_calls.jsonl")),
 )

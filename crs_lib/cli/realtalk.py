@@ -64,9 +64,7 @@ def _agent(records: Sequence[dict[str, Any]]) -> str:
     forms = ", ".join(f"{node} {form}" for node, form in made["forms"].items())
     silent = sum(record["answer"]["text"] is None for record in records)
     notes = [entry["note"] for record in records for entry in record["trace"] if "note" in entry]
-    better = (
-        ' (LangGraph is not installed: pip install "crs-lib[memory]")' if made["engine"] == "plain" else ""
-    )
+    better = prompts.lists(_WORDS)["langgraph"] if made["engine"] == "plain" else ""
     text = f"engine: {made['engine']}{better}; nodes: {forms}\nno answer found: {silent} of {len(records)}"
     return text + (f"\nrule instead of the model: {len(notes)} times (first: {notes[0]})" if notes else "")
 

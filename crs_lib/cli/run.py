@@ -72,9 +72,7 @@ def sweep(file: str) -> None:
         show.finish(found, Path(file).stem)
 
 
-@command(
-    "simulate", takes=["crs_lib.judge.config:JudgeConfig judges samples"], defaults={"judges": ()},
-)  # fmt: skip
+@command("simulate", takes=["crs_lib.judge.config:JudgeConfig judges samples"], defaults={"judges": ()})
 def simulate(
     *, p: _Pairs = (), f: Path | None = None, sweep: str = "", estimate: bool = False,
     log: tuple[str, ...] = (), scheduler: str = "", **judged: Any,
@@ -92,9 +90,8 @@ def simulate(
     from crs_lib.simulate import run as simulation
     from crs_lib.simulate.config import SimulateConfig
 
-    given = runner.check_parameters(
-        notebooks.parameters_of(_SIMULATE), given_values(_SIMULATE, p, f), _SIMULATE
-    )
+    values = given_values(_SIMULATE, p, f)
+    given = runner.check_parameters(notebooks.parameters_of(_SIMULATE), values, _SIMULATE)
     own = {f"{_SIMULATE}.{name}" for name in given}
     swept: Iterable[Mapping[str, Any]] = sweeps.read(sweep).cells if sweep else [{}]
     cells = [{name: value for name, value in cell.items() if name not in own} | given for cell in swept]
@@ -150,19 +147,16 @@ def planned(config: Any, judged: Mapping[str, Any]) -> Iterator[Any]:
         several = turns if crs and most > 1 else 0
         yield Work(one.role, one.system or one.spec, turns * most, rule.at_once, turns=several)
     settings = judged.get(f"{_EVALUATE}.llm", {"slots": rule.slots})
-    asked = JudgeConfig(
-        run=config.run, judges=judged.get("judges", ()), samples=judged.get("samples", 1), llm=settings
-    )
+    own = {name: judged[name] for name in ("judges", "samples") if name in judged}
+    asked = JudgeConfig(**{"judges": (), **own}, run=config.run, llm=settings)
     calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * asked.samples
     for spec in asked.judges:
         yield Work("judge", spec, calls, asked.reached.at_once)
 
 
 @command(
-    "judge", defaults={"judges": ()},
-    takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries",
-           "crs_lib.llm.settings:LLMSettings host slots"],
-)  # fmt: skip
+    "judge", takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries"], defaults={"judges": ()}
+)
 def judge(run: str, *, report: bool = False, **given: Any) -> None:
     """Let models judge a finished run.
 
@@ -172,9 +166,6 @@ def judge(run: str, *, report: bool = False, **given: Any) -> None:
     from crs_lib import judge as judging
 
     if given["judges"]:
-        reached = {name: given.pop(name) for name in ("host", "slots") if name in given}
-        if reached and isinstance(given.get("llm", {}), dict):
-            given["llm"] = given.get("llm", {}) | reached
         folder = judging.judge_run(run, **given)
         table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
         print(f"scores: {paths.shown(folder / judging.SCORES)}")

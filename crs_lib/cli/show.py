@@ -1,7 +1,7 @@
 """Pages and pictures of finished runs, and the thesis from beginning to end."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,37 +95,8 @@ def finish(sweep: Any, name: str) -> None:
             thesis.write_tables(run, convention)
             show(sweep.finish, run=run, convention=convention, study="movies")
     if len(done) > 1 and len(sweep.grid):
-        _over_grid(sweep, done, name)
-
-
-def _over_grid(sweep: Any, cells: Sequence[Mapping[str, Any]], name: str) -> None:
-    """The mean outcomes of every system in every cell, as a table and a figure."""
-    from crs_lib import evaluate
-    from crs_lib.figures import NoDataError, layout, style
-    from crs_lib.figures.scores import sweep_outcomes
-    from crs_lib.report.report import in_words
-
-    keys = {key: key.rpartition(".")[2] for key in sweep.grid}
-    frames = []
-    for cell in cells:
-        point = {short: in_words(cell[key], "as declared") for key, short in keys.items()}
-        for convention in evaluate.conventions_of(cell["run"]):
-            means = evaluate.read(cell["run"], "model_metrics", convention)
-            outcomes = means["metric"].isin(layout.outcomes(convention))
-            frames.append(means[outcomes].assign(run=cell["run"], **point))
-    rest = "convention model metric mean low high n n_missing".split()
-    frame = pd.concat(frames, ignore_index=True)[["run", *keys.values(), *rest]]
-    place = paths.results() / "movies" / f"sweep-{name}.csv"
-    tables.write_csv(place, frame)
-    print(f"over the grid: {paths.shown(place)}")
-    long = frame.melt(["run", *rest], list(keys.values()), "parameter", "value")
-    try:
-        for kind in ("png", "pdf"):
-            with style.applied():
-                path = style.write(sweep_outcomes(long), paths.figures() / f"sweep-{name}.{kind}")
-            print(f"drawn: {paths.shown(path)}")
-    except NoDataError as error:
-        print(f"no figure of the grid: {error}")
+        for path in thesis.write_grid(sweep.grid, done, name):
+            print(f"over the grid: {paths.shown(path)}")
 
 
 OPEN, CLOSE = "<!-- findings -->", "<!-- /findings -->"  # in README.md

@@ -13,28 +13,21 @@ from crs_lib.core.settings import Field, OneOf
 
 
 @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
-def gate(
-    *, develop: bool = False, confirm: bool = False, redteam: bool = False, metric: str = "", **given: Any
-) -> None:
+def gate(*, develop: bool = False, confirm: bool = False, redteam: bool = False, **given: Any) -> None:
     """Test which metrics order the control policies correctly.
 
     develop: test the protocol's requirements on its development seeds
     confirm: test them once on its confirmation seeds, and log the verdict
     redteam: search for policies that raise a score without use to the user
-    metric: with --redteam: show this metric only; all are searched
     """
-    from crs_lib.metrics import base
     from crs_lib.validity import gate as gates
     from crs_lib.validity import redteam as search
 
-    if metric:
-        base.get(metric)
     if develop or confirm:
         _protocol(given, confirm)
     elif redteam:
         config = gates.GateConfig(**{**search.USUAL, **given})
-        found = search.run(config).drop(columns=["budget", "seed", "n_sessions"])
-        table(found[found["metric"] == metric] if metric else found)
+        table(search.run(config).drop(columns=["budget", "seed", "n_sessions"]))
         print(f"{config.budget} policies, {config.n_sessions} scenarios; {search.TABLE} of run {config.run}")
     else:
         config = gates.GateConfig(**given)
@@ -162,19 +155,14 @@ def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
 
     broken = list[data.Broken]()
     talks = data.read(log) if strict else data.readable(log, broken.append)
-    entries, silent, rows = list[Any](), 0, list[dict[str, Any]]()
-    for one in agreement.score(talks, films):
-        entries.append(one.entry)
-        silent += not one.rows
-        rows += one.rated
+    found = list(agreement.score(talks, films))
+    rows, silent = [row for one in found for row in one.rated], sum(not one.rows for one in found)
     if not rows and broken:
         raise InputError(f"no reply to score; not read: {broken[0].place}: {broken[0].reason}")
     frame = agreement.table(rows)
-    with tables.write_aside(out) as file:
-        json.dump(entries, file, ensure_ascii=False, indent=1)
-    print(
-        f"{len(entries)} dialogues, {len(rows)} replies, a constraint known in {frame['defined'].mean():.0%}"
-    )
+    tables.write_whole(out, json.dumps([one.entry for one in found], ensure_ascii=False, indent=1))
+    known = f"a constraint known in {frame['defined'].mean():.0%}"
+    print(f"{len(found)} dialogues, {len(rows)} replies, {known}")
     if silent:
         print(f"{silent} of them without a reply: 0, a system that never answers follows nothing")
     if broken:
@@ -191,10 +179,8 @@ def _agreement(rows: pd.DataFrame) -> None:
 
     table(scores.agreement(rows, scores.SHOWN))
     whole = scores.per_dialogue(rows, [scores.RECEIVED])
-    for frame, score, rating in (
-        (rows, scores.RECEIVED, scores.RATING),
-        (whole, scores.WHOLE, scores.OVERALL),
-    ):
+    ways = ((rows, scores.RECEIVED, scores.RATING), (whole, scores.WHOLE, scores.OVERALL))
+    for frame, score, rating in ways:
         if frame[rating].notna().any():
             table(scores.against_baselines(frame, score, rating))
 

@@ -15,15 +15,15 @@ _LONGEST = 20_000  # characters of a message
 class _OneLineError(Exception):
     """An error that IPython shows without a traceback, by its protocol ``_render_traceback_``."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message[:_LONGEST]))
+
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__}: {self}"]
 
 
 class InputError(_OneLineError, ValueError):
     """A value is not as expected; the text says what was given, what is expected and what to do."""
-
-    def __init__(self, message: str = "") -> None:
-        super().__init__(printable(message[:_LONGEST]))
 
 
 class RunError(_OneLineError, RuntimeError):
@@ -34,7 +34,7 @@ class RunError(_OneLineError, RuntimeError):
     """
 
     def __init__(self, message: str = "", *, ends_run: bool = False) -> None:
-        super().__init__(printable(message[:_LONGEST]))
+        super().__init__(message)
         self.ends_run = ends_run
 
 

@@ -53,9 +53,8 @@ def apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     read = {identity(path): path for path in inputs}
     for path in outputs:
         if same := read.get(identity(path)):
-            raise InputError(
-                f"{shown(path)} would be written over {shown(same)}, which is read; give another output"
-            )
+            wrong = f"{shown(path)} would be written over {shown(same)}, which is read"
+            raise InputError(f"{wrong}; give another output")
 
 
 def identity(path: Path) -> tuple[int, int] | str:
@@ -105,10 +104,8 @@ def run_name(run: str) -> str:
     Raises InputError for a name that is no plain file name.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run):
-        raise InputError(
-            f"run name {run!r} cannot be a folder; "
-            "use letters, digits, '.', '_' and '-', starting with a letter or digit"
-        )
+        allowed = "letters, digits, '.', '_' and '-', starting with a letter or digit"
+        raise InputError(f"run name {run!r} cannot be a folder; use {allowed}")
     return run
 
 

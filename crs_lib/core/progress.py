@@ -31,9 +31,8 @@ def bar(
             with contextlib.suppress(OSError):
                 file = stack.enter_context(open(where, "w", opener=_watching_only))
         off = where == OFF or (file is None and (bool(where) or not _watched()))
-        yield stack.enter_context(
-            tqdm(total=total, initial=done, desc=label, unit=unit, file=file, disable=off)
-        )
+        drawn = tqdm(total=total, initial=done, desc=label, unit=unit, file=file, disable=off)
+        yield stack.enter_context(drawn)
 
 
 def _watching_only(path: str, flags: int) -> int:

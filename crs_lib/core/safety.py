@@ -23,6 +23,7 @@ from crs_lib.core.text import one_line
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_Hook = Callable[[list[tuple[str, Any]]], Any]  # makes an object of its keys and values
 
 LIMITS = {
     "turn_characters": (2_000_000, "characters of one utterance or reply"),
@@ -72,12 +73,7 @@ def valid(text: str) -> str:
 
 
 def loads(
-    text: str | bytes,
-    where: str,
-    *,
-    unique: bool = False,
-    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
-    mend: bool = True,
+    text: str | bytes, where: str, *, unique: bool = False, pairs: _Hook | None = None, mend: bool = True
 ) -> Any:
     """A JSON value, its texts valid (:func:`valid`). ``where`` is what an error calls its place.
 
@@ -170,9 +166,7 @@ class _Unpacked(io.RawIOBase):
         self._read += len(part)
         if self._read > _PIECE:
             ratio = self._read // max(1, self._packed)
-            check_limit(
-                "unpacked_ratio", ratio, f"{self._name}: it unpacks to more than its size by a ratio of"
-            )
+            check_limit("unpacked_ratio", ratio, f"{self._name}: it unpacks to more than its size, by")
         buffer[: len(part)] = part
         return len(part)
 

@@ -129,14 +129,12 @@ class Registry(Generic[T]):
         name, colon, written = spec.partition(":")
         takes, example = facts.get("argument"), f"{name}:{facts.get('example', 'VALUE')}"
         argument = written if colon else facts.get("default")
-        if not takes and colon:
+        if colon and not takes:
             raise InputError(f"{self.kind} {name!r} takes no argument, got {spec!r}")
         if takes and not argument:
             raise InputError(f"{self.kind} {spec!r} needs {takes} after a colon, e.g. {example}")
-        if not takes or "parse" not in facts:
-            return argument
         try:
-            return facts["parse"](argument)
+            return facts["parse"](argument) if takes and "parse" in facts else argument
         except InputError as error:
             raise InputError(f"{name}:{argument}: {error}, e.g. {example}") from None
 
@@ -270,11 +268,9 @@ class Setting:
         """The values that are expected, in words: "a whole number from 1 to 50"."""
         names = self.names.names() if self.names else []
         if self.several:
-            kind = getattr(self.names and self.names.known, "kind", "name")
+            kind = re.sub("y$", "ie", getattr(self.names and self.names.known, "kind", "name"))
             usual = {str: "texts", int: "whole numbers", float: "numbers"}.get(self.items[0], "values")
-            return (
-                f"a list of {re.sub('y$', 'ie', kind)}s, e.g. {names[:2]}" if names else f"a list of {usual}"
-            )
+            return f"a list of {kind}s, e.g. {names[:2]}" if names else f"a list of {usual}"
         if names:
             return " or ".join(map(repr, names)) if len(names) == 2 else f"one of {', '.join(names)}"
         words = (_WORDS.get(kind, f"a {getattr(kind, '__name__', kind)}") for kind in self.kinds)
@@ -289,13 +285,12 @@ _WORDS: dict[Any, str] = {
 
 def fields_of(settings: type[Settings]) -> tuple[Setting, ...]:
     """The fields of a settings class, in order."""
-    return tuple(
-        Setting(
-            name, row.annotation, None if row.is_required() else row.get_default(call_default_factory=True),
-            row.is_required(), row.description or "", tuple(row.metadata),
-        )
-        for name, row in settings.model_fields.items()
-    )  # fmt: skip
+    found = list[Setting]()
+    for name, row in settings.model_fields.items():
+        needed, help_, marks = row.is_required(), row.description or "", tuple(row.metadata)
+        default = None if needed else row.get_default(call_default_factory=True)
+        found.append(Setting(name, row.annotation, default, needed, help_, marks))
+    return tuple(found)
 
 
 def _sentence(settings: type[Settings], given: Mapping[str, Any], error: ValidationError) -> InputError:

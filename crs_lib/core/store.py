@@ -64,10 +64,8 @@ class Store:
         """Do a statement for each row in one transaction: all of them or none."""
         with self._using() as db:
             if self._guarded and paths.identity(self.path) != self._opened:
-                raise RunError(
-                    f"the {self._what} {paths.shown(self.path)} was removed or replaced; put the "
-                    "folder back, or start the same command again: it begins anew"
-                )
+                gone = f"the {self._what} {paths.shown(self.path)} was removed or replaced"
+                raise RunError(f"{gone}; put the folder back, or start the same command anew")
             db.execute("BEGIN IMMEDIATE")
             with db:  # commits, or rolls back
                 db.executemany(statement, rows)
@@ -114,9 +112,7 @@ class Store:
             raise kind(f"the {self._what} {paths.shown(self.path)} {remedy.format(error)}") from error
 
 
-_UNUSABLE = (
-    "cannot be used ({}); nothing was changed. Move it away to start afresh, or restore it from a copy"
-)
+_UNUSABLE = "cannot be used ({}); nothing was changed. Move it away to start afresh or restore it from a copy"
 _FAILED = (
     "failed ({}); what was stored before is safe unless the file is damaged. Free some space, or move a "
     "damaged file away, and start the same command again: it continues"
@@ -136,9 +132,7 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
     except (OSError, sqlite3.OperationalError) as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
             raise RunError(busy) from error
-        raise RunError(
-            f"{paths.shown(folder)} cannot be written ({error}); give yourself the right to, free some "
-            "space, or set CRS_RESULTS to another folder"
-        ) from error
+        remedy = "give yourself the right to, free some space, or set CRS_RESULTS to another folder"
+        raise RunError(f"{paths.shown(folder)} cannot be written ({error}); {remedy}") from error
     with closing(lock):
         yield

@@ -51,10 +51,8 @@ def sources(metas: Path, reviews: Path) -> tuple[tuple[Source, ...], list[str]]:
         reviewed = {name: path for name, path in reviewed.items() if not name.startswith("meta_")}
     both = sorted(described.keys() & reviewed.keys())
     if not both:
-        raise RunError(
-            f"no category with meta_<category>.jsonl in {paths.shown(metas)} and <category>.jsonl in "
-            f"{paths.shown(reviews)} ({', '.join(_ENDINGS)})"
-        )
+        where = f"{paths.shown(metas)} and {paths.shown(reviews)}"
+        raise RunError(f"no category with meta_<category>.jsonl and <category>.jsonl (.gz, .zst) in {where}")
     found = (Source(name, str(described[name]), str(reviewed[name])) for name in both)
     return tuple(found), sorted(described.keys() ^ reviewed.keys())
 
@@ -69,9 +67,7 @@ def _by_category(folder: Path, prefix: str) -> dict[str, Path]:
         if dot + ends not in _ENDINGS or not path.name.startswith(prefix):
             continue
         if name in out:
-            raise InputError(
-                f"category {name!r} stands in {out[name].name} and {path.name}; keep one of them"
-            )
+            raise InputError(f"category {name!r} stands in {out[name].name} and {path.name}; keep one")
         out[name] = path
     return out
 
@@ -139,10 +135,7 @@ def _check_settings(work: Path, options: Options) -> None:
     plan, now = work / "plan.json", _content(options)
     before = json.loads(plan.read_text(encoding="utf-8"))["settings"] if plan.exists() else now
     if differ := [f"{k}: {v} there, {now[k]} now" for k, v in before.items() if v != now[k]]:
-        raise RunError(
-            f"{paths.shown(work)} was begun with other settings ({'; '.join(differ)}); "
-            "finish it with those, or remove it"
-        )
+        raise RunError(f"{paths.shown(work)} has other settings ({'; '.join(differ)}); use them or remove it")
     tables.write_json(plan, {"settings": now})
 
 

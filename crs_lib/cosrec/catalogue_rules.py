@@ -76,10 +76,7 @@ def language(text: str) -> str:
 
 def is_english(text: str) -> bool:
     """Whether a text is kept as English: nothing speaks for another language."""
-    head = text[:_HEAD]  # plainly English texts are decided sooner
-    if head.isascii() and (" the " in head or " and " in head):
-        return True
-    return language(head) in ("en", "unknown")
+    return language(text) in ("en", "unknown")
 
 
 def encoders() -> tuple[Encode, Callable[..., bytes]]:

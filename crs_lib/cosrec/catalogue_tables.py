@@ -132,13 +132,11 @@ def _database(spill: Path) -> Iterator[Any]:
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """The cyclic garbage collector paused: rows of plain values make no cycles."""
-    collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
-            gc.enable()
+        gc.enable()
 
 
 @_uncollected()
@@ -195,10 +193,8 @@ def _lines(
                     seen = raw.tell()
         except OSError as error:
             quarantine(f"file damaged: {error}", b"")
-            raise RunError(
-                f"{path.name} breaks off after line {number} ({error}); replace the file and start "
-                "the same command again: what is finished is kept"
-            ) from error
+            told = f"{path.name} breaks off after line {number} ({error})"
+            raise RunError(f"{told}; replace it and start again: what is finished is kept") from error
     if progress:
         progress(path.stat().st_size - seen)
 
@@ -273,9 +269,8 @@ def _write_tables(folder: Path, rows: Iterator[Row], in_order: bool) -> None:
     import pyarrow.parquet as pq
 
     names = ("key", "time", "rating", "rank", "body")
-    schema = pa.schema(
-        list(zip(names, (pa.string(), pa.int64(), pa.int8(), pa.int64(), pa.string()), strict=True))
-    )
+    kinds = (pa.string(), pa.int64(), pa.int8(), pa.int64(), pa.string())
+    schema = pa.schema(list(zip(names, kinds, strict=True)))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     size = _TABLE
@@ -290,10 +285,9 @@ def _write_tables(folder: Path, rows: Iterator[Row], in_order: bool) -> None:
                 size += records.nbytes
         if in_order:
             aside = path.with_suffix(".sorted")
+            in_order_of = "SELECT * FROM read_parquet($1) ORDER BY key, time"
             with _database(path.with_suffix(".spill")) as connection:
-                found = connection.sql(
-                    "SELECT * FROM read_parquet($1) ORDER BY key, time", params=[str(path)]
-                )
+                found = connection.sql(in_order_of, params=[str(path)])
                 found.write_parquet(str(aside), compression="lz4_raw", row_group_size=_ROWS)
             aside.replace(path)
 

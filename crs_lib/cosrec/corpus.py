@@ -193,17 +193,12 @@ def _annotated(where: str, talk: Conversation, rows: list[_Annotated]) -> tuple[
 
 def _intents(where: str, talk: Conversation, rows: list[_Curated]) -> tuple[Intent, ...]:
     _check_turns(where, talk, rows)
-    found = [
-        Intent(
-            one["id"], row["utterance"], place, one["type"], tuple(one["query_variants"]), one.get("product")
-        )
-        for row in rows
-        for place, one in enumerate(row["intents"])
-    ]
-    for intent in found:
-        expected = f"{talk.id}_{intent.turn}_{intent.position}"
-        if intent.id != expected:
-            raise InputError(f"{where}: intent {intent.id!r} should be {expected!r}")
+    found = []
+    for turn, place, one in ((row["utterance"], *both) for row in rows for both in enumerate(row["intents"])):
+        if one["id"] != (expected := f"{talk.id}_{turn}_{place}"):
+            raise InputError(f"{where}: intent {one['id']!r} should be {expected!r}")
+        variants = tuple(one["query_variants"])
+        found.append(Intent(expected, turn, place, one["type"], variants, one.get("product")))
     return tuple(found)
 
 
@@ -220,7 +215,6 @@ def _judgments(qrels: Qrels) -> Qrels:
         topic(name)
         for document, grade in grades.items():
             if not 0 <= grade <= TOP_GRADE:
-                raise InputError(
-                    f"{_QRELS}: grade {grade} of {document!r} under {name!r}; they go from 0 to {TOP_GRADE}"
-                )
+                what = f"grade {grade} of {document!r} under {name!r}"
+                raise InputError(f"{_QRELS}: {what}; they go from 0 to {TOP_GRADE}")
     return qrels

@@ -102,10 +102,7 @@ def fit(
         for size in contexts:
             if needs <= size:
                 return _Fitted(prompt, size, left)
-    raise InputError(
-        f"the prompt about {about!r} may take {needs} tokens even without all that can be left out; "
-        "use larger context sizes"
-    )
+    raise InputError(f"the shortest prompt about {about!r} may take {needs} tokens; use larger context sizes")
 
 
 class Draft(NamedTuple):
@@ -153,13 +150,11 @@ def _broken_rules(lines: Sequence[Utterance], title: str, fewest: int, most: int
     brackets = next((match[0] for text in texts if (match := _BRACKETS.search(text))), None)
     foreign = next((text for text in (" ".join(texts), *texts) if not is_english(text)), None)
     first = next((i for i, text in enumerate(texts) if _names(text, title)), None)
-    by_system = first is not None and speakers[first] == "S"
+    by_system, asked = first is not None and speakers[first] == "S", speakers.count("U")
     rules = {
         "the system speaks first": speakers[0] != "U",
         "the two do not take turns": "UU" in speakers or "SS" in speakers,
-        f"{speakers.count('U')} user turns, expected {fewest} to {most}": (
-            not fewest <= speakers.count("U") <= most
-        ),
+        f"{asked} user turns, expected {fewest} to {most}": not fewest <= asked <= most,
         "an empty line": "" in texts,
         "a repeated line": len(set(texts)) < len(texts),
         f"a placeholder: {brackets}": brackets is not None,
@@ -222,9 +217,8 @@ def profile_by_rule(user: str, texts: Sequence[str]) -> dict[str, Any]:
     found = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
     keywords = found[:MOST_KEYWORDS] or ["quality"]
     summary = f"This buyer cares about: {', '.join(keywords)}."
-    return {
-        "user": user, "summary": summary, "keywords": keywords, "reviews": len(texts), "writer": "template"
-    }  # fmt: skip
+    written = {"summary": summary, "keywords": keywords, "reviews": len(texts), "writer": "template"}
+    return {"user": user, **written}
 
 
 def query_by_rule(product: CatalogueProduct, most: int = 5) -> str:

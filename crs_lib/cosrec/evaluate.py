@@ -40,10 +40,9 @@ def score(
     for name, run in runs.items():
         scored = score_run(run, partition.qrels, measures)
         if run and len(scored.unknown) == len(run):
-            raise InputError(
-                f"run {name!r}: none of its {len(run)} topics is judged (first: {scored.unknown[0]!r}); "
-                "topics look like <conversation>_<turn>_<position>, with #<user index> for recommendation"
-            )
+            found = f"none of its {len(run)} topics is judged (first: {scored.unknown[0]!r})"
+            form = "<conversation>_<turn>_<position>[#<user index>]"
+            raise InputError(f"run {name!r}: {found}; topics look like {form}")
         missing = pd.Series(scored.topics.index.isin(scored.missing), index=scored.topics.index)
         frame = topics(partition).join(scored.topics.assign(missing=missing), on="topic")
         frames.append(frame.assign(system=name))
@@ -118,14 +117,13 @@ def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nD
     """
     lacking = [name for name in scores["system"].unique() if name not in routes]
     if lacking:
-        raise InputError(
-            f"no routes for {', '.join(map(repr, lacking))}; give the router's output of each system"
-        )
+        raise InputError(f"no routes for {', '.join(map(repr, lacking))}; give those of each system")
     keys = ["system", "conversation", "turn", "intent", "kind"]
     frame = scores.groupby(keys, sort=False)[measure].mean().rename("oracle").reset_index()
-    sent = [
-        row.kind in routes[row.system].get((row.conversation, row.turn), ()) for row in frame.itertuples()
-    ]
+    rows = zip(
+        frame["system"], frame["kind"], zip(frame["conversation"], frame["turn"], strict=True), strict=True
+    )
+    sent = [kind in routes[system].get(turn, ()) for system, kind, turn in rows]
     return frame.assign(right_module=sent, routed=frame["oracle"].where(sent, 0.0))
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,10 +40,8 @@ class Writer:
         self.config, self.attempts = config, start.starts * config.attempts
         self.stock = index.opened(Path(source), config.index, config.k1, config.b)
         if config.conversations > len(self.stock.products):
-            raise InputError(
-                f"{config.conversations} conversations need as many target products, the catalogue has "
-                f"{len(self.stock.products)}; ask for fewer"
-            )
+            here = f"the catalogue has {len(self.stock.products)}; ask for fewer"
+            raise InputError(f"{config.conversations} conversations need as many target products, {here}")
         self._products = self.stock.search("products", config.product_retrievers, config.fusion)
         self._passages = self.stock.search("passages", config.passage_retrievers, config.fusion)
         ids = sorted(self.stock.products)
@@ -72,9 +71,7 @@ class Writer:
         passages = tuple(self.stock.passages[name] for name in found)
         material = drafts.Material(described, passages, config.reviews, len(order))
         draft, written, attempt = self._draft(target, material, query, number)
-        reviews = target.best_reviews(
-            len(target.reviews)
-        )  # buyers with the most helpful ones first, each once
+        reviews = target.best_reviews(len(target.reviews))  # their buyers, each once, are those shown
         buyers = list(dict.fromkeys(str(review["user"]) for review in reviews))[: config.users]
         return {
             "id": f"Generated_{number + 1}", "conversation": draft.text(), "target": target.id,
@@ -102,9 +99,8 @@ class Writer:
 
         material = drafts.Material((target,), (), self.config.reviews, 1)
         versions = drafts.shrinking(material, target.id, render)
-        return self._asked("product_query", target.id, versions, (number, "product_query", target.id), read)[
-            :2
-        ]
+        address = (number, "product_query", target.id)
+        return self._asked("product_query", target.id, versions, address, read)[:2]
 
     def _draft(
         self, target: CatalogueProduct, material: drafts.Material, query: str, number: int
@@ -233,9 +229,8 @@ def _export(work: runs.Stage, records: Sequence[Mapping[str, Any]]) -> None:
     tables.write_jsonl(work.path("generated.jsonl"), records)
     talks = ({record["id"]: record["conversation"]} for record in records)
     tables.write_jsonl(work.path("raw/conversations.jsonl"), talks)
-    bought = [
-        (r["id"], sorted(r["users"], key=lambda user: str(user["user"]))) for r in records if r["users"]
-    ]
+    by_name = partial(sorted, key=lambda user: str(user["user"]))
+    bought = [(record["id"], by_name(record["users"])) for record in records if record["users"]]
     for name, part in (("profiles", "summary"), ("keywords", "keywords")):
         rows = ({talk: {user["user"]: user[part] for user in users}} for talk, users in bought)
         tables.write_jsonl(work.path(f"raw/{name}.jsonl"), rows)

@@ -32,30 +32,15 @@ _PAIRS = ("users", "rows")
 _BATCH = 1_000
 _SPACES = re.compile(r"\s+")
 Review = Mapping[str, Any]
-D = TypeVar("D", bound="_Document")
+D = TypeVar("D", "CatalogueProduct", "Passage")
 
 
 @dataclass(frozen=True)
-class _Document:
-    """A document with an id and a title, read from a line of JSON and found by its text."""
+class CatalogueProduct:
+    """A product of the catalogue as conversations use it; its id is the ASIN."""
 
     id: str
     title: str
-
-    @classmethod
-    def read(cls, line: bytes) -> Self:
-        """The document of a line; ValueError, KeyError or TypeError where the line holds none."""
-        raise NotImplementedError
-
-    def search_text(self) -> str:
-        """The text that the document is found by."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class CatalogueProduct(_Document):
-    """A product of the catalogue as conversations use it; its id is the ASIN."""
-
     description: tuple[str, ...]
     price: float
     categories: tuple[str, ...]
@@ -63,12 +48,14 @@ class CatalogueProduct(_Document):
 
     @classmethod
     def read(cls, line: bytes) -> Self:
+        """The product of a line; ValueError, KeyError or TypeError where the line holds none."""
         row = safety.loads(line, "the line")
         description, categories, reviews = row["description"], row["categories"], row["valid_reviews"] or ()
         kept = tuple(description), float(row["price"]), tuple(categories), tuple(reviews)
         return cls(str(row["parent_asin"]), str(row["title"]), *kept)
 
     def search_text(self) -> str:
+        """The text that the product is found by."""
         return f"{self.title}\n" + "\n".join(self.description)
 
     def best_reviews(self, most: int) -> list[Review]:
@@ -84,17 +71,21 @@ class CatalogueProduct(_Document):
 
 
 @dataclass(frozen=True)
-class Passage(_Document):
+class Passage:
     """A passage of the document collection (``docid, title, segment``)."""
 
+    id: str
+    title: str
     text: str
 
     @classmethod
     def read(cls, line: bytes) -> Self:
+        """The passage of a line; errors as those of a product."""
         row = safety.loads(line, "the line")
         return cls(str(row["docid"]), str(row.get("title") or ""), str(row["segment"]))
 
     def search_text(self) -> str:
+        """The text that the passage is found by."""
         return f"{self.title} {self.text}"
 
     def block(self) -> str:
@@ -111,9 +102,7 @@ def _read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
     import pyarrow as pa
 
     if not path.is_file():
-        raise RunError(
-            f"no file {paths.shown(path)}; products are made by: python -m crs_lib cosrec catalogue"
-        )
+        raise RunError(f"no file {paths.shown(path)}; make products by: python -m crs_lib cosrec catalogue")
     number = 0
     stream = io.BufferedReader(pa.input_stream(str(path), compression="detect"), 1 << 18)
     with safety.unpacked(stream, path) as file:
@@ -193,7 +182,8 @@ class _Records(Mapping[str, D], Generic[D]):
     def __init__(self, folder: Path, kind: type[D]) -> None:
         """Opens the records of an index; RunError where there are none."""
         _, arrays = load_arrays(folder, _RECORDS, ["starts"])
-        self._starts, self._kind = arrays["starts"], kind
+        self._starts = arrays["starts"]
+        self._kind: type[D] = kind
         self._bytes: Any = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
         self.ids = StoredIds(folder, len(self._starts) - 1)
 
@@ -239,10 +229,8 @@ class StockOnDisk(Stock):
             return Lexical.load(self.folder / ("products/titles" if titles else f"{collection}/bm25"))
         if spec == f"dense:{self.facts['encoder']}":
             return Dense.load(self.folder / collection / "dense")
-        raise InputError(
-            f"the index {self.folder.name!r} holds bm25 and dense:{self.facts['encoder']}, not {spec!r}; "
-            "make one with: python -m crs_lib cosrec index --encoder …"
-        )
+        held = f"the index {self.folder.name!r} holds bm25 and dense:{self.facts['encoder']}, not {spec!r}"
+        raise InputError(f"{held}; make one with: python -m crs_lib cosrec index --encoder …")
 
 
 def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> Stock:
@@ -334,9 +322,7 @@ def _write_records(folder: Path, rows: Iterable[tuple[bytes, D]], seen: Callable
         with (aside / "lines.bin").open("wb") as file:
             for line, record in rows:
                 if len(record.id.split()) != 1 or record.id in ids:
-                    raise InputError(
-                        f"id {record.id!r} is empty, holds blanks or is there twice; ids must be unique"
-                    )
+                    raise InputError(f"id {record.id!r} is empty, holds blanks or is there twice")
                 seen(len(ids), record)
                 ids[record.id] = None
                 file.write(line)

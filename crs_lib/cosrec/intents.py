@@ -19,13 +19,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.core.tables import write_jsonl
 from crs_lib.cosrec.corpus import read_partition
 from crs_lib.cosrec.labels import Floats, counts, curated_labels, f1, f1_table, majority_labels
 from crs_lib.cosrec.records import INTENTS, Partition
-from crs_lib.retrieval import encoders as sentence_encoders
+from crs_lib.retrieval import encoders
 
 ROUTER = "annotators"
 VECTORS = ("auto", "none", "minilm", "gte-small", "minilm+gte-small")
@@ -40,15 +41,6 @@ _RIDGE = 3.0
 _PASSES = 3  # settle the votes, learn from them, settle again
 _SEEDS = 4  # of the trees, whose mean is taken; one is enough where only the level is chosen
 _DIGITS = 4  # of the shares that trees see: what a thread or a machine changes is far smaller
-_CUES = (  # what shoppers say when they ask for advice, knowledge, details, more, or nothing
-    r"\brecommend|suggest", r"\b(?:looking for|need|want)\b",
-    r"^(?:what|how|why|can|do|is|are|does|could|which)", r"\bhow\b", r"\bwhat\b.*\b(?:are|is)\b",
-    r"\b(?:does it|is it|do they|are they|its)\b", r"\b(?:this one|that one|these|those)\b",
-    r"\b(?:tell me|explain|difference|benefit)", r"\bany\b",
-    r"\b(?:other|else|alternative|more options|similar)\b", r"\b(?:thanks|thank you|great|perfect|sounds)\b",
-    r"\b(?:specific|brand|model)\b", r"\b(?:price|cost|afford|budget|cheap)\b",
-)  # fmt: skip
-_SYSTEM_CUES = (r"(?i)recommend|suggest", r"(?i)would you like", r"\$|price", r"[A-Z][a-z]+ [A-Z]")
 
 
 def turns(partition: Partition) -> pd.DataFrame:
@@ -88,9 +80,7 @@ def training(crowd: Partition) -> _Training:
     InputError where no annotator names an intent in any turn.
     """
     if not any(cell for turns in crowd.annotations.values() for turn in turns for cell in turn.cells):
-        raise InputError(
-            f"no annotator of {crowd.name!r} names an intent in any turn; there is nothing to learn from"
-        )
+        raise InputError(f"no annotator of {crowd.name!r} names an intent in any turn to learn from")
     labels = majority_labels(crowd)[list(INTENTS)].to_numpy(dtype=np.int64)
     parts = [_votes(crowd, name) for name in crowd.conversations]
     most = max(part.shape[1] for part in parts)
@@ -163,9 +153,9 @@ def _position_features(frame: pd.DataFrame) -> Floats:
 
 def _cue_features(frame: pd.DataFrame) -> Floats:
     """(turns, 17) of 0 and 1: which cues stand in the turn and in the system's line before it."""
-    said = frame["user"].str.lower()
-    columns = [said.str.contains(cue, regex=True) for cue in _CUES]
-    columns += [frame["system"].str.contains(cue, regex=True) for cue in _SYSTEM_CUES]
+    said, cues = frame["user"].str.lower(), prompts.lists("cosrec/cues")
+    columns = [said.str.contains(cue, regex=True) for cue in cues["user"]]
+    columns += [frame["system"].str.contains(cue, regex=True) for cue in cues["system"]]
     return np.stack([column.to_numpy(dtype=float) for column in columns], axis=1)
 
 
@@ -309,11 +299,8 @@ def _softmax(logarithms: Floats) -> Floats:
 
 def _encoders() -> tuple[str, ...]:
     """The sentence encoders that can run here: MiniLM, gte-small, both or none."""
-    available = sentence_encoders.onnx_available
-    here = {
-        "minilm": sentence_encoders.minilm_installed() or available("minilm-onnx"),
-        "gte-small": available("gte-small"),
-    }
+    minilm = encoders.minilm_installed() or encoders.onnx_available("minilm-onnx")
+    here = {"minilm": minilm, "gte-small": encoders.onnx_available("gte-small")}
     return tuple(name for name, there in here.items() if there)
 
 
@@ -383,10 +370,8 @@ def _nearness(a: Floats, b: Floats) -> Floats:
 
 
 def _sentences(name: str, column: str, frame: pd.DataFrame) -> Floats:
-    made = sentence_encoders.cached(
-        name, list(frame[column]), lambda: sentence_encoders.ENCODERS.create(name)
-    ).sentences
-    return np.asarray(made, dtype=np.float64)
+    made = encoders.cached(name, list(frame[column]), lambda: encoders.ENCODERS.create(name))
+    return made.sentences.astype(np.float64)
 
 
 def _centred(name: str, column: str, frame: pd.DataFrame, centre: Floats) -> Floats:
@@ -536,10 +521,8 @@ def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int
     if not known.annotations:
         raise InputError(f"{train.name!r} has no intent_annotations.jsonl to learn from; train on crowd")
     if shared := sorted(set(known.conversations) & set(asked.conversations)):
-        raise InputError(
-            f"{len(shared)} conversations stand in {train.name!r} and in {test.name!r}, the first is "
-            f"{shared[0]!r}; a model is tested on conversations that it did not learn from"
-        )
+        both = f"{len(shared)} conversations stand in {train.name!r} and in {test.name!r}"
+        raise InputError(f"{both}, the first is {shared[0]!r}; test on others than are learned from")
     name, frame = model or ROUTER, turns(asked)
     fitted = MODELS.create(name).fit(training(known))
     scores, guess = fitted.scores(frame), fitted.predict(frame)

@@ -31,9 +31,8 @@ _Fusion = Annotated[str, OneOf(FUSIONS), Field(description="how several rankings
 _Index = Annotated[str, Field(description="folder made by cosrec index; empty: the source's own files")]
 _K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
 _B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
-_Vectors = Annotated[
-    str, OneOf(VECTORS), Field(description="of the intent model: auto takes those installed")
-]
+_Vectors = Annotated[str, OneOf(VECTORS), Field(description="intent model's; auto: those installed")]
+_Rewriter = Annotated[str, OneOf(REWRITERS)]
 _Specs = Annotated[tuple[str, ...], Field(description="specs, fused")]
 
 
@@ -68,8 +67,7 @@ class RetrieveSettings(Settings):
         Field(min_length=1, description="specs, e.g. bm25; + fuses several: bm25+dense:hashing"),
     ] = ("bm25", "dense:hashing", "bm25+dense:hashing")
     rewriters: Annotated[
-        tuple[Annotated[str, OneOf(REWRITERS)], ...],
-        Field(min_length=1, description="how a turn becomes a query"),
+        tuple[_Rewriter, ...], Field(min_length=1, description="how a turn becomes a query")
     ] = ("last turn", "first and last")
     fusion: _Fusion = "stratum"
     k1: _K1 = 1.2

@@ -1,6 +1,5 @@
 """The calls of a run: a cache of replies, and a row for each call: who asked, what it cost, how it ended."""
 
-import gzip
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ from pydantic import TypeAdapter
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.store import Store
-from crs_lib.core.tables import fingerprint, read_jsonl, write_aside, write_jsonl
+from crs_lib.core.tables import fingerprint, read_jsonl, write_jsonl
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Reply, Request
 
@@ -67,7 +66,7 @@ def row(
     return record | ({"probabilities": dict(told.probabilities)} if reply and request.choices else {})
 
 
-class Cache:
+class Cache(Store):
     """Replies by key in one SQLite file (not on a network drive). Errors are never stored.
 
     The first reply stored under a key stays: the same question to the same weights is asked once, also by
@@ -75,16 +74,14 @@ class Cache:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(path)
-        self._store = Store(self.path, _REPLIES, "call cache")
-        self.close = self._store.close
+        super().__init__(path, _REPLIES, "call cache")
 
     def get(self, address: str) -> Reply | None:
         """The stored reply, marked as a hit, with 0 seconds and attempts; None for none.
 
         A damaged one is removed.
         """
-        rows = self._store.do("SELECT reply FROM replies WHERE key = ?", (address,))
+        rows = self.do("SELECT reply FROM replies WHERE key = ?", (address,))
         if not rows:
             return None
         try:
@@ -97,18 +94,18 @@ class Cache:
 
     def drop(self, address: str) -> None:
         """Remove a reply that cannot be used, so that the question is asked again."""
-        self._store.do("DELETE FROM replies WHERE key = ?", (address,))
+        self.do("DELETE FROM replies WHERE key = ?", (address,))
 
     def put(self, address: str, reply: Reply) -> None:
         """Store a reply; nothing happens where one is stored already."""
         body = json.dumps({name: getattr(reply, name) for name in _STORED})
-        self._store.do("INSERT OR IGNORE INTO replies (key, reply) VALUES (?, ?)", (address, body))
+        self.do("INSERT OR IGNORE INTO replies (key, reply) VALUES (?, ?)", (address, body))
 
     def __len__(self) -> int:
-        return int(self._store.do("SELECT count(*) FROM replies")[0][0])
+        return int(self.do("SELECT count(*) FROM replies")[0][0])
 
 
-class Recorder:
+class Recorder(Store):
     """Keeps the rows of all calls in one SQLite file while a run works; ``export`` makes the JSON lines.
 
     Threads and processes of one machine may share the file. Where workers share no local disk each takes
@@ -116,26 +113,24 @@ class Recorder:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(path)
-        self._store = Store(self.path, _TABLE, "call log")
-        self.close = self._store.close
+        super().__init__(path, _TABLE, "call log")
 
     def add(self, record: Mapping[str, Any], place: Mapping[str, str | int]) -> None:
         """Store a row at once; ``place`` (its tags) orders the export."""
-        self._store.do(_INSERT, (_place(place), json.dumps(record, ensure_ascii=True)))
+        self.do(_INSERT, (_place(place), json.dumps(record, ensure_ascii=True)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows by place (session, turn, …), those of one place in the order in which they ended."""
-        for (text,) in self._store.stream("SELECT row FROM calls ORDER BY place, id"):
+        for (text,) in self.stream("SELECT row FROM calls ORDER BY place, id"):
             yield safety.loads(text, f"a row of {paths.shown(self.path)}")
 
     def drain(self) -> list[tuple[str, str]]:
         """All rows as they are stored, and they are gone from this file: to be put into another."""
-        return self._store.do("DELETE FROM calls RETURNING place, row")
+        return self.do("DELETE FROM calls RETURNING place, row")
 
     def put(self, rows: Iterable[tuple[str, str]]) -> None:
         """Store what :meth:`drain` took from another file."""
-        self._store.many(_INSERT, rows)
+        self.many(_INSERT, rows)
 
 
 def _place(tags: Mapping[str, str | int]) -> str:
@@ -155,35 +150,12 @@ def export_all(folder: Path) -> int:
     return export(folder.glob("llm_calls*.sqlite"), folder / "llm_calls.jsonl")
 
 
-# What a replay needs, and what a call cost.
-_KEPT = (
-    "session system turn step role model digest request replicate tokens_in tokens_out seconds stop error "
-    "text tool_calls probabilities"
-).split()
 _COUNTED = "calls cache_hits failed attempts tokens_in tokens_out unknown_tokens seconds".split()
 
 
 def kept(name: str) -> Path:
     """A call log that comes with the package: ``data/samples/calls/<name>.jsonl.gz``."""
     return paths.samples() / "calls" / f"{name}.jsonl.gz"
-
-
-def keep(sources: Iterable[Path], target: Path) -> int:
-    """Write the answered calls of logs into one small compressed log, for ``replay:``; returns their number.
-
-    A question that was answered from the cache is left out where its answer is there. The bytes depend on the
-    rows alone.
-    """
-    rows: dict[str, dict[str, Any]] = {}
-    for record in chain.from_iterable(map(read_jsonl, sources)):
-        if record.get("error") in (None, "no tools"):
-            address = fingerprint([record["model"], record["request"], record.get("system")])
-            if address not in rows or not record.get("cache_hit"):
-                rows[address] = {name: record[name] for name in _KEPT if record.get(name) is not None}
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values())
-    with write_aside(target, "wb") as file:
-        file.write(gzip.compress(lines.encode(), mtime=0))
-    return len(rows)
 
 
 @safety.reader("a call log")

@@ -4,11 +4,14 @@ import html
 import os
 import sys
 import warnings
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 
 PREFIX = "CRS_PREFIX"  # of the Python that a notebook was started from, for its kernel to compare
@@ -43,11 +46,8 @@ def begin() -> None:
 def _same_environment() -> None:
     expected = os.environ.get(PREFIX, sys.prefix)
     if Path(expected).resolve() != Path(sys.prefix).resolve():
-        raise RunError(
-            f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}; "
-            "choose the kernel 'python3' of that environment, or remove the other one "
-            "(jupyter kernelspec list)"
-        )
+        here = f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}"
+        raise RunError(f"{here}; choose its kernel 'python3' or remove the other (jupyter kernelspec list)")
 
 
 def _look() -> None:
@@ -80,20 +80,16 @@ def _in_a_kernel() -> None:
 
 
 MOST = 60  # rows
-HEADS = {
-    "diff": "difference", "low": "95 % low", "high": "95 % high", "p_tukey": "p, Tukey", "p_holm": "p, Holm",
-    "p_wilcoxon": "p, Wilcoxon", "p_wilcoxon_adjusted": "p, Wilcoxon and Holm",
-    "p_sign_flip_adjusted": "p, sign flip and Holm", "p_best": "share ranked first",
-    "p_gg": "p, Greenhouse-Geisser", "epsilon_gg": "epsilon, Greenhouse-Geisser",
-    "rank_low": "rank, 95 % low", "rank_high": "rank, 95 % high",
-    "tied": "letters", "n_pairs": "n, pairs", "n_missing": "missing", "kendall_w": "Kendall's W",
-    "omega_squared": "omega squared", "df1": "df 1", "df2": "df 2", "auc": "AUC", "f1": "F1",
-}  # fmt: skip
 
 
 def heading(name: object) -> str:
     """A column's name in words: ``p_holm`` is "p, Holm", ``session_id`` "session id"."""
-    return HEADS.get(str(name), str(name).replace("_", " "))
+    return str(_headings().get(str(name), str(name).replace("_", " ")))
+
+
+@cache
+def _headings() -> Mapping[str, str]:
+    return prompts.lists("headings")
 
 
 def to_html(frame: pd.DataFrame) -> str:

@@ -169,8 +169,7 @@ def _outputs(notebook: Any, name: str) -> Iterator[str]:
             wrong = {
                 f"failed: {item.get('ename')}": item.output_type == "error",
                 "wrote to standard error": item.get("name") == "stderr",
-                "updates a display; nbval ignores that": "update" in item.output_type
-                or item.get("transient"),
+                "updates a display; nbval ignores that": "update" in item.output_type or "transient" in item,
                 "shows an SVG figure, which holds a date; use PNG": "image/svg+xml" in data,
             }
             text = "\n".join(str(value) for kind, value in data.items() if not kind.startswith("image/"))

@@ -41,10 +41,8 @@ _STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk", "3": "movies"}
 _AUTHORITY = re.compile(r"\w://(\S*)")
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 _SCALARS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
-_WORDS = {
-    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list",
-    "dict": "an object",
-}  # fmt: skip
+_PLAIN = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+_WORDS = _PLAIN | {"list": "a list", "dict": "an object"}
 
 
 @safety.reader("a notebook")
@@ -55,9 +53,8 @@ def load(path: Path) -> Any:
     text = safety.read_text(path)
     try:
         record = safety.loads(text, path.name)
-        if record["nbformat"] == 4 and all(
-            isinstance(cell["source"], str | list) for cell in record["cells"]
-        ):
+        sources = [cell["source"] for cell in record["cells"]]
+        if record["nbformat"] == 4 and all(isinstance(source, str | list) for source in sources):
             return nbformat.reads(text, as_version=4)
     except (ValueError, TypeError, KeyError, AssertionError):  # the last for a version that is no number
         pass
@@ -102,10 +99,9 @@ class Parameter:
         value and the expected type. An address that could hold a password or a key is refused and not shown.
         """
         if _may_hold_secret(value):
-            raise InputError(
-                f"parameter {self.name!r} has an address with a name and password or a query, which would "
-                "stand in the notebook; give the address alone, and put a key in the environment"
-            )
+            why = "has an address with a password or a query, which would stand in the notebook"
+            told = "give the address alone, and put a key in the environment"
+            raise InputError(f"parameter {self.name!r} {why}; {told}")
         try:
             read = self._adapter.validate_python(value)
         except ValidationError:
@@ -180,11 +176,9 @@ def check_parameters(parameters: list[Parameter], given: Mapping[str, object], s
 
 def help_text(parameters: list[Parameter], source: str) -> str:
     """The parameters of a notebook to read: one a line, with its default."""
-    heads = [f"{p.name} ({p.annotation})" for p in parameters]
-    lines = [
-        f"  {head:<{max(map(len, heads))}}  {p.help} [{json.dumps(p.default, ensure_ascii=False)}]"
-        for head, p in zip(heads, parameters, strict=True)
-    ]
+    told = {f"{p.name} ({p.annotation})": p for p in parameters}
+    shown = {head: f"{p.help} [{json.dumps(p.default, ensure_ascii=False)}]" for head, p in told.items()}
+    lines = [f"  {head:<{max(map(len, told))}}  {text}" for head, text in shown.items()]
     return "\n".join([f"parameters of {source}, with their defaults:", *lines])
 
 
@@ -269,7 +263,7 @@ def execute(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="crs-", ignore_cleanup_errors=True) as settings:
-            manager = _kernel_of_this_environment(_environment(settings, variables or {}), started)
+            manager = _own_kernel(_environment(settings, variables or {}), started)
             do = functools.partial(
                 papermill.execute_notebook, _literal(source), _literal(failed), dict(values),
                 kernel_name="python3", progress_bar=False, cwd=folder, kernel_manager_class=manager,
@@ -281,10 +275,8 @@ def execute(
     except papermill.PapermillExecutionError as error:
         raise _plain(error, source, failed) from None
     except DeadKernelError as error:
-        raise RunError(
-            f"{source.stem}: its Python process ended without an answer, often for want of memory; "
-            "what was finished is stored, the same command continues"
-        ) from error
+        why = "its Python process ended without an answer, often for want of memory"
+        raise RunError(f"{source.stem}: {why}; what is finished is kept, start it again") from error
     except OSError as error:
         raise RunError(f"{source.stem}: could not write {paths.shown(out)} ({error})") from error
 
@@ -334,9 +326,7 @@ def _environment(settings: str, variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _kernel_of_this_environment(
-    environment: dict[str, str], started: list[int]
-) -> "type[AsyncKernelManager]":
+def _own_kernel(environment: dict[str, str], started: list[int]) -> "type[AsyncKernelManager]":
     """A kernel manager whose ``python3`` is this interpreter; installed kernels of that name are ignored.
 
     The numbers of the processes that it starts are added to ``started``.

@@ -28,6 +28,8 @@ from crs_lib.core.errors import InputError, RunError, unknown
 from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
 
+_Finish = Literal["figures", "report", "trace"]
+
 
 class _File(BaseModel, strict=True):
     """A sweep as it is written."""
@@ -36,9 +38,7 @@ class _File(BaseModel, strict=True):
     run: Annotated[str, Field(description="a run's name, e.g. study-{seed}")]
     parameters: Annotated[Mapping[str, Any], Field(description="values of all runs by name")] = {}
     grid: Annotated[Mapping[str, Any], Field(description="lists of values by name, to combine")] = {}
-    finish: Annotated[
-        Sequence[Literal["figures", "report", "trace"]], Field(description="made of each run at its end")
-    ] = ()
+    finish: Annotated[Sequence[_Finish], Field(description="made of each run at its end")] = ()
 
 
 class Sweep(NamedTuple):
@@ -58,13 +58,7 @@ class Sweep(NamedTuple):
         return {name: value for name, value in cell.items() if name in names} | alone
 
 
-class _PlannedNotebook(NamedTuple):
-    """One notebook of one cell, its parameters, and whether a finished result of it is kept."""
-
-    cell: Mapping[str, Any]
-    book: Path
-    values: dict[str, Any]
-    kept: bool
+_Planned = tuple[Path, dict[str, Any], bool]  # a notebook, its parameters, whether a finished result is kept
 
 
 @safety.reader("a sweep")
@@ -129,10 +123,9 @@ def _cells(file: _File) -> Iterator[dict[str, Any]]:
             raise InputError("'run' is no parameter of a sweep; its key 'run' names the runs")
         run = paths.run_name(re.sub(r"\{(\w+)\}", partial(_slug, cell), file.run))
         if run in seen:
-            raise InputError(
-                f"{seen[run]} and {point} would both be run {run!r}; name every grid parameter in 'run', "
-                f'e.g. "{file.run}-{{{next(iter(grid))}}}"'
-            )
+            better = f"{file.run}-{{{next(iter(grid))}}}"
+            told = f"name every grid parameter in 'run', e.g. {better!r}"
+            raise InputError(f"{seen[run]} and {point} would both be run {run!r}; {told}")
         seen[run] = point
         yield {"run": run, **cell}
 
@@ -145,7 +138,7 @@ def _slug(cell: Mapping[str, Any], found: re.Match[str]) -> str:
 
 def run(
     file: str | Path,
-    say: Callable[[str], object] | None = None,
+    say: Callable[[str], object] = lambda text: None,
     ready: Callable[[Sequence[tuple[str, Mapping[str, Any]]]], object] | None = None,
 ) -> pd.DataFrame:
     """Run a sweep; returns a row for each run and notebook: the grid's values and done, kept or failed.
@@ -159,23 +152,19 @@ def run(
     sweep = read(file)
     plan = [list(_steps(cell, sweep.notebooks)) for cell in sweep.cells]
     if ready:
-        ready([(step.book.stem, step.values) for steps in plan for step in steps if not step.kept])
+        ready([(book.stem, values) for steps in plan for book, values, kept in steps if not kept])
     rows, errors = [], []
-    for steps in plan:
-        for cell, book, values, kept in steps:
-            status = "kept"
-            if not kept:
-                if say:
+    for cell, steps in zip(sweep.cells, plan, strict=True):
+        point = {name: cell[name] for name in ("run", *sweep.grid)}
+        for book, values, kept in steps:
+            rows.append(point | {"notebook": book.stem, "status": "kept" if kept else "done"})
+            try:
+                if not kept:
                     say(f"{cell['run']}: {book.stem} …")
-                status = "done"
-                try:
                     runner.run(book, values)
-                except (InputError, RunError) as error:
-                    status = "failed"
-                    errors.append(f"{cell['run']}: {error}")
-            point = {name: cell[name] for name in sweep.grid}
-            rows.append({"run": cell["run"], **point, "notebook": book.stem, "status": status})
-            if status == "failed":
+            except (InputError, RunError) as error:
+                rows[-1]["status"] = "failed"
+                errors.append(f"{cell['run']}: {error}")
                 break
     table = pd.DataFrame(rows)
     if errors:
@@ -183,13 +172,13 @@ def run(
     return table
 
 
-def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[_PlannedNotebook]:
+def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[_Planned]:
     """The notebooks of a cell in order; those after a notebook that must run are not kept."""
     kept = True
     for book in books:
         values = Sweep.values_for(cell, book)
         kept = kept and _is_finished(book, values)
-        yield _PlannedNotebook(cell, book, values, kept)
+        yield book, values, kept
 
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
@@ -206,5 +195,5 @@ def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
 
 
 def _sources(notebook: Any) -> list[str]:
-    kept = [cell for cell in notebook.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
-    return [cell.source for cell in kept if cell.cell_type == "code"]
+    injected = runner.cells_tagged(notebook, "injected-parameters")
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell not in injected]

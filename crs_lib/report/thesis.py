@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,13 +11,15 @@ import pandas as pd
 from crs_lib import data as datasets
 from crs_lib import evaluate, judge, runs, simulate, stats
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import RunError
+from crs_lib.core.errors import NoDataError, RunError
 from crs_lib.evaluate.run import MOVIES
-from crs_lib.figures import layout
+from crs_lib.figures import layout, style
 from crs_lib.figures.latex import headline_table
+from crs_lib.figures.scores import sweep_outcomes
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.report import statistics
+from crs_lib.report.report import in_words
 from crs_lib.simulate.logged import Imported
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog
@@ -300,6 +302,33 @@ def write_tables(run: str, convention: str = "") -> list[Path]:
         tables.write_csv(folder / file, table)
     tex = tables.write_whole(folder / "headline.tex", headline_table(best))
     return [*(folder / file for file in made), tex]
+
+
+def write_grid(grid: Iterable[str], cells: Sequence[Mapping[str, Any]], name: str) -> list[Path]:
+    """Write the mean outcomes of every system in every cell of a sweep: a table, and a figure of it.
+
+    ``grid`` names the parameters that differ. Returns the files; where there is no figure, a line says why.
+    """
+    keys = {key: key.rpartition(".")[2] for key in grid}
+    frames = []
+    for cell in cells:
+        point = {short: in_words(cell[key], "as declared") for key, short in keys.items()}
+        for convention in evaluate.conventions_of(cell["run"]):
+            means = evaluate.read(cell["run"], "model_metrics", convention)
+            outcomes = means["metric"].isin(layout.outcomes(convention))
+            frames.append(means[outcomes].assign(run=cell["run"], **point))
+    rest = "convention model metric mean low high n n_missing".split()
+    frame = pd.concat(frames, ignore_index=True)[["run", *keys.values(), *rest]]
+    files = [paths.results() / "movies" / f"sweep-{name}.csv"]
+    tables.write_csv(files[0], frame)
+    long = frame.melt(["run", *rest], list(keys.values()), "parameter", "value")
+    try:
+        for kind in ("png", "pdf"):
+            with style.applied():
+                files.append(style.write(sweep_outcomes(long), paths.figures() / f"sweep-{name}.{kind}"))
+    except NoDataError as error:
+        print(f"no figure of the grid: {error}")
+    return files
 
 
 def best_systems(run: str, convention: str) -> pd.DataFrame:

@@ -25,6 +25,7 @@ _CHUNK = 20_000  # documents whose tokens are held at once while the index is bu
 _SLICE = 4_000_000  # postings whose weights are computed at once
 _COMMON = 16  # a term in more than 1/16 of the documents is added as a whole column
 _COLUMN_BYTES = 256 * 2**20  # what such columns may take together; beyond it they are made anew
+_MOST_WORDS = 64  # of a query
 _FORMAT, _ARRAYS = "crs-bm25-2", ("starts", "documents", "weights")
 
 
@@ -50,9 +51,6 @@ class BM25:
         self.weights = np.zeros(0, dtype=np.float32)
         self.size = 0
         self._columns: dict[int, NDArray[np.float32]] = {}
-
-    def __len__(self) -> int:
-        return self.size
 
     def fit(self, token_lists: Iterable[Sequence[str]]) -> "BM25":
         """Index the documents, replacing what was indexed before; returns itself.
@@ -149,16 +147,14 @@ class BM25:
         known = [token for token in tokens if token in self.vocabulary]
         return sorted(known, key=lambda token: (self._postings(self.vocabulary[token]), token))[:n]
 
-    def save(self, folder: Path, texts: Mapping[str, str] | None = None, ids: Ids | None = None) -> None:
-        """Write the index as a folder of ``.npy`` files; it appears whole or not at all.
+    def save(self, folder: Path, ids: Ids | None = None) -> None:
+        """Write the index, and ids of its documents, as a folder; it appears whole or not at all.
 
-        ``texts`` are further JSON files by name, ``ids`` those of the documents. An index that stands there
-        is replaced; any other folder is refused (InputError).
+        An index that stands there is replaced; any other folder is refused (InputError).
         """
         arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
         facts = {"k1": self.k1, "b": self.b, "size": self.size}
-        words = {"terms": json.dumps(list(self.vocabulary)), **(texts or {})}
-        save_folder(folder, _FORMAT, facts, arrays, words, ids)
+        save_folder(folder, _FORMAT, facts, arrays, {"terms": json.dumps(list(self.vocabulary))}, ids)
 
     @classmethod
     def load(cls, folder: Path) -> "BM25":
@@ -182,15 +178,12 @@ class BM25:
 class Lexical:
     """BM25 over texts with ids, of folded words (:mod:`crs_lib.core.text`), nothing stemmed or dropped.
 
-    Exact, small, memory-mapped; up to some millions of documents.
+    Exact, small, memory-mapped; up to some millions of documents. Of a query of more than 64 distinct words
+    the rarest count: long texts may be queries.
     """
 
-    def __init__(
-        self, texts: Mapping[str, str] | None = None, k1: float = 1.2, b: float = 0.75, max_words: int = 64
-    ) -> None:
-        """Of a query longer than ``max_words`` distinct words the rarest count: long texts may be queries."""
+    def __init__(self, texts: Mapping[str, str] | None = None, k1: float = 1.2, b: float = 0.75) -> None:
         self.ids: Ids = list(texts or ())
-        self.max_words = max_words
         self.index = BM25(k1, b).fit(words(body) for body in (texts or {}).values())
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
@@ -200,19 +193,19 @@ class Lexical:
     def _query(self, query: str) -> list[str]:
         tokens = words(query)
         distinct = Counter(tokens)
-        if len(distinct) <= self.max_words:
+        if len(distinct) <= _MOST_WORDS:
             return tokens
-        kept = set(self.index.rarest(distinct, self.max_words))
+        kept = set(self.index.rarest(distinct, _MOST_WORDS))
         return [token for token in tokens if token in kept]
 
     def save(self, folder: Path) -> None:
         """Write index and ids; the folder appears whole or not at all."""
-        self.index.save(folder, {"query": json.dumps(self.max_words)}, self.ids)
+        self.index.save(folder, self.ids)
 
     @classmethod
     def load(cls, folder: Path) -> "Lexical":
         """Read it back, postings memory-mapped; RunError where there is no such index."""
-        index = BM25.load(folder)
-        made = cls(max_words=safety.read_json(folder / "query.json"))
-        made.index, made.ids = index, StoredIds(folder, len(index))
+        made = cls()
+        made.index = BM25.load(folder)
+        made.ids = StoredIds(folder, made.index.size)
         return made

@@ -109,10 +109,8 @@ def cached(
 
     def encode(missing: list[str]) -> list[NDArray[np.float16]]:
         made = make().encode(missing)
-        return [
-            np.concatenate([made.sentences[i : i + 1], made.of(i)]).astype(np.float16)
-            for i in range(len(missing))
-        ]
+        parts = ([made.sentences[i : i + 1], made.of(i)] for i in range(len(missing)))
+        return [np.concatenate(part).astype(np.float16) for part in parts]
 
     kept = "minilm-onnx" if name == "minilm" and onnx_available("minilm-onnx") else name
     rows = store.vectors(store.vector_file(kept, folder), texts, encode, np.float16)
@@ -193,24 +191,21 @@ def _buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     return parts
 
 
-def _pooled(texts: Sequence[str], model: "Model") -> Encoded:
-    """Mean-pooled sentence vectors and the token vectors of texts, each of length 1."""
-    sentences = np.zeros((len(texts), WIDTH), dtype=np.float32)
-    tokens: list[NDArray[np.float16]] = [np.zeros((0, WIDTH), dtype=np.float16)] * len(texts)
-    for part, states in _hidden(model, texts):
-        sentences[part] = unit(states.mean(axis=1))
-        for i, rows in zip(part, unit(states[:, 1:-1]), strict=True):
-            tokens[i] = rows.astype(np.float16)
-    return _joined(sentences, tokens)
-
-
 class _Pooled:
+    """Mean-pooled sentence vectors and the token vectors of a model, each of length 1."""
+
     name: str
     _model: "Model"
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
-        return _pooled(texts, self._model)
+        sentences = np.zeros((len(texts), WIDTH), dtype=np.float32)
+        tokens: list[NDArray[np.float16]] = [np.zeros((0, WIDTH), dtype=np.float16)] * len(texts)
+        for part, states in _hidden(self._model, texts):
+            sentences[part] = unit(states.mean(axis=1))
+            for i, rows in zip(part, unit(states[:, 1:-1]), strict=True):
+                tokens[i] = rows.astype(np.float16)
+        return _joined(sentences, tokens)
 
 
 @ENCODERS.register("minilm", dimension=384, needs="embed")
@@ -299,9 +294,8 @@ class _OnnxModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.enable_cpu_mem_arena = False  # the arena keeps the largest batch's memory for good
-        self._session = onnxruntime.InferenceSession(
-            str(place / "model.onnx"), options, providers=["CPUExecutionProvider"]
-        )
+        model, run_by = str(place / "model.onnx"), ["CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(model, options, providers=run_by)
         self._asked = [given.name for given in self._session.get_inputs()]
         self.tokenizer = _tokenizer(place)
 

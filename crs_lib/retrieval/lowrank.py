@@ -87,10 +87,8 @@ def _stored(path: Path, *names: str) -> list[NDArray[Any]]:
 
 
 def _damaged(path: Path, why: object) -> InputError:
-    return InputError(
-        f"{path.name} cannot be read as low-rank updates ({why}); install the package again, or name an "
-        "encoder without +tuned"
-    )
+    told = "install the package again, or name an encoder without +tuned"
+    return InputError(f"{path.name} cannot be read as low-rank updates ({why}); {told}")
 
 
 def _digest(codes: NDArray[np.int8], scales: Floats) -> str:
@@ -109,9 +107,8 @@ def write(path: Path, updates: Mapping[str, Factors], record: Mapping[str, Any])
     described: dict[str, Any] = {}
     for name, factors in updates.items():
         columns = [part for weight, _, _ in weights for part in (factors[weight][0], factors[weight][1].T)]
-        scales = [
-            np.maximum(np.abs(c).max(axis=0), 1e-12).astype(np.float32) / np.float32(127) for c in columns
-        ]
+        largest = [np.maximum(np.abs(column).max(axis=0), 1e-12) for column in columns]
+        scales = [most.astype(np.float32) / np.float32(127) for most in largest]
         codes = [np.rint(c / s).astype(np.int8).ravel() for c, s in zip(columns, scales, strict=True)]
         arrays[f"{name} codes"], arrays[f"{name} scales"] = np.concatenate(codes), np.concatenate(scales)
         digest = _digest(arrays[f"{name} codes"], arrays[f"{name} scales"])

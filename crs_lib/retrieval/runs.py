@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from crs_lib.retrieval.store import Ids
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 _BLOCK = 64
 
 
@@ -85,13 +87,13 @@ def read_run(path: Path) -> Run:
     id ascending, so the order of the lines does not matter. Raises InputError naming the line for a
     wrong form, a score that is no finite number, or a document that stands twice under a topic.
     """
-    found = _by_topic(path, "topic Q0 document rank score tag", 4, _score)
+    found = _by_topic(path, "topic Q0 document rank score tag", 4, partial(_number, float, "score"))
     return {topic: ranked(scores) for topic, scores in found.items()}
 
 
 def read_qrels(path: Path) -> Qrels:
     """Grades by topic and document. Raises InputError naming the line for a wrong form or a double pair."""
-    return _by_topic(path, "topic 0 document grade", 3, _grade)
+    return _by_topic(path, "topic 0 document grade", 3, partial(_number, int, "grade"))
 
 
 def _by_topic(path: Path, form: str, column: int, value: Callable[[str], T]) -> dict[str, dict[str, T]]:
@@ -115,18 +117,12 @@ def _by_topic(path: Path, form: str, column: int, value: Callable[[str], T]) -> 
     return found
 
 
-def _score(text: str) -> float:
+def _number(kind: Callable[[str], N], what: str, text: str) -> N:
+    """The number in a column; InputError for what is none, or not finite."""
     with suppress(ValueError):
-        if math.isfinite(score := float(text)):
-            return score
-    raise InputError(f"score {text!r} is no finite number")
-
-
-def _grade(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"grade {text!r} is no whole number") from None
+        if math.isfinite(number := kind(text)):
+            return number
+    raise InputError(f"{what} {text!r} is no finite number of its kind")
 
 
 def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str) -> int:
@@ -135,16 +131,12 @@ def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str) -> int:
     Scores are written so that they read back to the same number. Raises InputError for a topic, id or
     tag that a column cannot hold (blank or empty).
     """
-    lines = 0
     with write_aside(path) as file:
         for topic, ranking in rankings.items():
             for rank, hit in enumerate(ranked(ranking), start=1):
-                cells = (topic, "Q0", hit.id, str(rank), repr(float(hit.score)), tag)
+                cells = [topic, "Q0", hit.id, str(rank), repr(float(hit.score)), tag]
                 line = " ".join(cells)
-                if tuple(line.split()) != cells:
-                    raise InputError(
-                        f"{cells!r} cannot be a line of a run: no cell may be empty or hold blanks"
-                    )
+                if line.split() != cells:
+                    raise InputError(f"{cells!r} is no line of a run: no cell may be empty or hold blanks")
                 file.write(line + "\n")
-                lines += 1
-    return lines
+    return sum(map(len, rankings.values()))

@@ -18,8 +18,8 @@ from crs_lib.core.store import DamageError, Store
 
 Rows = TypeVar("Rows", bound=np.floating)
 _HEADER = "index.json"
-_ASKED = 400
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
+_STORED = "SELECT width, rows FROM vectors WHERE text = ?"
 
 
 @contextmanager
@@ -91,9 +91,8 @@ def _array(folder: Path, name: str) -> NDArray[Any]:
         mode: Literal["r"] | None = "r" if path.stat().st_size > 256 else None
         return np.load(path, mmap_mode=mode, allow_pickle=False)  # type: ignore[no-any-return]
     except (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError) as error:
-        raise RunError(
-            f"{path.name} of the index {folder.name!r} cannot be read ({error}); build it again"
-        ) from error
+        told = f"{path.name} of the index {folder.name!r} cannot be read ({error})"
+        raise RunError(f"{told}; build it again") from error
 
 
 def save_ids(folder: Path, ids: Iterable[str]) -> None:
@@ -151,25 +150,15 @@ def vectors(
     wanted = dict(zip(keys, texts, strict=True))
     with Store(path, _SCHEMA, "vector cache") as cache:
         try:
-            known = _stored(cache, list(wanted), kind)
+            found = ((key, *row) for key in wanted for row in cache.do(_STORED, (key,)))
+            known = {key: np.frombuffer(rows, kind).reshape(-1, width) for key, width, rows in found}
         except DamageError:
             cache.close()
             path.replace(path.with_suffix(".damaged"))
             known = {}
-        missing = [key for key in wanted if key not in known]
-        if missing:
+        if missing := [key for key in wanted if key not in known]:
             made = dict(zip(missing, make([wanted[key] for key in missing]), strict=True))
             rows = [(key, r.shape[1], np.ascontiguousarray(r, kind).tobytes()) for key, r in made.items()]
             cache.many("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
             known |= made
     return [known[key] for key in keys]
-
-
-def _stored(cache: Store, names: list[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
-    found: dict[bytes, NDArray[Rows]] = {}
-    for start in range(0, len(names), _ASKED):
-        part = names[start : start + _ASKED]
-        asked = f"SELECT text, width, rows FROM vectors WHERE text IN ({','.join('?' * len(part))})"
-        for name, width, rows in cache.do(asked, part):
-            found[name] = np.frombuffer(rows, dtype=kind).reshape(-1, width)
-    return found

@@ -31,20 +31,17 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
         raise InputError('a cluster needs Dask; install it with: pip install "crs-lib[dist]"') from error
     if scheduler != LOCAL and "://" not in scheduler:
         raise InputError(f"scheduler is {scheduler!r}; give 'local', tcp://host:8786 or tls://host:8786")
-    own, others = None, set(multiprocessing.active_children())
+    own, others, patience = None, {*multiprocessing.active_children()}, dict[str, float]()
     try:
         if scheduler == LOCAL:
-            own = distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
-            )
+            here = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+            own = distributed.LocalCluster(n_workers=workers, **here)
         client = distributed.Client(own or scheduler, timeout=30, set_as_default=False)
     except (OSError, TimeoutError) as error:
-        raise RunError(
-            f"no Dask scheduler answers at {scheduler} ({error}); start one, or try 'local'"
-        ) from error
+        told = f"no Dask scheduler answers at {scheduler} ({error}); start one, or try 'local'"
+        raise RunError(told) from error
     except (ValueError, TypeError) as error:
         raise InputError(f"scheduler is {scheduler!r}, which is no address ({error})") from error
-    patience: dict[str, float] = {}
     try:
         try:
             client.wait_for_workers(1, timeout=WORKERS_WITHIN)
@@ -67,31 +64,27 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
 
 @contextmanager
 def submitter(
-    do: Callable[[Any, Any], Any],
-    make: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    scheduler: str,
-    workers: int,
+    do: Callable[[Any, Any], Any], make: Callable[[], Any], scheduler: str, workers: int
 ) -> Iterator[tuple[Callable[[Any], Any], int]]:
     """The function that sends a task to a cluster and returns its future, and how many to have under way.
 
-    A task is ``do(made, task)``, with ``made`` from ``make(*arguments)`` once in each process. A task whose
+    A task is ``do(made, task)``, with ``made`` from the partial ``make()`` once in each process. A task whose
     worker dies goes to another worker; after the third loss its future has an error. Two tasks a thread are
     under way.
     """
     with connected(scheduler, workers) as client:
         executor = client.get_executor(pure=False, retries=LOSSES)
         width = 2 * max(1, sum(client.nthreads().values()))
-        yield partial(executor.submit, _work, do, make, arguments), width
+        yield partial(executor.submit, _work, do, make), width
 
 
-def _work(do: Callable[[Any, Any], T], make: Callable[..., Any], arguments: tuple[Any, ...], task: Any) -> T:
+def _work(do: Callable[[Any, Any], T], make: partial[Any], task: Any) -> T:
     """A task, done on a worker with the maker of its process."""
-    address = fingerprint([make.__module__, make.__qualname__, repr(arguments)])
+    address = fingerprint([make.func.__module__, make.func.__qualname__, repr(make.args)])
     with _LOCK:
         if address not in _MAKERS:
             _MAKERS.clear()
-            _MAKERS[address] = make(*arguments)
+            _MAKERS[address] = make()
         maker = _MAKERS[address]
     return do(maker, task)
 

@@ -27,6 +27,8 @@ from crs_lib.runs.ledger import Ledger
 _PACKAGES = (
     "crs-lib numpy pandas scipy scikit-learn statsmodels seaborn matplotlib papermill nbval ollama pyarrow"
 ).split()
+_Values = Mapping[str, Any]
+_Digests = Mapping[str, str]
 # These change no result and may differ when a run continues.
 _FREE = ("workers", "scheduler", "progress")
 
@@ -146,8 +148,8 @@ def stage(
     study: str,
     run: str,
     name: str,
-    parameters: Mapping[str, Any],
-    inputs: Mapping[str, str] | None = None,
+    parameters: _Values,
+    inputs: _Digests | None = None,
     *,
     fixed: bool = True,
 ) -> Iterator[Stage]:
@@ -177,9 +179,7 @@ def stage(
         _write(manifest, work, status="finished")
 
 
-def _refuse_other(
-    run: str, name: str, before: Mapping[str, Any], given: Mapping[str, Any], inputs: Mapping[str, str]
-) -> None:
+def _refuse_other(run: str, name: str, before: _Values, given: _Values, inputs: _Digests) -> None:
     old, new = (
         {**values, **{f"input {key}": digest[:12] for key, digest in read.items()}}
         for values, read in ((before["parameters"], before["inputs"]), (given, inputs))

@@ -7,7 +7,7 @@ depends on its key alone, so the number and kind of workers never change a resul
 import gc
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -168,34 +168,36 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
     On a cluster each machine keeps its own log, which is fetched; a failure of that becomes a note on an
     earlier error, which is the one to be told.
     """
-    with ExitStack() as ending:
-        ending.callback(_count, stage, ledger, logged)
-        if scheduler and logged:
-            ending.push(partial(_fetch_logs, stage, scheduler))
+    earlier: BaseException | None = None
+    try:
         yield
+    except BaseException as error:
+        earlier = error
+        raise
+    finally:
+        try:
+            if scheduler and logged:
+                _fetch_logs(stage, scheduler)
+        except Exception as error:
+            if earlier is None:
+                raise
+            earlier.add_note(f"after it: {type(error).__name__}: {error}")
+        finally:
+            if logged:
+                from crs_lib.llm.calls import export_all
+
+                stage.counts["llm_calls"] = export_all(stage.folder)
+            stage.counts |= ledger.counts()
 
 
-def _count(stage: Stage, ledger: Ledger, logged: bool) -> None:
-    if logged:
-        from crs_lib.llm.calls import export_all
-
-        stage.counts["llm_calls"] = export_all(stage.folder)
-    stage.counts |= ledger.counts()
-
-
-def _fetch_logs(stage: Stage, scheduler: str, _: Any, earlier: BaseException | None, __: Any) -> None:
+def _fetch_logs(stage: Stage, scheduler: str) -> None:
     """Bring the call logs of a cluster's workers into the run's folder."""
     from crs_lib.llm.calls import Recorder
     from crs_lib.llm.client import LOG, drain_scratch
     from crs_lib.runs import dask
 
-    try:
-        with closing(Recorder(stage.folder / LOG)) as recorder:
-            recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
-    except Exception as error:
-        if earlier is None:
-            raise
-        earlier.add_note(f"after it: {type(error).__name__}: {error}")
+    with closing(Recorder(stage.folder / LOG)) as recorder:
+        recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
 
 
 def sessions(
@@ -225,11 +227,13 @@ def sessions(
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
     failing, before = 0, {key for key, _ in ledger.failures()}
+    build: Callable[[], _Maker] = partial(make, *arguments)
     with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
         if threads:
-            results = _in_threads(todo, make, arguments, threads)
+            results = _in_threads(todo, build, threads)
         else:
-            results = _in_tasks(todo, make, arguments, min(workers, len(todo)), scheduler, chunk)
+            tasks = [todo[i : i + chunk] for i in range(0, len(todo), chunk)]
+            results = _in_tasks(tasks, build, min(workers, len(todo)), scheduler)
         try:
             for batch in results:
                 ledger.record(batch)
@@ -285,19 +289,13 @@ def attempts(maker: _Maker, keys: Sequence[Key]) -> list[Done]:
 
 
 def _in_tasks(
-    todo: Sequence[Key],
-    make: Callable[..., _Maker],
-    arguments: tuple[Any, ...],
-    workers: int,
-    scheduler: str,
-    chunk: int,
+    tasks: Sequence[Sequence[Key]], make: Callable[[], _Maker], workers: int, scheduler: str
 ) -> Generator[list[Done]]:
-    """Lists of outcomes, in the order in which tasks of ``chunk`` sessions finish."""
-    tasks = [todo[i : i + chunk] for i in range(0, len(todo), chunk)]
+    """Lists of outcomes, in the order in which tasks finish."""
     if scheduler and tasks:
         from crs_lib.runs import dask
 
-        with dask.submitter(attempts, make, arguments, scheduler, workers) as (submit, width):
+        with dask.submitter(attempts, make, scheduler, workers) as (submit, width):
             for keys, future in _submitted(submit, tasks, width):
                 lost = future.exception()
                 if isinstance(lost, InputError) or getattr(lost, "ends_run", False):
@@ -305,16 +303,14 @@ def _in_tasks(
                 told = f"{type(lost).__name__}: {lost}"  # the cluster gave the task up
                 yield [Done(key, None, told) for key in keys] if lost else future.result()
     elif workers > 1:
-        for outcome in outcomes(attempts, tasks, workers, make, arguments):
+        for outcome in outcomes(attempts, tasks, workers, make):
             yield outcome.result()
     elif tasks:
-        maker = make(*arguments)
+        maker = make()
         yield from (attempts(maker, part) for part in tasks)
 
 
-def _in_threads(
-    todo: Sequence[Key], make: Callable[..., _Maker], arguments: tuple[Any, ...], threads: int
-) -> Generator[list[Done]]:
+def _in_threads(todo: Sequence[Key], make: Callable[[], _Maker], threads: int) -> Generator[list[Done]]:
     """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
 
     After an interrupt they are not waited for. Freezes existing objects (gc.freeze): collecting the catalogue
@@ -322,7 +318,7 @@ def _in_threads(
     """
     if not todo:
         return
-    maker, pool = make(*arguments), ThreadPoolExecutor(threads, thread_name_prefix="session")
+    maker, pool = make(), ThreadPoolExecutor(threads, thread_name_prefix="session")
     models, patient = getattr(maker, "models", None), True
     gc.freeze()
     try:

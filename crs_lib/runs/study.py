@@ -18,6 +18,7 @@ from crs_lib.core.tables import sha256
 from crs_lib.runs import folder
 from crs_lib.runs.folder import Stage
 
+_Derived = Mapping[str, Callable[..., pd.DataFrame]]
 _BLANK = 2  # bytes of a CSV file without columns: a stage without data writes a line end
 
 
@@ -51,15 +52,9 @@ class Study:
     tables that a stage writes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        stages: Iterable[StageSpec],
-        derived: Mapping[str, Callable[..., pd.DataFrame]] | None = None,
-    ) -> None:
-        self.name = name
+    def __init__(self, name: str, stages: Iterable[StageSpec], derived: _Derived | None = None) -> None:
+        self.name, self.derived = name, dict(derived or {})
         self.stages = {stage.name: stage for stage in stages}
-        self.derived = dict(derived or {})
         written = [(stage, *output) for stage in self.stages.values() for output in stage.outputs.items()]
         self._maker_of = {
             key: stage for stage, name, file in written for key in (name, file, Path(file).name)
@@ -107,18 +102,10 @@ class Study:
         place = next((name for name in entry["outputs"] if Path(name).name == Path(file).name), file)
         return folder.as_written(self.name, run, entry, place, folder.command(spec.notebook, run))
 
-    def read(
-        self,
-        run: str,
-        table: str,
-        *,
-        variant: str = "",
-        columns: Sequence[str] | None = None,
-        repeated: Sequence[str] = (),
-    ) -> pd.DataFrame:
+    def read(self, run: str, table: str, *, variant: str = "", **reading: Any) -> pd.DataFrame:
         """A table of a run that a finished stage wrote, or one derived from such; raises as :meth:`path`.
 
-        ``columns`` and ``repeated`` are those of :func:`crs_lib.core.tables.read_table`.
+        ``reading`` are ``columns`` and ``repeated`` of :func:`crs_lib.core.tables.read_table`.
         """
         if table in self.derived:
             return self.derived[table](run)
@@ -126,7 +113,7 @@ class Study:
         contract = self._maker_of[table].contracts.get(table, tables.Contract(table, (), ()))
         if path.suffix == ".csv" and path.stat().st_size <= _BLANK:
             return pd.DataFrame()
-        return tables.read_table(path, contract, columns=columns, repeated=repeated)
+        return tables.read_table(path, contract, **reading)
 
     def figure_table(self, run: str, table: str) -> pd.DataFrame:
         """As :meth:`read`; NoDataError where a run did not get that far: a figure or a page does without."""

@@ -23,32 +23,25 @@ _FAMILIES = {"confirmatory": "holm", "exploratory": "benjamini_hochberg"}
 
 
 class Plan(Settings):
-    """A declared analysis; the fields are the keys of the plan file.
-
-    ``contrasts`` are the confirmatory pairs (a, b), read as "a against b", on the primary outcome.
-    ``families`` names the correction of the confirmatory family and of all other comparisons.
-    ``smallest_effect`` is the smallest difference that matters, in units of the primary outcome.
-    ``factors`` (such as ``shift_type``) join the system in the mixed model. With ``all_pairs`` no contrast
-    was declared: ``contrasts`` are all pairs, and the pairs of each outcome are a family of their own.
-    """
+    """A declared analysis; the fields are the keys of the plan file."""
 
     _where = "plan: "
 
-    primary_outcome: str
-    contrasts: tuple[Pair, ...]
-    smallest_effect: Annotated[float, Field(gt=0)]
-    secondary_outcomes: tuple[str, ...] = ()
-    families: dict[str, str] = _FAMILIES
-    alpha: Share = 0.05
-    power: Share = 0.8
-    factors: tuple[str, ...] = ()
-    lower_is_better: tuple[str, ...] = ()
-    system: str = "system"
-    scenario: str = "scenario"
-    resamples: Annotated[int, Field(ge=1)] = 2000
-    permutations: Annotated[int, Field(ge=1)] = 10_000
-    seed: int = 0
-    all_pairs: bool = False
+    primary_outcome: Annotated[str, Field(description="the outcome that the contrasts test")]
+    contrasts: Annotated[tuple[Pair, ...], Field(description="confirmatory pairs (a, b): a against b")]
+    smallest_effect: Annotated[float, Field(gt=0, description="smallest difference that matters")]
+    secondary_outcomes: Annotated[tuple[str, ...], Field(description="outcomes tested besides")] = ()
+    families: Annotated[dict[str, str], Field(description="correction of each family of tests")] = _FAMILIES
+    alpha: Annotated[Share, Field(description="level of the tests")] = 0.05
+    power: Annotated[Share, Field(description="chance wanted to find the smallest effect")] = 0.8
+    factors: Annotated[tuple[str, ...], Field(description="join the system in the mixed model")] = ()
+    lower_is_better: Annotated[tuple[str, ...], Field(description="outcomes of which less is better")] = ()
+    system: Annotated[str, Field(description="column of the system")] = "system"
+    scenario: Annotated[str, Field(description="column of the scenario")] = "scenario"
+    resamples: Annotated[int, Field(ge=1, description="resamples of the intervals")] = 2000
+    permutations: Annotated[int, Field(ge=1, description="permutations of the tests")] = 10_000
+    seed: Annotated[int, Field(description="seed of resamples and permutations")] = 0
+    all_pairs: Annotated[bool, Field(description="all pairs, each outcome a family: none declared")] = False
 
     @property
     def outcomes(self) -> tuple[str, ...]:

@@ -90,9 +90,10 @@ def test_the_thesis_sweep_is_ready(capsys):
 @pytest.mark.slow
 def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys):
     assert main(["simulate", "-p", "run", "r", "-p", "systems", "tracker", *SIZE]) == 0
-    words = ["judge", "r", "--judges", "template", "--llm", '{"num_ctx": 4096, "temperature": 0}']
+    llm = '{"num_ctx": 4096, "temperature": 0, "slots": 3}'
+    words = ["judge", "r", "--judges", "template", "--llm", llm]
     for _ in range(2):
-        assert main([*words, "--slots", "3"]) == 0
+        assert main(words) == 0
         settings = runs.read_manifest("movies", "r")["stages"]["judge"]["parameters"]["settings"]
         assert (settings["num_ctx"], settings["temperature"]) == (4096, 0)
     calls = [json.loads(line) for line in (results / "r" / "llm_calls.jsonl").read_text().splitlines()]

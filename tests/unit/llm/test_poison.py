@@ -139,7 +139,7 @@ def test_a_cached_reply_that_cannot_be_used_is_dropped_and_asked_again(tmp_path:
     cache = Cache(tmp_path / "cache.sqlite")
     with raw([http_answer(openai("Try Ronin."))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
         llm.complete(ask())
-        cache._store.do("UPDATE replies SET reply = ?", (damage,))
+        cache.do("UPDATE replies SET reply = ?", (damage,))
         assert [llm.complete(ask()).cache_hit for _ in range(2)] == [False, True]
         assert llm.complete(ask()).text == "Try Ronin."
 

@@ -174,7 +174,8 @@ def test_minilm_by_onnxruntime_and_in_numpy_agree():
         pytest.skip("the ONNX file is not here: python -m crs_lib data get minilm-onnx")
     texts = ["I bought a puppy", "", "We went to the lake on Sunday, all of us!"]
     one, two = (
-        encoders._pooled(texts, m) for m in (encoders._OnnxModel("minilm-onnx"), encoders.NumpyModel())
+        encoders.ENCODERS.create("minilm").encode(texts),
+        encoders.UpdatedMiniLM("plain", {}).encode(texts),
     )
     assert np.allclose(one.sentences, two.sentences, atol=1e-5)
     assert np.allclose(one.tokens, two.tokens, atol=1e-3)

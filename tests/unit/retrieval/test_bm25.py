@@ -104,7 +104,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     index.save(tmp_path / "index")  # an index may be replaced
     again = BM25.load(tmp_path / "index")
     assert isinstance(again.weights, np.memmap)
-    assert (again.k1, again.b, len(again)) == (0.9, 0.4, 200)
+    assert (again.k1, again.b, again.size) == (0.9, 0.4, 200)
     assert again.scores(["red", "lace"]).tobytes() == index.scores(["red", "lace"]).tobytes()
     assert [p.name for p in tmp_path.iterdir()] == ["index"]
 
