@@ -166,7 +166,7 @@ def power_curve(power: pd.DataFrame) -> Any:
     return made
 
 
-@figure(made_by="python -m crs_lib redteam --run {run}")
+@figure(made_by="python -m crs_lib validity gate --redteam --run {run}")
 def exploitability(redteam: pd.DataFrame) -> Any:
     """The largest rise of each metric without use to the user, the most exploitable on top."""
     filled(redteam, ["metric", "exploitability", "near_misses", "n_policies", "n_sessions"])
