@@ -7,6 +7,8 @@ from collections import Counter
 
 import pytest
 
+import tests.helpers.scripted  # noqa: F401 (a backend for tests, registered before any system is)
+
 STARTED: list[str] = []  # the programs that were started since the last test ended
 # A manifest names the commit; libraries ask for the processor.
 ALLOWED = ("git", "uname", "lscpu")

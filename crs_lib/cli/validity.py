@@ -139,7 +139,7 @@ def people(
         found = [raters.prediction(frame), raters.systems(frame), frame[["found"]].describe().T]
     elif part == "simulators":
         frame = raters.judged(talks, films)
-        found = [make(frame) for make in (raters.with_judge, raters.rankings, raters.survival)]
+        found = [make(frame) for make in (raters.with_judge, raters.survival)]
     else:
         folder, drawn = paths.results() / "movies" / "people", raters.chosen(talks, n)
         answers = pd.concat(raters.ask(drawn, spec, folder / paths.slug(spec)) for spec in llm)

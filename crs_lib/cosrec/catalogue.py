@@ -38,6 +38,7 @@ _ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _PART = 512 * 2**20  # bytes of input text for one part of the join
 _MOST_PARTS = 5_000
 _CONTENT = ("legacy", "shortest", "title_latin", "text_latin", "most_reviews")  # what decides the result
+_Facts = dict[str, dict[str, Any]]  # of finished tables, by kind and category
 
 
 def sources(metas: Path, reviews: Path) -> tuple[tuple[Source, ...], list[str]]:
@@ -154,9 +155,8 @@ def _read(job: Job) -> None:
     waiting = {source: sum(missing.values()) for source, missing in size.items() if missing}
     total = sum(path.stat().st_size for path in _files(job.sources))
     with bar(total, done=total - sum(waiting.values()), label="read", unit="B") as shown:
-        _do_all(
-            partial(read_category, job), waiting, job.options, shown.update, "categories could not be read"
-        )
+        failed = "categories could not be read"
+        _do_all(partial(read_category, job), waiting, job.options, shown.update, failed)
 
 
 def _join(job: Job, parts: Sequence[Part]) -> Counter[str]:
@@ -205,9 +205,7 @@ def _do_all(
         raise RunError(f"{len(errors)} of {len(tasks)} {failed}; the first: {errors[min(errors)]}")
 
 
-def _manifest(
-    job: Job, ignored: list[str], facts: dict[str, dict[str, Any]], joined: Counter[str]
-) -> dict[str, Any]:
+def _manifest(job: Job, ignored: list[str], facts: _Facts, joined: Counter[str]) -> dict[str, Any]:
     inputs = {
         path.name: {"bytes": path.stat().st_size, "sha256": facts[kind][source.name]["sha256"]}
         for source in job.sources

@@ -24,6 +24,7 @@ _ENOUGH = 3  # distinct function words that must speak for another language
 
 # A kept review: timestamp, rating, and JSON, which is empty where only the rating counts (legacy).
 Review = tuple[int, int, bytes]
+_Against = tuple[str, Review | None]
 Encode = Callable[[Any], bytes]
 
 
@@ -189,9 +190,7 @@ def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] 
         return body["parent_asin"], number, encode(_sound(body))
 
 
-def review(
-    row: Any, rules: Options, encode: Callable[..., bytes], plain: bool = False
-) -> Review | tuple[str, Review | None]:
+def review(row: Any, rules: Options, encode: Callable[..., bytes], plain: bool = False) -> Review | _Against:
     """The kept review, or the first reason against it, with the rating that legacy counts all the same.
 
     ``plain`` says that its JSON line holds no backslash, so that no text in it has a control character or a

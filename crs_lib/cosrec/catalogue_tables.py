@@ -161,10 +161,8 @@ def read_category(job: Job, source: Source, progress: Progress | None = None) ->
         _finish(folder, source.name, of, facts)
 
 
-def _lines(
-    path: Path, fields: Sequence[str], unreadable: list[dict[str, Any]], progress: Progress | None
-) -> Iterator[tuple[bytes, Any]]:
-    """The readable lines of a plain or packed file and their objects."""
+def _lines(path: Path, fields: Sequence[str], unreadable: list[Any], progress: Progress | None) -> _Lines:
+    """The readable lines of a plain or packed file and their objects; the others are added to a list."""
     import pyarrow as pa
 
     decode, number, seen = _decoder(fields), 0, 0
@@ -338,6 +336,7 @@ def parts_of(job: Job, parts: int, of: str) -> list[Part]:
     return [Part(f"{n:05d}", low, high, of) for n, (low, high) in enumerate(pairwise(cuts))]
 
 
+_Joined = Iterator[tuple[Any, ...]]
 # Rows as they are joined: key, time, rating, rank, body, and the place of the table among all tables. Equal
 # times stand in the order of the ratings, or (legacy) as in the file.
 _RECORDS = """
@@ -373,14 +372,12 @@ def join(job: Job, part: Part, progress: Progress | None = None) -> None:
         progress(1)
 
 
-def _plain(batch: Any) -> Iterator[tuple[Any, ...]]:
+def _plain(batch: Any) -> _Joined:
     """The rows of a batch as plain values."""
     return zip(*(column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns), strict=True)
 
 
-def _write_line(
-    file: IO[bytes], options: Options, body: bytes, rows: Iterator[tuple[Any, ...]], counts: Counts
-) -> None:
+def _write_line(file: IO[bytes], options: Options, body: bytes, rows: _Joined, counts: Counts) -> None:
     """Write a product's line with its reviews by time and the statistics of its ratings."""
     stars = [0] * 6
     kept = _all(rows, stars) if options.legacy else _distinct(rows, stars, counts)
@@ -400,14 +397,14 @@ def _write_line(
     file.write(b'],"valid_ratings":%b,%b}\n' % (histogram, numbers))
 
 
-def _all(rows: Iterator[tuple[Any, ...]], stars: list[int]) -> Iterator[bytes]:
+def _all(rows: _Joined, stars: list[int]) -> Iterator[bytes]:
     """The bodies of reviews, their ratings counted."""
     for row in rows:
         stars[row[2]] += 1
         yield row[4]
 
 
-def _distinct(rows: Iterator[tuple[Any, ...]], stars: list[int], counts: Counts) -> Iterator[bytes]:
+def _distinct(rows: _Joined, stars: list[int], counts: Counts) -> Iterator[bytes]:
     """The bodies of reviews without copies, their ratings counted; of equal time and rating in order of text.
 
     Of reviews that differ in their votes alone, the one with most is kept.

@@ -186,9 +186,8 @@ def _check_turns(where: str, talk: Conversation, rows: Sequence[Mapping[str, Any
 
 def _annotated(where: str, talk: Conversation, rows: list[_Annotated]) -> tuple[AnnotatedTurn, ...]:
     _check_turns(where, talk, rows)
-    return tuple(
-        AnnotatedTurn(row["utterance"], tuple(map(tuple, row["intent_annotations"]))) for row in rows
-    )
+    views = ((row["utterance"], row["intent_annotations"]) for row in rows)
+    return tuple(AnnotatedTurn(turn, tuple(map(tuple, cells))) for turn, cells in views)
 
 
 def _intents(where: str, talk: Conversation, rows: list[_Curated]) -> tuple[Intent, ...]:
@@ -203,10 +202,8 @@ def _intents(where: str, talk: Conversation, rows: list[_Curated]) -> tuple[Inte
 
 
 def _users(profiles: Mapping[str, str], keywords: Mapping[str, list[str]]) -> tuple[Buyer, ...]:
-    return tuple(
-        Buyer(user, profiles.get(user), tuple(keywords[user]) if user in keywords else None)
-        for user in sorted({*profiles, *keywords})
-    )
+    named = {user: tuple(words) for user, words in keywords.items()}
+    return tuple(Buyer(user, profiles.get(user), named.get(user)) for user in sorted({*profiles, *named}))
 
 
 def _judgments(qrels: Qrels) -> Qrels:

@@ -78,12 +78,11 @@ Version = tuple[str, tuple[str, ...]]  # a prompt, and what it leaves out
 
 def shrinking(material: Material, target: str, render: Callable[[Material], str]) -> Iterator[Version]:
     """The prompt of all material, then without its parts one after the other."""
-    left: list[str] = []
-    yield render(material), ()
+    left: tuple[str, ...] = ()
+    yield render(material), left
     while less := material.less(target):
-        material = less[0]
-        left.append(less[1])
-        yield render(material), tuple(left)
+        material, left = less[0], (*left, less[1])
+        yield render(material), left
 
 
 def fit(
@@ -247,10 +246,8 @@ def conversation_by_rule(
     def say(name: str, **values: Any) -> str:
         return str(phrases[name][int(rng.integers(len(phrases[name])))]).format(**values)
 
-    by_title: dict[str, Passage] = {}
-    for passage in passages:
-        by_title.setdefault(passage.title, passage)
-    known = list(by_title.values())[:3]
+    by_title = {passage.title: passage for passage in reversed(passages)}
+    known = [by_title[title] for title in dict.fromkeys(passage.title for passage in passages)][:3]
     lines = [say("opening", query=wish), say("wish"), say("budget", budget=int(target.price // 10 * 10 + 20))]
     for place, passage in enumerate(known):
         lines.append(say("answer", text=known[place - 1].text) if place else "Thank you, that helps.")

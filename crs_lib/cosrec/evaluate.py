@@ -15,6 +15,8 @@ from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differenc
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
 POOL_FLOOR, COLLECTION_FLOOR = "random order of the pool", "random order of the collection"
 FLOORS = (POOL_FLOOR, COLLECTION_FLOOR)
+_Sizes = Mapping[str, int]
+_Runs = Mapping[str, Mapping[str, Ranking]]
 Routes = Mapping[tuple[str, int], Sequence[str]]
 
 
@@ -26,9 +28,7 @@ def topics(partition: Partition) -> pd.DataFrame:
     return frame.rename(columns={"id": "topic"}).astype({"user_index": "Int64"})
 
 
-def score(
-    partition: Partition, runs: Mapping[str, Mapping[str, Ranking]], measures: Sequence[str] = MEASURES
-) -> pd.DataFrame:
+def score(partition: Partition, runs: _Runs, measures: Sequence[str] = MEASURES) -> pd.DataFrame:
     """One row a run and judged topic: system, the columns of :func:`topics`, one column a measure, missing.
 
     A topic that a run lacks scores 0 (``missing`` is True). Raises InputError for a run none of whose
@@ -52,23 +52,22 @@ def score(
 def with_floors(
     partition: Partition,
     scores: pd.DataFrame,
-    measures: Sequence[str] = MEASURES,
-    *,
-    sizes: Mapping[str, int] | None = None,
-    draws: int = 100,
-    seed: int = 0,
+    measures: Sequence[str],
+    sizes: _Sizes | None = None,
+    **how: Any,
 ) -> pd.DataFrame:
     """The scores and, as systems of their own, what chance scores.
 
     ``random order of the pool`` shuffles the judged documents: the floor of a run that only re-ranks them.
     ``random order of the collection`` draws from all products or passages: the floor of a run that searches
     the whole collection. It is there where ``sizes`` says by kind how many documents the collection has.
+    ``how`` are ``draws`` and ``seed``.
     """
     known = topics(partition)
     every = {row.topic: sizes[row.kind] for row in known.itertuples() if row.kind in sizes} if sizes else {}
     tables = [scores]
     for name, documents in ((POOL_FLOOR, None), *([(COLLECTION_FLOOR, every)] if sizes else [])):
-        floor = random_floor(partition.qrels, measures, draws=draws, seed=seed, sizes=documents)
+        floor = random_floor(partition.qrels, measures, sizes=documents, **how)
         tables.append(known.join(floor, on="topic", how="inner").assign(missing=False, system=name))
     return pd.concat(tables, ignore_index=True)
 
@@ -120,10 +119,8 @@ def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nD
         raise InputError(f"no routes for {', '.join(map(repr, lacking))}; give those of each system")
     keys = ["system", "conversation", "turn", "intent", "kind"]
     frame = scores.groupby(keys, sort=False)[measure].mean().rename("oracle").reset_index()
-    rows = zip(
-        frame["system"], frame["kind"], zip(frame["conversation"], frame["turn"], strict=True), strict=True
-    )
-    sent = [kind in routes[system].get(turn, ()) for system, kind, turn in rows]
+    rows = frame[["system", "kind", "conversation", "turn"]].itertuples(index=False)
+    sent = [kind in routes[system].get((talk, turn), ()) for system, kind, talk, turn in rows]
     return frame.assign(right_module=sent, routed=frame["oracle"].where(sent, 0.0))
 
 
@@ -181,9 +178,8 @@ def personalisation(
     both count; the interval of 95 % is over conversations. Empty where no pair was scored.
     """
     rows = []
-    wide = scores[scores["kind"] == "recommendation"].pivot_table(
-        index=["topic", "conversation"], columns="system", values=measure
-    )
+    asked = scores[scores["kind"] == "recommendation"]
+    wide = asked.pivot_table(index=["topic", "conversation"], columns="system", values=measure)
     for plain, personal in twins.items():
         if plain not in wide or personal not in wide:
             continue
@@ -226,7 +222,7 @@ def pool_prior(partition: Partition) -> Run:
     return run
 
 
-def score_links(partition: Partition, runs: Mapping[str, Mapping[str, Ranking]]) -> pd.DataFrame:
+def score_links(partition: Partition, runs: _Runs) -> pd.DataFrame:
     """Mean P@1, RR@10, R@10 of runs over the linked intents, in [0, 1], one row a run.
 
     ``reachable`` is the share of intents whose product the run ranks at all. Ids are compared in upper

@@ -24,6 +24,9 @@ from crs_lib.runs.ledger import Key
 
 T = TypeVar("T")
 _Facts = dict[str, Any]  # what was asked for a text
+_Address = tuple[str | int, ...]  # of a seed
+_Read = Callable[[str], T]
+_Write = Callable[[int], tuple[str, _Facts]]  # an attempt's text
 _STAGE = "generate"
 
 
@@ -154,12 +157,7 @@ class Writer:
         return prompts.render(f"{NAME}/{name}", self.config.prompts, **values)
 
     def _asked(
-        self,
-        name: str,
-        about: str,
-        versions: Iterable[drafts.Version],
-        address: tuple[str | int, ...],
-        read: Callable[[str], T],
+        self, name: str, about: str, versions: Iterable[drafts.Version], address: _Address, read: _Read[T]
     ) -> tuple[T, _Facts, int]:
         """A model's first answer to a prompt that can be read; each attempt has a seed of its own."""
         config, models = self.config, self.models
@@ -183,9 +181,7 @@ class Writer:
 
         return self._first(ask, read, f"{name} for {about}")
 
-    def _first(
-        self, write: Callable[[int], tuple[str, _Facts]], read: Callable[[str], T], wanted: str
-    ) -> tuple[T, _Facts, int]:
+    def _first(self, write: _Write, read: _Read[T], wanted: str) -> tuple[T, _Facts, int]:
         """The first text that can be read, what was asked for it, and its attempt from 1; else RunError."""
         problem = ""
         for attempt in range(self.attempts):

@@ -164,11 +164,9 @@ class Stock:
         return _by_user(self.products.values())
 
     def _make(self, collection: str, spec: str) -> Retriever:
-        if collection == "titles":
-            texts = {name: one.title for name, one in self.products.items()}
-        else:
-            records = self.passages if collection == "passages" else self.products
-            texts = {name: one.search_text() for name, one in records.items()}
+        records = self.passages if collection == "passages" else self.products
+        alone = collection == "titles"
+        texts = {name: one.title if alone else one.search_text() for name, one in records.items()}
         return Lexical(texts, self.k1, self.b) if spec == "bm25" else build(spec, texts)
 
 

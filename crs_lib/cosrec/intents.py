@@ -24,13 +24,12 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.core.tables import write_jsonl
 from crs_lib.cosrec.corpus import read_partition
-from crs_lib.cosrec.labels import Floats, counts, curated_labels, f1, f1_table, majority_labels
+from crs_lib.cosrec.labels import Floats, Labels, counts, curated_labels, f1, f1_table, majority_labels
 from crs_lib.cosrec.records import INTENTS, Partition
 from crs_lib.retrieval import encoders
 
 ROUTER = "annotators"
 VECTORS = ("auto", "none", "minilm", "gte-small", "minilm+gte-small")
-Labels = NDArray[np.int64]
 _GRID = np.round(np.arange(0.1, 0.9, 0.02), 2)  # levels that are tried
 _FOLDS = 5
 _KINDS = len(INTENTS) + 1
@@ -207,10 +206,8 @@ class _Views:
 
         if fit:
             self._words = _vectorizers(system=0.5, rare=3, characters=0.7)
-        blocks = [
-            weight * (vectorizer.fit_transform if fit else vectorizer.transform)(frame[column])
-            for column, weight, vectorizer in self._words
-        ]
+        name = "fit_transform" if fit else "transform"
+        blocks = [weight * getattr(one, name)(frame[column]) for column, weight, one in self._words]
         return sparse.hstack([*blocks, sparse.csr_array(_position_features(frame))]).tocsr()
 
     def _softmax(self, data: _Training) -> "_Views":
@@ -320,10 +317,8 @@ class _Ridge:
         self._scaled = [(0.5, *_scales(_position_features, frame)), (0.3, *_scales(_cue_features, frame))]
         vectors = [(name, column) for name in names for column in ("user", "system")]
         centres = [_sentences(*which, frame).mean(axis=0) for which in vectors]
-        self._vectors = [
-            (*which, centre, _centred(*which, frame, centre))
-            for which, centre in zip(vectors, centres, strict=True)
-        ]
+        centred = zip(vectors, centres, strict=True)
+        self._vectors = [(*which, centre, _centred(*which, frame, centre)) for which, centre in centred]
         self._size = len(frame)
         known = self.to_known(frame)
         known[np.diag_indices_from(known)] += _RIDGE
@@ -526,14 +521,11 @@ def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int
     name, frame = model or ROUTER, turns(asked)
     fitted = MODELS.create(name).fit(training(known))
     scores, guess = fitted.scores(frame), fitted.predict(frame)
-    rows = (
-        {
-            "conversation": turn.conversation,
-            "turn": int(turn.turn),
-            "intents": [kind for kind, on in zip(INTENTS, said, strict=True) if on],
-            "probabilities": {k: round(float(s), 4) for k, s in zip(INTENTS, given, strict=True)},
-        }
-        for turn, said, given in zip(frame.itertuples(), guess.tolist(), scores, strict=True)
-    )
+    rows = []
+    for turn, said, given in zip(frame.itertuples(), guess.tolist(), scores.tolist(), strict=True):
+        intents = [kind for kind, on in zip(INTENTS, said, strict=True) if on]
+        likely = {kind: round(score, 4) for kind, score in zip(INTENTS, given, strict=True)}
+        place = {"conversation": turn.conversation, "turn": int(turn.turn)}
+        rows.append(place | {"intents": intents, "probabilities": likely})
     write_jsonl(out, rows)
     return _scored(asked, frame, guess, seed).assign(model=name) if asked.intents else None

@@ -16,6 +16,7 @@ from crs_lib.cosrec.records import ASPECTS, INTENTS, AnnotatedTurn, Partition
 from crs_lib.stats import Design, bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
 
 Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
 _COLUMNS = ["what", "measure", "value", "low", "high", "n"]
 
 
@@ -56,7 +57,7 @@ def curated_labels(partition: Partition) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["conversation", "turn", *INTENTS])
 
 
-def counts(truth: NDArray[np.int64], guess: NDArray[np.int64]) -> Floats:
+def counts(truth: Labels, guess: Labels) -> Floats:
     """(3 kinds of count, intents): true positives, false positives, false negatives."""
     cells = np.stack([truth * guess, (1 - truth) * guess, truth * (1 - guess)])
     return np.asarray(cells.sum(axis=1), dtype=float)
@@ -69,9 +70,7 @@ def f1(counts: Floats) -> Floats:
     return np.asarray(np.divide(2 * hits, total, out=np.zeros_like(total), where=total > 0))
 
 
-def f1_table(
-    conversations: pd.Series, truth: NDArray[np.int64], guess: NDArray[np.int64], seed: int = 0
-) -> pd.DataFrame:
+def f1_table(conversations: pd.Series, truth: Labels, guess: Labels, seed: int = 0) -> pd.DataFrame:
     """F1 of each intent, ``micro`` and ``macro``, in [0, 1], with intervals over conversations.
 
     BCa intervals of 95 %; ``n`` counts the turns that carry the intent.
@@ -118,9 +117,8 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
 
 
 def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
-    one = krippendorff_alpha(
-        views, Design(system="rater", scenario="item", value=column, **draws), level=level
-    ).iloc[0]
+    design = Design(system="rater", scenario="item", value=column, **draws)
+    one = krippendorff_alpha(views, design, level=level).iloc[0]
     return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
@@ -161,9 +159,8 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
     for aspect in (*ASPECTS, "average"):
         rows.append(_alpha(views, aspect, aspect, "interval" if aspect == "average" else "ordinal", draws))
         groups = views.astype({aspect: float}).groupby("item", sort=False)[aspect]
-        sums = [
-            groups.agg(how).to_numpy(dtype=float) for how in ("size", "sum", lambda given: (given**2).sum())
-        ]
+        hows = ("size", "sum", lambda given: (given**2).sum())
+        sums = [groups.agg(how).to_numpy(dtype=float) for how in hows]
         icc = bootstrap_estimates(partial(_one_way_icc, *sums), len(sums[0]), Design(**draws))
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
             rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sums[0])])

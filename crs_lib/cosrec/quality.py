@@ -129,13 +129,11 @@ def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     return pd.concat([ratings, pd.DataFrame(map(signals, talks))], axis=1)
 
 
-def _correlation(
-    table: pd.DataFrame, column: str, draws: Mapping[str, Any], minus: str = ""
-) -> tuple[float, float, float, int]:
+def _correlation(table: pd.DataFrame, column: str, draws: Mapping[str, Any], minus: str = "") -> list[Any]:
     """Spearman correlation of a column with the mean rating, its interval, and how many conversations."""
     design = Design(scenario="conversation", **draws)
     found = cluster_bootstrap_correlation(table, column, "average", design, minus=minus).iloc[0]
-    return found["correlation"], found["low"], found["high"], int(found["n"])
+    return [found["correlation"], found["low"], found["high"], int(found["n"])]
 
 
 def signal_correlations(table: pd.DataFrame, **draws: Any) -> pd.DataFrame:

@@ -74,11 +74,10 @@ def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
 
 # Conversation, candidate, canonical reference, all references.
 _Pair = tuple[str, str, str, Sequence[str]]
+_Rewrites = Mapping[str, Mapping[str, str]]  # by system and intent id
 
 
-def score_rewrites(
-    partition: Partition, rewrites: Mapping[str, Mapping[str, str]], **draws: Any
-) -> pd.DataFrame:
+def score_rewrites(partition: Partition, rewrites: _Rewrites, **draws: Any) -> pd.DataFrame:
     """ROUGE-1/2/L, chrF and BLEU in [0, 1] of rewrites by system; one row a system and kind of reference.
 
     ``canonical``: against the longest variant; ``any variant``: against the closest of all. An intent
@@ -87,8 +86,8 @@ def score_rewrites(
     """
     rows: list[dict[str, Any]] = []
     for name, found in rewrites.items():
-        intents = partition.all_intents()
-        pairs = [(i.conversation, found.get(i.id, ""), i.canonical, i.variants) for i in intents]
+        asked = partition.all_intents()
+        pairs = [(i.conversation, found.get(i.id, ""), i.canonical, i.variants) for i in asked]
         rows += _scored(name, pairs, draws)
     return pd.DataFrame(rows)
 
@@ -198,12 +197,6 @@ def _crowd_tasks(crowd: Partition) -> list[_Task]:
     return found
 
 
-def _curated_tasks(curated: Partition) -> dict[str, _Task]:
-    """The task of each curated intent, by its id."""
-    talks = curated.conversations
-    return {i.id: _Task.of(talks[i.conversation], i.turn, i.type, i.canonical) for i in curated.all_intents()}
-
-
 class _QueryExtractor:
     """Copies the words of a stand-alone query from the conversation; learns from the crowd partition."""
 
@@ -282,11 +275,8 @@ def _copied(task: _Task) -> NDArray[np.int64]:
     wanted, near = set(text), set(pairwise(text))
     pairs = [(a.word, b.word) in near and a.utterance == b.utterance for a, b in pairwise(found)]
     beside = [before or after for before, after in pairwise([False, *pairs, False])]
-    kept = [
-        one.word in wanted and (one.word not in _filler() or by)
-        for one, by in zip(found, beside, strict=False)
-    ]
-    return np.array(kept, dtype=np.int64)
+    pairs_of = zip([one.word for one in found], beside, strict=False)
+    return np.array([word in wanted and (word not in _filler() or by) for word, by in pairs_of], np.int64)
 
 
 def _written(task: _Task, likely: Floats, level: float, order: Sequence[str]) -> str:
@@ -318,5 +308,7 @@ def _best(intent: str, held: Sequence[tuple[_Task, Floats]]) -> tuple[float, tup
 
 def extracted_rewrites(crowd: Partition, curated: Partition) -> dict[str, str]:
     """Rewrites by intent id for every curated intent, learned from the crowd partition alone."""
-    model, asked = _QueryExtractor().fit(_crowd_tasks(crowd)), _curated_tasks(curated)
-    return dict(zip(asked, model.rewrites(list(asked.values())), strict=True))
+    talks, intents = curated.conversations, curated.all_intents()
+    asked = [_Task.of(talks[i.conversation], i.turn, i.type, i.canonical) for i in intents]
+    made = _QueryExtractor().fit(_crowd_tasks(crowd)).rewrites(asked)
+    return dict(zip([intent.id for intent in intents], made, strict=True))

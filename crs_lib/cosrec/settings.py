@@ -33,6 +33,9 @@ _K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
 _B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
 _Vectors = Annotated[str, OneOf(VECTORS), Field(description="intent model's; auto: those installed")]
 _Rewriter = Annotated[str, OneOf(REWRITERS)]
+_Rewriters = Annotated[tuple[_Rewriter, ...], Field(min_length=1, description="how a turn becomes a query")]
+_Fused = "specs, e.g. bm25; + fuses several: bm25+dense:hashing"
+_Retrievers = Annotated[tuple[str, ...], Field(min_length=1, description=_Fused)]
 _Specs = Annotated[tuple[str, ...], Field(description="specs, fused")]
 
 
@@ -62,13 +65,8 @@ class RetrieveSettings(Settings):
     run: _Run = "smoke"
     source: _Source = "sample"
     index: _Index = ""
-    retrievers: Annotated[
-        tuple[str, ...],
-        Field(min_length=1, description="specs, e.g. bm25; + fuses several: bm25+dense:hashing"),
-    ] = ("bm25", "dense:hashing", "bm25+dense:hashing")
-    rewriters: Annotated[
-        tuple[_Rewriter, ...], Field(min_length=1, description="how a turn becomes a query")
-    ] = ("last turn", "first and last")
+    retrievers: _Retrievers = ("bm25", "dense:hashing", "bm25+dense:hashing")
+    rewriters: _Rewriters = ("last turn", "first and last")
     fusion: _Fusion = "stratum"
     k1: _K1 = 1.2
     b: _B = 0.75

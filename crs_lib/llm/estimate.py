@@ -62,14 +62,10 @@ def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
     for who, mine in answered.items():
         counted = [row for row in mine if row["tokens_out"] is not None]
         seconds = fmean(float(row["seconds_all"]) for row in counted or mine)
-        tokens = math.nan, math.nan
-        if counted:
-            tokens = (
-                fmean(row["tokens_in"] or 0 for row in counted),
-                fmean(row["tokens_out"] for row in counted),
-            )
+        told = [[row[name] or 0 for row in counted] for name in ("tokens_in", "tokens_out")]
+        read, written = (fmean(numbers) if numbers else math.nan for numbers in told)
         often = made[who] / turns[who] if turns[who] else 1.0
-        found[who] = Cost(*tokens, seconds, together if counted else under_way(mine), often)
+        found[who] = Cost(read, written, seconds, together if counted else under_way(mine), often)
     return found
 
 

@@ -30,9 +30,7 @@ class Clients:
     own: two processes on one connection would read each other's answers. ``key`` goes to these servers only.
     """
 
-    def __init__(
-        self, make: Callable[[str, dict[str, Any]], Any], timeout: float, key: str | None = None
-    ) -> None:
+    def __init__(self, make: Callable[..., Any], timeout: float, key: str | None = None) -> None:
         if not timeout > 0:
             raise InputError(f"timeout is {timeout}; give seconds above 0: a call must be able to end")
         self._make, self._timeout, self._key = make, timeout, key
@@ -181,9 +179,8 @@ class Server(Backend):
             raise LLMError("no tools", str(error)) if rejected else error from error
         told = str(facts.pop("model", None) or self.model)
         if not self._is_mine(told):
-            raise LLMError(
-                "other model", f"{shown(address)} answered with {shorten(told, 80)}, not with {self.model}"
-            )
+            told = f"{shown(address)} answered with {shorten(told, 80)}, not with {self.model}"
+            raise LLMError("other model", told)
         check_read(request, facts["tokens_in"])
         seconds = time.perf_counter() - began
         return answered(request, **facts, seconds=seconds, endpoint=shown(address))
@@ -202,10 +199,9 @@ class Server(Backend):
         except InputError as error:
             raise LLMError("garbled", str(error)) from error
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            told = shorten(" ".join(str(error).split()), 300)
-            raise LLMError(
-                "garbled", f"{shown(address)} answered with something that is no chat answer ({told})"
-            ) from error
+            why = shorten(" ".join(str(error).split()), 300)
+            told = f"{shown(address)} answered with something that is no chat answer ({why})"
+            raise LLMError("garbled", told) from error
 
     def _refused(self, status: int, said: str, address: str, wait: str = "") -> LLMError:
         """The error of an HTTP status; ``said`` is its own text, ``wait`` the seconds that it asks for."""
@@ -226,13 +222,11 @@ def shown(address: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
 
 
-def from_transport(
-    error: Exception, address: str, timeout: float, advice: str = "is it running?"
-) -> LLMError:
+def from_transport(error: Exception, address: str, timeout: float, hint: str = "is it running?") -> LLMError:
     """The error of a connection as one of ours."""
     address = shown(address)
     if isinstance(error, ConnectionError | httpx.ConnectError | httpx.ConnectTimeout):
-        return LLMError("unreachable", f"no server answers at {address}; {advice}")
+        return LLMError("unreachable", f"no server answers at {address}; {hint}")
     if isinstance(error, httpx.TimeoutException):
         return LLMError("timeout", f"{address} did not answer within {timeout:g} seconds")
     if isinstance(error, httpx.DecodingError | httpx.UnsupportedProtocol | httpx.InvalidURL):

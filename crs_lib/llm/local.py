@@ -88,10 +88,8 @@ def find(argument: str) -> Path:
         return found[0]
     path = paths.given(argument)
     if not path.is_file():
-        raise InputError(
-            f"local:{argument}: no such file{did_you_mean(argument, NAMED)} "
-            f"(known: {', '.join(NAMED)}, or the path of a .gguf file)"
-        )
+        known = f"(known: {', '.join(NAMED)}, or the path of a .gguf file)"
+        raise InputError(f"local:{argument}: no such file{did_you_mean(argument, NAMED)} {known}")
     return path
 
 

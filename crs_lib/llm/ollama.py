@@ -64,11 +64,8 @@ class Ollama(http.Server):
                 found = {address: self._digest_at(address) for address in self.endpoints}
                 if len(set(found.values())) > 1:
                     told = ", ".join(f"{shown(address)}: {value[:12]}" for address, value in found.items())
-                    raise LLMError(
-                        "refused",
-                        f"the servers hold different weights of {self.model} ({told}); pull it on all "
-                        "of them, or name one server",
-                    )
+                    told = f"the servers hold different weights of {self.model} ({told})"
+                    raise LLMError("refused", f"{told}; pull it on all of them, or name one server")
                 self._digest = next(iter(found.values()))
             return self._digest
 
@@ -116,10 +113,8 @@ class Ollama(http.Server):
         versions = {address: self._version(address) for address in self.endpoints}
         for address, version in versions.items():
             if tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit()) < OLDEST:
-                raise RunError(
-                    f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas; update it to "
-                    f"{'.'.join(map(str, OLDEST))} or later"
-                )
+                old = f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas"
+                raise RunError(f"{old}; update it to {'.'.join(map(str, OLDEST))} or later")
         self.digest()
         lengths: list[int] = []
         for address in self.endpoints:
@@ -163,9 +158,8 @@ def _full(model: str) -> str:
 def _message(message: Message) -> dict[str, Any]:
     told: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.calls:
-        told["tool_calls"] = [
-            {"function": {"name": one.name, "arguments": dict(one.arguments)}} for one in message.calls
-        ]
+        asked = ({"name": one.name, "arguments": dict(one.arguments)} for one in message.calls)
+        told["tool_calls"] = [{"function": one} for one in asked]
     return told | ({"tool_name": message.answers.name} if message.answers else {})
 
 

@@ -18,10 +18,8 @@ from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, Too
 from crs_lib.llm.http import shown
 
 # Our names (Ollama's) and what the endpoint calls them; the last ones vLLM and llama.cpp know.
-NAMES = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"} | {
-    name: name
-    for name in "temperature top_p stop presence_penalty frequency_penalty top_k min_p".split()
-}  # fmt: skip
+_SAME = "temperature top_p stop presence_penalty frequency_penalty top_k min_p".split()
+NAMES = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"} | {name: name for name in _SAME}
 
 
 def body(request: Request, names: Mapping[str, str], alternatives: int, **more: Any) -> dict[str, Any]:
@@ -121,9 +119,8 @@ def read(answer: object, who: str) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         told = shorten(f"{'/'.join(map(str, first['loc']))}: {first['msg']}, given {first['input']!r}", 300)
-        raise LLMError(
-            "garbled", f"{who} answered with something that is no chat completion ({told})"
-        ) from error
+        told = f"{who} answered with something that is no chat completion ({told})"
+        raise LLMError("garbled", told) from error
     said, stop, used = found.message, found.stop or "stop", found.usage or Usage()
     if stop == "content_filter" or (said.refusal and not said.content):
         why = shorten(said.refusal or "finish_reason is content_filter", 300)

@@ -59,16 +59,12 @@ def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
         options = {**DEFAULTS, **need.options}
         free, wanted = room(options), options["num_ctx"]
         if need.prompt > free:
-            missing.append(
-                f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free; "
-                f"set num_ctx to {need.prompt + options['num_predict']} or more"
-            )
+            told = f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free"
+            missing.append(f"{told}; set num_ctx to {need.prompt + options['num_predict']} or more")
         context, version = backend.served()
         if context is not None and wanted > context:
-            missing.append(
-                f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for "
-                f"{wanted}; lower num_ctx, or use a model with a longer context"
-            )
+            told = f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for {wanted}"
+            missing.append(f"{told}; lower num_ctx, or use a model with a longer context")
         return {"digest": backend.digest(), "context": context, "num_ctx": wanted, "version": version}
 
 

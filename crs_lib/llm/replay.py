@@ -30,9 +30,8 @@ class Replay(Backend):
         if not path.exists() and not study and calls.kept(run).exists():
             path = calls.kept(run)
         if not path.exists():
-            raise RunError(
-                f"no {paths.shown(path)} to replay; a run with LLM roles writes it when its stage ends"
-            )
+            writes = "a run with LLM roles writes it when its stage ends"
+            raise RunError(f"no {paths.shown(path)} to replay; {writes}")
         rows = [row for row in read_jsonl(path) if not model or row.get("model") == model]
         self._replies = _replies(rows)
         self._without_tools = {row["request"] for row in rows if row.get("error") == "no tools"}
@@ -50,11 +49,9 @@ class Replay(Backend):
         if request.tools and request.digest in self._without_tools:
             raise LLMError("no tools", f"{self.spec} holds no tool calls: the model could not make any")
         if len(found) != 1:
-            raise LLMError(
-                "not recorded",
-                f"{self.spec} holds {len(found)} different replies to this {request.role} call"
-                + ("; name one model" if found else "; seed, options and prompts must be those of the run"),
-            )
+            better = "name one model" if found else "seed, options and prompts must be those of the run"
+            told = f"{self.spec} holds {len(found)} different replies to this {request.role} call"
+            raise LLMError("not recorded", f"{told}; {better}")
         return next(iter(found.values()))
 
 

@@ -103,9 +103,8 @@ def chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float
             found[token.strip()] += math.exp(logprob)
     if not sum(found.values()) > 0:
         likely = ", ".join(repr(token) for token in sorted(told, key=lambda t: -told[t])[:3]) or "none given"
-        raise LLMError(
-            "bad reply", f"none of {', '.join(choices)} is among the likely first words ({likely})"
-        )
+        missing = f"none of {', '.join(choices)} is among the likely first words ({likely})"
+        raise LLMError("bad reply", missing)
     return found
 
 

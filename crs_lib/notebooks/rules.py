@@ -231,7 +231,7 @@ def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
 
 
 def clean(notebook: Any) -> str:
-    """The notebook as committed: counts from 1, neighbouring printed outputs joined, no volatile metadata."""
+    """The notebook as committed: counts from 1, no volatile metadata."""
     import nbformat
 
     book = copy.deepcopy(notebook)
@@ -241,19 +241,7 @@ def clean(notebook: Any) -> str:
     code = (cell for cell in book.cells if cell.cell_type == "code")
     for count, cell in enumerate(code, start=1):
         cell.execution_count = count
-        cell.outputs = _joined(cell.outputs)
         for item in cell.outputs:
             if "execution_count" in item:
                 item.execution_count = count
     return str(nbformat.writes(nbformat.from_dict(book), version=4)) + "\n"
-
-
-def _joined(outputs: Sequence[Any]) -> list[Any]:
-    """Outputs with neighbouring pieces of a stream joined; how a stream is split depends on timing."""
-    joined: list[Any] = []
-    for item in outputs:
-        if joined and item.get("name") and item.get("name") == joined[-1].get("name"):
-            joined[-1].text += item.text
-        else:
-            joined.append(item)
-    return joined

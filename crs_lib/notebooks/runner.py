@@ -184,11 +184,16 @@ def help_text(parameters: list[Parameter], source: str) -> str:
 
 def find(notebook: str | Path) -> Path:
     """The file of a notebook given as ``03_simulate``, ``03_simulate.ipynb`` or a path."""
-    given = Path(f"{str(notebook).removesuffix('.ipynb')}.ipynb")
-    for path in (given, paths.notebooks() / given.name):
+    return found("notebook", notebook, paths.notebooks(), ".ipynb")
+
+
+def found(kind: str, name: str | Path, folder: Path, ending: str) -> Path:
+    """The file of a path, or of a name in a folder, whose ending may be left out; InputError for none."""
+    given = Path(f"{str(name).removesuffix(ending)}{ending}")
+    for path in (given, folder / given.name):
         if path.is_file():
             return path.resolve()
-    raise unknown("notebook", str(notebook), [path.stem for path in committed()])
+    raise unknown(kind, str(name), sorted(path.stem for path in folder.glob(f"*{ending}")))
 
 
 def committed() -> list[Path]:
@@ -241,15 +246,11 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def execute(
-    source: Path,
-    out: Path,
-    values: Mapping[str, Any],
-    variables: Mapping[str, str] | None = None,
-    folder: Path | None = None,
+    source: Path, out: Path, values: Mapping[str, Any], env: Mapping[str, str] = {}, cwd: Path | None = None
 ) -> None:
     """Run ``source`` with these parameters and write the executed notebook to ``out``.
 
-    ``variables`` are added to the kernel's environment; ``folder`` is the kernel's working folder (None: the
+    ``env`` is added to the kernel's environment; ``cwd`` is the kernel's working folder (None: the
     current one). A failing cell raises InputError or RunError with one plain text. The notebook up to that
     cell is then stored beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched.
     ``values`` are not checked here.
@@ -263,12 +264,13 @@ def execute(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="crs-", ignore_cleanup_errors=True) as settings:
-            manager = _own_kernel(_environment(settings, variables or {}), started)
+            manager = _own_kernel(_environment(settings, env), started)
             do = functools.partial(
                 papermill.execute_notebook, _literal(source), _literal(failed), dict(values),
-                kernel_name="python3", progress_bar=False, cwd=folder, kernel_manager_class=manager,
+                kernel_name="python3", progress_bar=False, cwd=cwd, kernel_manager_class=manager,
                 start_timeout=300,  # a busy machine may take its time over a kernel's imports
                 extra_arguments=["--log-level=50"],
+                coalesce_streams=True,  # how printed text is split depends on timing
             )  # fmt: skip
             _interruptibly(do, started)
         failed.replace(out)

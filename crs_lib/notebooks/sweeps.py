@@ -29,6 +29,7 @@ from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
 
 _Finish = Literal["figures", "report", "trace"]
+_Values = Annotated[list[Any], Field(min_length=1)]
 
 
 class _File(BaseModel, strict=True):
@@ -37,7 +38,7 @@ class _File(BaseModel, strict=True):
     notebooks: Annotated[Sequence[str], Field(min_length=1, description="notebooks, in order")]
     run: Annotated[str, Field(description="a run's name, e.g. study-{seed}")]
     parameters: Annotated[Mapping[str, Any], Field(description="values of all runs by name")] = {}
-    grid: Annotated[Mapping[str, Any], Field(description="lists of values by name, to combine")] = {}
+    grid: Annotated[Mapping[str, _Values], Field(description="lists of values by name, to combine")] = {}
     finish: Annotated[Sequence[_Finish], Field(description="made of each run at its end")] = ()
 
 
@@ -58,6 +59,7 @@ class Sweep(NamedTuple):
         return {name: value for name, value in cell.items() if name in names} | alone
 
 
+_Ready = Callable[[Sequence[tuple[str, Mapping[str, Any]]]], object]  # of the names and parameters
 _Planned = tuple[Path, dict[str, Any], bool]  # a notebook, its parameters, whether a finished result is kept
 
 
@@ -67,7 +69,7 @@ def read(file: str | Path) -> Sweep:
 
     Raises InputError naming the key, the parameter or the value that is wrong; nothing has run then.
     """
-    path = _find(file)
+    path = runner.found("sweep", file, paths.notebooks() / "sweeps", ".yaml")
     record = safety.read_yaml(path)
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(_File.model_fields)}")
@@ -98,21 +100,9 @@ def _checked(file: _File) -> Sweep:
     return sweep
 
 
-def _find(file: str | Path) -> Path:
-    given = Path(file)
-    folder = paths.notebooks() / "sweeps"
-    for path in (given, folder / given.name, folder / f"{given.name}.yaml"):
-        if path.is_file():
-            return path
-    raise unknown("sweep", str(file), sorted(path.stem for path in folder.glob("*.yaml")))
-
-
 def _cells(file: _File) -> Iterator[dict[str, Any]]:
     """Every combination of the grid with its run's name; InputError if two would share a name."""
     grid, seen = file.grid, dict[str, dict[str, Any]]()
-    for name, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise InputError(f"grid of {name!r} is {values!r}; expected a list of values")
     if twice := [name for name in grid if name in file.parameters]:
         raise InputError(f"{twice} stands twice; a value stands in 'parameters' or in 'grid'")
     safety.check_limit("sweep_cells", math.prod(map(len, grid.values())), "the grid has")
@@ -137,9 +127,7 @@ def _slug(cell: Mapping[str, Any], found: re.Match[str]) -> str:
 
 
 def run(
-    file: str | Path,
-    say: Callable[[str], object] = lambda text: None,
-    ready: Callable[[Sequence[tuple[str, Mapping[str, Any]]]], object] | None = None,
+    file: str | Path, say: Callable[[str], object] = lambda text: None, ready: _Ready = lambda steps: None
 ) -> pd.DataFrame:
     """Run a sweep; returns a row for each run and notebook: the grid's values and done, kept or failed.
 
@@ -151,8 +139,7 @@ def run(
     """
     sweep = read(file)
     plan = [list(_steps(cell, sweep.notebooks)) for cell in sweep.cells]
-    if ready:
-        ready([(book.stem, values) for steps in plan for book, values, kept in steps if not kept])
+    ready([(book.stem, values) for steps in plan for book, values, kept in steps if not kept])
     rows, errors = [], []
     for cell, steps in zip(sweep.cells, plan, strict=True):
         point = {name: cell[name] for name in ("run", *sweep.grid)}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -47,19 +46,13 @@ class Dense:
         model, done = ENCODERS.create(encoder), 0
         with new_folder(folder, _KIND, {"encoder": encoder}) as aside:
             save_ids(aside, ids)
-            vectors: Any = np.zeros((0, 1), dtype=np.float32)
-            for texts in batches:
-                part = sentence_vectors(model, texts)
-                if not done:
-                    shape = (len(ids), part.shape[1])
-                    vectors = np.lib.format.open_memmap(aside / "vectors.npy", "w+", np.float32, shape)
-                if done + len(part) <= len(ids):
-                    vectors[done : done + len(part)] = part
-                done += len(part)
-            if done:
-                vectors.flush()
-            else:
-                np.save(aside / "vectors.npy", vectors, allow_pickle=False)
+            shape = (len(ids), sentence_vectors(model, [""]).shape[1])
+            with (aside / "vectors.npy").open("wb") as file:
+                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for texts in batches:
+                    file.write(sentence_vectors(model, texts).astype("<f4").tobytes())
+                    done += len(texts)
             if done != len(ids):
                 raise InputError(f"{done} texts for {len(ids)} ids; give one text for each id")
 

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -181,12 +182,10 @@ def _hidden(model: "Model", texts: Sequence[str]) -> Iterator[tuple[list[int], F
 
 def _buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     """Places of equal length together, each bucket of at most ``most`` pieces in all, at least one place."""
-    by_length: dict[int, list[int]] = {}
-    for place, length in enumerate(lengths):
-        by_length.setdefault(length, []).append(place)
     parts: list[list[int]] = []
-    for length, members in sorted(by_length.items()):
-        size = max(1, most // max(length, 1))
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for length, places in groupby(by_length, key=lengths.__getitem__):
+        members, size = list(places), max(1, most // max(length, 1))
         parts += [members[start : start + size] for start in range(0, len(members), size)]
     return parts
 

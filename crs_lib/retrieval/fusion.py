@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,27 +18,19 @@ class Retriever(Protocol):
         """The ``k`` best hits, score descending; fewer where fewer match."""
 
 
-class _SavedRetriever(Retriever, Protocol):
-    """A retriever that can be written to a folder and read back."""
-
-    def save(self, folder: Path) -> None:
-        """Write it; the folder appears whole or not at all."""
-
-
-# Each member: a class whose ``texts`` map ids to texts, and whose class method ``load`` reads a saved folder.
-RETRIEVERS: Registry[_SavedRetriever] = Registry("retriever", room="crs_lib.retrieval")
+# Each member: a class whose ``texts`` map ids to texts; ``save`` writes a folder that its ``load`` reads.
+RETRIEVERS: Registry[Retriever] = Registry("retriever", room="crs_lib.retrieval")
 FUSIONS: Registry[list[Hit]] = Registry("fusion")
 
 
-def build(spec: str, texts: Mapping[str, str]) -> _SavedRetriever:
+def build(spec: str, texts: Mapping[str, str]) -> Retriever:
     """A retriever (``bm25``, ``dense:minilm`` …) over texts by id.
 
     Raises InputError for an unknown spec, or an id that is empty or holds blanks (run files could not
     carry it).
     """
-    bad = next((name for name in texts if len(name.split()) != 1), None)
-    if bad is not None:
-        raise InputError(f"document id {bad!r} is empty or holds blanks; run files cannot carry it")
+    if bad := [name for name in texts if len(name.split()) != 1]:
+        raise InputError(f"document id {bad[0]!r} is empty or holds blanks; run files cannot carry it")
     return RETRIEVERS.create(spec, texts=texts)
 
 
@@ -97,9 +88,8 @@ def _stratum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """
     found = _ranks(rankings)
     missing = max(len(ranking) for ranking in rankings) + 1
-    rows = {
-        name: [where.get(number, missing) for number in range(len(rankings))] for name, where in found.items()
-    }
+    lists = range(len(rankings))
+    rows = {name: [where.get(number, missing) for number in lists] for name, where in found.items()}
     order = sorted(rows, key=lambda name: (sorted(rows[name]), rows[name]))
     return [Hit(name, 1 / place) for place, name in enumerate(order, start=1)][:k]
 

@@ -17,6 +17,8 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.store import DamageError, Store
 
 Rows = TypeVar("Rows", bound=np.floating)
+_Arrays = dict[str, NDArray[Any]]
+_Facts = Mapping[str, Any]
 _HEADER = "index.json"
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
 _STORED = "SELECT width, rows FROM vectors WHERE text = ?"
@@ -53,10 +55,10 @@ def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Pa
 def save_folder(
     folder: Path,
     kind: str,
-    facts: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    texts: Mapping[str, str] | None = None,
-    ids: Iterable[str] | None = None,
+    facts: _Facts,
+    arrays: _Arrays,
+    texts: _Facts | None = None,
+    ids: "Ids | None" = None,
 ) -> None:
     """Write arrays (``name.npy``), texts (``name.json``) and ids as a :func:`new_folder`."""
     with new_folder(folder, kind, facts) as aside:
@@ -76,9 +78,7 @@ def _kind(folder: Path) -> object:
 
 
 @safety.reader("an index")
-def load_arrays(
-    folder: Path, kind: str, names: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def load_arrays(folder: Path, kind: str, names: Sequence[str]) -> tuple[dict[str, Any], _Arrays]:
     """Header and mapped arrays of an index; RunError where it is missing, damaged or of another kind."""
     if _kind(folder) != kind:
         raise RunError(f"no index of kind {kind!r} in {folder.name!r}; build and save it first")

@@ -180,20 +180,12 @@ def stage(
 
 
 def _refuse_other(run: str, name: str, before: _Values, given: _Values, inputs: _Digests) -> None:
-    old, new = (
-        {**values, **{f"input {key}": digest[:12] for key, digest in read.items()}}
-        for values, read in ((before["parameters"], before["inputs"]), (given, inputs))
-    )
-    differ = [
-        f"{key}: {old.get(key)!r} there, {new.get(key)!r} now"
-        for key in sorted({*old, *new} - {*_FREE})
-        if old.get(key) != new.get(key)
-    ]
-    if differ:
-        raise RunError(
-            f"run {run!r} holds a {name!r} stage made with other parameters ({'; '.join(differ)}); "
-            "nothing was changed. Use another run name, or remove that folder"
-        )
+    sides = (before["parameters"], before["inputs"]), (given, inputs)
+    old, new = ({**own, **{f"input {key}": read[key][:12] for key in read}} for own, read in sides)
+    keys = (key for key in sorted({*old, *new} - {*_FREE}) if old.get(key) != new.get(key))
+    if differ := "; ".join(f"{key}: {old.get(key)!r} there, {new.get(key)!r} now" for key in keys):
+        told = f"run {run!r} holds a {name!r} stage made with other parameters ({differ})"
+        raise RunError(f"{told}; nothing was changed. Use another run name, or remove that folder")
 
 
 def _write(manifest: dict[str, Any], work: Stage, **facts: str) -> None:

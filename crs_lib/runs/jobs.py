@@ -243,10 +243,9 @@ def sessions(
                 failing = 0 if any(item.body is not None for item in batch) else failing
                 if failing >= PATIENCE and (threads or scheduler):
                     results.close()
-                    raise RunError(
-                        f"{failing} sessions failed one after the other, the last with {batch[-1].error}. "
-                        "What was finished is stored; mend the cause and start the same command again"
-                    )
+                    told = f"{failing} sessions failed one after the other, the last with {batch[-1].error}"
+                    better = "What was finished is stored; mend the cause and start the same command again"
+                    raise RunError(f"{told}. {better}")
         except KeyboardInterrupt as error:
             results.throw(error)  # wherever it arrived: the sessions under way are not waited for
     return len(todo)
@@ -266,11 +265,9 @@ def check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") ->
     failed = [(key, error) for key, error in ledger.failures() if key in asked]
     if len(failed) > most:
         key, error = failed[0]
-        raise RunError(
-            f"{len(failed)} of {len(keys)} sessions failed; the first is session {key.session} of "
-            f"{key.system!r}: {error}. The others are stored; start the same command again to retry the "
-            f"failed ones{hint}"
-        )
+        first = f"the first is session {key.session} of {key.system!r}: {error}"
+        better = "The others are stored; start the same command again to retry the failed ones"
+        raise RunError(f"{len(failed)} of {len(keys)} sessions failed; {first}. {better}{hint}")
 
 
 def _attempt(maker: _Maker, key: Key) -> Done:
@@ -339,8 +336,8 @@ def _submitted(
     submit: Callable[[T], "Future[Any]"], tasks: Iterable[T], width: int
 ) -> Iterator[tuple[T, "Future[Any]"]]:
     """Tasks with their futures, in the order in which they end; ``width`` are under way at once."""
-    waiting, sent = iter(tasks), dict["Future[Any]", T]()
-    sent |= {submit(task): task for task in islice(waiting, width)}
+    waiting = iter(tasks)
+    sent = {submit(task): task for task in islice(waiting, width)}
     while sent:
         ready, _ = wait(sent, return_when=FIRST_COMPLETED)
         sent |= {submit(task): task for task in islice(waiting, len(ready))}

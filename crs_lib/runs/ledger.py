@@ -41,6 +41,7 @@ _TABLE = (
     " attempt INTEGER NOT NULL, body BLOB, hash TEXT, error TEXT,"
     " PRIMARY KEY (system, session)) WITHOUT ROWID"
 )
+_BODY = "SELECT body, hash FROM sessions WHERE system = ? AND session = ? AND status = 'done'"
 _RECORD = (
     "INSERT INTO sessions (system, session, status, attempt, body, hash, error) VALUES (?, ?, ?, 1, ?, ?, ?)"
     " ON CONFLICT (system, session) DO UPDATE SET status = excluded.status, attempt = attempt + 1,"
@@ -90,20 +91,16 @@ class Ledger(Store):
         Raises RunError for a session that is not done or whose body does not match its hash.
         """
         for key in keys:
-            rows = self.do(
-                "SELECT body, hash FROM sessions WHERE system = ? AND session = ? AND status = 'done'", key
-            )
-            body, digest = rows[0] if rows else (b"", "")
+            body, digest = next(iter(self.do(_BODY, key)), (b"", ""))
             try:
                 if hashlib.sha256(body).hexdigest() != digest:
                     raise ValueError("another body")
                 yield unpack(body)
             except (zlib.error, ValueError, TypeError) as error:
-                raise RunError(
-                    f"session {key.session} of {key.system!r} is missing or damaged in the ledger "
-                    f"{paths.shown(self.path)}; move that file away and start the same command again: the "
-                    "sessions are made anew"
-                ) from error
+                place = f"in the ledger {paths.shown(self.path)}"
+                better = "move that file away and start the same command again: the sessions are made anew"
+                told = f"session {key.session} of {key.system!r} is missing or damaged {place}; {better}"
+                raise RunError(told) from error
 
 
 def _row(item: Done) -> tuple[Any, ...]:

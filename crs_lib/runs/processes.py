@@ -98,10 +98,11 @@ def _received(pipe: Any) -> Outcome:
     try:
         outcome: Outcome = pipe.recv()
     except (EOFError, OSError) as error:
-        raise RunError(
-            "a worker process ended without an answer, often for want of memory; what was finished is "
-            "stored. Start the same command again, perhaps with fewer workers: it continues"
-        ) from error
+        told = (
+            "a worker process ended without an answer, often for want of memory; what was finished is stored"
+        )
+        again = "Start the same command again, perhaps with fewer workers: it continues"
+        raise RunError(f"{told}. {again}") from error
     return outcome
 
 

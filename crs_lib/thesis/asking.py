@@ -90,9 +90,8 @@ class Asker:
                     kept = "What it answered before is kept; start the same command again"
                     raise RunError(f"{problem}. {kept}") from answer
         if silent := [text for text in texts if text in self._unusable]:
-            problem = (
-                f"{self.name} gave no usable answer for {silent[0][:60]!r} ({self._unusable[silent[0]]})"
-            )
+            text, why = silent[0], self._unusable[silent[0]]
+            problem = f"{self.name} gave no usable answer for {text[:60]!r} ({why})"
             raise UnansweredError(f"{self._who}: {problem}")
         return [found[text] for text in texts]
 

@@ -22,6 +22,7 @@ from crs_lib.thesis.extractors import ConceptSpace
 
 CONCEPT_FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 FIELDS = ("name", "genre", "actor", "director", "language", "writer", "year")
+_EXPECTED = "give a JSON file title -> record, as that of: python -m crs_lib data get opendialkg-movies"
 _ALIASES = {"title": "name", "plot_keywords": "plot", "plot_kw": "plot"}
 _PLOT_STOP_WORDS = frozenset(" ".join(prompts.lines("thesis")["common words of plots"]).split())
 
@@ -83,12 +84,9 @@ class ThesisCatalog:
         try:
             data = safety.read_object(place)
         except InputError as error:
-            raise InputError(
-                f"{place.name} cannot be read as a catalogue ({error}); give a JSON file title -> record, "
-                "e.g. the thesis's own: python -m crs_lib data get opendialkg-movies"
-            ) from error
+            raise InputError(f"{place.name} cannot be read as a catalogue ({error}); {_EXPECTED}") from error
         if not data:
-            raise InputError(f"{place.name} holds no film; give a JSON file title -> record")
+            raise InputError(f"{place.name} holds no film; {_EXPECTED}")
         for title, record in data.items():
             for name in ("name", "plot") if isinstance(record, Mapping) else ():
                 one_text(f"{place.name}, film {title!r:.60}", name, record.get(name))
@@ -105,11 +103,9 @@ class ThesisCatalog:
     @cached_property
     def space(self) -> ConceptSpace:
         """The thesis's vocabulary: every normalised value of the six concept fields."""
-        entries = {
-            (name, key): set(films) for name in CONCEPT_FIELDS for key, films in self.index[name].items()
-        }
+        entries = {(name, key): films for name in CONCEPT_FIELDS for key, films in self.index[name].items()}
         field, value = zip(*entries, strict=True)
-        films = np.array([len(numbers) for numbers in entries.values()], dtype=np.int64)
+        films = np.array([len(set(numbers)) for numbers in entries.values()], dtype=np.int64)
         return ConceptSpace(field, value, films, len(self), tuple(map("=".join, entries)))
 
     @cached_property
@@ -120,11 +116,9 @@ class ThesisCatalog:
         the constraint ``genre=crime``.
         """
         codes = self.space.code_of
-        raw = (
-            ((name, value.strip().lower()) for name in CONCEPT_FIELDS for value in _listed(record.get(name)))
-            for _, record in self.records
-        )
-        return tuple(frozenset(codes[one] for one in labels if one in codes) for labels in raw)
+        listed = [[(name, _listed(one.get(name))) for name in CONCEPT_FIELDS] for _, one in self.records]
+        raw = [[(name, one.strip().lower()) for name, several in row for one in several] for row in listed]
+        return tuple(frozenset(codes[label] for label in labels if label in codes) for labels in raw)
 
     @cached_property
     def documents(self) -> list[str]:

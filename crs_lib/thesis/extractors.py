@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ahocorasick
@@ -160,15 +160,13 @@ class SubstringMatcher:
 
         ``whole`` keeps only occurrences that begin and end at a word boundary.
         """
-        return [
-            frozenset(
-                number
-                for last, (length, numbers) in (self._automaton.iter(text) if len(self._automaton) else ())
-                if not whole or not any(_IN_WORD.match(text, at) for at in (last + 1 - length, last + 1))
-                for number in numbers
-            )
-            for text in texts
-        ]
+        return [frozenset(chain.from_iterable(self._found(text, whole))) for text in texts]
+
+    def _found(self, text: str, whole: bool) -> Iterator[tuple[int, ...]]:
+        """The numbers of each occurrence's pattern; there may be several patterns of one form."""
+        for last, (length, numbers) in self._automaton.iter(text) if len(self._automaton) else ():
+            if not whole or not any(_IN_WORD.match(text, at) for at in (last + 1 - length, last + 1)):
+                yield numbers
 
 
 @EXTRACTORS.register("substring")

@@ -48,10 +48,9 @@ def wordnet() -> Path:
     for place in places:
         if all((place / name).is_file() for name in _FILES):
             return place
-    raise InputError(
-        f"no WordNet ({' and '.join(_FILES)}) in {', '.join(map(paths.shown, places))}; install Debian's "
-        "wordnet-base, or unpack WordNet 3.0 and set WNSEARCHDIR to its folder dict"
-    )
+    missing = f"no WordNet ({' and '.join(_FILES)}) in {', '.join(map(paths.shown, places))}"
+    get_it = "install Debian's wordnet-base, or unpack WordNet 3.0 and set WNSEARCHDIR to its folder dict"
+    raise InputError(f"{missing}; {get_it}")
 
 
 class NounLemmas:
@@ -66,10 +65,8 @@ class NounLemmas:
         """Read ``index.noun`` and ``noun.exc`` of a folder."""
         nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
         pairs = (line.split() for line in plurals)
-        return cls(
-            {line.partition(" ")[0] for line in nouns if not line.startswith(" ")},
-            {words[0]: tuple(words[1:]) for words in pairs if words},
-        )
+        known = {line.partition(" ")[0] for line in nouns if not line.startswith(" ")}
+        return cls(known, {words[0]: tuple(words[1:]) for words in pairs if words})
 
     @lru_cache(maxsize=100_000)  # noqa: B019 - one instance a process
     def __call__(self, word: str) -> str:
@@ -105,10 +102,8 @@ class ReplayedLda(Lda):
         super().__init__(model)
         theirs = {file.path.rpartition("/")[2]: file.sha256 for file in datasets.get("thesis-lda").files}
         if tables.sha256(self.folder / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
-            raise InputError(
-                f"{NAME} replays the thesis's own topic model, and {str(self.folder)!r} holds another; "
-                "set CRS_MIRROR to a folder with thesis/lda, or take topics lda"
-            )
+            other = f"{NAME} replays the thesis's own topic model, and {str(self.folder)!r} holds another"
+            raise InputError(f"{other}; set CRS_MIRROR to a folder with thesis/lda, or take topics lda")
         self._cut, self._lemma = _tokeniser(), NounLemmas.load(wordnet())
         self._draws = _generator_after_training(self._model.n_topics, len(self._model.words))
         self._known: dict[str, tuple[str, ...]] = {}

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
@@ -62,9 +61,9 @@ def spread_of(values: Sequence[float]) -> float:
 
 def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
     """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added."""
-    kinds = ("missing", "hallucinated")
     counts = {
-        kind: Counter(chain.from_iterable(turn[f"{kind}_concepts"] for turn in turns)) for kind in kinds
+        kind: Counter(concept for turn in turns for concept in turn[f"{kind}_concepts"])
+        for kind in ("missing", "hallucinated")
     }
     return {
         "n_turns": len(turns), "n_shifts": n_shifts,

@@ -137,7 +137,7 @@ class TopicModel:
         shape = exp_elog_beta.shape
         if len(shape) != 2 or shape[1] != len(words):
             raise InputError(
-                f"the topic matrix has shape {shape} for {len(words)} words, not (topics, words)"
+                f"topic matrix of shape {shape} for {len(words)} words; expected (topics, words)"
             )
         self.words, self.document_frequency = tuple(words), tuple(document_frequency)
         self.beta = np.ascontiguousarray(exp_elog_beta.T, dtype=np.float32)

@@ -231,8 +231,8 @@ def _rows(
         )  # fmt: skip
         elicited |= elicits
         before.add(said)
-        following = dialogue.turns[2 * pair.turn : 2 * pair.turn + 1]
-        taken = heard.reaction_to(following[0].text, grounder) if following else math.nan
+        said_next = "".join(turn.text for turn in dialogue.turns[2 * pair.turn : 2 * pair.turn + 1])
+        taken = heard.reaction(said_next, grounder.titles(said_next))
         on_paper = adaptation(reply, wishes_known=bool(log["constraints"]))
         row = {"conv_id": dialogue.session_id, "system": dialogue.model_name, "turn": pair.turn}
         row |= {ON_PAPER: on_paper, RECEIVED: received(on_paper, taken, reply.n_films), REACTION: taken}
@@ -308,11 +308,9 @@ def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
     """The mean of the systems' own correlations, weighted by their replies."""
     parts = pd.DataFrame([_both(part, score, RATING) for _, part in rows.groupby("system")])
     parts = parts[np.isfinite(parts["spearman"])]
-    weight = parts["n"].to_numpy(float)
-    row: dict[str, Any] = {"n": int(weight.sum())}
-    for name in ("coverage", "pearson", "spearman"):
-        row[name] = float(weight @ parts[name].to_numpy() / weight.sum()) if len(parts) else np.nan
-    return row | {"partial": np.nan}
+    weight, names = parts["n"].to_numpy(float), ["coverage", "pearson", "spearman"]
+    means = weight @ parts[names].to_numpy() / weight.sum() if len(parts) else [np.nan] * len(names)
+    return {"n": int(weight.sum()), **dict(zip(names, map(float, means), strict=True)), "partial": np.nan}
 
 
 def _correlation(x: ArrayLike, y: ArrayLike) -> float:
@@ -342,9 +340,8 @@ def exact_p(x: ArrayLike, y: ArrayLike) -> float:
     a, b = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
     if not 3 <= len(a) <= _EXACT:
         return math.nan
-    found = abs(_correlation(a, b))
-    every = [abs(_correlation(a, np.array(order))) for order in permutations(b)]
-    return float(np.mean([value >= found - 1e-12 for value in every]))
+    least = abs(_correlation(a, b)) - 1e-12
+    return float(np.mean([abs(_correlation(a, np.array(order))) >= least for order in permutations(b)]))
 
 
 def rho(
@@ -362,9 +359,8 @@ def rho(
         return row | {"low": math.nan, "high": math.nan}
     known = known.assign(conversation=known["system"] + " " + known["conv_id"])
     design = stats.Design(scenario="conversation", resamples=resamples)
-    found = stats.cluster_bootstrap_correlation(
-        known, score, rating, design, minus=minus, method="percentile"
-    )
+    how: Any = {"minus": minus, "method": "percentile"}
+    found = stats.cluster_bootstrap_correlation(known, score, rating, design, **how)
     low, high = found.loc[0, ["low", "high"]].astype(float)
     return row | {"low": low, "high": high}
 
@@ -378,17 +374,13 @@ def against_baselines(
     rating of its other conversations). All scores see the same draws. ``rows`` are replies, or dialogues.
     """
     rated = rows.dropna(subset=[rating, score], ignore_index=True)
-    names = list(BASELINES)
-    if len(set(rated["system"])) > 1:
-        rated = rated.assign(**{"system identity": _identity(rated, rating)})
-        names.append("system identity")
+    rated["system identity"] = _identity(rated, rating)
     out = []
-    for name in names:
+    for name in (*BASELINES, *(["system identity"] if len(set(rated["system"])) > 1 else [])):
         found = rho(rated, score, rating, minus=name, resamples=resamples)
         base = spearman(rated[name], rated[rating])
         row = {"score": score, "baseline": name, "spearman": found["spearman"], "of_baseline": base}
-        row |= {"diff": found["spearman"] - base, "low": found["low"], "high": found["high"]}
-        out.append(row)
+        out.append(row | {"diff": found["spearman"] - base, "low": found["low"], "high": found["high"]})
     return pd.DataFrame(out)
 
 

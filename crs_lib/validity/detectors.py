@@ -33,8 +33,7 @@ class Detector:
 
     def scores(self, texts: Sequence[str]) -> Floats:
         """The score of every utterance; NaN for the first: it cannot shift."""
-        gaps = self.gaps(texts) if len(texts) else []
-        return np.array([math.nan, *gaps])[: len(texts)]
+        return np.array([math.nan, *self.gaps(texts)] if len(texts) else [])
 
     def gaps(self, texts: Sequence[str]) -> Iterable[float]:
         """The score of every utterance but the first."""
@@ -134,15 +133,12 @@ def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:
         alarm = mine["score"] >= threshold
         hits, alarms, shifts = (int(one.sum()) for one in (alarm & shift, alarm, shift))
         delays = _delays(mine.assign(alarmed=mine["turn"].where(alarm)))
-        out.append({
-            "detector": name, "threshold": threshold,
-            "precision": hits / alarms if alarms else math.nan,
-            "recall": hits / shifts if shifts else math.nan,
-            "f1": 2 * hits / max(1, alarms + shifts),
-            "auc": stats.auc(mine["score"].to_numpy(), shift.to_numpy()),
-            "alarm_rate": float(alarm.mean()), "shift_rate": float(shift.mean()),
-            "delay": delays.mean(), "found": delays.notna().mean(), "n": len(mine),
-        })  # fmt: skip
+        row = {"detector": name, "threshold": threshold}
+        row |= {"precision": hits / (alarms or math.nan), "recall": hits / (shifts or math.nan)}
+        row |= {"f1": 2 * hits / max(1, alarms + shifts)}
+        row |= {"auc": stats.auc(mine["score"].to_numpy(), shift.to_numpy())}
+        row |= {"alarm_rate": float(alarm.mean()), "shift_rate": float(shift.mean())}
+        out.append(row | {"delay": delays.mean(), "found": delays.notna().mean(), "n": len(mine)})
     return pd.DataFrame(out)
 
 

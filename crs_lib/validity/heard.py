@@ -29,6 +29,7 @@ _KINDS = [tuple(line.split(": ")) for line in _LINES["kinds"]]  # genres, and th
 _KIND = re.compile("|".join(rf"(?P<k{i}>\b(?:{cues})\b)" for i, (_, cues) in enumerate(_KINDS)))
 _SAYABLE = frozenset(name for name, row in FIELDS.items() if row.people_say_values)
 _CLAUSE, _SENTENCE = re.compile(r"[.!?;:\n]| but |\b[Nn]o,"), re.compile(r"[.!?;\n]")
+_BRACKETED = re.compile(r"[(\[](\d+)[)\]]")
 _NEAR = 4  # words between a refusal and the value that it refuses
 _ATTITUDES = ("wanted", "unwanted", "given up")
 
@@ -74,30 +75,23 @@ def films(grounder: Grounder, text: str) -> tuple[int, ...]:
 
 def _titles(grounder: Grounder, text: str) -> list[Any]:
     """The titles in a text, years in brackets left out."""
-
-    def bracketed(start: int, end: int) -> bool:
-        around = text[max(0, start - 1) : start] + text[end : end + 1]
-        return text[start:end].isdigit() and len(around) == 2 and around[0] in "([" and around[1] in ")]"
-
-    return [title for title in grounder.titles(text) if not bracketed(title.start, title.end)]
+    years = {found.span(1) for found in _BRACKETED.finditer(text)}
+    return [title for title in grounder.titles(text) if (title.start, title.end) not in years]
 
 
 def hear(grounder: Grounder, text: str) -> _Heard:
     """Read one user turn; values inside a title, or inside a longer value, do not count."""
     titles = _titles(grounder, text)
-    matches = [m for m in grounder.audit(text) if not m.rejected and _sayable(m, text)]
-    matches = [m for m in matches if not any(t.start <= m.start and m.end <= t.end for t in titles)]
-    matches = [m for m in matches if not any(_inside(m, other) for other in matches)]
+    found = [m for m in grounder.audit(text) if not m.rejected and _sayable(m, text)]
+    found = [m for m in found if not any(t.start <= m.start and m.end <= t.end for t in titles)]
+    matches = [m for m in found if not any(_inside(m, other) for other in found)]
     matches += _kinds(grounder, text, [(one.start, one.end) for one in (*titles, *matches)])
     # Of a value that is named twice the last attitude counts.
     held = {m.code: _attitude(text[: m.start], text[m.end :]) for m in sorted(_in_role(matches, text))}
-    wanted, unwanted, given_up = (
-        frozenset(code for code, one in held.items() if one == name) for name in _ATTITUDES
-    )
-    said = fold(text)
-    resets, about, asks = (bool(CUES[name].search(said)) for name in ("resets", "about", "asks"))
+    of = {name: frozenset(code for code, one in held.items() if one == name) for name in _ATTITUDES}
+    resets, about, asks = (bool(CUES[name].search(fold(text))) for name in ("resets", "about", "asks"))
     named, about = tuple(dict.fromkeys(title.item for title in titles)), about and bool(titles or "?" in text)
-    return _Heard(wanted, unwanted, given_up, resets, named, about, asks)
+    return _Heard(of["wanted"], of["unwanted"], of["given up"], resets, named, about, asks)
 
 
 def _sayable(match: Match, text: str) -> bool:
@@ -127,17 +121,12 @@ def _kinds(grounder: Grounder, text: str, taken: Sequence[tuple[int, int]]) -> l
     return found
 
 
-def _in_role(matches: Iterable[Match], text: str) -> list[Match]:
+def _in_role(matches: Sequence[Match], text: str) -> list[Match]:
     """Of a person's roles those that the words before the name tell; all where they tell none."""
-    roles: dict[tuple[int, int], list[Match]] = {}
-    for match in matches:
-        roles.setdefault((match.start, match.end), []).append(match)
-    out = []
-    for (start, _), same in roles.items():
-        near = set(_last_clause(text[:start]).split()[-3:])
-        cued = [match for match in same if near & set(ALL_FIELDS[match.field].cues)]
-        out += cued if len(same) > 1 and cued else same
-    return out
+    near = {m.start: set(_last_clause(text[: m.start]).split()[-3:]) for m in matches}
+    cued = [m for m in matches if near[m.start] & set(ALL_FIELDS[m.field].cues)]
+    told = {(m.start, m.end) for m in cued}
+    return [*cued, *(m for m in matches if (m.start, m.end) not in told)]
 
 
 def _last_clause(text: str) -> str:
@@ -183,27 +172,21 @@ class Listener:
         self._avoid = (self._avoid | heard.unwanted) - heard.wanted - heard.given_up
         if heard.films and not heard.asks_about:
             facts = self.grounder.catalog.fact_sets
-            self._alike = frozenset(
-                c for film in heard.films for c in facts[film] if field_of(c) == GOAL_FIELD
-            )
+            told = (code for film in heard.films for code in facts[film])
+            self._alike = frozenset(code for code in told if field_of(code) == GOAL_FIELD)
         elif heard.wanted:
             self._alike = frozenset()
         return _HeardState(self._stated or self._alike, self._avoid, heard.asks_about, heard.requests)
 
 
-def reaction(text: str, titles: Iterable[tuple[int, int]] = ()) -> float:
+def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
     """Share of acceptance among the cues of what a person says after a reply, in [0, 1]; NaN without a cue.
 
-    ``titles`` are the character ranges of film titles, which are passed over.
+    ``titles`` are those of films, which are passed over: tuples that begin with a range of characters.
     """
-    for start, end in sorted(titles, reverse=True):
+    for start, end, *_ in sorted(titles, reverse=True):
         text = f"{text[:start]} {text[end:]}"
     said = CUES["unseen"].sub(" ", fold(text))
     rejects = len(CUES["rejects"].findall(said))
     accepts = len(CUES["accepts"].findall(CUES["rejects"].sub(" # ", said)))
     return accepts / (accepts + rejects) if accepts or rejects else math.nan
-
-
-def reaction_to(text: str, grounder: Grounder) -> float:
-    """:func:`reaction` of a text, the titles of the catalogue's films passed over."""
-    return reaction(text, [(mention.start, mention.end) for mention in grounder.titles(text)])

@@ -22,7 +22,7 @@ import scipy
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import paths, prompts, rng, safety, tables
-from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
@@ -91,9 +91,8 @@ def sample(config: AskConfig) -> list[Question]:
     ]
     chosen = [one for one in chosen if all((model, one[1]) in talks for model in one[0])]
     if len(chosen) < n:
-        raise InputError(
-            f"run {run!r} has {len(chosen)} questions of the kind {kind}, asked for {n}; simulate more"
-        )
+        few = f"run {run!r} has {len(chosen)} questions of the kind {kind}"
+        raise InputError(f"{few}, asked for {n}; simulate more")
     found = []
     for systems, session, shift in chosen[:n]:
         sides = [talks[systems[i], session] for i in draw.permutation(len(systems))]
@@ -106,15 +105,14 @@ def _question(run: str, talks: Sequence[Dialogue], session: str, shift: int, see
     systems = tuple(dialogue.model_name for dialogue in talks)
     blinded = hashlib.sha256(json.dumps([run, seed, systems, session, shift]).encode()).hexdigest()[:12]
     said, first, last = talks[0].pairs(), max(0, shift - 1 - BEFORE), shift - 1 + AFTER
-    sides = tuple(
-        tuple(
-            {"user": pair.user.text, "system": pair.system.text, "shift": pair.turn == shift}
-            for pair in dialogue.pairs()[first:last]
-        )
-        for dialogue in talks
-    )
+    sides = tuple(tuple(_shown(pair, shift) for pair in one.pairs()[first:last]) for one in talks)
     turns = tuple(range(shift, min(last, len(said)) + 1))
     return Question(blinded, tuple(p.user.text for p in said[:first]), sides, systems, session, shift, turns)
+
+
+def _shown(pair: Pair, shift: int) -> Mapping[str, Any]:
+    """A turn as the page shows it."""
+    return {"user": pair.user.text, "system": pair.system.text, "shift": pair.turn == shift}
 
 
 def digest(questions: Iterable[Question]) -> str:
@@ -220,10 +218,8 @@ def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.Dat
                 expected = "an object with item, rater, page and a value from 1 to 5"
                 raise InputError(f"{where}: no label; expected {expected}") from error
             if label.page != page:
-                raise InputError(
-                    f"{where}: the label belongs to page {label.page!r}, this run's is {page!r}; import it "
-                    "with the run that its page was made of"
-                )
+                other = f"{where}: the label belongs to page {label.page!r}, this run's is {page!r}"
+                raise InputError(f"{other}; import it with the run that its page was made of")
             if label.item not in known:
                 raise InputError(f"{where}: no question {label.item!r} on this page")
             rows[label.rater, label.item] = label.model_dump()
@@ -259,8 +255,7 @@ def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
     columns, pairs = ["n_raters", "n_items", "alpha", "low", "high"], agreement.one_against_rest(labels)
     if pairs.empty:
         return pd.DataFrame(columns=[*columns, "one_against_rest"])
-    design = stats.Design(system="rater", scenario="item", resamples=resamples)
-    found = stats.krippendorff_alpha(pairs, design)[columns]
+    found = stats.krippendorff_alpha(pairs, stats.Design("rater", "item", resamples=resamples))[columns]
     return found.assign(one_against_rest=agreement.spearman(pairs["value"], pairs["rest"]))
 
 
@@ -311,8 +306,8 @@ def scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dic
         draw = rng.stream(0, "scripted raters", run, number)
         for item, value in middle.items():
             label = int(np.clip(round(value + noise * draw.standard_normal()), 1, 5))
-            yield {"item": str(item), "rater": f"{SCRIPTED}-{number}", "value": label, "page": key.page,
-                   "seconds": 0}  # fmt: skip
+            told = {"item": str(item), "rater": f"{SCRIPTED}-{number}", "value": label}
+            yield {**told, "page": key.page, "seconds": 0}
 
 
 def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:

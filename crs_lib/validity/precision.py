@@ -29,28 +29,23 @@ SCOPES: Final = {
     "scenario": "other scenarios", "seed": "and other seeds", "wording": "and other wordings",
     "catalogue": "and other catalogues",
 }  # fmt: skip
+_CONTROLS = ("oracle_lag:1", "tracker", "amnesiac", "sticky", "popular")
+_Some = Annotated[Sequence[str], Field(min_length=1)]
+_Systems = Annotated[Sequence[Annotated[str, OneOf(SYSTEMS)]], Field(min_length=2)]
+_Sets = Annotated[Sequence[Annotated[str, OneOf(prompts.USER_SETS)]], Field(min_length=1)]
 
 
 class PrecisionConfig(Settings):
     """The settings of a study, checked."""
 
     run: Annotated[RunName, Field(description="the run's name")] = "precision"
-    catalogs: Annotated[Sequence[str], Field(min_length=1, description="sample, or catalogues' files")] = (
-        sources.SAMPLE,
-    )
-    systems: Annotated[
-        Sequence[Annotated[str, OneOf(SYSTEMS)]], Field(min_length=2, description="control policies")
-    ] = ("oracle_lag:1", "tracker", "amnesiac", "sticky", "popular")
+    catalogs: Annotated[_Some, Field(description="sample, or catalogues' files")] = (sources.SAMPLE,)
+    systems: Annotated[_Systems, Field(description="control policies")] = _CONTROLS
     seeds: Annotated[Sequence[Seed], Field(min_length=1, description="seeds of the users")] = (1, 2, 3)
     n_sessions: Annotated[int, Field(ge=2, description="scenarios, of each catalogue and seed")] = 8
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
-    templates: Annotated[
-        Sequence[Annotated[str, OneOf(prompts.USER_SETS)]],
-        Field(min_length=1, description="template sets of the user's words"),
-    ] = ("A", "B")
-    metric: Annotated[str, Field(description="the session metric, such as normalised_gain or shift_cost")] = (
-        "normalised_gain"
-    )
+    templates: Annotated[_Sets, Field(description="template sets of the user's words")] = ("A", "B")
+    metric: Annotated[str, Field(description="a session metric, e.g. shift_cost")] = "normalised_gain"
     precision: Annotated[float, Field(gt=0, description="half width of a difference's 95 % interval")] = 0.05
 
     def check(self) -> None:
@@ -66,7 +61,7 @@ class Precision(NamedTuple):
 
 def _scores(config: PrecisionConfig) -> pd.DataFrame:
     """One row a session: system, catalogue, wording, seed, scenario and ``value``, the metric."""
-    rows, rule = list[dict[str, Any]](), conventions.get("default")
+    rows, rule = list[tuple[Any, ...]](), conventions.get("default")
     for catalog in config.catalogs:
         loaded = sources.load(catalog)
         world = World(loaded, Grounder(loaded))
@@ -84,12 +79,10 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
                     windows += [talk for several in made.values() for talk in several]
             gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
             found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
-            rows += [
-                {"system": talk.model_name, "catalogue": catalog, "wording": templates, "seed": seed,
-                 "scenario": talk.session_id, "value": one.session[config.metric]}
-                for talk, one in zip(talks, found, strict=True)
-            ]  # fmt: skip
-    return pd.DataFrame(rows).astype({"value": float})
+            cell, scored = (catalog, templates, seed), zip(talks, found, strict=True)
+            rows += [(t.model_name, *cell, t.session_id, s.session[config.metric]) for t, s in scored]
+    columns = "system catalogue wording seed scenario value".split()
+    return pd.DataFrame(rows, columns=columns).astype({"value": float})
 
 
 def balanced(frame: pd.DataFrame) -> pd.DataFrame:
@@ -103,10 +96,8 @@ def balanced(frame: pd.DataFrame) -> pd.DataFrame:
     counts = kept.groupby(cell)["scenario"].nunique()
     least = int(counts.min()) if len(counts) == frame.groupby(cell).ngroups else 0
     if least < 2:
-        raise InputError(
-            f"a catalogue and seed has {least} scenarios with a value for every system and wording; "
-            "at least 2 are needed: give more sessions"
-        )
+        few = f"a catalogue and seed has {least} scenarios with a value for every system and wording"
+        raise InputError(f"{few}; at least 2 are needed: give more sessions")
     place = kept.groupby(cell, sort=False)["scenario"].transform(lambda part: pd.factorize(part)[0])
     return kept[place < least].reset_index(drop=True)
 

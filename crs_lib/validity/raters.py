@@ -68,9 +68,8 @@ def abredial(table: str = TURNS, folder: Path | None = None) -> _RatedTalks:
     for name in ("ConvId", "utterance0", "relevance1" if table == TURNS else "dialogue-overall"):
         if name not in given:
             raise InputError(f"{path.name}: no column {name!r}; expected AB-ReDial's {table}")
-    rated = [(f" {place}", one, one + number) for one in _TURN_LEVEL for place, number in _RATED.items()]
-    if table != TURNS:
-        rated = [("", one, one) for one in _WHOLE]
+    turns = [(f" {place}", one, one + number) for one in _TURN_LEVEL for place, number in _RATED.items()]
+    rated = turns if table == TURNS else [("", one, one) for one in _WHOLE]
     talks = {str(name): rows.to_dict("records") for name, rows in given.groupby("ConvId", sort=False)}
     found = [
         (name, f"{name}{place}", f"row {rater}", construct, float(row[column]))
@@ -118,9 +117,8 @@ def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
             continue
         row = {"construct": construct, "n_ratings": len(known), "n_items": known["item"].nunique()}
         row |= rho(known.assign(system=""), "value", "rest", resamples=resamples)
-        alpha = stats.krippendorff_alpha(known, design).iloc[0]
-        row |= {"alpha": alpha["alpha"], "alpha_low": alpha["low"], "alpha_high": alpha["high"]}
-        out.append(row)
+        alpha = stats.krippendorff_alpha(known, design).iloc[0][["alpha", "low", "high"]]
+        out.append(row | dict(zip(("alpha", "alpha_low", "alpha_high"), alpha, strict=True)))
     return pd.DataFrame(out).drop(columns="n", errors="ignore")
 
 
@@ -149,7 +147,7 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
             row |= {name: bool(last[key]) for name, key in CRITERIA.items()}
             row |= {"user": pair.user.text, "reply": pair.system.text, "wanted": state.constraints}
             row["items"] = [int(item) for item in last.get("rec_items") or ()]
-            rows.append(row | {"films": heard.films(grounder, pair.system.text)})
+            rows.append(row | {"films": heard.films(grounder, pair.system.text), WHOLE: one.overall})
     if not rows:
         raise InputError("no reply logs success; expected conversations with rec_success_rec (Concept4CRS)")
     frame = pd.DataFrame(rows)
@@ -191,7 +189,7 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100) -> pd.DataFrame:
     a predictor is the mean over replies, ``dialogue_adaptation`` the score of the whole, and success is that
     of any reply.
     """
-    filled = frame.fillna({name: frame[name].mean() for name in PREDICTORS}).fillna({"reaction": 0.5})
+    filled = frame.fillna({name: frame[name].mean() for name in PREDICTORS})
     levels = {"reply": (filled, PREDICTORS), "dialogue": (_per_dialogue(filled), (*PREDICTORS, WHOLE))}
     out = []
     for criterion, (level, (rows, names)) in product(CRITERIA, levels.items()):
@@ -204,10 +202,9 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100) -> pd.DataFrame:
             shown = name in (_WORDS, _RANKED, ON_PAPER, WHOLE)
             within = [_auc_within(values.iloc[pick]) for pick in picks if shown]
             low, high = np.nanquantile(within, [0.025, 0.975]) if within else (np.nan, np.nan)
-            row = {"criterion": criterion, "level": level, "predictor": name, "n": len(rows)}
-            row |= {"all": _auc(values), "within": _auc_within(values)}
-            out.append(row | {"low": float(low), "high": float(high)})
-    return pd.DataFrame(out)
+            aucs = (_auc(values), _auc_within(values), float(low), float(high))
+            out.append((criterion, level, name, len(rows), *aucs))
+    return pd.DataFrame(out, columns="criterion level predictor n all within low high".split())
 
 
 def _auc(values: pd.DataFrame) -> float:
@@ -223,14 +220,12 @@ def _auc_within(values: pd.DataFrame) -> float:
 def _per_dialogue(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per conversation: the predictors' means, the whole's score, and whether any reply succeeds."""
     by = frame.groupby(["system", "conv_id"], sort=False)
-    whole = [agreement.of_dialogue(part[ON_PAPER].to_numpy(), part["reaction"].to_numpy()) for _, part in by]
-    found = by[list(PREDICTORS)].mean().join(by[list(CRITERIA)].max())
-    return found.assign(**{WHOLE: whole}).reset_index()
+    return by[[*PREDICTORS, WHOLE]].mean().join(by[list(CRITERIA)].max()).reset_index()
 
 
 def systems(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per system: share of successful conversations and mean scores, the most successful first."""
-    by = _per_dialogue(frame.fillna({"reaction": 0.5})).groupby("system")
+    by = _per_dialogue(frame).groupby("system")
     found = by[[*CRITERIA, WHOLE, _WORDS, _GAIN]].mean().assign(n=by.size())
     return found.sort_values("in_list", ascending=False).reset_index()
 
@@ -281,13 +276,6 @@ def with_judge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
     ])  # fmt: skip
 
 
-def rankings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean of our score and of the judge's by system and simulator, in wide form: a column a simulator."""
-    means = rows.pivot_table(index="system", columns="simulator", values=[WHOLE, *JUDGE], sort=False)
-    means.columns = [f"{score}, {simulator}" for score, simulator in means.columns]
-    return means.reset_index()
-
-
 def survival(rows: pd.DataFrame) -> pd.DataFrame:
     """Kendall's tau of the rankings of systems between every two simulators, for our score and the judge's.
 
@@ -298,10 +286,9 @@ def survival(rows: pd.DataFrame) -> pd.DataFrame:
         means = rows.pivot_table(index="system", columns="simulator", values=name)
         taus = means.corr(method="kendall", min_periods=3)
         for one, other in combinations(sorted(set(rows["simulator"])), 2):
-            row: dict[str, Any] = {"score": name, "simulators": f"{one} and {other}"}
-            row |= {"n_systems": len(means[[one, other]].dropna()), "tau": float(taus.loc[one, other])}
-            out.append(row)
-    return pd.DataFrame(out)
+            n_systems, tau = len(means[[one, other]].dropna()), float(taus.loc[one, other])
+            out.append((name, f"{one} and {other}", n_systems, tau))
+    return pd.DataFrame(out, columns=["score", "simulators", "n_systems", "tau"])
 
 
 LOGGED, HEARD = "logged", "heard"
@@ -349,12 +336,9 @@ def bridge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
         found = rho(part, LOGGED, HEARD, resamples=resamples)
         row: dict[str, Any] = {"system": system, "n": found["n"], **part[names].mean().to_dict()}
         row |= {"spearman, turns": found["spearman"], "low": found["low"], "high": found["high"]}
-        talks, means = (
-            part.groupby(["system", "conv_id"])[names].mean().dropna(),
-            part.groupby("system")[names].mean(),
-        )
-        row["spearman, sessions"] = agreement.spearman(talks[LOGGED], talks[HEARD])
-        row["spearman, systems"] = agreement.spearman(means[LOGGED], means[HEARD])
+        for each, by in (("sessions", ["system", "conv_id"]), ("systems", ["system"])):
+            means = part.groupby(by)[names].mean().dropna()
+            row[f"spearman, {each}"] = agreement.spearman(means[LOGGED], means[HEARD])
         out.append(row | part[["joint", "precision", "recall"]].mean().to_dict())
     return pd.DataFrame(out)
 
@@ -362,10 +346,8 @@ def bridge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
 _ROLE = "people_judge"
 # Spearman over dialogues of CRSArena-Eval's ReDial part, as printed by the authors of FACE.
 PUBLISHED = {"FACE (published)": 0.668, "G-Eval (published)": 0.577}
-_ANSWERS = {
-    "score": {"type": "integer", "minimum": 1, "maximum": 5},
-    "better": {"type": "string", "enum": ["A", "B"]},
-}
+_LEVELS, _PLACES = {"type": "integer", "minimum": 1, "maximum": 5}, {"type": "string", "enum": ["A", "B"]}
+_ANSWERS = {"score": _LEVELS, "better": _PLACES}
 
 
 def chosen(dialogues: Sequence[Dialogue], n: int) -> list[Dialogue]:
@@ -403,13 +385,11 @@ def ask(
         better = _answers(judge, "better", [_request("pair", "better", first=x, second=y) for x, y in orders])
     calls.export_all(folder)
     used = calls.usage(folder / "llm_calls.jsonl")
-    frame = pd.DataFrame({
-        "system": [one.model_name for one in dialogues], "conv_id": [one.session_id for one in dialogues],
-        "judge": pd.array(given, "Float64").astype(float),
-        OVERALL: [agreement.overall_rating(one) for one in dialogues],
-        "length": [float(sum(len(words(p.system.text)) for p in one.pairs())) for one in dialogues],
-    })  # fmt: skip
-    known = frame[frame["judge"].notna()]
+    lengths = (float(sum(len(words(pair.system.text)) for pair in one.pairs())) for one in dialogues)
+    rows = [(one.model_name, one.session_id, agreement.overall_rating(one)) for one in dialogues]
+    frame = pd.DataFrame(rows, columns=["system", "conv_id", OVERALL]).assign(length=[*lengths])
+    frame["judge"] = pd.array(given, "Float64").astype(float)
+    known = frame.dropna(subset="judge")
     usable = [pair for pair in zip(better[0::2], better[1::2], strict=True) if None not in pair]
     row: dict[str, Any] = {"judge": spec} | rho(frame, "judge", OVERALL, resamples=500)
     by_length = [agreement.spearman(known[name], known["length"]) for name in ("judge", OVERALL)]

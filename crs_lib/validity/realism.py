@@ -40,6 +40,9 @@ _A_FILM = " this film "
 _DATED = re.compile(r'"[^"]{1,60}\(\d{4}\)\.?"?|"[^"]{1,60}"|[A-Z][\w:\'’ ,.-]{1,50}\(\d{4}\)')
 
 
+_Encoder = Annotated[str, OneOf([TFIDF, *ENCODERS.names()])]
+
+
 class RealismConfig(Settings):
     """The settings of the test."""
 
@@ -48,9 +51,7 @@ class RealismConfig(Settings):
     n_sessions: Annotated[int, Field(ge=_LEAST, le=1_000, description="simulated sessions")] = 60
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a simulated session")] = 20
     seed: Annotated[Seed, Field(description="seed of the simulated users and of the resamples")] = 1
-    encoder: Annotated[
-        str, OneOf([TFIDF, *ENCODERS.names()]), Field(description="vectors of the turns: tfidf or an encoder")
-    ] = TFIDF
+    encoder: Annotated[_Encoder, Field(description="vectors of the turns: tfidf or an encoder")] = TFIDF
 
 
 class UserTurn(NamedTuple):
@@ -119,9 +120,8 @@ def two_sample(
         raise InputError(f"real or simulated users have fewer than {_LEAST} conversations; give more")
     texts = [turn.text for turn in both]
     inputs: Any = texts if encoder == TFIDF else sentence_vectors(ENCODERS.create(encoder), texts)
-    scores = cross_val_predict(
-        _classifier(encoder), inputs, truth, groups=groups, cv=GroupKFold(_FOLDS), method="predict_proba"
-    )[:, 1]
+    how: Any = {"groups": groups, "cv": GroupKFold(_FOLDS), "method": "predict_proba"}
+    scores = cross_val_predict(_classifier(encoder), inputs, truth, **how)[:, 1]
     draw, n, drawn = rng.stream(seed, "realism", "resamples"), len(names), list[float]()
     for _ in range(_RESAMPLES):
         weights = np.bincount(draw.integers(n, size=n), minlength=n)[groups]

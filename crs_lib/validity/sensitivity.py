@@ -47,10 +47,9 @@ def weights(turns: pd.DataFrame) -> pd.DataFrame:
     ``turns`` are scored turns of several systems; turns without S* are left out, as in the score itself.
     ``n_systems`` have such turns, in ``n_sessions`` scenarios; without any, tau is NaN and "best" empty.
     """
-    parts = turns[turns["satisfaction_corrected"].notna()].assign(
-        fresh=lambda known: (known["novelty"] * known["satisfaction"]).fillna(0.0),
-        leaked=lambda known: known["topic_interference_leakage"].fillna(0.0),
-    )
+    parts = turns.dropna(subset="satisfaction_corrected")
+    fresh = (parts["novelty"] * parts["satisfaction"]).fillna(0.0)
+    parts = parts.assign(fresh=fresh, leaked=parts["topic_interference_leakage"].fillna(0.0))
     names = ["satisfaction_corrected", "fresh", "leaked", "copying"]
     sessions = parts.groupby(["model", "session_id"], sort=False)[names].mean()
     means = sessions.groupby("model", sort=False).mean()
@@ -59,13 +58,12 @@ def weights(turns: pd.DataFrame) -> pd.DataFrame:
         found = w.alpha * means["satisfaction_corrected"] + w.beta * means["fresh"]
         return found - w.gamma * means["leaked"] - w.delta * means["copying"]
 
-    default = composite(ItemWeights())
-    rows = [
-        one._asdict() | {"tau": tau(default, found), "best": str(found.idxmax()) if len(found) else ""}
-        for one, found in ((one, composite(one)) for one in [ItemWeights(), *simplex()])
-    ]
-    table = pd.DataFrame(rows).assign(is_default=[True, *[False] * (len(rows) - 1)])
-    return table.assign(n_systems=len(means), n_sessions=parts["session_id"].nunique())
+    grid = [ItemWeights(), *simplex()]
+    found = [composite(one) for one in grid]
+    best = [str(one.idxmax()) if len(one) else "" for one in found]
+    table = pd.DataFrame(grid).assign(tau=[tau(found[0], one) for one in found], best=best)
+    table = table.assign(is_default=table.index == 0, n_systems=len(means))
+    return table.assign(n_sessions=parts["session_id"].nunique())
 
 
 def tau(a: pd.Series, b: pd.Series) -> float:
@@ -93,21 +91,17 @@ def choices() -> Iterator[tuple[str, str, Convention]]:
 
 def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per choice, setting and metric: tau to the default convention's means, as :func:`agreement`."""
-    scored = (
-        ({"choice": choice, "setting": setting}, _session_scores(dialogues, grounder, rule))
-        for choice, setting, rule in choices()
-    )
-    return _taus(_session_scores(dialogues, grounder, conventions.get("default")), scored)
-
-
-def _taus(default: pd.DataFrame, scored: Iterable[tuple[dict[str, Any], pd.DataFrame]]) -> pd.DataFrame:
-    """One row per set of scores and metric: its facts, and the agreement with the default's scores."""
-    rows = [
-        facts | {"metric": metric} | agreement(default, found, metric)
-        for facts, found in scored
-        for metric in METRICS
-    ]
+    default = _session_scores(dialogues, grounder, conventions.get("default"))
+    rows = []
+    for choice, setting, rule in choices():
+        scores = _session_scores(dialogues, grounder, rule)
+        rows += _taus({"choice": choice, "setting": setting}, default, scores)
     return pd.DataFrame(rows)
+
+
+def _taus(facts: dict[str, Any], default: pd.DataFrame, found: pd.DataFrame) -> list[dict[str, Any]]:
+    """One row per metric of a set of scores: its facts, and the agreement with the default's scores."""
+    return [facts | {"metric": metric} | agreement(default, found, metric) for metric in METRICS]
 
 
 def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention) -> pd.DataFrame:
@@ -133,12 +127,10 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> dict[str, float 
             scale = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
             return np.asarray((first * second).sum(axis=1) / scale)[:, None]
 
-    found = dict.fromkeys(("tau", "low", "high"), float("nan"))
+    found, usual = dict.fromkeys(("tau", "low", "high"), float("nan")), stats.Design(resamples=1000)
     if len(systems) > 1:
-        drawn = stats.bootstrap_estimates(
-            statistic, len(scenarios), stats.Design(resamples=1000), method="percentile"
-        )
-        found = {"tau": float(drawn.estimate[0]), "low": float(drawn.low[0]), "high": float(drawn.high[0])}
+        drawn = stats.bootstrap_estimates(statistic, len(scenarios), usual, method="percentile")
+        found = {"tau": float(drawn.estimate[0]), **drawn.bounds()}
     return {**found, "n_systems": len(systems), "n_sessions": len(scenarios)}
 
 
@@ -171,15 +163,14 @@ def by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
         talks = (simulate.session(world, key.system, key.session, config) for key in asked)
         found[share] = _session_scores(talks, world.grounder, conventions.get("default"))
     films = {share: max(1, round(share * len(catalog))) for share in SHARES}
-    scored = (({"share": share, "films": films[share]}, scores) for share, scores in found.items())
-    return _taus(found[max(SHARES)], scored)
+    facts = ({"share": share, "films": films[share]} for share in SHARES)
+    return pd.DataFrame([row for one in facts for row in _taus(one, found[1.0], found[one["share"]])])
 
 
 def stability(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """The lowest and mean tau by a column: how far the ranking can be trusted whatever is chosen."""
-    found = table.groupby(by, sort=False)["tau"].agg(["min", "mean", "size"]).reset_index()
-    found["mean"] = np.round(found["mean"], 12)
-    return found.rename(columns={"min": "lowest_tau", "mean": "mean_tau", "size": "n"})
+    found = table.groupby(by, sort=False)["tau"].agg(lowest_tau="min", mean_tau="mean", n="size")
+    return found.round({"mean_tau": 12}).reset_index()
 
 
 def make(run: str, sessions: int = 10) -> Path:
@@ -215,10 +206,8 @@ def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfi
     systems = [spec for spec in parameters["systems"] if not asks_model(spec)]
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
-    settings = {name: parameters[name] for name in _KEPT} | {"run": run, "systems": systems}
-    settings["arms"] = (
-        SHIFT if parameters["arm"] == CALM else parameters["arm"],
-    )  # calm: insist says it, too
+    arm = SHIFT if parameters["arm"] == CALM else parameters["arm"]  # calm: insist says it, too
+    settings = {name: parameters[name] for name in _KEPT} | {"run": run, "systems": systems, "arms": (arm,)}
     return SimulateConfig(**settings, n_sessions=min(sessions, int(parameters["n_sessions"])))
 
 

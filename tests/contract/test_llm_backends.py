@@ -10,7 +10,6 @@ import pytest
 
 from crs_lib.core.errors import InputError
 from crs_lib.llm import BACKENDS, LLM, Recorder, Reply, Request, export, local
-from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import OllamaServer
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -15,7 +15,6 @@ from crs_lib.cosrec.generate import Writer, generate, read_generated
 from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
 from crs_lib.cosrec.settings import PROMPTS, GenerateSettings
 from tests.helpers import hash_seeds
-from tests.helpers import scripted as _scripted  # noqa: F401
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."

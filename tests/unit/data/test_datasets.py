@@ -302,7 +302,7 @@ WRONG = [
     (LOGS, zipped(MEMBERS)[:-200], "is damaged"),
     (LOGS, zipped({"elsewhere/a.json": b"{}"}), "holds no file of 'logs'"),
     (LOGS, zipped({"logs/a:b_session_1.json": b"{}", "logs/a-b_session_1.json": b"{}"}),
-     "two members would be called a-b_session_1.json"),
+     "two members a-b_session_1.json"),
 ]  # fmt: skip
 
 

@@ -193,7 +193,8 @@ def watch(event, arguments):
         path, mode, flags = arguments
         path = os.fsdecode(path) if isinstance(path, (str, bytes)) else str(path)
         writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-        ours = path.startswith(root) and "/.venv/" not in path and not path.endswith((".py", ".pyc", ".pyi"))
+        source = path.endswith((".py", ".pyc", ".pyi")) or "/crs_lib/prompts/" in path  # texts are source, too
+        ours = path.startswith(root) and "/.venv/" not in path and not source
         if (writes or ours) and path != os.devnull:
             events.append(f"opens {path}")
     elif event in ("socket.connect", "socket.bind", "subprocess.Popen", "os.mkdir", "os.rename", "os.remove",

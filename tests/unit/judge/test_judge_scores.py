@@ -23,7 +23,6 @@ from crs_lib.judge.reliability import (
 )
 from crs_lib.judge.run import table_of
 from crs_lib.llm import LLM, Request
-from tests.helpers import scripted as _scripted  # noqa: F401
 
 
 def scores(rows: list[tuple[Any, ...]], construct: str = "coherence") -> pd.DataFrame:

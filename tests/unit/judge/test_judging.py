@@ -13,7 +13,6 @@ from crs_lib.judge import prompt as judge_prompt
 from crs_lib.llm.base import tokens_of
 from crs_lib.llm.client import CACHE, LOG
 from crs_lib.simulate.config import SimulateConfig
-from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds

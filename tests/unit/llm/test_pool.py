@@ -9,7 +9,6 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Recorder, Request
 from crs_lib.llm.client import CACHE, LOG, Pool, drain_scratch, scratch
 from crs_lib.llm.settings import LLMSettings
-from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import OllamaServer
 
 

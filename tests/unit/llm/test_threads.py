@@ -15,7 +15,6 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm import client as llm_client
 from crs_lib.llm.client import Slots
-from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import OllamaServer
 
 

@@ -9,7 +9,6 @@ from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.realtalk import compare, forms, plan, query, ranker, study
 from crs_lib.realtalk.config import RealTalkConfig
-from tests.helpers import scripted as _scripted  # noqa: F401
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
 

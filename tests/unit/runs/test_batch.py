@@ -161,11 +161,15 @@ def test_a_worker_that_is_ended_while_it_writes_holds_nobody_up(tmp_path):
         wait_until(said.exists)
         signal.pthread_kill(main, signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     began = time.monotonic()
     watcher = threading.Thread(target=interrupt)
     watcher.start()
-    with pytest.raises(KeyboardInterrupt):
-        list(outcomes(jobs.half_a_result, [said], 1))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(outcomes(jobs.half_a_result, [said], 1))
+    finally:
+        signal.signal(signal.SIGINT, before)
     watcher.join()
     assert time.monotonic() - began < 50
     wait_until(lambda: not multiprocessing.active_children(), seconds=20)

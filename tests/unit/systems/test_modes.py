@@ -18,7 +18,6 @@ from crs_lib.simulate import conversation
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
-from tests.helpers import scripted as _scripted  # noqa: F401
 
 CATALOG = sources.load()
 GROUNDER = Grounder(CATALOG)

@@ -166,7 +166,7 @@ def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
     capsys.readouterr()
     given = ["-p", "systems", json.dumps([spec]), "-p", "n_sessions", "3600", "-p", "n_turns", "5"]
     assert main(["estimate", *given, "--log", "r"]) == 0
-    *_, mine, total = capsys.readouterr().out.splitlines()
+    *_, mine, total = capsys.readouterr().out.strip().splitlines()
     assert mine.split()[-4:-2] == ["18000", "-"]
     assert total.split()[:3] == ["all", "18000", "0.0"]
     assert float(total.split()[-1]) < 5

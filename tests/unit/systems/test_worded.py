@@ -42,7 +42,7 @@ def asked(world: World) -> list:
 
 
 def offered_ids(request) -> list[str]:
-    return [one.id for one in template.candidates(request.messages[0].content)]
+    return [name for name, *_ in template.candidates(request.messages[0].content)]
 
 
 def structured(text, pick=1, known=None):

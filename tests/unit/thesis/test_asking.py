@@ -9,7 +9,6 @@ from crs_lib.__main__ import main
 from crs_lib.llm import LLM
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.thesis import asking
-from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 LEGACY = ["--convention", "thesis_legacy", "--topics", "llm"]

@@ -15,7 +15,6 @@ from crs_lib.llm import LLM
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, NearWords, SubstringMatcher
-from tests.helpers import scripted as _scripted  # noqa: F401
 
 VALUES = {
     "genre": ["drama", "reference", "ex", "science", "horror"],

@@ -23,7 +23,6 @@ from crs_lib.thesis.topics import (
     singular,
     tokens,
 )  # fmt: skip
-from tests.helpers import scripted as _scripted  # noqa: F401
 
 
 @pytest.mark.parametrize(
