@@ -29,7 +29,7 @@ from crs_lib.metrics.records import (
 )
 
 # Gains of the other arms, by the model, session and turn of the shift that they mirror, then by arm.
-ArmGains = Mapping[tuple[str, str, int], Mapping[str, list[float]]]
+ArmGains = Mapping[tuple[str, str, int], Mapping[str, list[Any]]]
 
 
 @dataclass
@@ -100,7 +100,8 @@ class Scorer:
             self._shift(turn, events.get(turn, {}), turns, following)
             for turn, following in pairwise([*starts, len(turns) + 1])
         ]
-        for shift in shifts:
+        for place, shift in enumerate(shifts):
+            shift.first = place == 0
             shift.arms = self.gains.get((dialogue.model_name, dialogue.session_id, shift.turn), {})
         return SessionRecord(turns, shifts, self._background)
 
@@ -174,17 +175,19 @@ class Scorer:
         shifts: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
         known = {name: defined([row[name] for row in turns]) for name in base.scored_names(base.TURN)}
-        shift_metrics = base.scored_names(base.SHIFT)
+        primary = [row for row in shifts if row["primary"]]
+        of_shifts = {one.name: primary if one.primary else shifts for one in base.scored(base.SHIFT)}
         return {
             **who,
             "convention": self.convention.name,
             **{name: mean_defined(values) for name, values in known.items()},
-            **{name: mean_defined(row[name] for row in shifts) for name in shift_metrics},
+            **{name: mean_defined(row[name] for row in rows) for name, rows in of_shifts.items()},
             **{one.name: session.once(one.compute) for one in base.scored(base.SESSION) if one.compute},
             "judge": dict.fromkeys(constructs.CONSTRUCTS),
             "detail": {
                 "n_turns": len(turns),
                 "n_shifts": len(shifts),
+                "cost_undefined": primary[0]["cost_undefined"] if primary else "no primary window",
                 "n_both_empty_turns": sum(row["undefined"] == BOTH_EMPTY for row in turns),
                 "n_hallucinated_titles": sum(row["n_hallucinated_titles"] for row in turns),
                 "missing_concepts": sum(len(row["missing_concepts"]) for row in turns),

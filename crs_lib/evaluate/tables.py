@@ -15,7 +15,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import Provenance, ScoringConfig
 from crs_lib.evaluate.scorer import ArmGains, shift_columns
-from crs_lib.metrics import base
+from crs_lib.metrics import base, gain
 from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs.processes import outcomes
 
@@ -111,15 +111,18 @@ def _turn_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
 def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:
     """One row a model and metric: mean over sessions, 95 % bootstrap interval, n and n missing.
 
-    Sessions are resampled by scenario (the session's number), so that the interval is that of the
-    unit of inference. A metric that no session defines has a null mean and n 0; ``mark`` says which may
-    not rank systems. ``columns`` are added.
+    Sessions are resampled by scenario (the session's number), so that the interval is that of the unit of
+    inference; those of costs are :func:`crs_lib.stats.cost_interval`. A metric that no session defines has a
+    null mean and n 0; ``mark`` says which may not rank systems, and why an interval or a share of gain lost
+    is missing. ``columns`` are added.
     """
     parts = []
     for name in metrics:
         frame = sessions[["model", "session_id", name]].astype({name: float})
         known = frame[frame[name].notna()]
-        if known.empty:
+        if base.get(name).primary or base.get(name).ratio:
+            part = pd.DataFrame(_costs(sessions, base.get(name)))
+        elif known.empty:
             part = pd.DataFrame({"system": sessions["model"].unique()})
             part[["mean", "low", "high"]] = math.nan
             part["n"], part["n_missing"] = 0, sessions.groupby("model").size().loc[part["system"]].to_numpy()
@@ -132,7 +135,9 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     table = pd.concat(parts, ignore_index=True).rename(columns={"system": "model"})
     order = {model: place for place, model in enumerate(dict.fromkeys(sessions["model"]))}
     table["direction"] = [base.get(name).direction for name in table["metric"]]
-    table["mark"] = [base.get(name).mark for name in table["metric"]]
+    reasons = table.pop("reason").fillna("") if "reason" in table else [""] * len(table)
+    marks = [base.get(name).mark for name in table["metric"]]
+    table["mark"] = [reason or mark for reason, mark in zip(reasons, marks, strict=True)]
     table = table.assign(**columns)
     places = {name: place for place, name in enumerate(metrics)}
     table = table.sort_values(
@@ -140,6 +145,23 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     )
     head = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction", "mark", *columns]
     return table[head]
+
+
+UNABLE = "unable"  # the mark of a share lost where there is too little to lose
+
+
+def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, Any]]:
+    """The rows of a metric of primary windows: one window a scenario."""
+    for system, mine in sessions.groupby("model", sort=False):
+        if metric.ratio:
+            top, bottom = (mine[name].astype(float) for name in metric.ratio)
+            found = stats.ratio_interval(top, bottom)
+            if bottom.mean() < gain.ABLE:
+                found = stats.CostInterval(math.nan, math.nan, math.nan, 0, UNABLE)
+        else:
+            found = stats.cost_interval(mine[metric.name])
+        reason = "" if metric.primary and not found.n else found.reason
+        yield {"system": system, **found._asdict(), "reason": reason, "n_missing": len(mine) - found.n}
 
 
 OWN_FAMILY = "judge of its own family"

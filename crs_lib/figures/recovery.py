@@ -168,7 +168,7 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
 
 
 @figure(
-    made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh,calm and "
+    made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,straight,fresh,calm and "
     "python -m crs_lib run 04_evaluate -p run {run}-calm"
 )
 def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:

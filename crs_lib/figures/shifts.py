@@ -1,4 +1,4 @@
-"""What happens at shifts: ability and cost of history, uptake and release, recovery by type, concepts."""
+"""What happens at shifts: the share of gain lost, uptake and release, recovery by type, concepts."""
 
 from collections import Counter
 from typing import Any
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, means, recovered_by, require, systems_of
-from crs_lib.stats import Design, cluster_bootstrap
+from crs_lib.metrics.gain import ABLE
+from crs_lib.stats import Design, cluster_bootstrap, cost_interval
 
 _PARTS = ("uptake", "release", "retention")
 
@@ -36,33 +37,41 @@ def _by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.Da
     return mine.groupby("session_id", sort=True)[columns].mean().dropna()
 
 
-@figure(dark=True, made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh")
+@figure(dark=True, made_by="python -m crs_lib run 03_simulate -p run {run}")
 def ability_adaptation(shifts: pd.DataFrame) -> Any:
-    """The ability–adaptation plane, and beside it the cost at shifts against that at placebos."""
-    require(shifts, ["session_id", "fresh_gain", "history_cost", "placebo_cost"])
-    if shifts["history_cost"].isna().all():
-        raise NoDataError("the run has no fresh users; the arms shift, none and fresh are needed")
+    """The share of gain lost to shifts against straight gain, and beside it the conversation cost."""
+    require(shifts, ["session_id", "primary", "straight_gain", "shift_cost", "conversation_cost"])
+    known = shifts[shifts["primary"].astype(bool)]
+    if known["shift_cost"].isna().all():
+        raise NoDataError("the run has no straight users; the arms shift and straight are needed")
     made, axes = style.figure(3.6, 1, 2)
-    drawn = []
-    for name, look in style.looks(systems_of(shifts)).items():
-        for panel, across in zip(axes[0], ("fresh_gain", "placebo_cost"), strict=True):
-            values = _by_scenario(shifts, name, [across, "history_cost"]).to_numpy()
-            if len(values) < 3:
-                continue
-            outline = _region(values).T
-            panel.fill(*outline, color=look.colour, alpha=0.18, linewidth=0)
-            panel.plot(*outline, color=look.colour, linewidth=0.6, alpha=0.6)
-            middle = values.mean(axis=0)
-            panel.plot(*middle, look.marker, color=look.colour, markersize=look.size, zorder=3)
-            drawn.append(name)
+    drawn, (plane, beside) = [], axes[0]
+    for place, (name, look) in enumerate(style.looks(systems_of(shifts)).items()):
+        values = _by_scenario(known, name, ["straight_gain", "shift_cost"]).to_numpy()
+        if len(values) < 3:
+            continue
+        drawn.append(name)
+        talk = cost_interval(_by_scenario(known, name, ["conversation_cost"]).to_numpy().ravel())
+        beside.plot([talk.low, talk.high], [place, place], color=look.colour, linewidth=1)
+        beside.plot(talk.mean, place, look.marker, color=look.colour, markersize=look.size, zorder=3)
+        able, cost = values.mean(axis=0)
+        if able < ABLE:
+            continue
+        share = cost / able
+        linear = np.column_stack([values[:, 0], share + (values[:, 1] - share * values[:, 0]) / able])
+        outline = _region(linear).T
+        plane.fill(*outline, color=look.colour, alpha=0.18, linewidth=0)
+        plane.plot(*outline, color=look.colour, linewidth=0.6, alpha=0.6)
+        plane.plot(able, share, look.marker, color=look.colour, markersize=look.size, zorder=3)
     if not drawn:
-        raise NoDataError("fewer than three scenarios have a shift with a fresh user; simulate more")
-    for panel, title in zip(axes[0], ("ability: gain for fresh users →", "placebo cost"), strict=True):
-        panel.axhline(0, color=style.FAINT, linewidth=0.6)
-        panel.set(xlabel=title, ylabel="history cost ↓")
+        raise NoDataError("fewer than three scenarios have a straight user; simulate more")
+    plane.axhline(0, color=style.FAINT, linewidth=0.6)
+    plane.set(xlabel="gain with straight users →", ylabel="share of gain lost to shifts ↓")
+    beside.axvline(0, color=style.FAINT, linewidth=0.6)
+    beside.set(xlabel="← conversation cost", yticks=[])
+    for panel in axes[0]:
         panel.grid(True)
-    axes[0][1].axvline(0, color=style.FAINT, linewidth=0.6)
-    style.legend(made, list(dict.fromkeys(drawn)), lines=False)
+    style.legend(made, drawn, lines=False)
     return made
 
 

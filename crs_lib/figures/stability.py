@@ -16,7 +16,7 @@ _MARKS = (
     ("#CC79A7", "D", (0, (5, 1, 1, 1))), ("#222222", "v", (0, (2, 1))),
 )  # fmt: skip
 _WEIGHTS = {"alpha": "S*", "beta": "N·S", "gamma": "leakage", "delta": "copying"}
-_MADE_BY = "python -m crs_lib sensitivity --run {run}"
+_MADE_BY = "python -m crs_lib validity sensitivity --run {run}"
 _SIZE = "{n_systems} systems, n = {n_sessions} sessions per system; 1 is the same order."
 FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
 
@@ -166,7 +166,7 @@ def power_curve(power: pd.DataFrame) -> Any:
     return made
 
 
-@figure(made_by="python -m crs_lib redteam --run {run}")
+@figure(made_by="python -m crs_lib validity gate --redteam --run {run}")
 def exploitability(redteam: pd.DataFrame) -> Any:
     """The largest rise of each metric without use to the user, the most exploitable on top."""
     filled(redteam, ["metric", "exploitability", "near_misses", "n_policies", "n_sessions"])

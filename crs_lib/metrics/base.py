@@ -38,7 +38,8 @@ class Metric:
     ``gate`` says whether it orders the control policies as it must (``validity gate`` with its defaults)
     and may rank systems; None where no gate is declared for it. ``compute`` takes the record of the level;
     None for a metric that another scorer gives. A metric that is not ``averaged`` (a list a turn) has a
-    column and no mean.
+    column and no mean. The session value of a shift metric is the mean over its shifts, or that of the
+    ``primary`` window alone; ``ratio`` names the two metrics whose means a system's value divides.
     """
 
     name: str
@@ -51,6 +52,8 @@ class Metric:
     version: int = 1
     gate: bool | None = None
     averaged: bool = True
+    primary: bool = False
+    ratio: tuple[str, str] | None = None
     compute: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -88,10 +91,12 @@ _ORDER = """
     cross_coherence context_retention topic_interference topic_adaptation_score undefined slot_precision
     slot_recall slot_f1 slot_joint n_items n_wishes satisfaction satisfaction_corrected satisfaction_popular
     novelty topic_interference_leakage copying item_tas n_hallucinated_titles state_f1 state_joint
-    missing_concepts hallucinated_concepts since_shift normalised_gain new_and_fits precise found_at_3
-    violations false_claims uptake release retention hit_by_chance
+    missing_concepts hallucinated_concepts since_shift normalised_gain new_and_fits precise
+    found_at_3 violations false_claims uptake release retention hit_by_chance
     n_answers watched delay_text recovered_text delay_item recovered_item delay_most recovered_most
-    recovery_at_0 history_cost placebo_cost fresh_gain
+    primary cost_undefined
+    shift_cost share_lost conversation_cost history_cost misfit delay stale wrong straight_gain fresh_gain
+    recovery_at_0 history_cost_v2 placebo_cost
     topic_recovery_rate avg_recovery_delay item_recovery_rate item_recovery_most item_recovery_delay
     context_adaptation_score tas_volatility
 """.split()

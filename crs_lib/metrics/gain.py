@@ -9,18 +9,22 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crs_lib.core.text import words
-from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SHIFT, TURN, metric
+from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SHIFT, TURN, Metric, metric
 from crs_lib.metrics.records import Background, ShiftRecord, TurnRecord, mean_defined
 
 _SOURCE = "chance-corrected normalised cumulative gain (docs/metrics.md, section 4)"
 _HISTORY = "the cost of history (docs/metrics.md, section 5)"
+_COST = "the cost of a shift (docs/metrics.md, section 5)"
 _AT_A_SHIFT = "what happens at a shift (docs/metrics.md, section 5)"
-FRESH, PLACEBO, PLACEBO_FRESH = "fresh", "placebo", "placebo fresh"  # the arms of ShiftRecord.arms
+# The arms of ShiftRecord.arms: windows, and lists of gains for the second edition's quantities.
+STRAIGHT, FRESH = "straight", "fresh"
+FRESH_V2, PLACEBO, PLACEBO_FRESH = "fresh (second edition)", "placebo", "placebo fresh"
 _FEW = 3  # films that a user looks at
 
 Key = tuple[frozenset[int], frozenset[int]]
@@ -429,30 +433,24 @@ def excess(fresh: Sequence[float], own: Sequence[float]) -> float:
     return mean_defined(a - b for a, b in zip(fresh, own, strict=False))
 
 
-@metric("history_cost", "history cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
-def history_cost(shift: ShiftRecord) -> float:
+@metric("history_cost_v2", "history cost v2", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
+def history_cost_v2(shift: ShiftRecord) -> float:
     """Gain of the replies to a fresh user with the same constraints − gain of the replies after the shift.
 
-    0 for a system that history does not change; a positive value is a cost. Mean over the replies of the
-    convention's window that have both; NaN where the fresh arm was not simulated.
+    The second edition's quantity: the mean over the replies of the convention's window that have both, over
+    all shifts. It also holds what being in a conversation costs. NaN where the fresh arm was not simulated.
     """
     own = [turn.once(normalised_gain) for turn in shift.replies[: shift.rule.window]]
-    return excess(shift.arms.get(FRESH, ()), own)
+    return excess(shift.arms.get(FRESH_V2, ()), own)
 
 
 @metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
 def placebo_cost(shift: ShiftRecord) -> float:
-    """:func:`history_cost` at the same turn of the twin that never shifts, where the state does not change.
+    """:func:`history_cost_v2` at the same turn of the twin that never shifts: the state does not change.
 
     See :func:`window_gains` for films shown before. NaN where these arms were not simulated.
     """
     return excess(shift.arms.get(PLACEBO_FRESH, ()), shift.arms.get(PLACEBO, ()))
-
-
-@metric("fresh_gain", "ability", SHIFT, -math.inf, 1, HIGHER, source=_HISTORY)
-def fresh_gain(shift: ShiftRecord) -> float:
-    """Ability without history: mean normalised gain of the replies to the shift's fresh user, at most 1."""
-    return mean_defined(shift.arms.get(FRESH, ()))
 
 
 def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
@@ -468,3 +466,218 @@ def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
         found.append(_gain_of(turn, turn.constraints, turn.exclusions, *earlier))
         shown = shown.union(turn.items)
     return found
+
+
+# ── the cost of a shift ────────────────────────────────────────────────────────────────────────
+ABLE = 0.1  # mean gain with straight users below which a system has nothing to lose
+WINDOW = 3  # replies from the shift on
+
+
+class WindowReply(NamedTuple):
+    """A reply of a window: its exposure-fair gain (NaN if undefined), and whether it shows films."""
+
+    gain: float
+    films: bool
+
+
+def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
+    """Normalised gain in [-1, 1] that neither repeating films nor sparing them changes; 0 is chance.
+
+    The best list and chance are those of the films that no earlier turn of the conversation showed, and of
+    this reply's. A film shown again gains as ever, but for ``stale`` ones. NaN as :func:`normalised_gain`,
+    and where chance is more than half of the best: a list says little there, and a miss would weigh without
+    bound.
+    """
+    if not turn.constraints or not (turn.items or turn.asked):
+        return math.nan
+    catalog, shown = turn.background.catalog, dict.fromkeys(turn.items)
+    facts, key = catalog.fact_sets, (turn.constraints, turn.exclusions)
+    counts = list(turn.background.once(_levels)(key).counts)
+    for item in turn.seen.difference(shown):
+        counts[level(facts[item], *key)] -= bool(catalog.recommendable[item])
+    gained = 0
+    for item in shown:
+        reached = level(facts[item], *key)
+        gained += 0 if item in stale else reached
+        counts[reached] += not catalog.recommendable[item]
+        if item in stale:
+            counts[reached], counts[0] = counts[reached] - 1, counts[0] + 1
+    k, there = max(1, len(turn.items)), Levels(tuple(counts))
+    chance = k * sum(place * count for place, count in enumerate(counts)) / max(1, sum(counts))
+    if chance > there.best(k) / 2:
+        return math.nan
+    value = normalised(gained, k, there)
+    return 1.0 if value > 1 else value
+
+
+def window_replies(turns: Sequence[TurnRecord]) -> list[WindowReply]:
+    """The replies of a window; where the user asks for others, films shown earlier in it gain nothing."""
+    found, shown = [], frozenset[int]()
+    for turn in turns:
+        gained = _fair_gain(turn, shown if turn.others else ())
+        found.append(WindowReply(gained, bool(turn.items)))
+        shown = shown.union(turn.items)
+    return found
+
+
+class _Compared(NamedTuple):
+    """The replies of a window that have a gain in all arms, side by side; no ``fresh`` without that arm."""
+
+    own: Sequence[WindowReply] = ()
+    straight: Sequence[WindowReply] = ()
+    fresh: Sequence[WindowReply] = ()
+
+
+def _compared(shift: ShiftRecord) -> _Compared:
+    own = window_replies(shift.replies[:WINDOW])
+    arms = [own, *(shift.arms[name] for name in (STRAIGHT, FRESH) if name in shift.arms)]
+    if STRAIGHT not in shift.arms:
+        return _Compared()
+    rows = [row for row in zip(*arms, strict=False) if not any(math.isnan(one.gain) for one in row)]
+    return _Compared(*zip(*rows, strict=True))
+
+
+def _mean_gain(replies: Sequence[WindowReply]) -> float:
+    return mean_defined(one.gain for one in replies)
+
+
+def _primary(name: str, short: str, direction: str = LOWER, high: float = math.inf, **more: Any) -> Metric:
+    """A metric of a shift whose session value is that of the primary window alone."""
+    return metric(name, short, SHIFT, -high, high, direction, _COST, primary=True, **more)
+
+
+@FACTS.register("primary", level=SHIFT)
+def primary(shift: ShiftRecord) -> bool:
+    """Whether the shift is its session's primary window: the first one, no ``refine`` and no ``return``."""
+    return shift.first and shift.type not in ("refine", "return")
+
+
+@FACTS.register("cost_undefined", level=SHIFT)
+def cost_undefined(shift: ShiftRecord) -> str:
+    """Why the costs of the shift, or misfit and delay alone, are undefined; empty where all are defined."""
+    if STRAIGHT not in shift.arms:
+        return "no straight users were simulated"
+    found = shift.once(_compared)
+    if not found.own:
+        return "no reply has a gain in all arms"
+    shows = any(one.films for one in found.own) and any(one.films for one in found.straight)
+    return "" if shows else "misfit, delay: an arm shows no films"
+
+
+@_primary("shift_cost", "shift cost")
+def shift_cost(shift: ShiftRecord) -> float:
+    """Gain with the straight user − gain with the shifting user: what the change of mind costs.
+
+    Mean over the replies of the window (the shift's and the two after it, fewer if the state changes again)
+    that have a gain in all arms; 0 for a system that follows at once. NaN without straight users.
+    """
+    found = shift.once(_compared)
+    return _mean_gain(found.straight) - _mean_gain(found.own)
+
+
+@_primary("conversation_cost", "conversation cost")
+def conversation_cost(shift: ShiftRecord) -> float:
+    """Gain with the fresh user − gain with the straight user: what it costs to state constraints piecemeal.
+
+    The "lost in conversation" effect (Laban et al. 2025, full against sharded instructions). NaN without
+    both.
+    """
+    found = shift.once(_compared)
+    return _mean_gain(found.fresh) - _mean_gain(found.straight)
+
+
+@_primary("history_cost", "history cost", version=3)
+def history_cost(shift: ShiftRecord) -> float:
+    """Conversation cost + shift cost: gain with the fresh user − gain with the shifting user."""
+    return conversation_cost(shift) + shift_cost(shift)
+
+
+@_primary("misfit", "misfit")
+def misfit(shift: ShiftRecord) -> float:
+    """The shift cost over the replies that show films, of each arm its own; NaN where an arm shows none."""
+    found = shift.once(_compared)
+    straight, own = ([one for one in replies if one.films] for replies in (found.straight, found.own))
+    return _mean_gain(straight) - _mean_gain(own)
+
+
+@_primary("delay", "delay (gain)")
+def delay(shift: ShiftRecord) -> float:
+    """Shift cost − misfit: gain lost to replies without films, such as a question back. No lateness."""
+    return shift_cost(shift) - misfit(shift)
+
+
+@_primary("straight_gain", "straight gain", HIGHER)
+def straight_gain(shift: ShiftRecord) -> float:
+    """Ability in conversation: mean gain with the straight user over the window, at most 1."""
+    return _mean_gain(shift.once(_compared).straight)
+
+
+@_primary("fresh_gain", "fresh gain", HIGHER)
+def fresh_gain(shift: ShiftRecord) -> float:
+    """Ability without history: mean gain with the fresh user over the same replies, at most 1."""
+    return _mean_gain(shift.once(_compared).fresh)
+
+
+@metric(
+    "share_lost",
+    "share lost",
+    SHIFT,
+    -math.inf,
+    math.inf,
+    LOWER,
+    _COST,
+    ratio=("shift_cost", "straight_gain"),
+)
+def share_lost(shift: ShiftRecord) -> float:
+    """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios.
+
+    So it is a system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
+    """
+    return math.nan
+
+
+def _missed(background: Background) -> Callable[[tuple[Key, Key]], tuple[float, float]]:
+    """The shares of the catalogue that miss the present state: what fits the one before, and the others."""
+    catalog = background.catalog
+    films = np.flatnonzero(catalog.recommendable)
+
+    def fitting(state: Key) -> NDArray[np.bool_]:
+        wanted, excluded = state
+        found = np.ones(len(films), dtype=bool)
+        for code in wanted:
+            found &= np.isin(films, catalog.items_with(code))
+        for code in excluded:
+            found &= ~np.isin(films, catalog.items_with(code))
+        return found
+
+    @lru_cache(65_536)
+    def shares(states: tuple[Key, Key]) -> tuple[float, float]:
+        now, old = map(fitting, states)
+        return float((old & ~now).mean()), float((~old & ~now).mean())
+
+    return shares
+
+
+def _misses(shift: ShiftRecord) -> tuple[float, float]:
+    """The shares of :func:`_missed` among the films of the window, each less that of the catalogue."""
+    turns, before = [turn for turn in shift.replies[:WINDOW] if turn.items], shift.before
+    if before is None or not before.constraints or not turns or not turns[0].constraints:
+        return math.nan, math.nan
+    now, old = ((one.constraints, one.exclusions) for one in (turns[0], before))
+    facts = [one for turn in turns for one in turn.facts]
+    miss = [one for one in facts if not (now[0] <= one and not now[1] & one)]
+    fit = sum(old[0] <= one and not old[1] & one for one in miss)
+    chance = shift.background.once(_missed)((now, old))
+    return fit / len(facts) - chance[0], (len(miss) - fit) / len(facts) - chance[1]
+
+
+@_primary("stale", "stale", high=1)
+def stale(shift: ShiftRecord) -> float:
+    """Share of the films after a shift that miss it and fit the state before, less chance, in [-1, 1]."""
+    return shift.once(_misses)[0]
+
+
+@_primary("wrong", "wrong", high=1)
+def wrong(shift: ShiftRecord) -> float:
+    """Share of the films after a shift that fit neither state, less chance, in [-1, 1]."""
+    return shift.once(_misses)[1]

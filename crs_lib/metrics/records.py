@@ -114,7 +114,8 @@ class ShiftRecord(_Scored):
 
     ``before`` is the turn before the shift (None for a shift in the first turn). ``replies`` are the turns
     from the shift until the next one, ``rest`` those from the shift until the end; the shift's own is first.
-    ``arms`` are gains of replies to the same constraints in other arms, by arm (:mod:`crs_lib.metrics.gain`).
+    ``arms`` are the replies to the same constraints in other arms, by arm (:mod:`crs_lib.metrics.gain`);
+    ``first`` says whether it is the session's first shift.
     """
 
     turn: int
@@ -123,7 +124,8 @@ class ShiftRecord(_Scored):
     replies: Sequence[TurnRecord]
     rest: Sequence[TurnRecord]
     background: Background
-    arms: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    arms: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    first: bool = True
 
     @property
     def type(self) -> str:

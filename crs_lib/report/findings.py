@@ -1,8 +1,9 @@
-"""The three sentences that a run is quoted with: cost of history, recovery, and where the plain score errs.
+"""The three sentences that a run is quoted with: cost of a shift, recovery, and where the plain score errs.
 
 Notebook 05 shows them, the report opens with them, and the README quotes those of the demo run.
 """
 
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ from crs_lib import evaluate, stats
 from crs_lib.core import paths, tables
 from crs_lib.figures.base import recovered_by
 from crs_lib.metrics import base
+from crs_lib.metrics.gain import ABLE
 from crs_lib.report import figure_tables
 from crs_lib.simulate import STUDY
 from crs_lib.stats import Estimate, Finding
@@ -19,38 +21,46 @@ from crs_lib.stats.findings import difference_of, means_of, share_of
 ORACLE = "oracle"  # knows the constraints: the mark that others are held against
 HORIZON = 3  # replies within which recovery is told
 _AT = {"system": "model", "scenario": "session_id"}
-_ARMS = ["fresh_gain", "history_cost", "placebo_cost"]
+_ARMS = ["straight_gain", "shift_cost"]
+SMALLEST = 0.05  # costs up to this are called small, where the interval shows it
 
 
 def adaptation(shifts: pd.DataFrame) -> Finding:
-    """The largest cost of history, its placebo, and the cost of the ablest other system; means over users."""
-    if not set(_ARMS) <= set(shifts) or shifts["history_cost"].isna().all():
-        return stats.finding_none(
-            "the cost of history needs the arms shift, none and fresh, and the run lacks them"
-        )
-    known = shifts.assign(model=shifts["model"].astype(str)).astype(dict.fromkeys(_ARMS, float))
-    users = known.groupby(["model", "session_id"], sort=False)[_ARMS].mean().reset_index()
-    ability, cost, placebo = (means_of(users, name, **_AT) for name in _ARMS)
-    both = [name for name in cost if name in ability]
-    if not both:
-        return stats.finding_none("no system has a shift with a fresh user")
-    worst = max(both, key=lambda name: cost[name].value)
-    sentence = f"No system shows a cost of history; the largest is that of {worst}, {cost[worst]}"
-    if cost[worst].excludes_zero and cost[worst].value > 0:
-        sentence = f"History costs {worst} {cost[worst]} of its gain of {ability[worst]} for fresh users"
-        if worst in placebo:
-            sentence += f", and {placebo[worst]} where nothing shifts"
-    able = [name for name in both if name not in (worst, ORACLE)]
-    if able:
-        other = max(able, key=lambda name: ability[name].value)
+    """The largest shift cost of an able system, and that of the ablest other; one window a scenario."""
+    if not {*_ARMS, "primary"} <= set(shifts) or shifts["shift_cost"].isna().all():
+        return stats.finding_none("the cost of a shift needs the arms shift and straight; the run lacks them")
+    ability, cost = costs(shifts)
+    able = [name for name in cost if ability[name].value >= ABLE]
+    if not able:
+        return stats.finding_none("no system has a gain of .1 with straight users")
+    worst = max(able, key=lambda name: cost[name].value)
+    others = [name for name in able if name not in (worst, ORACLE)]
+    sentence = f"At a change of mind {worst}, whose gain is {ability[worst].value:.2f} with users who never "
+    sentence += f"change theirs, {_pays(cost[worst])}"
+    if others:
+        other = max(others, key=lambda name: ability[name].value)
         sentence += f"; {other}, the ablest other system, {_pays(cost[other])}"
     return Finding(f"{sentence}.")
 
 
+def costs(shifts: pd.DataFrame) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """The straight gain and the shift cost of every system over its primary windows."""
+    known = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS)
+    groups = {str(name): mine for name, mine in known.groupby(known["model"].astype(str), sort=False)}
+    found = ({n: stats.cost_interval(mine[value]) for n, mine in groups.items()} for value in _ARMS)
+    ability, cost = ({n: Estimate(*one[:4]) for n, one in part.items()} for part in found)
+    return ability, cost
+
+
 def _pays(cost: Estimate) -> str:
-    if not cost.excludes_zero:
-        return f"shows no cost ({cost})"
-    return f"pays {cost}" if cost.value > 0 else f"gains {cost.turned}"
+    """What a cost comes to: a loss or a rise, shown to be small, or not shown at all."""
+    if cost.excludes_zero:
+        return f"loses {cost}" if cost.value > 0 else f"gains {cost.turned}"
+    if cost.verdict(SMALLEST).startswith("equivalent"):
+        return f"loses no more than {SMALLEST} ({cost})"
+    if math.isnan(cost.high):
+        return f"has too few differing scenarios to tell ({cost.value:.2f})".replace("-", "−")
+    return f"is not shown to lose anything, and could lose {cost.high:.2f} ({cost})"
 
 
 def recovery(shifts: pd.DataFrame) -> Finding:
@@ -71,7 +81,9 @@ def recovery(shifts: pd.DataFrame) -> Finding:
     sentence = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
     sentence += more.doubt
     if others:
-        able = shifts.get("fresh_gain", pd.Series(dtype=float)).astype(float).groupby(shifts["model"]).mean()
+        able = (
+            shifts.get("straight_gain", pd.Series(dtype=float)).astype(float).groupby(shifts["model"]).mean()
+        )
         slow = max(others, key=lambda name: able.fillna(-1.0).get(name, -1.0))
         lost = share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
         sentence += f"; {slow} does not recover within {HORIZON} replies in {lost.percent} of its shifts"

@@ -4,12 +4,13 @@ from .config import (
     RAW_CATALOG,
     STUDY,
     SimulateConfig,
+    dialogue_file,
     dialogues,
     failed_sessions,
     iter_dialogues,
     run_folder,
 )
-from .conversation import fresh_sessions, scenario, session
+from .conversation import arms_of, scenario, session
 from .logged import ImportConfig, Imported, import_logs
 from .run import prepare, simulate
 from .shifts import SHIFTS
@@ -23,9 +24,10 @@ __all__ = [
     "ImportConfig",
     "Imported",
     "SimulateConfig",
+    "arms_of",
+    "dialogue_file",
     "dialogues",
     "failed_sessions",
-    "fresh_sessions",
     "import_logs",
     "iter_dialogues",
     "prepare",

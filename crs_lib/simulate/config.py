@@ -104,14 +104,14 @@ def _bounds(name: str, least: int, given: Sequence[int]) -> tuple[int, int]:
     return given[0], given[1]
 
 
-_ARMS = (scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH, scenarios.CALM)
+_ARMS = (scenarios.SHIFT, scenarios.STRAIGHT, scenarios.FRESH, scenarios.NO_SHIFT, scenarios.CALM)
 
 
 def _once(arms: Sequence[str]) -> Sequence[str]:
-    if len(set(arms)) < len(arms) or arms[:1] in ((scenarios.FRESH,), (scenarios.CALM,)):
+    if len(set(arms)) < len(arms) or (arms and arms[0] not in (scenarios.SHIFT, scenarios.NO_SHIFT)):
         raise InputError(
-            f"arms is {list(arms)}; give each arm once, fresh never first, e.g. ['shift', 'none', 'fresh'] "
-            "(nor calm: insist says the same of a whole run)"
+            f"arms is {list(arms)}; give each arm once, shift or none first, e.g. "
+            "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
         )
     return arms
 
@@ -138,9 +138,10 @@ class SimulateConfig(Settings):
         AfterValidator(_once),
         Field(
             min_length=1,
-            description="shift, none (no shift), fresh (users new at a shift), calm (no insisting)",
+            description="shift, straight (wants at once what others shift to), fresh (new at a shift), none "
+            "(no shift), calm (no insisting)",
         ),
-    ] = ("shift",)
+    ] = (scenarios.SHIFT, *scenarios.WINDOWS)
     shift_first: Annotated[
         Sequence[int],
         AfterValidator(partial(_bounds, "shift_first", 2)),
@@ -231,20 +232,29 @@ class SimulateConfig(Settings):
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """The arms at whose shift turns fresh users begin."""
-        return tuple(arm for arm in self.arms if arm not in (scenarios.FRESH, scenarios.CALM))
+        """The arms of whole sessions, each a run of its own."""
+        return tuple(arm for arm in self.arms if arm not in scenarios.WINDOWS)
+
+    def windows(self, arm: str) -> tuple[str, ...]:
+        """The arms whose short conversations begin or end at the shift turns of an arm of whole sessions.
+
+        Straight users belong to shifting ones; where nothing shifts there are fresh users alone.
+        """
+        of = {scenarios.SHIFT: scenarios.WINDOWS, scenarios.NO_SHIFT: (scenarios.FRESH,)}
+        return tuple(one for one in of.get(arm, ()) if one in self.arms)
 
     def turns(self, arm: str) -> int:
         """The largest number of user turns that a system meets in an arm."""
-        if arm != scenarios.FRESH:
+        if arm in self.lasting:
             return self.n_sessions * self.n_turns
-        shifts = sum(
-            len(scenarios.shift_turns(self.seed, session, self.n_turns)) for session in range(self.n_sessions)
-        )
-        return shifts * scenarios.FRESH_TURNS * len(self.lasting)
+        pace = scenarios.Pace.of(self.shift_first, self.shift_gap)
+        shifts = [scenarios.shift_turns(self.seed, n, self.n_turns, pace) for n in range(self.n_sessions)]
+        times = sum(arm in self.windows(one) for one in self.lasting)
+        earlier = sum(turn - 1 for turns in shifts for turn in turns) if arm == scenarios.STRAIGHT else 0
+        return times * (scenarios.FRESH_TURNS * sum(map(len, shifts)) + earlier)
 
     def run_of(self, arm: str) -> str:
-        """The name of the run that holds an arm: the run's own for the first arm, else ``<run>-<arm>``."""
+        """The name of the run that holds an arm of whole sessions: the run's own, else ``<run>-<arm>``."""
         return self.run if arm == self.arm else f"{self.run}-{arm}"
 
     def parameters(self, arm: str) -> dict[str, Any]:
@@ -254,7 +264,7 @@ class SimulateConfig(Settings):
         """
         values = {name: value for name, value in self.values().items() if name != "arms"}
         values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
-        values |= {"windows_of": list(self.lasting)} if arm == scenarios.FRESH else {}
+        values |= {"windows": list(self.windows(arm))} if self.windows(arm) else {}
         for name in ("user_llm", "llm", "scheduler"):
             del values[name]
         if self.programs():
@@ -285,9 +295,14 @@ def dialogues(run: str) -> list[Dialogue]:
     return list(iter_dialogues(run))
 
 
+def dialogue_file(arm: str = "") -> str:
+    """The name of the file of a run's sessions, or of the short conversations of an arm beside them."""
+    return f"dialogues_{arm}.jsonl" if arm else "dialogues.jsonl"
+
+
 @safety.reader("the dialogues of a run")
-def iter_dialogues(run: str) -> Iterator[Dialogue]:
-    """The finished dialogues of a run one by one, memory flat."""
-    path = runs.output(STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
+def iter_dialogues(run: str, arm: str = "") -> Iterator[Dialogue]:
+    """The finished dialogues of a run one by one, memory flat; of straight or fresh users for such an arm."""
+    path = runs.output(STUDY, run, "simulate", "03_simulate", dialogue_file(arm))
     for record in tables.read_jsonl(path):
         yield Dialogue.from_json(record, source=path.name)

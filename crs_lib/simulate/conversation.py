@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT, Scenario
+from crs_lib.simulate.scenarios import FRESH, SHIFT, STRAIGHT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
 from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
@@ -38,13 +38,20 @@ def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -
         arm=arm or config.arms[0],
         types=tuple(config.shift_types),
         rates=config.rates,
-        pace=scenarios.Pace(
-            (config.shift_first[0], config.shift_first[1]), (config.shift_gap[0], config.shift_gap[1])
-        ),
+        pace=scenarios.Pace.of(config.shift_first, config.shift_gap),
         templates=config.templates,
         insist=config.insist,
         explicitness=config.explicitness,
     )
+
+
+class _Talk(NamedTuple):
+    """A conversation to be held: its id in files, its plan, its turns, and the window that it mirrors."""
+
+    name: str
+    plan: Scenario
+    turns: range
+    window: Mapping[str, Any] = {}
 
 
 def session(
@@ -57,66 +64,75 @@ def session(
     planned constraint or shift.
     """
     plan = plan or scenario(world, number, config)
-    films = _films(world, spec, plan, config)
-    turns = _talk(world, spec, number, config, plan, range(1, config.n_turns + 1), films)
-    return Dialogue(
-        session_id=f"{number:05d}",
-        model_name=spec,
-        turns=turns,
-        true_genre=plan.true_genre,
-        shift_events=tuple(plan.events),
-        extra={"seed": config.seed, "arm": plan.arm},
-    )
+    return _held(world, spec, config, plan, _Talk(f"{number:05d}", plan, range(1, config.n_turns + 1)))
 
 
-def fresh_sessions(
-    world: World, spec: str, number: int, config: SimulateConfig, plans: Sequence[Scenario] = ()
-) -> list[Dialogue]:
-    """The dialogues between a system and the fresh users of a session: one at each shift, in every arm.
+def arms_of(
+    world: World,
+    spec: str,
+    number: int,
+    config: SimulateConfig,
+    arm: str = "",
+    plans: Sequence[Scenario] = (),
+) -> dict[str, list[Dialogue]]:
+    """The dialogues between a system and all users of a scenario, by arm; ``arm`` is that of whole sessions.
 
-    Each begins a conversation of its own with all active constraints and exclusions, and says then what is
-    planned for the next turns. Systems are made anew and told the session's turn numbers, so that one which
-    draws by chance draws the same as in the session. ``plans`` are those of the arms with and without shifts.
+    Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
+    (:func:`crs_lib.simulate.scenarios.straight`), and a fresh user, whose first words name everything in
+    force. The conversations are held in random order, each with a system made anew. Systems are told the
+    session's turn numbers, so that one which draws by chance draws the same as in the session. ``plans`` are
+    those of the arm and of the shifting session.
     """
-    shifting, *others = plans or (scenario(world, number, config, arm) for arm in (SHIFT, NO_SHIFT))
-    by_arm = {SHIFT: shifting, **{plan.arm: plan for plan in others}}
-    found = []
-    for window in scenarios.windows(shifting, [by_arm[arm] for arm in config.lasting]):
-        plan = scenarios.fresh(world.catalog, by_arm[window.arm], window.turn)
-        films = _films(world, spec, by_arm[window.arm], config)
-        turns = range(window.turn, window.turn + window.length)
-        name = f"{number:05d}.{window.arm}.{window.turn:02d}"
-        talk = Dialogue(
-            session_id=name,
-            model_name=spec,
-            turns=_talk(replace(world, conversation=name), spec, number, config, plan, turns, films),
-            true_genre=plan.true_genre,
-            extra={
-                "seed": config.seed,
-                "arm": FRESH,
-                "of": {"arm": window.arm, "session_id": f"{number:05d}", "turn": window.turn},
-            },
-        )
-        found.append(talk)
-    return found
+    arm = arm or config.arm
+    plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
+    found = {arm: [_Talk(f"{number:05d}", plan, range(1, config.n_turns + 1))]}
+    for kind in config.windows(arm):
+        found[kind] = [
+            _window(world.catalog, plan, kind, one) for one in scenarios.windows(shifting, plan)
+        ]  # fmt: skip
+    talks = [talk for several in found.values() for talk in several]
+    order = rng.stream(config.seed, "movies", number, "order of arms", arm).permutation(len(talks))
+    held = {talks[place].name: _held(world, spec, config, plan, talks[place]) for place in order.tolist()}
+    return {kind: [held[talk.name] for talk in several] for kind, several in found.items()}
 
 
-def _talk(
-    world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario, turns: Iterable[int],
-    films: Sequence[int],
-) -> tuple[Turn, ...]:  # fmt: skip
-    """What a plan's user says in some turns, and a new system's replies; ``films`` are the session's."""
-    user = User(world.catalog, plan, _realiser(world, spec, number, config))
-    system = systems.create(spec, world, config.seed, number, films)
+def _window(catalog: Catalog, plan: Scenario, kind: str, window: scenarios.Window) -> _Talk:
+    """The conversation of a straight or a fresh user."""
+    arm = plan.arm if kind == FRESH else STRAIGHT
+    name, end = f"{plan.session:05d}.{arm}.{window.turn:02d}", window.turn + window.length
+    made, begin = (scenarios.fresh, window.turn) if kind == FRESH else (scenarios.straight, 1)
+    of = {"arm": plan.arm, "session_id": f"{plan.session:05d}", "turn": window.turn}
+    return _Talk(name, made(catalog, plan, window.turn), range(begin, end), of)
+
+
+def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, talk: _Talk) -> Dialogue:
+    """A conversation as a dialogue; a system with a fixed list is given the films of ``session``."""
+    plan, window = talk.plan, {"of": dict(talk.window)} if talk.window else {}
+    user = User(world.catalog, plan, _realiser(world, spec, plan.session, config))
+    world = replace(world, conversation=conversation_id(config.seed, talk.name, plan.arm))
+    films = _films(world, spec, session, config)
+    system = systems.create(spec, world, config.seed, plan.session, films)
     found: list[Turn] = []
-    for place, turn in enumerate(turns, start=1):
+    for place, turn in enumerate(talk.turns, start=1):
         said = user.speak(turn)
         users.check_voiced(world.grounder, plan.steps[turn - 1], said.act, said.text)
         reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
         user.hear(reply.items)
         found.append(Turn(USER, said.text, {"user_meta": {**said.meta, "turn": place}}))
         found.append(Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply)))
-    return tuple(found)
+    return Dialogue(
+        session_id=talk.name,
+        model_name=spec,
+        turns=tuple(found),
+        true_genre=plan.true_genre,
+        shift_events=() if window else tuple(plan.events),
+        extra={"seed": config.seed, "arm": plan.arm, **window},
+    )
+
+
+def conversation_id(seed: int, name: str, arm: str) -> str:
+    """The id of a conversation as systems know it: digits, which tell neither the scenario nor the arm."""
+    return str(rng.stream(seed, "movies", "conversation", name, arm).integers(10**17, 10**18))
 
 
 def _films(world: World, spec: str, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
@@ -180,12 +196,10 @@ class Maker:
         self._plan = lru_cache(maxsize=64)(lambda number, arm: scenario(self.world, number, config, arm))
 
     def __call__(self, key: Key) -> str:
-        """The session as one line of JSON; in the arm of fresh users a line for each of them."""
-        asked = (self.world, key.system, key.session, self.config)
-        if self.arm != FRESH:
-            return session(*asked, self._plan(key.session, self.arm)).dumps()
-        plans = [self._plan(key.session, arm) for arm in (SHIFT, NO_SHIFT)]
-        return "\n".join(talk.dumps() for talk in fresh_sessions(*asked, plans))
+        """The session as one line of JSON, and behind it those of its windows, arm by arm."""
+        plans = [self._plan(key.session, arm) for arm in (self.arm, SHIFT)]
+        found = arms_of(self.world, key.system, key.session, self.config, self.arm, plans)
+        return "\n".join(talk.dumps() for talks in found.values() for talk in talks)
 
     @property
     def models(self) -> "Maker | None":

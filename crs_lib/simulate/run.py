@@ -1,5 +1,6 @@
 """One session, and a batch of systems × seeds in which every system meets the same users."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,15 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
-from crs_lib.simulate.config import FAILED, RAW_CATALOG, STUDY, SimulateConfig, needs, versions
+from crs_lib.simulate.config import (
+    FAILED,
+    RAW_CATALOG,
+    STUDY,
+    SimulateConfig,
+    dialogue_file,
+    needs,
+    versions,
+)
 from crs_lib.simulate.conversation import Maker
 
 
@@ -44,7 +53,8 @@ def _freeze(run: str, catalog: str, loaded: Catalog) -> str:
 def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``; returns the folder.
 
-    Further arms have runs of their own, ``<run>-<arm>``, and change nothing in the first.
+    The conversations of straight and fresh users lie beside it (``dialogues_<arm>.jsonl``). Further arms of
+    whole sessions have runs of their own, ``<run>-<arm>``, and change nothing in the first.
 
     Killed at any moment and started again, it continues: nothing is lost, nothing is done twice. The
     catalogue is frozen as ``catalog.parquet``, the calls of models are listed in ``llm_calls.jsonl``. Raises
@@ -53,7 +63,7 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     (``max_failed``); those that failed are listed in ``failed_sessions.csv``.
     """
     catalog = sources.load(config.catalog)
-    folders = [_arm(config, arm, catalog, progress) for arm in config.arms]
+    folders = [_arm(config, arm, catalog, progress) for arm in config.lasting]
     return folders[0]
 
 
@@ -78,16 +88,26 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
             logged=config.calls_out, most_failed=rule.max_failed,
             hint=without if config.calls_out else "", progress=progress,
         )  # fmt: skip
-        export(stage, ledger, config.keys())
+        export(stage, ledger, config.keys(), config.windows(arm))
     return stage.folder
 
 
-def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key]) -> None:
-    """Write the finished dialogues, in the order of ``keys``, and the list of those that failed, if any."""
+def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Sequence[str] = ()) -> None:
+    """Write the finished dialogues, in the order of ``keys``, and the list of those that failed, if any.
+
+    A session's line comes first in its body; the others go to the files of their arms, ``windows``.
+    """
     asked = set(keys)
     failed = {key: error for key, error in ledger.failures() if key in asked}
     done = [key for key in keys if key not in failed]
-    tables.write_jsonl(stage.path("dialogues.jsonl"), map(_dialogues, done, ledger.bodies(done)))
+    with contextlib.ExitStack() as opened:
+        files = [
+            opened.enter_context(tables.write_aside(stage.path(dialogue_file(arm)))) for arm in ("", *windows)
+        ]
+        for key, body in zip(done, ledger.bodies(done), strict=True):
+            for talk, line in _dialogues(key, body):
+                arm = talk.extra.get("arm") if "of" in talk.extra else ""
+                files[windows.index(arm) + 1 if arm in windows else 0].write(line + "\n")
     if failed:
         rows = [(key.system, f"{key.session:05d}", error) for key, error in failed.items()]
         tables.write_csv(stage.path(FAILED), pd.DataFrame(rows, columns=["model", "session_id", "error"]))
@@ -96,14 +116,14 @@ def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key]) -> None:
     stage.counts |= {"sessions": len(done), "systems": len({key.system for key in keys})}
 
 
-def _dialogues(key: Key, body: str) -> str:
-    """The body of a session; RunError where a line of it is no dialogue, whatever its hash says."""
+def _dialogues(key: Key, body: str) -> list[tuple[Dialogue, str]]:
+    """The dialogues of a body, each with its line; RunError where a line is none, whatever its hash says."""
     try:
-        for line in filter(None, body.split("\n")):
-            Dialogue.from_json(safety.loads(line, "the body"), source="the ledger")
+        lines = list(filter(None, body.split("\n")))
+        found = [Dialogue.from_json(safety.loads(line, "the body"), source="the ledger") for line in lines]
+        return list(zip(found, lines, strict=True))
     except (InputError, AttributeError, TypeError) as error:
         raise RunError(
             f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error}); move the "
             "ledger away and start the same command again: the sessions are made anew"
         ) from error
-    return body

@@ -37,9 +37,9 @@ FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
 
 
-def refinements(seed: int, session: int) -> int:
-    """The number of constraints that a user adds to the first before anything shifts: 1 or 2."""
-    return int(rng.stream(seed, "movies", session, "refinements").integers(1, 3))
+def refinements(seed: int, session: int, least: int = 1) -> int:
+    """The number of constraints that a user adds to the first before anything shifts: ``least`` to 2."""
+    return int(rng.stream(seed, "movies", session, "refinements").integers(least, 3))
 
 
 class Pace(NamedTuple):
@@ -47,6 +47,11 @@ class Pace(NamedTuple):
 
     first: tuple[int, int] = FIRST_SHIFT
     gap: tuple[int, int] = GAP
+
+    @classmethod
+    def of(cls, first: Sequence[int], gap: Sequence[int]) -> "Pace":
+        """The pace of two ranges as settings have them."""
+        return cls((first[0], first[1]), (gap[0], gap[1]))
 
 
 USUAL = Pace()
@@ -63,27 +68,29 @@ def shift_turns(seed: int, session: int, n_turns: int, pace: Pace = USUAL) -> li
 
 
 def type_order(
-    seed: int, session: int, types: tuple[str, ...], n_turns: int, pace: Pace = USUAL
+    seed: int, session: int, types: tuple[str, ...], n_turns: int, pace: Pace = USUAL, least: int = 1
 ) -> list[str]:
     """The types of a session's shifts, in order.
 
     Sessions are planned in blocks of as many as there are types, turn by turn: each shift gets the type
     that came least often in the block so far, of those that can happen there (``ShiftType.allows``); draws
-    break ties. A longer session begins like a shorter one.
+    break ties. A longer session begins like a shorter one. ``least`` is that of :func:`refinements`.
     """
     if not types:
         return []
     block, row = divmod(session, len(types))
-    return list(_block(seed, block, types, n_turns, pace)[row])
+    return list(_block(seed, block, types, n_turns, pace, least)[row])
 
 
 @lru_cache(maxsize=256)
-def _block(seed: int, block: int, types: tuple[str, ...], n_turns: int, pace: Pace) -> list[list[str]]:
+def _block(
+    seed: int, block: int, types: tuple[str, ...], n_turns: int, pace: Pace, least: int
+) -> list[list[str]]:
     """The types of the shifts of every session of a block."""
     sessions = range(block * len(types), (block + 1) * len(types))
     draw = rng.stream(seed, "movies", "shift-types", block)
     order = draw.permutation(len(types)).tolist()
-    shapes = [StateShape(1 + refinements(seed, session)) for session in sessions]
+    shapes = [StateShape(1 + refinements(seed, session, least)) for session in sessions]
     due = [
         (turn, order[row], row)
         for row, s in enumerate(sessions)
@@ -109,13 +116,18 @@ def _rarest(types: tuple[str, ...], shape: StateShape, given: Counter[str], draw
 
 SHIFT: Final = "shift"
 NO_SHIFT: Final = "none"
+STRAIGHT: Final = "straight"
 FRESH: Final = "fresh"
 CALM: Final = "calm"
-FRESH_TURNS = 3  # turns of a fresh user, or until the next shift
+WINDOWS: Final = (STRAIGHT, FRESH)  # arms of short conversations, one for each shift
+FRESH_TURNS = 3  # turns of a window from the shift on, or until the state changes
 ALL_TYPES = tuple(SHIFTS.names())
 QUESTIONS = tuple(QUESTION_ACTS)
 OPENING, REFINEMENT = "initial", "refine"  # acts of the first turns; the act of a shift begins with "shift_"
 FOLLOW_UP = "follow_up"  # asks for further films
+EXCLUDE = "exclude"  # names a value to avoid
+_ADDS = "shift_refine"
+_FREE = frozenset({*QUESTIONS, FOLLOW_UP, "hesitate", "aside", "contradiction", *voices.SMALL_TALK})
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -137,7 +149,8 @@ class PlanStep:
 
     ``kind`` is the type of the shift; ``planned`` is the type that was due at this turn, also where another
     type or none happened. ``answers`` are the films that fit, ``n_answers`` in number. ``situation`` voices a
-    new constraint that is not named.
+    new constraint that is not named. ``excluded`` are values to avoid that a turn without a shift names. A
+    straight user's turn has a shift without an event, which only adds.
     """
 
     turn: int
@@ -150,11 +163,17 @@ class PlanStep:
     kind: str = ""
     answers: NDArray[np.int32] | None = field(default=None, repr=False, compare=False)
     situation: Situation | None = None
+    excluded: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """What the user wants at this turn: the constraints and the values to avoid."""
+        return self.state.constraints, self.state.avoid
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """The plan of one session; ``arm`` is "shift", "none" (its twin without any shift) or "calm".
+    """The plan of one session in an arm; ``rates`` are those of its ordinary turns.
 
     ``templates`` is the template set of the user's words, "A", "B" or "C"; ``insist`` says whether the user
     insists where a reply misses the constraints. ``lines`` are the words of acts that no reply changes, by
@@ -168,6 +187,7 @@ class Scenario:
     steps: tuple[PlanStep, ...]
     templates: str = "A"
     insist: bool = True
+    rates: Rates = field(default_factory=Rates)
     lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def draws(self, turn: int) -> np.random.Generator:
@@ -207,31 +227,36 @@ def plan(
 ) -> Scenario:
     """The scenario of one session.
 
-    Turn 1 asks for a genre, the next turns refine it to two or three constraints; shifts come at random
-    turns, their types balanced over every block of sessions (:func:`type_order`); between them
-    the user asks about films, asks for more, hesitates, or contradicts in words only. Every state has an
-    answer in the catalogue, and the number of answers is logged. Where the manner of the template set has
-    first words and small talk (:mod:`manners`), they take the place of turns that change nothing; states,
-    shifts and their turns are those of every set. ``explicitness`` says whether a shift's new
-    constraint is named or implied by a situation (:mod:`situations`); the constraints are the same. The twin
-    of arm "none" equals its session up to the first shift and never shifts; the user of arm "calm" never
-    insists.
+    Turn 1 asks for a genre, the next turns refine it to two or three constraints (one to three of any field
+    in any order, where the manner of the template set says so); shifts come at random turns, their types
+    balanced over every block of sessions (:func:`type_order`); between them the user asks about films, asks
+    for more, hesitates, or contradicts in words only. Every state has an answer in the catalogue, and the
+    number of answers is logged. Where the manner of the template set has first words and small talk
+    (:mod:`manners`), they take the place of turns that change nothing; states, shifts and their turns are
+    those of every set. ``explicitness`` says whether a shift's new constraint is named or implied by a
+    situation (:mod:`situations`); the constraints are the same. The twin of arm "none" equals its session up
+    to the first shift and never shifts; the user of arm "calm" never insists.
 
     Raises InputError if the catalogue has no genre with five films, or for an unknown type.
     """
     for kind in types:
         SHIFTS.get(kind)
     rates = rates or Rates()
+    manner = MANNERS[templates]
+    least = 0 if manner.any_order else 1
     turns = shift_turns(seed, session, n_turns, pace) if arm != NO_SHIFT else []
-    order = type_order(seed, session, types, n_turns, pace) if turns else []
+    order = type_order(seed, session, types, n_turns, pace, least) if turns else []
     kinds, planned = list(order), dict(zip(turns, order, strict=False))
     state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"))
     genre = state.constraints[GOAL_FIELD]
-    steps = [_step(catalog, 1, OPENING, state)]
-    opening = refinements(seed, session)
+    opening = refinements(seed, session, least)
+    steps, mixed = [_step(catalog, 1, OPENING, state)], manner.any_order
     after_shift = False
     draws = partial(rng.stream, seed, "movies", session, "turn")
-    for turn in range(2, n_turns + 1):
+    if mixed:
+        steps = _in_any_order(catalog, state, opening + 1, seed, session)
+        state, opening = steps[-1].state, len(steps) - 1
+    for turn in range(len(steps) + 1, n_turns + 1):
         draw = draws(turn)
         due = planned.get(turn, "")
         if due:
@@ -249,24 +274,54 @@ def plan(
                 steps.append(step)
                 after_shift = True
                 continue
-        if turn - 1 <= opening and (finer := _refined(catalog, state, draw)) is not None:
+        if not mixed and turn - 1 <= opening and (finer := _refined(catalog, state, draw)) is not None:
             state = finer
             steps.append(_step(catalog, turn, REFINEMENT, state))
             continue
         act = FOLLOW_UP if after_shift else _ordinary(draw, rates)
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
-    if MANNERS[templates] != voices.PLAIN:
-        steps = _first_words(
-            catalog, _small_talk(steps, seed, session, templates), seed, session, templates, pace
-        )
-    return Scenario(seed, session, arm, genre, tuple(steps), templates, insist and arm != CALM)
+    found = Scenario(seed, session, arm, genre, (), templates, insist and arm != CALM, rates)
+    if manner != voices.PLAIN:
+        first = shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)[0]
+        steps = _first_words(catalog, found, _small_talk(found, steps), opening + 1, first)
+    return replace(found, steps=tuple(steps[:n_turns]))
 
 
-def _small_talk(steps: Sequence[PlanStep], seed: int, session: int, templates: str) -> list[PlanStep]:
+def _in_any_order(catalog: Catalog, first: UserState, n: int, seed: int, session: int) -> list[PlanStep]:
+    """The turns that state ``n`` constraints of the film in mind, any of a genre and two more, one by one.
+
+    So the constraints that a user keeps at a shift, some of all, are constraints that a user could have begun
+    with.
+    """
+    draw, full = rng.stream(seed, "movies", session, "order"), first
+    for _ in range(2):
+        full = _refined(catalog, full, draw) or full
+    names = [list(full.constraints)[place] for place in draw.permutation(len(full.constraints))[:n]]
+    return _stated(catalog, full, {name: full.constraints[name] for name in names}, {})
+
+
+def _stated(
+    catalog: Catalog, goal: UserState, wanted: Mapping[str, str], avoid: Mapping[str, str]
+) -> list[PlanStep]:
+    """The turns that state constraints, then values to avoid, one by one, with a goal's film in mind."""
+    steps: list[PlanStep] = []
+    for place, name in enumerate(wanted):
+        held = dict(itertools.islice(wanted.items(), place + 1))
+        state = replace(goal, constraints=held, focus=name, avoid={})
+        steps.append(_step(catalog, place + 1, REFINEMENT if place else OPENING, state))
+    for place, name in enumerate(avoid):
+        held = dict(itertools.islice(avoid.items(), place + 1))
+        state = replace(goal, constraints=wanted, focus=next(iter(wanted), name), avoid=held)
+        step = _step(catalog, len(steps) + 1, EXCLUDE, state)
+        steps.append(replace(step, excluded={name: avoid[name]}))
+    return steps
+
+
+def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
     """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
-    draws = partial(rng.stream, seed, "movies", session, "small-talk")
-    shares, found = MANNERS[templates].small_talk, list(steps[:1])
+    draws = partial(rng.stream, plan.seed, "movies", plan.session, "small-talk")
+    shares, found = MANNERS[plan.templates].small_talk, list(steps[:1])
     for before, step in itertools.pairwise(steps):
         free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
         act = voices.picked(shares, draws(step.turn).random()) if free else ""
@@ -275,44 +330,38 @@ def _small_talk(steps: Sequence[PlanStep], seed: int, session: int, templates: s
 
 
 def _first_words(
-    catalog: Catalog, steps: list[PlanStep], seed: int, session: int, templates: str, pace: Pace
+    catalog: Catalog, plan: Scenario, steps: list[PlanStep], opening: int, first_shift: int
 ) -> list[PlanStep]:
     """The steps with a first turn that states nothing, where the manner has one and a turn can be spared.
 
-    The opening and the refinements then come a turn later, and the ordinary turn behind them gives way; from
-    there on the plan is the same. The twin without shifts begins like its session.
+    The ``opening`` turns, which state what is wished, then come a turn later, and the ordinary turn behind
+    them gives way; from there on the plan is the same. The twin without shifts begins like its session.
     """
-    draw = rng.stream(seed, "movies", session, "first-words")
-    act = voices.picked(MANNERS[templates].first_words, draw.random())
-    opening = 1 + refinements(seed, session)
-    first_shift = shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)[0]
+    draw = rng.stream(plan.seed, "movies", plan.session, "first-words")
+    act = voices.picked(MANNERS[plan.templates].first_words, draw.random())
     if not act or first_shift <= opening + 1 or len(steps) <= opening:
         return steps
-    nothing = replace(steps[0].state, constraints={})
+    nothing = replace(steps[0].state, constraints={}, avoid={})
     later = [replace(step, turn=step.turn + 1) for step in steps[:opening]]
     return [_step(catalog, 1, act, nothing), *later, *steps[opening + 1 :]]
 
 
 class Window(NamedTuple):
-    """The turns of a scenario that a fresh user repeats: the arm, the turn of the shift, how many turns."""
+    """Turns of a scenario that other users share: the turn of a shift, and how many turns from it on."""
 
-    arm: str
     turn: int
     length: int
 
 
-def windows(shifting: Scenario, plans: Sequence[Scenario]) -> list[Window]:
-    """The windows of a session in some arms: the first turns from each shift on, while nothing changes.
+def windows(shifting: Scenario, plan: Scenario) -> list[Window]:
+    """The windows of a session in an arm: the first turns from each shift on, while nothing changes.
 
-    ``shifting`` is the plan with the shifts, ``plans`` are those of the arms.
+    ``shifting`` is the plan with the shifts, ``plan`` is that of the arm.
     """
-    turns = [step.turn for step in shifting.steps if step.shift is not None]
-    found = []
-    for plan in plans:
-        states = [(step.state.constraints, step.state.avoid) for step in plan.steps]
-        for turn in turns:
-            same = next(itertools.groupby(states[turn - 1 :]))[1]
-            found.append(Window(plan.arm, turn, min(FRESH_TURNS, len(list(same)))))
+    states, found = [step.wanted for step in plan.steps], []
+    for turn in (step.turn for step in shifting.steps if step.shift is not None):
+        same = next(itertools.groupby(states[turn - 1 :]))[1]
+        found.append(Window(turn, min(FRESH_TURNS, len(list(same)))))
     return found
 
 
@@ -323,6 +372,44 @@ def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     """
     step = _step(catalog, turn, OPENING, plan.steps[turn - 1].state)
     return replace(plan, arm=FRESH, steps=(*plan.steps[: turn - 1], step, *plan.steps[turn:]))
+
+
+def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
+    """The scenario of a straight user: from a shift on as the plan's user, and never of another mind.
+
+    What the shift kept is stated one value a turn in the acts of an opening; what it added is stated at its
+    turn, in one utterance in the words of a shift that only adds; the other turns are ordinary, those of the
+    plan where it has such. Whoever keeps nothing asks openly until then. Where a shift only drops, the turn
+    is a request for more. Source: docs/validity.md, section 1.
+    """
+    before, state = plan.steps[turn - 2].state, plan.steps[turn - 1].state
+    kept = {name: v for name, v in before.constraints.items() if state.constraints.get(name) == v}
+    spared = {name: v for name, v in before.avoid.items() if state.avoid.get(name) == v}
+    told = {name: v for name, v in state.constraints.items() if name not in kept}
+    excluded = {name: v for name, v in state.avoid.items() if name not in spared}
+    only_adds = kept == before.constraints and not excluded
+    goal = replace(state, past=(), anchor=before.anchor if only_adds else state.anchor)
+    steps = _stated(catalog, goal, kept, spared)
+    opening = len(steps)
+    draws = partial(rng.stream, plan.seed, "movies", plan.session, "straight")
+    now = replace(goal, constraints=kept, focus=next(reversed(kept), state.focus), avoid=spared)
+    for place in range(opening + 1, turn):
+        planned = plan.steps[place - 1]
+        act = planned.act if planned.act in _FREE else _ordinary(draws(place), plan.rates)
+        step = _step(catalog, place, act, now)
+        steps += [step] if planned.act in _FREE else _small_talk(plan, [step, step])[1:]
+    if kept:
+        steps = _first_words(catalog, plan, steps, opening, turn)
+    else:
+        steps = [step if step.act != "contradiction" else replace(step, act=FOLLOW_UP) for step in steps]
+        steps[0] = replace(steps[0], act=steps[0].act if spared else voices.ANY_FILM)
+    act = (_ADDS if kept else REFINEMENT) if told else EXCLUDE if excluded else FOLLOW_UP
+    step = replace(_step(catalog, turn, act, state), excluded=excluded)
+    if told:
+        added = PlannedShift(state, "refine", told, {})
+        step = replace(step, shift=added, kind="refine", situation=plan.steps[turn - 1].situation)
+    steps.append(step)
+    return replace(plan, arm=STRAIGHT, steps=(*steps, *plan.steps[turn:]))
 
 
 def _next_shift(

@@ -21,6 +21,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
 from crs_lib.simulate import voices
 from crs_lib.simulate.scenarios import (
+    EXCLUDE,
     FOLLOW_UP,
     OPENING,
     QUESTIONS,
@@ -40,7 +41,7 @@ def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
     A value that a situation implies is not named: the situation's text stands for it, under ``SITUATION``.
     """
     if step.shift is not None:
-        needed = SHIFTS.create(step.kind).to_voice(step.shift)
+        needed = [*SHIFTS.create(step.kind).to_voice(step.shift), *step.excluded.items()]
         if step.situation is None:
             return needed
         implied = (step.situation.field, step.situation.value)
@@ -49,7 +50,7 @@ def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
         return [*step.state.constraints.items(), *step.state.avoid.items()]
     if act == REFINEMENT:
         return [(step.state.focus, step.state.constraints[step.state.focus])]
-    return []
+    return list(step.excluded.items())
 
 
 def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> None:
@@ -75,7 +76,7 @@ _INSISTS = 0.6  # how often an unserved user insists instead of going on
 _PRAISES = 0.4  # how often a user who was served says so when asking for more
 _ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *voices.SMALL_TALK})  # acts that leave room for a reaction
 _ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
-_ASKS = frozenset({OPENING, REFINEMENT, FOLLOW_UP, voices.ANY_FILM, "insist", "nothing_named"})
+_ASKS = frozenset({OPENING, REFINEMENT, EXCLUDE, FOLLOW_UP, voices.ANY_FILM, "insist", "nothing_named"})
 
 
 class UserUtterance(NamedTuple):
@@ -143,11 +144,12 @@ class User:
         if step.act == OPENING and self._greeted(step):
             return OPENING, "initial_next"
         if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
-            return step.act, f"{step.act}_implicit" if step.situation else step.act
+            implied = step.situation and step.act != REFINEMENT
+            return step.act, f"{step.act}_implicit" if implied else step.act
         last, mood = self.memory.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
         ends = self._exhausted(step)
-        if self.scenario.insist and mood < _INSISTS and best < 1 and not ends:
+        if self.scenario.insist and mood < _INSISTS and best < 1 and not ends and step.state.constraints:
             if last:
                 return "insist", "insist"
             if self.memory.asked:
@@ -187,7 +189,7 @@ class User:
         """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""
         values = self.catalog.items[item].values
         wanted = step.state.constraints
-        if any(value in values[name] for name, value in step.state.avoid.items()):
+        if not wanted or any(value in values[name] for name, value in step.state.avoid.items()):
             return 0.0
         return sum(value in values[name] for name, value in wanted.items()) / len(wanted)
 
@@ -204,7 +206,8 @@ class User:
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
         voiced = dict(step.state.constraints)
-        if act == REFINEMENT:
+        excluded = step.state.avoid if act == OPENING else step.excluded
+        if act == REFINEMENT and step.shift is None:
             voiced = {step.state.focus: voiced[step.state.focus]}
         elif step.shift is not None:
             voiced = dict(step.shift.added) or voiced
@@ -232,12 +235,14 @@ class User:
             slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
             if step.shift is not None:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
-        said = prompts.say(words, section, draw, small=small, wish=wish, **slots)
-        if act != OPENING or not step.state.avoid:
+        said = prompts.say(words, section, draw, small=small, wish=wish, **slots) if act != EXCLUDE else ""
+        if step.situation and act == REFINEMENT:
+            said = f"{said} {step.situation.text}" if voiced else step.situation.text
+        if not excluded:
             return said
-        slots["old"] = self._noun_phrase(step.state.avoid, draw)
-        stop = "" if said[-1] in ".?!" else "."
-        return f"{said}{stop} {prompts.say(words, 'exclusion', draw, small=small, **slots)}"
+        slots["old"] = self._noun_phrase(excluded, draw)
+        stop = "" if said[-1:] in ".?!" else "."
+        return f"{said}{stop} {prompts.say(words, 'exclusion', draw, small=small, **slots)}".strip()
 
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"

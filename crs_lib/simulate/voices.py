@@ -1,11 +1,12 @@
 """How users of a template set take part where the plan leaves them free; situations that imply a value.
 
-The users of sets A and B ask for something in nearly every turn. Those of set C are casual, as people are in
-logs: some say hello first or ask for any film, and a part of the turns that change nothing is small talk (a
-word of reaction, a question why). Such a turn states no constraint, and only the request for any film asks
-for films. A situation entails a value without naming it: "The kids have just come home" for a family film.
-The table of situations is ``prompts/movies/situations.tsv``; half of it is for development (template sets A
-and C), half for confirmation (set B).
+The users of sets A and B ask for something in nearly every turn; some of set B ask for any film first. Those
+of set C are casual, as people are in logs: some say hello first or ask for any film, and a part of the turns
+that change nothing is small talk (a word of reaction, a question why). Such a turn states no constraint, and
+only the request for any film asks for films. The users of sets B and C begin with one to three constraints in
+any order, those of set A with a genre. A situation entails a value without naming it: "The kids have just
+come home" for a family film. The table of situations is ``prompts/movies/situations.tsv``; half of it is for
+development (template sets A and C), half for confirmation (set B).
 """
 
 import csv
@@ -30,17 +31,20 @@ class Manner(NamedTuple):
     ``first_words`` are the shares of sessions, of those with a turn to spare before the first shift, that
     begin with a turn of each act. ``small_talk`` are the shares of ordinary turns (questions about a film and
     requests for more, but for the turn after a shift) that become a turn of each act. ``small_letters`` is
-    the share of users who type no capitals of their own.
+    the share of users who type no capitals of their own. ``any_order`` says whether they begin with
+    constraints of any field, one to three, instead of a genre and one or two more.
     """
 
     first_words: Mapping[str, float] = {}
     small_talk: Mapping[str, float] = {}
     small_letters: float = 0.0
+    any_order: bool = False
 
 
 PLAIN = Manner()
-_CASUAL = Manner({GREETING: 0.4, ANY_FILM: 0.6}, {REACTION: 0.35, WHY: 0.35}, 0.4)
-MANNERS: Final[Mapping[str, Manner]] = {"A": PLAIN, "B": PLAIN, "C": _CASUAL}  # by template set
+_OPEN = Manner({ANY_FILM: 0.3}, any_order=True)
+_CASUAL = Manner({GREETING: 0.4, ANY_FILM: 0.6}, {REACTION: 0.35, WHY: 0.35}, 0.4, any_order=True)
+MANNERS: Final[Mapping[str, Manner]] = {"A": PLAIN, "B": _OPEN, "C": _CASUAL}  # by template set
 
 
 def picked(shares: Mapping[str, float], chance: float) -> str:

@@ -3,10 +3,13 @@ from .analysis import Ladder, anova_table, ladder, tukey_table
 from .design import Design
 from .effects import auc
 from .estimates import (
+    CostInterval,
     bootstrap_estimates,
     cluster_bootstrap,
     cluster_bootstrap_correlation,
     cluster_bootstrap_differences,
+    cost_interval,
+    ratio_interval,
 )
 from .findings import (
     Estimate,
@@ -32,6 +35,7 @@ from .survival import kaplan_meier, restricted_mean
 from .words import conclusions, conclusions_by_subject
 
 __all__ = [
+    "CostInterval",
     "Design",
     "Estimate",
     "Finding",
@@ -46,6 +50,7 @@ __all__ = [
     "cluster_bootstrap_differences",
     "conclusions",
     "conclusions_by_subject",
+    "cost_interval",
     "facet_variances",
     "finding_count",
     "finding_gap",
@@ -67,6 +72,7 @@ __all__ = [
     "mean_of",
     "not_shown",
     "page_trend",
+    "ratio_interval",
     "restricted_mean",
     "scenarios_needed",
     "sign_flip_pairs",

@@ -191,6 +191,54 @@ def cluster_bootstrap_differences(frame: pd.DataFrame, design: Design = USUAL) -
     return found.assign(n=used.sum(axis=0), n_missing=(~used).sum(axis=0))
 
 
+FEW, ENOUGH = 2, 20  # fewer differing scenarios leave no interval, unless there are so many scenarios in all
+ALIKE, REACH = 0.02, 0.5  # values so near to the median differ not; reach of the made-up scenarios
+TOO_FEW = "too few differing scenarios"
+
+
+class CostInterval(NamedTuple):
+    """A mean over scenarios, its interval, the number of scenarios; ``reason`` where there is no interval."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    reason: str = ""
+
+
+def cost_interval(values: Any, confidence: float = 0.95) -> CostInterval:
+    """The t interval of a mean over scenarios; wider where more than two thirds of the values are alike.
+
+    Large values are rare then, and a sample may hold none: two made-up scenarios, REACH above and below the
+    median, are counted in for the interval, not for the mean. So identical values never give an interval of
+    no width; below ENOUGH scenarios they give none. Source: coverage study (docs/validity.md, section 1;
+    benchmarks/bench_coverage.py).
+    """
+    known = np.asarray(values, dtype=float)
+    known = known[~np.isnan(known)]
+    mean = float(known.mean()) if len(known) else float("nan")
+    middle = np.median(known) if len(known) else 0.0
+    differ = int((np.abs(known - middle) > ALIKE).sum())
+    if differ < FEW and len(known) < ENOUGH:
+        return CostInterval(mean, float("nan"), float("nan"), len(known), TOO_FEW)
+    rare = differ < len(known) / 3
+    wide = np.append(known, (middle - REACH, middle + REACH)) if rare else known
+    error = wide.std(ddof=1) / np.sqrt(len(wide))
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(wide) - 1) * error)
+    return CostInterval(mean, mean - half, mean + half, len(known))
+
+
+def ratio_interval(top: Any, bottom: Any, confidence: float = 0.95) -> CostInterval:
+    """mean(top)/mean(bottom) over the scenarios that have both, with the interval of its linear part."""
+    above, below = np.asarray(top, dtype=float), np.asarray(bottom, dtype=float)
+    both = ~np.isnan(above) & ~np.isnan(below)
+    if not both.any():
+        return cost_interval([], confidence)
+    ratio, scale = above[both].mean() / below[both].mean(), below[both].mean()
+    found = cost_interval((above[both] - ratio * below[both]) / scale, confidence)
+    return found._replace(mean=float(ratio), low=ratio + found.low, high=ratio + found.high)
+
+
 def cluster_bootstrap_correlation(
     frame: pd.DataFrame,
     x: str,

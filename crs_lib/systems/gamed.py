@@ -1,12 +1,18 @@
-"""A policy that games scores: an oracle spoilt in nine ways, each by a share."""
+"""Policies that a sceptic sends: an oracle spoilt in nine ways, and others that a measure must see through.
+
+Some cost something by talking alone, some cling and hide it, some never read what was dropped: what each has
+to score is known beforehand (docs/validity.md, section 1).
+"""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
+from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.systems import replies
-from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, n_met, rank, share
-from crs_lib.systems.policies import OracleLag, UserLog
+from crs_lib.systems import replies, tracker
+from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, n_met, number, rank, share
+from crs_lib.systems.policies import Oracle, OracleLag, Random, Recommender, Sticky, Tracker, UserLog
 
 _MOST_FILMS, _MOST_LAG = 10, 6
 
@@ -96,3 +102,166 @@ class Gamed(OracleLag):
                 best = self._useless(best, constraints, avoid)
             parts += best[:left]
         return tuple(dict.fromkeys(parts))
+
+
+# ── perfect understanding, in conversation ─────────────────────────────────────────────────────
+@SYSTEMS.register("polite")
+class Polite(Oracle):
+    """The oracle, but no film is ever shown twice."""
+
+    honest = False
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        """The films of the largest gain among those not shown before."""
+        best = self.best(constraints, avoid, draw, self.n + len(self.seen))
+        return tuple(item for item in best if item not in self.seen)[: self.n]
+
+
+@SYSTEMS.register("confirm_shift")
+class ConfirmShift(Oracle):
+    """The oracle, but a reply to changed constraints shows no film and asks whether they are meant."""
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+        """A question back once after every change, the oracle's reply otherwise."""
+        before, found = self.state, super().reply(turn, text, user_meta)
+        if self.state == before or not before.constraints:
+            return found
+        self.seen, self.recent = [item for item in self.seen if item not in found.items], ()
+        self._named = []
+        said = replies.acknowledge(self.state.constraints, self._draws(turn))
+        return SystemReply(f"{said} Is that what you mean?", (), self.state.constraints)
+
+
+class _OlderStates(Oracle):
+    """Base of the oracles that also act on earlier states of the user; the present one is the last."""
+
+    honest = False
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        super().__init__(world, seed, session, spec)
+        self.states: list[UserLog] = []
+
+    def know(self, user_meta: Mapping[str, Any]) -> UserLog:
+        """The user's state, which is kept."""
+        known = super().know(user_meta)
+        if self.states[-1:] != [known]:
+            self.states.append(known)
+        return known
+
+
+@SYSTEMS.register("hedge3")
+class HedgeThree(_OlderStates):
+    """One film for each of the last three states of the user."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        """The best film of each state; more for the present one where there are fewer states."""
+        items: Items = ()
+        for known in self.states[:-4:-1][1:]:
+            items += self.best(known.constraints, known.avoid, draw, 1)
+        others = dict.fromkeys(items)
+        best = [item for item in self.best(constraints, avoid, draw, 2 * self.n) if item not in others]
+        return (*best[: self.n - len(others)], *others)
+
+
+@SYSTEMS.register("alternate")
+class Alternate(_OlderStates):
+    """Films for the present state and for the one before in turn."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        """The oracle's films, and in every other reply those of the state before."""
+        self.turn = not getattr(self, "turn", False)
+        known = self.states[-1 if self.turn else -2 :][0]
+        return self.best(known.constraints, known.avoid, draw, self.n)
+
+
+@SYSTEMS.register("random_free")
+class RandomFree(Random):
+    """Films drawn uniformly, in every conversation others: what chance alone does to a measure."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        super().__init__(world, seed, session, spec)
+        self._draws = partial(rng.stream, seed, "movies", "free", world.conversation)
+
+
+# ── clinging, and hiding it ────────────────────────────────────────────────────────────────────
+@SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))
+class StickyK(Sticky):
+    """The sticky policy with so many films a reply."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: int) -> None:
+        super().__init__(world, seed, session, spec)
+        self.n = argument
+
+
+@SYSTEMS.register("pad_sticky", argument="a number of films", example="3", parse=number(2, 50))
+class PadSticky(StickyK):
+    """One film of the sticky policy, and others by chance."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        """The film that sticky names first, then films by chance."""
+        first = super().choose(constraints, avoid, draw)[:1]
+        others = rank(self.world.catalog, {}, {}, (), draw, self.n)
+        return (*first, *(item for item in others if item not in first))[: self.n]
+
+
+@SYSTEMS.register("sandbag_sticky")
+class SandbagSticky(Sticky):
+    """The sticky policy, but it plays dumb where the first utterance names two values."""
+
+    dumb: bool | None = None
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+        """Nothing in a conversation that begins with two values."""
+        if self.dumb is None:
+            self.dumb = len(tracker.read(self.world.grounder, text).wanted) > 1
+        return ({}, {}) if self.dumb else super().believe(turn, text, user_meta)
+
+
+class _OneSlot(Recommender):
+    """Mixin of the policies that act on one constraint of their state, drawn for every reply."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        """Films for one of the constraints."""
+        names = sorted(constraints)
+        one = [names[int(draw.integers(len(names)))]] if names else []
+        return super().choose({name: constraints[name] for name in one}, avoid, draw)
+
+
+@SYSTEMS.register("one_slot_tracker")
+class OneSlotTracker(_OneSlot, Tracker):
+    """The tracker's state, of which every reply serves one constraint."""
+
+    honest = False
+
+
+@SYSTEMS.register("one_slot_sticky")
+class OneSlotSticky(_OneSlot, Sticky):
+    """The sticky policy's state, of which every reply serves one constraint."""
+
+
+# ── shortcuts ──────────────────────────────────────────────────────────────────────────────────
+@SYSTEMS.register("wipe_at_cue")
+class WipeAtCue(Recommender):
+    """Keeps what is named, and forgets all of it where the words hold any cue of something given up."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        super().__init__(world, seed, session, spec)
+        self.state: dict[str, str] = {}
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+        """The values named since the last cue."""
+        update = tracker.read(self.world.grounder, text)
+        kept = {} if update.reset or update.given_up else self.state
+        self.state = {**kept, **update.wanted}
+        return dict(self.state), {}
+
+
+@SYSTEMS.register("newest_wins")
+class NewestWins(WipeAtCue):
+    """Takes every value that is named for wanted, also one that is given up; the newest of a field counts."""
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+        """The newest value of every field."""
+        update = tracker.read(self.world.grounder, text)
+        self.state = {**self.state, **update.given_up, **update.wanted}
+        return dict(self.state), {}

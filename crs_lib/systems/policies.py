@@ -280,19 +280,18 @@ class Noisy(Oracle):
 
 @SYSTEMS.register("oracle_lag", argument="a number of replies", example="2", parse=number(1, 20))
 class OracleLag(Oracle):
-    """The oracle, but a shift of the user's constraints becomes known some replies late."""
+    """The oracle, but a change of the user's constraints becomes known some replies late."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int) -> None:
         super().__init__(world, seed, session, spec)
         self.lag = argument
-        self.heard: list[tuple[UserLog, bool]] = []
+        self.heard: list[UserLog] = []
 
     def know(self, user_meta: Mapping[str, Any]) -> UserLog:
-        """The state before the first shift of the last replies; the opening is known at once."""
-        self.heard.append((super().know(user_meta), bool(user_meta.get("shift_event"))))
-        late = range(max(1, len(self.heard) - self.lag), len(self.heard))
-        place = next((turn - 1 for turn in late if self.heard[turn][1]), len(self.heard) - 1)
-        return self.heard[place][0]
+        """The state of so many replies ago; the first one that holds any constraint is known at once."""
+        self.heard.append(super().know(user_meta))
+        opened = next((place for place, log in enumerate(self.heard) if log.constraints), 0)
+        return self.heard[min(len(self.heard) - 1, max(opened, len(self.heard) - 1 - self.lag))]
 
 
 # ── policies that a score must not reward ──────────────────────────────────────────────────────

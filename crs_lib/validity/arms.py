@@ -27,8 +27,8 @@ def twin(config: SimulateConfig) -> SimulateConfig:
 
 
 def make(config: SimulateConfig, convention: str = "default", *, progress: bool = False) -> None:
-    """Simulate the session, its twin and fresh users, and score the first two; what is finished is kept."""
-    simulate(config.changed(arms=(scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH)), progress=progress)
+    """Simulate the session's arms and its twin, and score session and twin; what is finished is kept."""
+    simulate(config.changed(arms=(*config.arms, scenarios.NO_SHIFT)), progress=progress)
     for arm in (config, twin(config)):
         evaluate.evaluate(evaluate.EvaluateConfig(run=arm.run, convention=convention))
 

@@ -28,7 +28,7 @@ from crs_lib.core.tables import sha256
 from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
-from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT
+from crs_lib.simulate.scenarios import NO_SHIFT, SHIFT, WINDOWS
 
 WHOLE, AFTER, BEFORE = "whole session", "after the first shift", "before the first shift"
 ABOVE, NOT_BELOW, ALIKE, RISING = "above", "not below", "alike", "rising with the dose"
@@ -167,8 +167,8 @@ def test_all(values: pd.DataFrame, orderings: Sequence[Ordering] = ORDERINGS) ->
 
 
 def _sign(metric: str) -> float:
-    """The factor that turns a metric so that higher is better."""
-    return -1.0 if base.get(metric).direction == base.LOWER else 1.0
+    """The factor that turns a metric so that higher is better; a type of shift may stand behind its name."""
+    return -1.0 if base.get(metric.partition(_OF_TYPE)[0]).direction == base.LOWER else 1.0
 
 
 def _wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -296,8 +296,25 @@ _WORDS = {
 }
 
 
+_OF_TYPE = ", "
+
+
+def _by_type(run: str, names: Sequence[str]) -> pd.DataFrame:
+    """The values of metrics at first shifts of a type, a column for each name like "shift_cost, relax"."""
+    shifts = evaluate.read(run, "shifts").drop_duplicates(["model", "session_id"])
+    found = shifts[["model", "session_id"]].copy()
+    for name in names:
+        metric, of, kind = name.partition(_OF_TYPE)
+        if of:
+            found[name] = shifts[metric].where(shifts["type"] == kind)
+    return found
+
+
 class Demand(NamedTuple):
-    """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``."""
+    """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``.
+
+    "shift_cost, relax" is the metric at first shifts of that type.
+    """
 
     metric: str
     relation: str
@@ -326,7 +343,7 @@ class Protocol:
         found = cls(place, safety.read_yaml(place))
         systems = set(found.content["systems"])
         for one in found.demands:
-            base.get(one.metric)
+            base.get(one.metric.partition(_OF_TYPE)[0])
             if one.relation not in _WORDS:
                 raise InputError(f"{place.name}: relation {one.relation!r} is none of {', '.join(_WORDS)}")
             if unknown := {name for name in (one.a, one.b) if name} - systems:
@@ -360,7 +377,7 @@ class Protocol:
         return simulate.SimulateConfig(
             run=f"{run}-{seed}", catalog=catalog, systems=tuple(self.content["systems"]),
             n_sessions=int(sizes[part]), n_turns=int(self.content["n_turns"]), seed=seed, workers=workers,
-            arms=(SHIFT, NO_SHIFT, FRESH), templates=templates[part],
+            arms=(SHIFT, *WINDOWS, NO_SHIFT), templates=templates[part],
         )  # fmt: skip
 
     def values(
@@ -368,9 +385,13 @@ class Protocol:
     ) -> pd.DataFrame:
         """Simulate and score the seeds of a part: a row for each arm, system and scenario, a column a metric.
 
-        ``scenario`` is "<seed>/<session>". What is finished already is kept.
+        ``scenario`` is "<seed>/<session>". What is finished already is kept. Of a ratio of means a scenario
+        has the linear part, so that the mean over scenarios is the ratio.
         """
         names = list(dict.fromkeys(one.metric for one in self.demands))
+        ratios = {name: ratio for name in names if _OF_TYPE not in name and (ratio := base.get(name).ratio)}
+        plain = [name for name in names if _OF_TYPE not in name]
+        kept = list(dict.fromkeys([*plain, *(part for ratio in ratios.values() for part in ratio)]))
         frames = []
         for seed in self.seeds(part):
             batch = self.batch(part, seed, run, catalog, workers)
@@ -378,10 +399,18 @@ class Protocol:
             for arm in (SHIFT, NO_SHIFT):
                 scored = batch.run_of(arm)
                 evaluate.evaluate(evaluate.EvaluateConfig(run=scored, workers=workers))
-                found = evaluate.read(scored, "results")[["model", "session_id", *names]]
-                found = found.astype(dict.fromkeys(names, float))
+                found = evaluate.read(scored, "results")[["model", "session_id", *kept]]
+                found = found.astype(dict.fromkeys(kept, float))
+                if arm == SHIFT and len(plain) < len(names):
+                    found = found.merge(_by_type(scored, names), how="left", on=["model", "session_id"])
                 frames.append(found.assign(arm=arm, scenario=f"{seed}/" + found["session_id"]))
-        return pd.concat(frames, ignore_index=True).rename(columns={"model": "system"})
+        frame = pd.concat(frames, ignore_index=True).rename(columns={"model": "system"})
+        for name, (top, bottom) in ratios.items():
+            known = frame[frame["arm"] == SHIFT].dropna(subset=[top, bottom])
+            means = known.groupby("system")[[top, bottom]].mean().reindex(frame["system"])
+            ratio, scale = (means[top] / means[bottom]).to_numpy(), means[bottom].to_numpy()
+            frame[name] = ratio + (frame[top] - ratio * frame[bottom]) / scale
+        return frame
 
     def test(self, frame: pd.DataFrame) -> pd.DataFrame:
         """One row a demand: mean, 95 % interval, one-sided p, p adjusted within the metric (Holm), verdict.

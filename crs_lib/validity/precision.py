@@ -20,7 +20,7 @@ from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
-from crs_lib.simulate.scenarios import FRESH, SHIFT
+from crs_lib.simulate.scenarios import SHIFT
 from crs_lib.systems.base import SYSTEMS, World
 
 FACETS: Final = {"catalogue": (), "wording": (), "seed": (), "scenario": ("catalogue", "seed")}
@@ -45,7 +45,7 @@ class PrecisionConfig(Settings):
     n_sessions: Annotated[int, Field(ge=2, description="scenarios, of each catalogue and seed")] = 8
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
     templates: Annotated[_Sets, Field(description="template sets of the user's words")] = ("A", "B")
-    metric: Annotated[str, Field(description="a session metric, e.g. history_cost")] = "normalised_gain"
+    metric: Annotated[str, Field(description="a session metric, e.g. shift_cost")] = "normalised_gain"
     precision: Annotated[float, Field(gt=0, description="half width of a difference's 95 % interval")] = 0.05
 
     def check(self) -> None:
@@ -68,15 +68,16 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
         for templates, seed in product(config.templates, config.seeds):
             batch = simulate.SimulateConfig(
                 run=config.run, catalog=catalog, systems=tuple(config.systems), n_sessions=config.n_sessions,
-                n_turns=config.n_turns, seed=seed, arms=(SHIFT, FRESH), templates=templates,
+                n_turns=config.n_turns, seed=seed, templates=templates,
             )  # fmt: skip
-            talks, fresh = [], []
+            talks, windows = [], []
             for number in range(config.n_sessions):
                 plan = simulate.scenario(world, number, batch)
                 for spec in config.systems:
-                    talks.append(simulate.session(world, spec, number, batch, plan))
-                    fresh += simulate.fresh_sessions(world, spec, number, batch, [plan])
-            gains = arms.gains_of(fresh, (), Scorer(world.grounder, rule))
+                    made = simulate.arms_of(world, spec, number, batch, SHIFT, [plan, plan])
+                    talks += made.pop(SHIFT)
+                    windows += [talk for several in made.values() for talk in several]
+            gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
             found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
             cell, scored = (catalog, templates, seed), zip(talks, found, strict=True)
             rows += [(t.model_name, *cell, t.session_id, s.session[config.metric]) for t, s in scored]

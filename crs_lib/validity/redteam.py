@@ -7,6 +7,7 @@ Source: docs/validity.md, section 1.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,13 @@ from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, rng, tables
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.evaluate import arms
+from crs_lib.evaluate.scorer import ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.records import Scores
+from crs_lib.simulate.scenarios import SHIFT, Scenario
 from crs_lib.systems.base import World
 from crs_lib.systems.gamed import Tricks
 from crs_lib.validity.gate import GateConfig
@@ -49,17 +53,66 @@ def search(config: GateConfig) -> pd.DataFrame:
     """One row a policy: its spec, its utility, and the mean of every metric over the same scenarios."""
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
-    scorer = ItemsScorer(world.grounder, conventions.get("default"))
     gamed = (f"gamed:{tricks.argument}" for tricks in drawn(config.budget, config.seed))
     specs = list(dict.fromkeys([*_IDLE, "oracle", *gamed]))
+    plans = _plans(world, config, specs, config.n_sessions)
+    return pd.DataFrame([_scored(world, spec, config.simulation(specs), plans) for spec in specs])
+
+
+def _plans(world: World, config: GateConfig, specs: Sequence[str], n: int) -> list[Scenario]:
     batch = config.simulation(specs)
-    plans = [simulate.scenario(world, number, batch) for number in range(config.n_sessions)]
+    return [simulate.scenario(world, number, batch) for number in range(n)]
+
+
+def _scored(
+    world: World, spec: str, batch: simulate.SimulateConfig, plans: Sequence[Scenario]
+) -> dict[str, Any]:
+    """A policy's utility and the mean of every metric, over all arms of some scenarios."""
+    rule, talks, windows = conventions.get("default"), list[Dialogue](), list[Dialogue]()
+    for plan in plans:
+        made = simulate.arms_of(world, spec, plan.session, batch, SHIFT, [plan, plan])
+        talks += made.pop(SHIFT)
+        windows += [talk for several in made.values() for talk in several]
+    gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
+    found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
+    means = pd.DataFrame([one.session for one in found])[base.scored_names()].astype(float).mean()
+    means["share_lost"] = means["shift_cost"] / means["straight_gain"]
+    return {"policy": spec, "utility": utility(found), **means.to_dict()}
+
+
+# Policies that know neither the arm nor the log, and the honest ones that they are built on.
+SLEIGHTS = {
+    "sandbag_sticky": "sticky", "stickyk:1": "sticky", "stickyk:10": "sticky", "pad_sticky:3": "sticky",
+    "one_slot_sticky": "sticky", "one_slot_tracker": "tracker", "wipe_at_cue": "tracker", "newest_wins":
+    "tracker",
+}  # fmt: skip
+COSTS, _NEAR = ("shift_cost", "share_lost"), 0.05
+_TIMES = 10  # scenarios of a sleight, for each of a drawn policy: differences need more of them
+
+
+def sleights(config: GateConfig) -> pd.DataFrame:
+    """One row a cost: how far a policy as able as its honest base with straight users lowers it below that.
+
+    ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS whose
+    straight gain lies within .05 of the base's; ``n`` counts these.
+    """
+    catalog = sources.load(config.catalog)
+    world, specs = World(catalog, Grounder(catalog)), list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
+    plans = _plans(world, config, specs, _TIMES * config.n_sessions)
+    scored = [_scored(world, spec, config.simulation(specs), plans) for spec in specs]
+    table = pd.DataFrame(scored).set_index("policy")
+    pairs = pd.DataFrame({"policy": list(SLEIGHTS), "base": list(SLEIGHTS.values())})
+    own, honest = table.loc[pairs["policy"]], table.loc[pairs["base"]]
+    near = np.abs(own["straight_gain"].to_numpy() - honest["straight_gain"].to_numpy()) <= _NEAR
     rows = []
-    for spec in specs:
-        talks = [simulate.session(world, spec, plan.session, batch, plan) for plan in plans]
-        found = scorer.score_many(talks)
-        frame = pd.DataFrame([one.session for one in found])[base.scored_names()].astype(float)
-        rows.append({"policy": spec, "utility": utility(found), **frame.mean().to_dict()})
+    for name in COSTS:
+        rise = pd.Series(honest[name].to_numpy() - own[name].to_numpy(), index=own.index)[near]
+        most = max(0.0, float(rise.max())) if len(rise) else math.nan
+        rows.append({
+            "metric": name, "exploitability": most, "mark": "can be gamed" if most >= RAISED else "",
+            "near_misses": math.nan, "oracle": 0.0, "worst": rise.idxmax() if len(rise) else "", "n":
+            len(rise),
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -76,7 +129,8 @@ def exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.Da
     that fits and show the next best. Values are turned so that higher is better. Metrics that no such policy
     defines are left out.
     """
-    names = list(metrics) or [one.name for one in base.scored() if one.direction != base.NEITHER]
+    asked = [one for one in base.scored() if one.direction != base.NEITHER and not (one.primary or one.ratio)]
+    names = list(metrics) or [one.name for one in asked]
     table = policies.set_index("policy")
     gamed = table[table.index.str.startswith("gamed:")]
     useless = gamed[gamed["utility"] == 0]
@@ -101,7 +155,7 @@ def exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.Da
 def run(config: GateConfig) -> pd.DataFrame:
     """Search, and write ``redteam.csv`` into the run's folder; returns :func:`exploitability`."""
     asked = {"budget": config.budget, "seed": config.seed, "n_sessions": config.n_sessions}
-    found = exploitability(search(config)).assign(**asked)
+    found = pd.concat([exploitability(search(config)), sleights(config)], ignore_index=True).assign(**asked)
     tables.write_csv(paths.run_folder(simulate.STUDY, config.run) / TABLE, found)
     return found
 

@@ -56,7 +56,8 @@ def frames(systems=FEW):
             for shift in SHIFTS:
                 delay = np.nan if model == "echo" else float(draw.integers(0, 3))
                 row = {"turn": shift, "type": TYPES[(session + shift) % 3], "watched": 4, "delay_item": delay}
-                arms = {n: float(draw.random()) for n in ("fresh_gain", "history_cost", "placebo_cost")}
+                arms = {n: float(draw.random()) for n in ("straight_gain", "shift_cost", "conversation_cost")}
+                arms["primary"] = shift == SHIFTS[0]
                 shifts.append(key | row | arms | {"recovered_item": bool(delay < 2)})
     turn_table, shift_table = pd.DataFrame(turns), pd.DataFrame(shifts)
     risks = shift_table.assign(
@@ -70,7 +71,7 @@ def frames(systems=FEW):
         shift_table.groupby(keys, sort=False)["recovered_item"].mean().to_numpy(dtype=float)
     )
     results["found_at_3"] = results["normalised_gain"]
-    for place, name in enumerate(("history_cost", "recovery_at_0")):
+    for place, name in enumerate(("shift_cost", "straight_gain")):
         results[name] = results["item_tas"] - place
     results["topic_recovery_rate"] = results["cross_coherence"].round(1)
     results["judge"] = [
@@ -205,7 +206,7 @@ OTHER_STUDIES = {
 
 def model_metrics(results):
     rows = []
-    for metric in (*TURN_METRICS, *RECOVERY, "found_at_3", "history_cost", "recovery_at_0"):
+    for metric in (*TURN_METRICS, *RECOVERY, "found_at_3", "shift_cost", "straight_gain"):
         for model in dict.fromkeys(results["model"]):
             values = results.loc[results["model"] == model, metric].dropna()
             mean, half = values.mean(), 0.05 if len(values) else np.nan

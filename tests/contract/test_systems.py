@@ -18,7 +18,7 @@ WORLD = World(CATALOG, Grounder(CATALOG))
 META = {"constraints": {"genre": "Drama"}, "avoid": {"genre": "Horror"}}
 LLM_FREE = [entry for entry in SYSTEMS if not (entry.facts.get("llm") or entry.facts.get("program"))]
 SPECS = [f"{e.name}:{e.facts['example']}" if e.facts.get("argument") else e.name for e in LLM_FREE]
-MOST = {"oracle:5": 5, "tracker:5": 5, "hedge": 4}
+MOST = {"oracle:5": 5, "tracker:5": 5, "hedge": 4, "stickyk:10": 10}
 EACH = pytest.mark.parametrize("spec", SPECS)
 
 

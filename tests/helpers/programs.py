@@ -7,6 +7,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from crs_lib.simulate.conversation import conversation_id
+
 SHELL = """#!/bin/sh
 # Answers every line with the same film; counts its lines in a file.
 while read -r line; do
@@ -28,7 +30,7 @@ ODD = """
 import json, os, sys, time
 for line in sys.stdin:
     request = json.loads(line)
-    how = json.loads(sys.argv[1]).get(str(int(request["session"]))) if request["turn"] == 2 else None
+    how = json.loads(sys.argv[1]).get(request["session"]) if request["turn"] == 2 else None
     if how and not os.path.exists(sys.argv[2]):
         if how == "crash":
             print("about to fail", file=sys.stderr); raise KeyError("films")
@@ -57,8 +59,9 @@ def script(folder, name, text):
 
 
 def odd(folder, how):
-    """The spec of the misbehaving program; a file "mended" beside it lets it behave."""
+    """The spec of the misbehaving program, how by session; a file "mended" beside it lets it behave."""
     path = script(folder, "odd.py", ODD)
+    how = {conversation_id(7, f"{session:05d}", "shift"): what for session, what in how.items()}
     return f"exec:{sys.executable} -S {path} '{json.dumps(how)}' {Path(folder) / 'mended'}"
 
 

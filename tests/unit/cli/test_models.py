@@ -7,6 +7,7 @@ import pytest
 from crs_lib import judge as judging
 from crs_lib import runs, simulate
 from crs_lib.__main__ import main
+from crs_lib.simulate.config import SimulateConfig
 
 SIZE = ["-p", "n_sessions", "2", "-p", "n_turns", "3"]
 
@@ -37,14 +38,17 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     (results / "old" / "llm_calls.jsonl").write_text("".join(json.dumps(call) + "\n" for call in calls))
     words = ["-p", "systems", "ollama:a", "-p", "n_sessions", "1800", "-p", "n_turns", "20"]
     assert main(["estimate", *words, "--log", "old"]) == 0
-    # 36,000 calls of 1,000 and 100 tokens; 36,000 x 2 s, 2 at once as in the log, are 36,000 s
+    # 36,000 turns of sessions, 90,094 with straight and 21,186 with fresh users; 1,000 and 100 tokens each;
+    # 147,280 x 2 s, 2 at once as in the log
+    turns = SimulateConfig(systems=["ollama:a"], n_sessions=1800, n_turns=20)
+    assert [turns.turns(arm) for arm in turns.arms] == [36_000, 90_094, 21_186]
     assert capsys.readouterr().out.splitlines()[1].split() == [
         "crs",
         "ollama:a",
-        "36000",
-        "36.0",
-        "3.6",
-        "10.0",
+        "147280",
+        "147.28",
+        "14.73",
+        "40.91",
     ]
 
 
@@ -80,7 +84,7 @@ def test_the_thesis_sweep_is_ready(capsys):
     assert main(["estimate", "--sweep", "thesis"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.split()[:1] == ["crs"] for line in lines) == 6
-    assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"20000"}
+    assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"81760"}
 
 
 @pytest.mark.slow

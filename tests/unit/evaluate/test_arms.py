@@ -15,7 +15,7 @@ from crs_lib.systems.base import World
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 SYSTEMS = ("oracle", "oracle_lag:1", "oracle_lag:3", "tracker", "sticky", "amnesiac", "random", "silent")
-THREE = ("shift", "none", "fresh")
+THREE = ("shift", "straight", "fresh", "none")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,12 @@ def config(tmp_path_factory):
         yield made
 
 
-def dialogues(run):
-    return (simulate.run_folder(run) / "dialogues.jsonl").read_bytes()
+def dialogues(run, arm=""):
+    return (simulate.run_folder(run) / simulate.dialogue_file(arm)).read_bytes()
+
+
+def users(world, number, config, system="tracker", arm="shift"):
+    return simulate.arms_of(world, system, number, config, arm)
 
 
 def test_further_arms_change_no_byte_of_the_others(config):
@@ -44,14 +48,17 @@ def test_further_arms_change_no_byte_of_the_others(config):
         alone = config.changed(run=f"alone-{arm}", arms=(arm,))
         simulate.simulate(alone, progress=False)
         assert dialogues(alone.run) == dialogues(run)
+    some = config.changed(run="some", arms=("shift", "fresh"))
+    simulate.simulate(some, progress=False)
+    assert dialogues(some.run, "fresh") == dialogues("three", "fresh")
 
 
 def test_a_fresh_user_states_all_that_holds_and_goes_on_as_planned(world, config):
     for number in range(config.n_sessions):
         shifting = simulate.scenario(world, number, config)
-        talks = {talk.session_id: talk for talk in simulate.fresh_sessions(world, "tracker", number, config)}
+        talks = {talk.session_id: talk for talk in users(world, number, config)["fresh"]}
         turns = [step.turn for step in shifting.steps if step.shift is not None]
-        assert len(talks) == 2 * len(turns)
+        assert len(talks) == len(turns) == len(users(world, number, config, arm="none")["fresh"])
         for turn in turns:
             pairs = talks[f"{number:05d}.shift.{turn:02d}"].pairs()
             assert len(pairs) == scenarios.FRESH_TURNS
@@ -67,47 +74,70 @@ def test_a_fresh_user_states_all_that_holds_and_goes_on_as_planned(world, config
 
 
 def test_a_fresh_user_meets_a_system_that_remembers_nothing(world, config):
-    talk = simulate.fresh_sessions(world, "sticky", 0, config)[0]
+    talk = users(world, 0, config, "sticky")["fresh"][0]
     constraints = talk.pairs()[0].user.user_meta["constraints"]
     assert dict(talk.pairs()[0].system.meta["constraints"]) == constraints
 
 
 def means(config):
     table = evaluate.read(config.run, "model_metrics").set_index(["metric", "model"])["mean"]
-    return {name: table[name].to_dict() for name in ("history_cost", "placebo_cost", "fresh_gain")}
+    return {name: table[name].to_dict() for name in table.index.levels[0]}
 
 
-def test_history_costs_those_that_cling_or_lag_and_the_placebo_shows_who_forgets(config):
+def test_only_those_pay_for_a_shift_that_cling_or_lag(config):
     found = means(config)
-    cost, placebo = found["history_cost"], found["placebo_cost"]
+    cost, ability = found["shift_cost"], found["straight_gain"]
     for system in ("oracle", "random", "silent"):
         assert cost[system] == pytest.approx(0, abs=1e-9)
-        assert placebo[system] == pytest.approx(0, abs=0.03)
-    assert cost["sticky"] > 0.1
+        assert found["history_cost_v2"][system] == pytest.approx(0, abs=1e-9)
     assert 0.1 < cost["oracle_lag:1"] < cost["oracle_lag:3"]
-    assert max(placebo["sticky"], placebo["oracle_lag:1"], placebo["oracle_lag:3"]) < 0.03
+    assert cost["sticky"] > 0.1
+    assert ability["oracle"] == 1
+    assert ability["sticky"] > 0.6 > ability["amnesiac"]
+    for system in SYSTEMS:
+        both = found["conversation_cost"][system] + cost[system]
+        assert found["history_cost"][system] == pytest.approx(both)
+        if ability[system] >= 0.1:
+            assert found["share_lost"][system] == pytest.approx(cost[system] / ability[system])
+        else:
+            assert found["share_lost"][system] != found["share_lost"][system]  # unable
+
+
+def test_the_placebo_shows_who_forgets(config):
+    placebo = means(config)["placebo_cost"]
+    assert max(abs(placebo[name]) for name in ("oracle", "random", "silent")) < 0.03
+    assert max(placebo["sticky"], placebo["oracle_lag:1"]) < 0.03
     assert placebo["amnesiac"] > 0.1
-    assert found["fresh_gain"]["oracle"] == 1
-    assert found["fresh_gain"]["sticky"] > 0.7 > found["fresh_gain"]["amnesiac"]
 
 
-def test_the_costs_are_those_of_the_shifts(config):
+def test_a_first_refinement_costs_nothing_whatever_the_system(config):
+    shifts = evaluate.read(config.run, "shifts")
+    first = shifts.groupby(["model", "session_id"], sort=False).head(1)
+    control = first[first["type"] == "refine"]
+    assert len(control) >= len(SYSTEMS)
+    assert control["shift_cost"].dropna().eq(0).all()
+    assert not control["primary"].any()
+
+
+def test_a_session_has_the_costs_of_its_primary_window(config):
     shifts = evaluate.read(config.run, "shifts")
     results = evaluate.read(config.run, "results").set_index(["model", "session_id"])
-    by_session = shifts.groupby(["model", "session_id"])["history_cost"].mean()
-    assert results.loc[by_session.index, "history_cost"].astype(float).to_numpy() == pytest.approx(
-        by_session.to_numpy(), nan_ok=True
-    )
-    assert shifts.loc[shifts["model"] == "oracle", "fresh_gain"].dropna().eq(1).all()
+    primary = shifts[shifts["primary"]].set_index(["model", "session_id"])
+    assert primary.index.is_unique
+    for name in ("shift_cost", "misfit", "straight_gain", "stale"):
+        own = results[name].astype(float).dropna()
+        assert own.to_numpy() == pytest.approx(primary.loc[own.index, name].to_numpy())
+    assert results["shift_cost"].notna().sum() == primary["shift_cost"].notna().sum()
 
 
 def test_a_run_without_fresh_users_has_no_cost():
     simulate.simulate(
-        SimulateConfig(run="plain", systems=("oracle",), n_sessions=2, n_turns=8), progress=False
+        SimulateConfig(run="plain", systems=("oracle",), n_sessions=2, n_turns=8, arms=("shift",)),
+        progress=False,
     )
     evaluate.evaluate(evaluate.EvaluateConfig(run="plain"))
     assert (
-        evaluate.read("plain", "results")[["history_cost", "placebo_cost", "fresh_gain"]]
+        evaluate.read("plain", "results")[["shift_cost", "history_cost", "placebo_cost", "fresh_gain"]]
         .isna()
         .all(axis=None)
     )
@@ -117,11 +147,12 @@ def test_scores_older_than_an_arm_are_refused(config):
     alone = SimulateConfig(run="later", systems=("oracle",), n_sessions=2, n_turns=8)
     simulate.simulate(alone, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run="later"))
+    assert evaluate.read("later", "results")["placebo_cost"].isna().all()
     simulate.simulate(alone.changed(arms=THREE), progress=False)
     with pytest.raises(RunError, match="the scores of run 'later' are older than its dialogues; score again"):
         evaluate.read("later", "results")
     evaluate.evaluate(evaluate.EvaluateConfig(run="later"))
-    assert evaluate.read("later", "results")["history_cost"].notna().any()
+    assert evaluate.read("later", "results")["placebo_cost"].notna().any()
 
 
 def test_runs_of_other_settings_are_no_arms(config):
@@ -133,8 +164,11 @@ def test_runs_of_other_settings_are_no_arms(config):
 
 
 def test_the_work_of_an_arm_is_known_before_it_starts(config):
-    lines = [len(list(tables.read_jsonl(simulate.run_folder(run) / "dialogues.jsonl")))
-             for run in ("three", "three-none", "three-fresh")]  # fmt: skip
-    assert lines[:2] == [80, 80]
+    turns = {}
+    for run, arm in (("three", ""), ("three", "straight"), ("three", "fresh"), ("three-none", "fresh")):
+        path = simulate.run_folder(run) / simulate.dialogue_file(arm)
+        turns[run, arm] = sum(len(line["conversation"]) // 2 for line in tables.read_jsonl(path))
     assert config.turns("shift") == config.turns("none") == 10 * 20
-    assert config.turns("fresh") * len(SYSTEMS) == 3 * lines[2]
+    assert turns["three", ""] == len(SYSTEMS) * config.turns("shift")
+    assert turns["three", "straight"] == len(SYSTEMS) * config.turns("straight")
+    assert turns["three", "fresh"] + turns["three-none", "fresh"] == len(SYSTEMS) * config.turns("fresh")

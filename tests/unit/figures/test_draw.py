@@ -62,7 +62,7 @@ def results(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
         config = simulate.SimulateConfig(
-            run="tiny", n_sessions=3, n_turns=8, systems=("oracle", "random", "echo"), arms=("shift", "none", "fresh")
+            run="tiny", n_sessions=4, n_turns=8, systems=("oracle", "tracker", "sticky", "random", "echo"), arms=("shift", "straight", "fresh", "none")
         )  # fmt: skip
         simulate.simulate(config, progress=False)
         evaluate.evaluate(evaluate.EvaluateConfig(run="tiny"))

@@ -257,15 +257,27 @@ def four_shifts(**columns):
     return pd.DataFrame(rows).assign(**columns)
 
 
-def test_a_run_without_fresh_users_says_what_is_missing():
-    with pytest.raises(NoDataError, match="no fresh users; the arms shift, none and fresh are needed"):
-        shifts.ability_adaptation(four_shifts(fresh_gain=np.nan, history_cost=np.nan, placebo_cost=np.nan))
+def test_a_run_without_straight_users_says_what_is_missing():
+    lacking = dict.fromkeys(("straight_gain", "shift_cost", "conversation_cost"), np.nan)
+    with pytest.raises(NoDataError, match="no straight users; the arms shift and straight are needed"):
+        shifts.ability_adaptation(four_shifts(primary=True, **lacking))
+
+
+def test_the_plane_shows_ratios_of_means_and_leaves_out_who_has_nothing_to_lose():
+    made = {"straight_gain": [1.0, 0.5, 0.6, 0.7], "shift_cost": [0.5, 0.0, 0.3, 0.2]}
+    able = four_shifts(primary=True, conversation_cost=[0.1, 0.0, 0.2, 0.3], **made)
+    idle = able.assign(model="b", straight_gain=able["straight_gain"] / 10)
+    later = able.assign(primary=False, shift_cost=9.0, turn=9)
+    plane, beside = shifts.ability_adaptation(pd.concat([able, later, idle])).axes
+    middles = [line.get_xydata()[0] for line in plane.lines if len(line.get_xdata()) == 1]
+    assert np.array(middles) == pytest.approx(np.array([[0.7, 0.25 / 0.7]]))
+    assert sum(len(line.get_xdata()) == 1 for line in beside.lines) == 2
 
 
 def test_a_scenario_counts_once_however_many_shifts_it_has():
     costs = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, np.nan]
-    found = shifts._by_scenario(pd.concat(four_shifts(history_cost=c) for c in costs), "a", ["history_cost"])
-    assert found["history_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])
+    found = shifts._by_scenario(pd.concat(four_shifts(shift_cost=c) for c in costs), "a", ["shift_cost"])
+    assert found["shift_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])
 
 
 def test_the_profile_is_over_all_replies_to_a_shift():

@@ -245,17 +245,112 @@ def test_a_reply_without_films_claims_nothing():
     assert math.isnan(last(gain.false_claims, say(DRAMA, [], text="Drama it is.")))
 
 
-# ── the cost of history ────────────────────────────────────────────────────────────────────────
-def test_the_cost_is_a_mean_over_the_replies_that_both_users_got():
+# ── the cost of a shift ────────────────────────────────────────────────────────────────────────
+def fair(*pairs):
+    """The exposure-fair gains of a session whose window begins with its shift."""
+    return [one.gain for one in gain.window_replies(session(*pairs).shifts[0].replies)]
+
+
+def test_films_shown_before_the_window_belong_neither_to_the_best_list_nor_to_chance():
+    # of nine films 0 is gone; film 1 meets two, four others one: mean 6/8, where all nine have 8/9
+    assert fair(say(DRAMA, [0]), say(QUILL, [1], shift=True)) == [1]
+    assert fair(say(DRAMA, [0]), say(QUILL, [2], shift=True)) == [pytest.approx((1 - 0.75) / (2 - 0.75))]
+    assert fair(say(DRAMA, [0]), say(QUILL, [8], shift=True)) == [pytest.approx(-0.75 / (2 - 0.75))]
+
+
+def test_a_window_where_chance_is_more_than_half_of_the_best_says_nothing():
+    # 0 and 1 are gone: the best left meets one, and four of seven films do
+    assert math.isnan(fair(say(DRAMA, [0, 1]), say(QUILL, [2], shift=True))[0])
+
+
+def test_neither_repeating_nor_never_repeating_is_a_cost():
+    before = say(DRAMA, [0, 1, 2])
+    assert fair(before, say(QUILL, [0, 1], shift=True)) == [
+        1
+    ]  # a repeat is back in the best list, and counts
+    assert fair(before, say(QUILL, [3, 4], shift=True)) == [1]  # the best of those not shown
+    assert fair(before, say(QUILL, [0, 8], shift=True))[0] < 1
+
+
+def test_who_asks_for_others_gains_nothing_from_films_of_this_window_alone():
+    shifted = say(QUILL, [0], shift=True)
+    again, more = say(QUILL, [0], stage="follow_up"), say(QUILL, [1], stage="follow_up")
+    assert fair(say(DRAMA, [2]), shifted, more)[1] == 1
+    assert fair(say(DRAMA, [2]), shifted, again)[1] < 0
+    early = say(QUILL, [2], stage="follow_up", shift=True)  # shown before the window only
+    assert fair(say(DRAMA, [2]), early) == fair(say(DRAMA, [2]), say(QUILL, [2], shift=True))
+
+
+def told(*pairs, kind="switch"):
+    shift = session(*pairs).shifts[0]
+    shift.event = {**shift.event, "type": kind}
+    return shift
+
+
+REPLY = gain.WindowReply
+
+
+def test_costs_compare_the_replies_that_all_arms_have():
+    shift = told(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [1]), say(QUILL, [0]))
+    own = [one.gain for one in gain.window_replies(shift.replies)]
+    assert own == pytest.approx([0.2, 1, 1])
+    shift.arms = {
+        gain.STRAIGHT: [REPLY(0.8, True), REPLY(math.nan, True), REPLY(0.4, False)],
+        gain.FRESH: [REPLY(1.0, True), REPLY(1.0, True), REPLY(0.6, True)],
+    }
+    assert gain.straight_gain(shift) == pytest.approx(0.6)  # the second reply has no gain in one arm
+    assert gain.fresh_gain(shift) == pytest.approx(0.8)
+    mine = (own[0] + own[2]) / 2
+    assert gain.shift_cost(shift) == pytest.approx(0.6 - mine)
+    assert gain.conversation_cost(shift) == pytest.approx(0.2)
+    assert gain.history_cost(shift) == pytest.approx(gain.conversation_cost(shift) + gain.shift_cost(shift))
+    assert gain.misfit(shift) == pytest.approx(0.8 - mine)  # the straight user's third reply shows no film
+    assert gain.delay(shift) == pytest.approx(0.6 - 0.8)
+    assert gain.cost_undefined(shift) == ""
+    assert math.isnan(gain.share_lost(shift))  # a ratio of means, of a system
+
+
+def test_an_arm_without_films_has_no_misfit_and_says_so():
+    shift = told(say(DRAMA, [0]), say(QUILL, [0], shift=True))
+    shift.arms = {gain.STRAIGHT: [REPLY(-0.1, False)], gain.FRESH: [REPLY(1.0, True)]}
+    assert gain.shift_cost(shift) == pytest.approx(-1.1)
+    assert math.isnan(gain.misfit(shift)) and math.isnan(gain.delay(shift))
+    assert gain.cost_undefined(shift) == "misfit, delay: an arm shows no films"
+
+
+def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
+    pairs = say(DRAMA, [0]), say(QUILL, [0], shift=True), say(DRAMA, [0], shift=True)
+    one = session(*pairs)
+    assert [gain.primary(shift) for shift in one.shifts] == [True, False]
+    assert not gain.primary(told(*pairs, kind="refine"))
+    assert not gain.primary(told(*pairs, kind="return"))
+
+
+def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
+    # before: Drama (0, 1, 2, 4, 5); now: Ada Quill (0, 1, 3). Misses that fit before: 2, 4, 5; neither: 6, 7, 8
+    now = {"actor": "Ada Quill"}
+    shift = told(say(DRAMA, [6]), say(now, [2, 3], shift=True), say(now, [7]))
+    assert gain.stale(shift) == pytest.approx(1 / 3 - 3 / 9)
+    assert gain.wrong(shift) == pytest.approx(1 / 3 - 3 / 9)
+    assert gain.stale(told(say(DRAMA, [6]), say(now, [2, 4], shift=True))) == pytest.approx(1 - 3 / 9)
+    assert math.isnan(gain.stale(told(say(DRAMA, [6]), say(now, [], shift=True))))
+
+
+def test_the_second_editions_cost_is_a_mean_over_the_replies_that_both_users_got():
     shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [0])).shifts[0]
     # gains in the session: (1 − 8/9)/(2 − 8/9) = .1 and 1
-    shift.arms = {gain.FRESH: [1.0, 0.5, 1.0], gain.PLACEBO: [0.5, math.nan], gain.PLACEBO_FRESH: [1.0, 1.0]}
-    assert gain.history_cost(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
+    shift.arms = {
+        gain.FRESH_V2: [1.0, 0.5, 1.0],
+        gain.PLACEBO: [0.5, math.nan],
+        gain.PLACEBO_FRESH: [1.0, 1.0],
+    }
+    assert gain.history_cost_v2(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
     assert gain.placebo_cost(shift) == pytest.approx(0.5)
-    assert gain.fresh_gain(shift) == pytest.approx(2.5 / 3)
 
 
 def test_no_arm_no_cost():
     shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True)).shifts[0]
-    costs = [one(shift) for one in (gain.history_cost, gain.placebo_cost, gain.fresh_gain)]
+    costs = [one(shift) for one in (gain.history_cost_v2, gain.placebo_cost, gain.shift_cost, gain.misfit,
+                                    gain.conversation_cost, gain.fresh_gain)]  # fmt: skip
+    assert gain.cost_undefined(shift) == "no straight users were simulated"
     assert all(math.isnan(cost) for cost in costs)

@@ -146,7 +146,7 @@ def test_power_is_that_of_each_contrast_and_rises():
     draw = np.random.default_rng(3)
     noise = draw.normal(size=(12, 3)) * (0.01, 0.2, 0.4)
     scores = pd.DataFrame([
-        {"system": name, "scenario": f"{i:05d}", "normalised_gain": 0.5 + noise[i, k]}
+        {"system": name, "scenario": f"{i:05d}", "shift_cost": 0.5 + noise[i, k]}
         for i in range(12) for k, name in enumerate(("oracle", "tracker", "amnesiac"))
     ])  # fmt: skip
     plan = statistics.plan_for("movies", ["oracle", "tracker", "amnesiac"])
@@ -167,7 +167,9 @@ def test_power_is_that_of_each_contrast_and_rises():
 
 def test_power_of_a_run_is_that_of_its_scores():
     scores = statistics.stats_frame(evaluate.read("rules", "results"))
-    plan = statistics.plan_for("movies", ["tracker", "random"]).changed(smallest_effect=0.2)
+    plan = statistics.plan_for("movies", ["tracker", "random"]).changed(
+        smallest_effect=0.2, primary_outcome="normalised_gain", secondary_outcomes=(), lower_is_better=()
+    )
     table = statistics.power_table(scores, plan)
     assert table[["a", "b"]].drop_duplicates().to_numpy().tolist() == [["tracker", "random"]]
     assert set(table["n"]) == {3}

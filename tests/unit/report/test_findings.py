@@ -25,19 +25,19 @@ def results(**levels):
     return pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain", "topic_adaptation_score"])
 
 
-def shifts(cost=0.5, delay=2.0, fresh=0.8):
-    """Two shifts in each of ten sessions; sticky pays ``cost`` for history, and tracker waits ``delay``."""
+def shifts(cost=0.5, delay=2.0, ability=0.8, spread=0.01, n=10):
+    """Two shifts in each of ``n`` sessions; sticky pays ``cost`` for the first, and tracker waits ``delay``."""
     rows = []
     for name in SYSTEMS:
-        for number in range(10):
+        for number in range(n):
             for turn in (4, 8):
-                off = 0.01 * (-1) ** number
+                off = spread * (-1) ** number
                 pays = cost + off if name == "sticky" else off
                 wait = {"oracle": 0.0, "tracker": delay if number % 2 else 0.0, "sticky": np.nan}[name]
                 rows.append(
                     {"model": name, "session_id": f"{number:05d}", "turn": turn, "watched": 4,
-                     "delay_item": wait, "recovered_item": wait == wait, "fresh_gain": fresh,
-                     "history_cost": pays, "placebo_cost": off}
+                     "delay_item": wait, "recovered_item": wait == wait, "straight_gain": ability - off,
+                     "shift_cost": pays, "primary": turn == 4}
                 )  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -51,13 +51,23 @@ def test_the_plain_score_is_praised_only_where_it_agrees():
     assert not findings.plain_score(apart.drop(columns="normalised_gain")).borne
 
 
-def test_the_cost_of_history_is_named_only_where_it_is_shown():
-    told = findings.adaptation(shifts())
-    assert re.match(r"History costs sticky 0\.50 \[0\.49, 0\.51\] of its gain of 0\.80", told)
-    assert "tracker, the ablest other system, shows no cost (0.00 [−0.01, 0.01])" in told
-    assert findings.adaptation(shifts(cost=0.0)).startswith("No system shows a cost of history")
-    assert not findings.adaptation(shifts().drop(columns="fresh_gain")).borne
-    assert not findings.adaptation(shifts().assign(history_cost=np.nan)).borne
+def test_the_cost_of_a_shift_is_told_as_it_is_shown():
+    """Different, equivalent, and neither: no sentence takes an interval that includes 0 for no cost."""
+    told = findings.adaptation(shifts(spread=0.03))
+    assert re.match(r"At a change of mind sticky, whose gain is 0\.80 .* loses 0\.50 \[0\.48, 0\.52\]", told)
+    assert "tracker, the ablest other system, loses no more than 0.05 (0.00 [−0.02, 0.02])" in told
+    wide = findings.adaptation(shifts(spread=0.3))
+    assert "is not shown to lose anything, and could lose 0.2" in wide
+    same = findings.adaptation(shifts(spread=0.0))
+    assert "has too few differing scenarios to tell" in same
+    for text in (told, wide, same):
+        assert not re.search(r"no cost|indistinguishable|equal\b", text)
+
+
+def test_a_cost_needs_straight_users_and_a_system_that_is_able():
+    assert not findings.adaptation(shifts().drop(columns="straight_gain")).borne
+    assert not findings.adaptation(shifts().assign(shift_cost=np.nan)).borne
+    assert not findings.adaptation(shifts(ability=0.02)).borne
 
 
 def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():

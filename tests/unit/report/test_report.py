@@ -110,7 +110,7 @@ def test_undefined_values_are_counted(run, page):
 def test_the_sessions_to_read_are_the_lowest_and_the_highest(run, page):
     results = evaluate.read(run, "results").query("model == 'tracker'")
     found = re.findall(r'href="trace/index.html#session=(\d+)&amp;model=tracker"', page)
-    gain = results["normalised_gain"]  # the plan's primary outcome
+    gain = results["shift_cost"].astype(float)  # the plan's primary outcome
     assert found[0] in set(results.loc[gain == gain.min(), "session_id"])
     assert found[2] in set(results.loc[gain == gain.max(), "session_id"])
 

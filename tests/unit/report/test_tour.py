@@ -37,7 +37,9 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     assert scores["sessions"].tolist() == [3, 3]
     assert scores["system"].tolist() == wanted.sort_values("normalised_gain", ascending=False).index.tolist()
     shown = scores.set_index("system").drop(columns="sessions").sort_index()
-    assert set(names) - set(shown) == {"history_cost"}, "a tour has no fresh users, so no gain of theirs"
+    assert set(names) - set(shown) == {"shift_cost", "straight_gain"}, (
+        "a tour has no straight users, so no column for their gain"
+    )
     pd.testing.assert_frame_equal(shown, wanted[list(shown)], check_names=False)
 
 

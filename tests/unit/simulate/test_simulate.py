@@ -157,10 +157,10 @@ def test_a_failed_export_is_made_good_by_the_next_start(results, do):
         ({"seed": 1.5}, "seed 1.5 is not usable"),
         ({"systems": ["trackr"]}, r"unknown policy 'trackr'; did you mean 'tracker'\?"),
         ({"systems": "tracker"}, "systems is 'tracker'; give a list of policies"),
-        ({"arms": ["both"]}, r"arms is \['both'\]; give a list of names, e.g. \['shift', 'none'\]"),
+        ({"arms": ["both"]}, r"arms is \['both'\]; give a list of names, e.g. \['shift', 'straight'\]"),
         (
             {"arms": ["fresh", "shift"]},
-            r"arms is \['fresh', 'shift'\]; give each arm once, fresh never first",
+            r"arms is \['fresh', 'shift'\]; give each arm once, shift or none first",
         ),
         ({"shift_types": []}, r"shift_types is \[\]; give a list of shift types"),
         ({"shift_types": "switch"}, "shift_types is 'switch'; give a list of shift types"),

@@ -1,5 +1,7 @@
 """The cluster bootstrap against scipy, formulas written out, and coverage."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -145,3 +147,39 @@ def test_degenerate_cases():
         stats.Design(confidence=95)
     constant = pd.DataFrame({"scenario": [1, 2, 3], "x": [1.0, 1.0, 1.0], "y": [1.0, 2.0, 3.0]})
     assert np.isnan(stats.cluster_bootstrap_correlation(constant, "x", "y", design)["correlation"][0])
+
+
+# ── intervals of costs ─────────────────────────────────────────────────────────────────────────
+def test_the_interval_of_a_cost_is_that_of_t_where_the_values_differ():
+    values = np.random.default_rng(1).normal(0.3, 0.3, 30)
+    found = stats.cost_interval([*values, np.nan])
+    low, high = sp.t.interval(0.95, 29, values.mean(), values.std(ddof=1) / np.sqrt(30))
+    assert (found.mean, found.low, found.high, found.n) == pytest.approx((values.mean(), low, high, 30))
+
+
+def test_no_interval_of_no_width_comes_from_identical_values():
+    few = stats.cost_interval(np.zeros(12))
+    assert few.reason == "too few differing scenarios" and math.isnan(few.low)
+    many = stats.cost_interval(np.zeros(50))
+    assert many.reason == "" and many.low < -0.02 and many.high > 0.02
+    one = stats.cost_interval([1.0] * 49 + [0.2])
+    assert one.high > 1.0 - 0.8 / 50  # a rare loss, of which a sample may hold none
+
+
+def test_rare_large_costs_are_covered():
+    """Nine of ten scenarios cost nothing: the plain interval of 20 misses the mean in a fifth of samples."""
+    draw = np.random.default_rng(2)
+    population = np.where(draw.random(2000) < 0.9, 0.0, draw.uniform(-0.3, 1.2, 2000))
+    held = [
+        found.low <= population.mean() <= found.high
+        for found in (stats.cost_interval(draw.choice(population, 20, replace=False)) for _ in range(300))
+    ]
+    assert np.mean(held) >= 0.93
+
+
+def test_a_ratio_of_means_is_no_mean_of_ratios():
+    top, bottom = np.array([0.0, 0.3, 0.2, 0.5] * 6), np.array([0.1, 1.0, 0.4, 1.0] * 6)
+    found = stats.ratio_interval(top, bottom)
+    assert found.mean == pytest.approx(top.mean() / bottom.mean())
+    assert found.low < found.mean < found.high
+    assert math.isnan(stats.ratio_interval([np.nan], [1.0]).mean)

@@ -1,5 +1,7 @@
 """The control policies: each does what its name says, and nothing else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -230,8 +232,50 @@ def test_a_lagging_oracle_learns_of_a_shift_late(lag, late):
     assert all(found <= COMEDIES for found in firsts[late + 1 :])
 
 
-def test_a_lagging_oracle_learns_at_once_of_what_is_no_shift():
-    assert set(talk("oracle_lag:3", wish("Drama"), wish("War"))[1][:2]) == WARS
+def test_a_lagging_oracle_lags_at_every_change_and_knows_the_first_wish_at_once():
+    """Not only at logged shifts: a refinement is no less of a change."""
+    first, second, third = talk("oracle_lag:1", wish("War"), wish("Comedy"), wish("Comedy"))
+    assert set(first[:2]) == set(second[:2]) == WARS
+    assert set(third[:2]) <= COMEDIES
+    nothing = {**wish("War"), "constraints": {}}
+    assert set(talk("oracle_lag:3", nothing, wish("War"))[1][:2]) == WARS
+
+
+# ── policies of the sceptic ────────────────────────────────────────────────────────────────────
+def test_polite_never_shows_a_film_twice_and_shows_the_best_left():
+    shown = talk("polite", *[wish("War")] * 3)
+    assert set(shown[0][:2]) == WARS
+    assert len({item for items in shown for item in items}) == sum(map(len, shown)) == 9
+
+
+def test_confirm_shift_asks_once_after_a_change():
+    first, asked, then, again = talk(
+        "confirm_shift", wish("War"), wish("Comedy"), wish("Comedy"), wish("Comedy")
+    )
+    assert set(first[:2]) == WARS and asked == ()
+    assert then and again and set(then) <= COMEDIES
+
+
+def test_hedge3_shows_a_film_for_each_of_three_states():
+    last = talk("hedge3", wish("War"), wish("Comedy"), wish("Drama"))[-1]
+    assert len(last) == 3
+    assert set(last) & WARS and set(last) & COMEDIES
+    assert set(talk("hedge3", wish("War"))[0][:2]) == WARS
+
+
+def test_alternate_shows_films_for_two_states_in_turn():
+    shown = talk("alternate", wish("War"), *[wish("Comedy")] * 4)
+    kinds = ["war" if set(items[:2]) == WARS else "comedy" for items in shown]
+    assert kinds.count("war") >= 2 and kinds.count("comedy") >= 2
+
+
+def test_random_free_draws_by_conversation_and_random_by_turn():
+    def items(spec, conversation):
+        world = dataclasses.replace(WORLD, conversation=conversation)
+        return systems.create(spec, world, 7, 0).reply(1, "x", wish("War")).items
+
+    assert items("random", "1") == items("random", "2")
+    assert items("random_free", "1") == items("random_free", "1") != items("random_free", "2")
 
 
 def test_hedge_shows_films_for_the_wishes_before():

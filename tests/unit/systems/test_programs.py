@@ -15,6 +15,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLMError, LLMSettings, Retry
 from crs_lib.runs.ledger import Ledger
 from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.conversation import conversation_id
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
@@ -43,7 +44,9 @@ def results(tmp_path, monkeypatch):
 
 
 def config(spec, **changes):
-    return SimulateConfig(**{"run": "r", "systems": [spec], "n_sessions": 4, "n_turns": 3, **changes})
+    return SimulateConfig(
+        **{"run": "r", "systems": [spec], "n_sessions": 4, "n_turns": 3, "arms": ["shift"], **changes}
+    )
 
 
 def calls(folder):
@@ -64,7 +67,8 @@ def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
         folder = simulate.simulate(config(server.url, n_turns=12), progress=False)
     assert len(server.requests) == 4 * 12
     assert set().union(*map(keys_within, server.requests)) == ALLOWED
-    said = {d.session_id: [turn.text for turn in d.turns] for d in simulate.dialogues("r")}
+    said = {conversation_id(7, d.session_id, "shift"): [turn.text for turn in d.turns]
+            for d in simulate.dialogues("r")}  # fmt: skip
     for request in server.requests:
         talk = [one["content"] for one in request["conversation"]]
         assert talk == said[request["session"]][: 2 * request["turn"] - 1]
@@ -362,7 +366,7 @@ def test_a_sweep_of_ten_systems_continues_and_asks_no_finished_session_again(tmp
     down = [True]
 
     def answer(request):
-        if down[0] and request["session"] == "00002":
+        if down[0] and request["session"] == conversation_id(7, "00002", "shift"):
             return 404, "not now"
         return 200, {"reply": "See Metropolis."}
 
