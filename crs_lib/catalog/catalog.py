@@ -33,7 +33,7 @@ _KEPT, _LONGEST = 4096, 4096  # how many answers are kept, and of how many items
 _MOST_CODES = 65_536
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """Answer of a query: item indices in order, and the fields that were given up to find any."""
 
     items: Codes
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class _Vocabulary:
     """All concepts of a catalogue; a concept's code is its place in these lists."""
 
     field: tuple[str, ...]
@@ -49,7 +49,7 @@ class Vocabulary:
     code_of: Mapping[str, int]
 
     @classmethod
-    def of(cls, items: Sequence[Item]) -> "Vocabulary":
+    def of(cls, items: Sequence[Item]) -> "_Vocabulary":
         """The concepts of items: by field in the order of ``ALL_FIELDS``, by folded value within it."""
         names, values = [], []
         for name in ALL_FIELDS:
@@ -76,7 +76,7 @@ class _Group(NamedTuple):
     items: Codes
 
 
-def common(one: Codes, other: Codes) -> Codes:
+def _common(one: Codes, other: Codes) -> Codes:
     """The items that stand in two ascending lists, ascending: the shorter is looked up in the longer."""
     few, many = sorted((one, other), key=len)
     return few[many.take(many.searchsorted(few), mode="clip") == few] if len(few) else few
@@ -91,7 +91,7 @@ class Catalog:
         self.source = source
         held = set(self.items[0].values) if self.items else set(FIELDS)
         self.fields: Mapping[str, Field] = {name: row for name, row in ALL_FIELDS.items() if name in held}
-        self.vocabulary = Vocabulary.of(self.items)
+        self.vocabulary = _Vocabulary.of(self.items)
         self._starts, self._facts = self._laid_out()
         self._ends, self._postings = self._inverted()
         self.recommendable: NDArray[np.bool_] = np.array(
@@ -99,7 +99,7 @@ class Catalog:
         )
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
-        self._answers: dict[tuple[object, ...], Found] = {}
+        self._answers: dict[tuple[object, ...], _Found] = {}
         self._codes: dict[tuple[str, str], int | None] = {}
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
@@ -273,7 +273,7 @@ class Catalog:
         )
 
     # ── querying ───────────────────────────────────────────────────────────────────────────────
-    def query(self, constraints: Constraints, *, relax: bool = False) -> Found:
+    def query(self, constraints: Constraints, *, relax: bool = False) -> _Found:
         """The recommendable items that meet all constraints: any value within a field, all fields.
 
         With ``relax`` and no such item, constraints are given up one field at a time, in the order of
@@ -292,7 +292,7 @@ class Catalog:
                 self._answers[key] = found
         return found
 
-    def _search(self, pairs: Iterable[tuple[str, Wanted]], relax: bool) -> Found:
+    def _search(self, pairs: Iterable[tuple[str, Wanted]], relax: bool) -> _Found:
         """The items of all constraints but those of the lowest ranks, given up until an item is left.
 
         Constraints are met from the highest rank down: the first that leaves nothing is the last given up.
@@ -301,12 +301,12 @@ class Catalog:
         order = sorted(groups, key=lambda group: group.rank, reverse=True)  # no two ranks are equal
         items = self._recommendable_items
         for place, group in enumerate(order):
-            met = common(items, group.items)
+            met = _common(items, group.items)
             if not len(met):
                 dropped = tuple(given_up.field for given_up in reversed(order[place:]))
-                return Found(items, dropped) if relax else Found(met, ())
+                return _Found(items, dropped) if relax else _Found(met, ())
             items = met
-        return Found(items, ())
+        return _Found(items, ())
 
     def _group(self, field: str, wanted: Wanted) -> _Group:
         """The recommendable items that have one of these values of a field; values no film has rank last."""
@@ -319,7 +319,7 @@ class Catalog:
     def query_codes(self, codes: Sequence[int]) -> Codes:
         """The recommendable items that have every one of these concepts, ascending."""
         groups = sorted((self._recommendable_with(code) for code in codes), key=len)
-        return reduce(common, groups) if groups else self._recommendable_items
+        return reduce(_common, groups) if groups else self._recommendable_items
 
     def without(self, items: Codes, code: int) -> Codes:
         """These items but for those that have a concept, in their order."""

@@ -49,7 +49,7 @@ class Mention(NamedTuple):
     n_same_title: int
 
 
-class Titles:
+class _Titles:
     """Finds a catalogue's titles in text; those of ``everyday`` words count under ``rules.title_rule``."""
 
     def __init__(self, catalog: Catalog, everyday: frozenset[str]) -> None:
@@ -96,7 +96,7 @@ class Foreign(NamedTuple):
     title: str
 
 
-def written_as_titles(text: str) -> list[Foreign]:
+def _written_as_titles(text: str) -> list[Foreign]:
     """The stretches of a text's first 50,000 characters that are written like titles; some may overlap."""
     text = text[:_LOOKED_AT]
     return [*_marked(text), *_before_year(text)]
@@ -351,7 +351,7 @@ class Grounder:
         return [word for word in fields.plot_keywords(text) if word in known][:limit]
 
     def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
-        """The titles a text names, resolved to items, in text order (:meth:`Titles.find`)."""
+        """The titles a text names, resolved to items, in text order (:meth:`_Titles.find`)."""
         preferred = frozenset(prefer)
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
 
@@ -362,8 +362,8 @@ class Grounder:
         return list(dict.fromkeys(m.item for m, only in zip(mentions, named, strict=True) if not only))
 
     @cached_property
-    def _titles(self) -> Titles:
-        return Titles(self.catalog, self._everyday)
+    def _titles(self) -> _Titles:
+        return _Titles(self.catalog, self._everyday)
 
     @cached_property
     def _titled(self) -> Callable[[str], tuple[Mention, ...]]:
@@ -377,7 +377,7 @@ class Grounder:
         """
         found: list[Foreign] = []
         heard = f" {fold(said)} "
-        for one in written_as_titles(text):
+        for one in _written_as_titles(text):
             overlaps = any(other.start < one.end and one.start < other.end for other in found)
             if not overlaps and f" {fold(one.title)} " not in heard and not self._known(one, mentions):
                 found.append(one)

@@ -228,7 +228,7 @@ def clean_name(raw: str) -> Cleaned:
     return Cleaned(name) if fold(name) else Cleaned(None, "empty")
 
 
-def cleaner(aliases: Mapping[str, tuple[str, ...]]) -> Callable[[str], Cleaned]:
+def _cleaner(aliases: Mapping[str, tuple[str, ...]]) -> Callable[[str], Cleaned]:
     """A cleaning rule for names with aliases: every alias becomes the value that it stands for."""
     value_of = {fold(form): value for value, others in aliases.items() for form in (value, *others)}
 
@@ -250,7 +250,7 @@ def clean_person(raw: str) -> Cleaned:
     return Cleaned(name)
 
 
-_PLOT_WORD = cleaner(PLOT_WORDS)
+_PLOT_WORD = _cleaner(PLOT_WORDS)
 
 
 def clean_keyword(raw: str) -> Cleaned:

@@ -120,7 +120,7 @@ class Context:
 Rule = Callable[[Context, int, int], str]
 
 
-def quoted(text: str, start: int, end: int) -> bool:
+def _quoted(text: str, start: int, end: int) -> bool:
     """Whether the stretch stands alone between quotation or emphasis marks, or before a "(year)"."""
     before = text[start - 1] if start else ""
     after = text[end] if end < len(text) else ""
@@ -137,7 +137,7 @@ def year_after(text: str, end: int) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def starts_sentence(text: str, start: int) -> bool:
+def _starts_sentence(text: str, start: int) -> bool:
     """Whether nothing but marks stands between the stretch and the sentence's beginning."""
     before = text[:start].rstrip(" \t\"'“‘«*_`[(")
     return not before or before[-1] in _SENTENCE_END
@@ -148,28 +148,28 @@ def no_rule(near: Context, first: int, last: int) -> str:
     return ""
 
 
-def capital(near: Context, first: int, last: int) -> str:
+def _capital(near: Context, first: int, last: int) -> str:
     """A one-word name that is also an everyday word: needs a capital inside a sentence, or quotes."""
     text, (start, end) = near.text, near.span(first, last)
-    if quoted(text, start, end):
+    if _quoted(text, start, end):
         return ""
     if not text[start].isupper():
         return "everyday word, not capitalised"
-    return "everyday word that opens a sentence" if starts_sentence(text, start) else ""
+    return "everyday word that opens a sentence" if _starts_sentence(text, start) else ""
 
 
-def film_word(near: Context, first: int, last: int) -> str:
+def _film_word(near: Context, first: int, last: int) -> str:
     """A genre that is also an everyday noun: needs a film word or another genre within two words."""
     if near.has_film_cue(first, last) or near.in_marks(" ".join(near.tokens[first:last])):
         return ""
     return "everyday word without a film word beside it"
 
 
-def capital_or_film_word(near: Context, first: int, last: int) -> str:
+def _capital_or_film_word(near: Context, first: int, last: int) -> str:
     """A name that is also an everyday word ("polish"): needs a capital or a film word."""
     if near.text[near.span(first, last)[0]].isupper():
         return ""
-    return film_word(near, first, last)
+    return _film_word(near, first, last)
 
 
 def title_rule(title: str, everyday: frozenset[str]) -> Rule:
@@ -189,7 +189,7 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
 
     def rule(near: Context, first: int, last: int) -> str:
         text, (start, end) = near.text, near.span(first, last)
-        if quoted(text, start, end):
+        if _quoted(text, start, end):
             return ""
         if one_word and (parts[0].isdigit() or len(parts[0]) == 1):
             return "number or letter without quotes or year"
@@ -205,14 +205,14 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
             return "everyday words, not written as the title"
         if text[start:end].isupper() and not title.isupper():
             return "everyday words, all in capitals"
-        if one_word and starts_sentence(text, start) and parts[0] in everyday:
+        if one_word and _starts_sentence(text, start) and parts[0] in everyday:
             return "everyday word that opens a sentence"
         return ""
 
     return rule
 
 
-def about(near: Context, first: int, last: int) -> str:
+def _about(near: Context, first: int, last: int) -> str:
     """An everyday word that plots are about: needs a word such as "about" before it in the sentence."""
     start = near.span(first, last)[0]
     for place in range(first - 1, max(-1, first - _ABOUT_REACH - 1), -1):
@@ -226,12 +226,12 @@ def about(near: Context, first: int, last: int) -> str:
 # The matching rules that a field's row may name (``Field.rule``): each gives the rule of a value's form.
 FIELD_RULES: dict[str, Callable[[str, frozenset[str]], Rule]] = {
     "plain": lambda form, everyday: no_rule,
-    "genre": lambda form, everyday: film_word if form in lexicon.WEAK_GENRES else no_rule,
-    "name": lambda form, everyday: capital_or_film_word if form in lexicon.COMMON_WORDS else no_rule,
+    "genre": lambda form, everyday: _film_word if form in lexicon.WEAK_GENRES else no_rule,
+    "name": lambda form, everyday: _capital_or_film_word if form in lexicon.COMMON_WORDS else no_rule,
     "person": lambda form, everyday: (
-        capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
+        _capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
     ),
-    "plot": lambda form, everyday: no_rule if " " in form and form not in lexicon.COMMON_WORDS else about,
+    "plot": lambda form, everyday: no_rule if " " in form and form not in lexicon.COMMON_WORDS else _about,
 }
 
 

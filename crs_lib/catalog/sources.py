@@ -33,7 +33,7 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     where it applies the record and the field.
     """
     bare, rows = parted(source)
-    source = resolved(bare)
+    source = _resolved(bare)
     if str(source) == SAMPLE:
         return _from_json(paths.samples() / "movies.json", SAMPLE, rows)
     path = _path(source)
@@ -53,7 +53,7 @@ def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
     return bare, {name: row for name, row in ALL_FIELDS.items() if name in FIELDS or name in asked}
 
 
-def resolved(source: str | Path) -> str | Path:
+def _resolved(source: str | Path) -> str | Path:
     """The file that a named catalogue stands for: that of ``thesis`` and of ``thesis-or-sample``.
 
     The second is the sample where the thesis's catalogue is not here; the first raises InputError then. Any
@@ -75,13 +75,13 @@ def resolved(source: str | Path) -> str | Path:
 @safety.reader("a catalogue")
 def raw(source: str | Path) -> bytes:
     """The bytes of a catalogue in the OpenDialKG form; empty for the sample and for any other form."""
-    source = resolved(parted(source)[0])
+    source = _resolved(parted(source)[0])
     path = _path(source)
     if str(source) == SAMPLE or path.suffix != ".json" or not path.is_file():
         return b""
     content = path.read_bytes()
     data = safety.loads(content, path.name)
-    return b"" if not isinstance(data, dict) or keyed_by_id(data) else content
+    return b"" if not isinstance(data, dict) or _keyed_by_id(data) else content
 
 
 def _path(source: str | Path) -> Path:
@@ -100,11 +100,11 @@ def _from_json(path: Path, name: str, rows: Mapping[str, Field]) -> Catalog:
     for title, record in pairs:
         if isinstance(record, _Repeated):
             raise InputError(f"{path.name}: {title!r} has the field {record.twice!r} twice; give it once")
-    if not keyed_by_id(data):
-        return Catalog.from_records(with_keywords(pairs, rows), name, rows)
+    if not _keyed_by_id(data):
+        return Catalog.from_records(_with_keywords(pairs, rows), name, rows)
     if isinstance(data, _Repeated):
         raise InputError(f"{path.name} has the id {data.twice!r} twice; give every item its own")
-    return Catalog.from_records(with_keywords(list(records(data)), rows), name, rows)
+    return Catalog.from_records(_with_keywords(list(records(data)), rows), name, rows)
 
 
 class _Repeated(dict[str, Any]):
@@ -134,7 +134,7 @@ def _from_parquet(path: Path, rows: Mapping[str, Field]) -> Catalog:
     rows = {name: row for name, row in ALL_FIELDS.items() if name in rows or name in held}
     films = (dict(zip(columns, film, strict=True)) for film in frame.itertuples(index=False, name=None))
     pairs = [(str(film["title"] or ""), film) for film in films]
-    return Catalog.from_records(with_keywords(pairs, rows), path.name, rows)
+    return Catalog.from_records(_with_keywords(pairs, rows), path.name, rows)
 
 
 def content_hash(catalog: Catalog) -> str:
@@ -148,7 +148,7 @@ def content_hash(catalog: Catalog) -> str:
 _YEAR = re.compile(r"\s*\((\d{4})\)\s*$")
 
 
-def keyed_by_id(data: Mapping[str, Any]) -> bool:
+def _keyed_by_id(data: Mapping[str, Any]) -> bool:
     """Whether a parsed catalogue is keyed by item id: records with a ``star``, or numbers as keys."""
     records = [record for record in data.values() if isinstance(record, Mapping)]
     if any("star" in record for record in records):
@@ -191,13 +191,13 @@ _LEAST, _SHARE = 3, 0.1  # a keyword stands in so many plots at least, and in th
 Films = Sequence[tuple[str, Mapping[str, Any]]]
 
 
-def with_keywords(films: Films, rows: Mapping[str, Field]) -> Films:
+def _with_keywords(films: Films, rows: Mapping[str, Field]) -> Films:
     """The films, ``(title, record)``, with plot keywords where ``rows`` asks for them and no film has any."""
     key = OPTIONAL_FIELDS[PLOT].column
     records = [record for _, record in films if isinstance(record, Mapping)]
     if PLOT not in rows or any(_has_values(record.get(key)) for record in records):
         return films
-    found = iter(extracted([str(record.get("plot") or "") for record in records]))
+    found = iter(_extracted([str(record.get("plot") or "") for record in records]))
     return [
         (title, {**record, key: next(found)} if isinstance(record, Mapping) else record)
         for title, record in films
@@ -208,7 +208,7 @@ def _has_values(value: object) -> bool:
     return value is not None and not isinstance(value, float) and bool(len(value))  # type: ignore[arg-type]
 
 
-def extracted(plots: Sequence[str]) -> list[list[str]]:
+def _extracted(plots: Sequence[str]) -> list[list[str]]:
     """For each plot its words of the highest TF-IDF, best first, at most five; names are left out.
 
     Source: Spärck Jones (1972), Journal of Documentation 28, over the catalogue's own plots. A word counts

@@ -170,7 +170,7 @@ def score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any)
 
     place = out or paths.run_folder("movies", "scores")
     config = ScoringConfig(**given, inputs={"logs": tables.of_files(data.files(logs))})
-    frame = score_logs(logs, config, place, workers=workers)
+    frame = _score_logs(logs, config, place, workers=workers)
     wide = frame.pivot_table(index="metric", columns="model", values="mean", dropna=False, sort=False)
     print(wide.dropna(how="all").round(4).to_string(na_rep="-"))
     print(f"\ntables: {paths.shown(place)}/  ({', '.join(_SCORES)})")
@@ -182,7 +182,7 @@ def score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any)
             print(f"sessions without scores: {len(lost)}; the first is {first}. The same command asks again")
 
 
-def score_logs(log: str, config: Any, out: Path, *, workers: int = 1) -> pd.DataFrame:
+def _score_logs(log: str, config: Any, out: Path, *, workers: int = 1) -> pd.DataFrame:
     """Score a log into a folder; returns the table of model metrics.
 
     Where a model is asked, a preflight comes first and its calls are kept in the folder, so that the same

@@ -38,10 +38,10 @@ def run(
     if parameters:
         print(runner.help_text(notebooks.parameters_of(found), found.stem))
         return
-    print(f"{found.stem} finished: {paths.shown(notebooks.run(found, given_values(found, p, f), o))}")
+    print(f"{found.stem} finished: {paths.shown(notebooks.run(found, _given_values(found, p, f), o))}")
 
 
-def given_values(notebook: str | Path, pairs: Iterable[Sequence[str]], file: Path | None) -> dict[str, Any]:
+def _given_values(notebook: str | Path, pairs: Iterable[Sequence[str]], file: Path | None) -> dict[str, Any]:
     """The parameters of a command line, each read as the type declared in the notebook."""
     known = {parameter.name: parameter for parameter in notebooks.parameters_of(notebook)}
     read = {name: known[name].from_text(text) if name in known else text for name, text in pairs}
@@ -90,7 +90,7 @@ def simulate(
     from crs_lib.simulate import run as simulation
     from crs_lib.simulate.config import SimulateConfig
 
-    values = given_values(_SIMULATE, p, f)
+    values = _given_values(_SIMULATE, p, f)
     given = runner.check_parameters(notebooks.parameters_of(_SIMULATE), values, _SIMULATE)
     own = {f"{_SIMULATE}.{name}" for name in given}
     swept: Iterable[Mapping[str, Any]] = sweeps.read(sweep).cells if sweep else [{}]
@@ -100,7 +100,7 @@ def simulate(
     if estimate:
         judged = {name: value for name, value in judged.items() if value}
         pairs = zip(configs, cells, strict=True)
-        work = [row for config, cell in pairs for row in planned(config, cell | judged)]
+        work = [row for config, cell in pairs for row in _planned(config, cell | judged)]
         show_costs("movies", work, log, "run a few sessions")
         return
     if sweep:
@@ -128,7 +128,7 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
         print(f"For tokens and hours {try_it} first, then add: --log RUN")
 
 
-def planned(config: Any, judged: Mapping[str, Any]) -> Iterator[Any]:
+def _planned(config: Any, judged: Mapping[str, Any]) -> Iterator[Any]:
     """The largest number of calls to each model of a run; failed and repeated calls are not counted.
 
     ``judged`` holds the parameters of the judgement that follows.

@@ -40,14 +40,14 @@ def show(
 
     if "figures" in kinds:
         named = [name.strip() for name in systems.split(",") if name.strip()]
-        draw(study, run, only, convention, named)
+        _draw(study, run, only, convention, named)
     if "report" in kinds:
         print(f"written: {paths.shown(report.write(run, plan, convention))}")
     if "trace" in kinds:
         print(f"written: {paths.shown(trace.write(run, convention))}   open it in a browser")
 
 
-def draw(
+def _draw(
     study: str, run: str, only: str | None = None, convention: str = "", systems: Sequence[str] = ()
 ) -> None:
     """Draw the figures of a run; for a figure without data print one line that says what is missing."""
@@ -125,7 +125,7 @@ def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     sensitivity.make(run)
     told = findings.write(run)
     if (n_sessions, n_turns) == (50, 20):
-        quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
+        _quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
     show(("figures", "report", "trace"), run=run, study="movies")
     table(scoreboard(evaluate.read(run, "model_metrics")))
     folder = paths.shown(paths.run_folder("movies", run))
@@ -133,7 +133,7 @@ def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     print(f"notebooks: {folder}/notebooks/   executed, with their outputs")
 
 
-def quote(text: str, page: Path) -> None:
+def _quote(text: str, page: Path) -> None:
     """Put a text between the two markers of a page; nothing happens to a page without them."""
     old = page.read_text(encoding="utf-8") if page.is_file() else ""
     new = re.sub(f"{OPEN}.*?{CLOSE}", lambda _: f"{OPEN}\n{text.strip()}\n{CLOSE}", old, flags=re.DOTALL)
@@ -162,7 +162,7 @@ def thesis_tables(*, judge_scores: str = "", **given: Any) -> None:
     table(found.judged, "judge scores from elsewhere")
     evaluate.evaluate(scoring)
     files = views.write_tables(config.run, scoring.rule.name)
-    draw("movies", config.run, convention=scoring.rule.name)
+    _draw("movies", config.run, convention=scoring.rule.name)
     best = views.best_systems(config.run, scoring.rule.name).drop(columns=["low", "high", "n"])
     short = best.assign(metric=[base.get(name).label for name in best["metric"]])
     table(short.dropna(axis=1, how="all"), digits=4)

@@ -18,13 +18,13 @@ STOPPED = "\nstopped; what was finished is stored, the same command continues\n"
 
 
 @contextlib.contextmanager
-def promptly() -> Iterator["Interrupts"]:
+def promptly() -> Iterator["_Interrupts"]:
     """Within, the first Ctrl-C raises KeyboardInterrupt; a second one, or ``TIDY`` seconds, end the process.
 
     The signals are watched by a thread of their own, which no long computation and no waiting server holds
     up. Without effect outside the main thread, and where the signal is ignored (a background job).
     """
-    seen = Interrupts()
+    seen = _Interrupts()
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield seen
@@ -45,7 +45,7 @@ def promptly() -> Iterator["Interrupts"]:
         os.close(read)
 
 
-class Interrupts:
+class _Interrupts:
     """The interrupts that arrived while a command worked."""
 
     def __init__(self) -> None:

@@ -25,15 +25,15 @@ from crs_lib.core.errors import InputError, unknown
 _FOLDER = Path(__file__).resolve().parents[1] / "prompts"
 
 
-def names() -> list[str]:
+def _names() -> list[str]:
     """All prompts, sorted, as :func:`render` takes them."""
     return sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.rglob("*.txt"))
 
 
 @cache
 def _prompt(name: str, folder: str) -> Prompt:
-    if name not in names():
-        raise unknown("prompt", name, names())
+    if name not in _names():
+        raise unknown("prompt", name, _names())
     own = paths.given(folder) / f"{name.rpartition('/')[2]}.txt"
     path = own if folder and own.is_file() else _FOLDER / f"{name}.txt"
     prompt = Prompt(path.read_text(encoding="utf-8").removesuffix("\n"))
@@ -92,13 +92,13 @@ _ONE_FILM = "one"  # the slot that holds the kind of one film: "comedy movie"
 _TITLE = "title"  # the slot whose value is written as it is, at the beginning of a sentence, too
 
 
-class Slot(str):
+class _Slot(str):
     """The name of a value to be filled in."""
 
     __slots__ = ()
 
 
-Template = tuple[str | Slot | tuple["Template", ...], ...]
+Template = tuple[str | _Slot | tuple["Template", ...], ...]
 
 
 def compile_line(line: str) -> Template:
@@ -108,7 +108,7 @@ def compile_line(line: str) -> Template:
     for found in _PART.finditer(line):
         choice, slot = found.groups()
         parts += [line[position : found.start()]] if found.start() > position else []
-        parts.append(Slot(slot) if choice is None else tuple(map(compile_line, choice.split("|"))))
+        parts.append(_Slot(slot) if choice is None else tuple(map(compile_line, choice.split("|"))))
         position = found.end()
     return tuple(parts + ([line[position:]] if position < len(line) else []))
 
@@ -156,7 +156,7 @@ def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, s
         before = out[-1][-2:] if out else ""
         if isinstance(part, tuple):
             _fill(part[int(random() * len(part))], random, slots, out)
-        elif part.__class__ is Slot:
+        elif part.__class__ is _Slot:
             begins = before in (". ", "! ", "? ") and part != _TITLE
             out.append(sentence(slots[part]) if begins else slots[part])
         else:

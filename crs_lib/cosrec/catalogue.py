@@ -41,7 +41,7 @@ _CONTENT = ("legacy", "shortest", "title_latin", "text_latin", "most_reviews")  
 _Facts = dict[str, dict[str, Any]]  # of finished tables, by kind and category
 
 
-def sources(metas: Path, reviews: Path) -> tuple[tuple[Source, ...], list[str]]:
+def _sources(metas: Path, reviews: Path) -> tuple[tuple[Source, ...], list[str]]:
     """Categories that have both files, by name, and those that lack one.
 
     ``meta_<category>.jsonl`` in one folder, ``<category>.jsonl`` in the other, packed (.gz, .zst) or not.
@@ -83,7 +83,7 @@ def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, 
     """
     if not out.name.endswith((*_ENDINGS, ".parquet")):
         raise InputError(f"{out.name!r}: the output must end in {', '.join(_ENDINGS)} or .parquet")
-    todo, ignored = sources(metas, reviews)
+    todo, ignored = _sources(metas, reviews)
     _keep_apart(out, todo, (metas, reviews))
     if lacking := [name for name in ("duckdb", "msgspec", "zstandard") if not find_spec(name)]:
         raise InputError(f'the catalogue needs {", ".join(lacking)}: pip install "crs-lib[data]"')

@@ -30,7 +30,7 @@ _Write = Callable[[int], tuple[str, _Facts]]  # an attempt's text
 _STAGE = "generate"
 
 
-class Writer:
+class _Writer:
     """Makes the record of one conversation from its number alone; see :func:`crs_lib.runs.job`."""
 
     def __init__(
@@ -212,7 +212,7 @@ def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
     with runs.stage(NAME, config.run, _STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
         runs.job(
             work, ledger, [runs.Part(keys, tuple(config.models()), label="conversations")],
-            Writer, (config, str(folder)), llm=config.reached(), workers=config.workers,
+            _Writer, (config, str(folder)), llm=config.reached(), workers=config.workers,
             scheduler=config.scheduler, logged=bool(config.models()), progress=progress,
         )  # fmt: skip
         records = [safety.loads(body, "a body of the ledger") for body in ledger.bodies(keys)]

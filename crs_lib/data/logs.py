@@ -28,7 +28,7 @@ _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _OWN = "dialogues.jsonl"
 
 
-class SessionKey(NamedTuple):
+class _SessionKey(NamedTuple):
     """What identifies a session in a table: the model's name as a file name, and the session.
 
     ``session`` is a whole number where the log's id is one ("00017" and 17 are both 17), else its text.
@@ -38,11 +38,11 @@ class SessionKey(NamedTuple):
     session: int | str
 
 
-def session_key(dialogue: Dialogue) -> SessionKey:
+def session_key(dialogue: Dialogue) -> _SessionKey:
     """The key of a dialogue: ``("gemma-2b", 17)`` for session "00017" of ``gemma:2b``."""
     given = dialogue.session_id
     number = given.isascii() and given.isdigit() and len(given) <= 18
-    return SessionKey(paths.slug(dialogue.model_name), int(given) if number else given)
+    return _SessionKey(paths.slug(dialogue.model_name), int(given) if number else given)
 
 
 def files(path: str | Path) -> list[Path]:
@@ -97,7 +97,7 @@ def readable(path: str | Path, broken: _ToBroken, *, system: str = "unnamed") ->
 
 def _dialogues(path: str | Path, broken: _ToBroken | None, system: str) -> Iterator[Dialogue]:
     """Every dialogue; what cannot be read goes to ``broken``, or is raised where that is None."""
-    seen: dict[SessionKey, str] = {}
+    seen: dict[_SessionKey, str] = {}
     for file in files(path):
         stem, own, records = file.name.removesuffix(_kind(file)), dict[str, str](), _records(file)
         head = list(itertools.islice(records, 2))
@@ -205,7 +205,7 @@ def log_quirks(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
         missing sessions     numbers that are absent between a model's first and last session
     """
     found: list[Quirk] = []
-    lengths: dict[SessionKey, int] = {}
+    lengths: dict[_SessionKey, int] = {}
     for dialogue in dialogues:
         key = session_key(dialogue)
         lengths[key] = len(dialogue.pairs())
@@ -300,7 +300,7 @@ def _adaptation(dialogue: Dialogue) -> Iterator[Quirk]:
         yield Quirk("opening left out", (None, SYSTEM), shorten(text, 60))
 
 
-def _across(lengths: Mapping[SessionKey, int]) -> Iterator[Quirk]:
+def _across(lengths: Mapping[_SessionKey, int]) -> Iterator[Quirk]:
     """Beside a model's other sessions: odd lengths, gaps in the numbers; for sessions with numbers."""
     for model in dict.fromkeys(key.model for key in lengths):
         own = {key: n for key, n in lengths.items() if key.model == model}

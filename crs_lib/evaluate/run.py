@@ -61,7 +61,7 @@ _STAGE = "evaluate"
 _KNOBS = ("window", "recovery_cc", "recovery_cr")
 
 
-def variant_of(convention: str) -> str:
+def _variant_of(convention: str) -> str:
     """The scores of a convention among the evaluations of a run; nothing for ``default``."""
     return "" if convention == DEFAULT else convention
 
@@ -216,7 +216,7 @@ def _catalog(config: EvaluateConfig) -> str:
 
 def _stage_of(convention: str) -> str:
     """The name of a convention's evaluation among the stages of a run."""
-    return f"{_STAGE} {variant_of(convention)}".rstrip()
+    return f"{_STAGE} {_variant_of(convention)}".rstrip()
 
 
 def folder_of(run: str, convention: str) -> Path:
@@ -225,7 +225,7 @@ def folder_of(run: str, convention: str) -> Path:
     return folder if convention == DEFAULT else folder / "scores" / paths.slug(convention)
 
 
-class RunTables(NamedTuple):
+class _RunTables(NamedTuple):
     """The tables of an evaluated run: a row a turn, a session, and a model and metric."""
 
     turns: pd.DataFrame
@@ -233,9 +233,9 @@ class RunTables(NamedTuple):
     means: pd.DataFrame
 
 
-def scored(run: str, convention: str = "") -> RunTables:
+def scored(run: str, convention: str = "") -> _RunTables:
     """The tables of an evaluated run under a convention, as :func:`read`."""
-    return RunTables(*(read(run, table, convention) for table in ("turns", "results", "model_metrics")))
+    return _RunTables(*(read(run, table, convention) for table in ("turns", "results", "model_metrics")))
 
 
 def read(run: str, table: str, convention: str = "", columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -248,7 +248,7 @@ def read(run: str, table: str, convention: str = "", columns: Sequence[str] | No
     """
     name = convention_of(run, convention)
     entry(run, name)
-    return MOVIES.read(run, table, variant=variant_of(name), columns=columns, repeated=Provenance._fields)
+    return MOVIES.read(run, table, variant=_variant_of(name), columns=columns, repeated=Provenance._fields)
 
 
 def pieces(
@@ -260,7 +260,7 @@ def pieces(
     """
     name = convention_of(run, convention)
     entry(run, name)
-    path = MOVIES.path(run, table, variant=variant_of(name))
+    path = MOVIES.path(run, table, variant=_variant_of(name))
     if path.suffix != ".parquet":
         raise InputError(f"{path.name} is no Parquet file; read it whole, or some of its columns")
     yield from tables.read_pieces(path, columns, rows)

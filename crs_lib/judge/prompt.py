@@ -40,7 +40,7 @@ class Excerpt(NamedTuple):
         return {**told, "shortened": self.shortened, "limit": self.limit}
 
 
-def wish_summary(dialogue: Dialogue) -> str:
+def _wish_summary(dialogue: Dialogue) -> str:
     """The user's constraints from the logged turns, a line for every turn at which they changed.
 
     Read from ``user_meta``: ``wishes`` or else ``constraints``, and ``avoid``. Values are quoted. A log
@@ -79,7 +79,7 @@ def scale(group: Sequence[str]) -> tuple[int, int]:
     return scales.pop()
 
 
-def criteria(group: Sequence[str]) -> str:
+def _criteria(group: Sequence[str]) -> str:
     """The question of each construct, with a description of its levels."""
     return "\n\n".join(prompts.render(constructs.get(name).prompt) for name in group)
 
@@ -156,9 +156,9 @@ def messages(
         blocks += [gaps[turn]] if turn in gaps else []
         blocks.append(_pair_lines(pairs[turn - 1], excerpt.limit))
     conversation = "\n".join(blocks)
-    wishes = wish_summary(dialogue)
+    wishes = _wish_summary(dialogue)
     parts = {
-        "criteria": criteria(group), "wishes": wishes, "conversation": conversation,
+        "criteria": _criteria(group), "wishes": wishes, "conversation": conversation,
         "turns": f"{len(excerpt.turns)} of {excerpt.total} turns, in their order.",
         "fence": fence([conversation, wishes]),
     }  # fmt: skip

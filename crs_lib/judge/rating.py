@@ -25,7 +25,7 @@ COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "sco
 
 
 @cache
-def schema(group: tuple[str, ...]) -> dict[str, Any]:
+def _schema(group: tuple[str, ...]) -> dict[str, Any]:
     """The JSON schema of a reply about constructs that share a call: evidence, then the score of each.
 
     The names and the description of its models stand in the schema.
@@ -48,7 +48,7 @@ class _CheckedScore(NamedTuple):
     evidence: str = ""
 
 
-def check_score(value: Any, construct: str) -> _CheckedScore:
+def _check_score(value: Any, construct: str) -> _CheckedScore:
     """A given value as a score: a whole number of the construct's scale, or missing with a flag.
 
     Flags: ``missing`` (null, NaN), ``not a number`` (also true, false and texts), ``not whole``,
@@ -67,7 +67,7 @@ def check_score(value: Any, construct: str) -> _CheckedScore:
     return _CheckedScore(None if flag else int(value), flag, shown)
 
 
-def read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
+def _read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
     """The score of each construct in a judge's reply; ``unreadable`` where it is not the JSON asked for."""
     try:
         record = safety.loads(text, "the reply")
@@ -80,7 +80,7 @@ def read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
             found[name] = _CheckedScore(None, "unreadable", shorten(text, 80))
         else:
             evidence = shorten(str(part.get("evidence", "")), 500)
-            found[name] = check_score(part["score"], name)._replace(evidence=evidence)
+            found[name] = _check_score(part["score"], name)._replace(evidence=evidence)
     return found
 
 
@@ -110,7 +110,7 @@ def _request(
 ) -> Request:
     name = "+".join(group)
     lowest, highest = prompt.scale(group)
-    how: dict[str, Any] = {"schema": schema(group)}
+    how: dict[str, Any] = {"schema": _schema(group)}
     if asked.expected:
         how = {"choices": tuple(map(str, range(lowest, highest + 1)))}
     return Request(
@@ -137,11 +137,11 @@ def _read(answer: Reply | LLMError, request: Request) -> dict[str, _CheckedScore
     """The score of each construct of a call, read from the reply's words or from its probabilities."""
     name = str(request.tags["construct"])
     if request.choices and isinstance(answer, Reply):
-        return {name: expected_score(answer.probabilities)}
-    return read_reply(answer.text, name.split("+"))
+        return {name: _expected_score(answer.probabilities)}
+    return _read_reply(answer.text, name.split("+"))
 
 
-def expected_score(probabilities: Mapping[str, float]) -> _CheckedScore:
+def _expected_score(probabilities: Mapping[str, float]) -> _CheckedScore:
     """The mean of the levels by their probability, which need not sum to 1; no whole number.
 
     ``value`` is the likeliest level, ``evidence`` the probability of all levels together; the rest are words
@@ -194,7 +194,7 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
             for session, texts in enumerate(part.to_dict("records")):
                 head = {"model": model, "session_id": session, "canary": "", "judge": judge, "sample": 0}
                 for name in constructs.names():
-                    found = check_score(_number(texts[name]), name)
+                    found = _check_score(_number(texts[name]), name)
                     rows.append(head | {"construct": name} | found._asdict())
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 

@@ -21,7 +21,7 @@ CANARIES: Registry[list[str] | None] = Registry("canary")
 
 
 @CANARIES.register("shuffled", aimed_at="coherence")
-def shuffled(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
+def _shuffled(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
     """Replies stand under other turns than their own; needs two different replies."""
     texts = [reply.text for reply in replies]
     if len(set(texts)) < 2:
@@ -32,7 +32,7 @@ def shuffled(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Gen
 
 
 @CANARIES.register("wrong_movies", aimed_at="personalization")
-def wrong_movies(
+def _wrong_movies(
     replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator
 ) -> list[str] | None:
     """Every recommended title is another one, drawn from the catalogue; needs replies that name titles."""
@@ -48,7 +48,7 @@ def wrong_movies(
 
 
 @CANARIES.register("sticky", aimed_at="personalization")
-def sticky(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
+def _sticky(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
     """The first reply is given at every turn, whatever was asked; needs two different replies."""
     texts = [reply.text for reply in replies]
     return [texts[0]] * len(texts) if len(set(texts)) > 1 else None
@@ -69,7 +69,7 @@ def spoil(dialogue: Dialogue, name: str, titles: Sequence[str], seed: int) -> Di
     return replace(dialogue, turns=tuple(spoilt), extra={**dialogue.extra, "canary": name})
 
 
-def family(spec: str) -> str:
+def _family(spec: str) -> str:
     """The family of a model: the letters its name starts with, "llama" for ``ollama:llama3:instruct``.
 
     An organisation before a slash is left out; a spec without a model (``template``) is its own family.
@@ -83,7 +83,7 @@ def family(spec: str) -> str:
 def counted(model: str, judges: Iterable[str]) -> frozenset[str]:
     """The judges whose scores of a system count: those of other families, all of them where there is none."""
     every = frozenset(map(str, judges))
-    return frozenset(judge for judge in every if family(judge) != family(model)) or every
+    return frozenset(judge for judge in every if _family(judge) != _family(model)) or every
 
 
 def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -143,7 +143,7 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
     means exist; ``value`` is NaN with a ``reason`` where none does. Canaries are left out.
     """
     frame = _originals(scores)
-    frame = frame.assign(by=frame["judge"].map(family), of=frame["model"].map(family))
+    frame = frame.assign(by=frame["judge"].map(_family), of=frame["model"].map(_family))
     rows = []
     for construct, part in frame.groupby("construct", sort=True):
         for name in sorted(set(frame["by"]) & set(frame["of"])):
@@ -172,7 +172,7 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
         rows.append({
             "model": model, "construct": construct, **found, "n_missing": len(value) - found["n"],
             "judges": ", ".join(sorted(mine["judge"].unique())),
-            "own_family": bool((mine["judge"].map(family) == family(str(model))).any()),
+            "own_family": bool((mine["judge"].map(_family) == _family(str(model))).any()),
         })  # fmt: skip
     return pd.DataFrame(
         rows, columns="model construct value low high n n_missing judges own_family reason".split()

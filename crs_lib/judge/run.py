@@ -276,10 +276,10 @@ def add_scores(
 
 def score_table(run: str) -> pd.DataFrame:
     """Every single score of a judged run, as agreement, self-preference and canary reports take them."""
-    return table_of(read_records(run))
+    return _table_of(read_records(run))
 
 
-def table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def _table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """All single scores of judged sessions, one row each; missing scores are NaN with their flag.
 
     ``canary`` is empty for original dialogues.
@@ -354,4 +354,4 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
             records.append(record | {"missing": sum(row["score"] is None for row in scores)})
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
         _count(stage, records)
-    return flag_counts(table_of(records))
+    return flag_counts(_table_of(records))

@@ -139,7 +139,7 @@ class LLM(AbstractContextManager["LLM", None]):
         self.cache, self.recorder = cache, recorder
         self._options = {**DEFAULTS, **(options or {})}
         self._retry, self._halted = retry or Retry(), halted or Event()
-        self._slots = Slots(self.backend.endpoints, slots)
+        self._slots = _Slots(self.backend.endpoints, slots)
         self._digest = ""
 
     def __exit__(self, *_: object) -> None:
@@ -264,7 +264,7 @@ def _usable(kept: Reply, request: Request) -> bool:
         return False
 
 
-class Slots:
+class _Slots:
     """The endpoints of one model, each with so many slots; the least busy one that works serves next.
 
     An endpoint that failed is left alone for half a minute, unless all of them failed: a dead server answers

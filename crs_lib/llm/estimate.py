@@ -50,7 +50,7 @@ def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
     """
     rows = list(rows)
     sent = [row for row in rows if not row["cache_hit"]]
-    together = under_way(sent)
+    together = _under_way(sent)
     made = Counter(_who(row) for row in rows if not row["error"])
     first = (row for row in rows if not row.get("step"))  # an agent's further calls of a turn have a step
     turns = Counter(_who(row) for row in first if row["error"] in (None, "no tools"))
@@ -65,7 +65,7 @@ def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
         told = [[row[name] or 0 for row in counted] for name in ("tokens_in", "tokens_out")]
         read, written = (fmean(numbers) if numbers else math.nan for numbers in told)
         often = made[who] / turns[who] if turns[who] else 1.0
-        found[who] = Cost(read, written, seconds, together if counted else under_way(mine), often)
+        found[who] = Cost(read, written, seconds, together if counted else _under_way(mine), often)
     return found
 
 
@@ -74,7 +74,7 @@ def _who(row: Mapping[str, Any]) -> tuple[str, str]:
     return row["role"], str(row.get("system") or row["model"]) if row["role"] == "crs" else row["model"]
 
 
-def under_way(rows: Iterable[Mapping[str, Any]]) -> float:
+def _under_way(rows: Iterable[Mapping[str, Any]]) -> float:
     """How many calls of a log were under way on average while any was, 1 or more; 1 for an empty one."""
     spans = sorted((row["began"], row["began"] + row["seconds_all"]) for row in rows)
     busy, last = 0.0, float("-inf")

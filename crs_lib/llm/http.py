@@ -53,7 +53,7 @@ class Clients:
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=0),
             "follow_redirects": False,
             "headers": {"accept-encoding": "identity"},
-            "trust_env": not is_local(address),
+            "trust_env": not _is_local(address),
             "verify": _certificates(),
             "event_hooks": {"request": [self._prepare], "response": [_watch_answer]},
         }
@@ -279,7 +279,7 @@ def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def is_local(address: str) -> bool:
+def _is_local(address: str) -> bool:
     """Whether the address is this machine's own; such calls never go through a proxy."""
     name = urlsplit(address).hostname or ""
     found = _ip(name)

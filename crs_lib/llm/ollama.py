@@ -24,7 +24,7 @@ _IMPORTING = threading.Lock()
 
 
 @BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server", choices=True)
-class Ollama(http.Server):
+class _Ollama(http.Server):
     """A model on an Ollama server, or on several that serve the same weights.
 
     ``host`` as :class:`crs_lib.llm.http.Server`, without it OLLAMA_HOST; the key is OLLAMA_API_KEY.

@@ -136,7 +136,7 @@ def read(answer: object, who: str) -> dict[str, Any]:
 
 
 @BACKENDS.register("openai", argument="a model", example="qwen3-8b", kind="server", choices=True)
-class OpenAI(http.Server):
+class _OpenAI(http.Server):
     """A model on one or several servers that speak the OpenAI chat protocol.
 
     ``host`` is the address before ``/v1``, or several with commas between; without it OPENAI_BASE_URL,

@@ -13,7 +13,7 @@ from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request, ToolCa
 
 
 @BACKENDS.register("replay", argument="a run", example="thesis", kind="offline", choices=True)
-class Replay(Backend):
+class _Replay(Backend):
     """Answers from a run's ``llm_calls.jsonl``: ``replay:thesis``, or ``replay:realtalk/thesis``.
 
     Without a study it is a run of ``movies``; a name that no run has may be that of a log that comes with the

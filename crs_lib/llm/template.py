@@ -14,7 +14,7 @@ _CANDIDATE = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+(?:\[([^\]]+)\]\s*)?(\S.*?)\s*\
 _BLOCK = re.compile(r":[ \t]*\n(?P<block>(?:.+\n?)+)")
 
 
-def candidates(prompt: str) -> list[tuple[str, str]]:
+def _candidates(prompt: str) -> list[tuple[str, str]]:
     """The movies that list lines ``- [id] Title (1999)`` of a prompt offer: (id or "", title), in order."""
     return _CANDIDATE.findall(prompt)
 
@@ -26,7 +26,7 @@ def answer(prompt: str, schema: Mapping[str, Any] | None, seed: int) -> str:
     lines that a colon announces, or says so where there is none. With a schema it is JSON that keeps it:
     numbers within their limits and choices among those allowed are drawn by ``seed``.
     """
-    offered, item = candidates(prompt), ""
+    offered, item = _candidates(prompt), ""
     if offered:
         item, title = offered[address_seed(seed, "template", prompt) % len(offered)]
         text = f"How about {title}? It fits what you asked for."
@@ -73,7 +73,7 @@ def _filled(
 
 
 @BACKENDS.register("template", kind="offline", choices=True)
-class Template(Backend):
+class _Template(Backend):
     """Replies by rule from the prompt itself. No model, no evidence: its judge scores are draws."""
 
     spec = "template"

@@ -19,7 +19,7 @@ _ESCAPED = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")  # a surrogate or NUL that 
 _FENCE = re.compile(r"\A\s*```[A-Za-z]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
-def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
+def _split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
     """The reply without what the model thought aloud, and that; ``thinking`` was split off by the server.
 
     Leading ``<think>…</think>`` blocks are taken out, one that is never closed takes everything with it,
@@ -82,8 +82,8 @@ def answered(
 
     ``first_token`` are the log-probabilities of the alternatives to the first token, by their texts.
     """
-    said, thought = split_thinking(text, thinking)
-    chances = chosen(first_token or {}, request.choices) if request.choices else {}
+    said, thought = _split_thinking(text, thinking)
+    chances = _chosen(first_token or {}, request.choices) if request.choices else {}
     if chances:
         said = likeliest(chances)
     elif not calls:
@@ -91,7 +91,7 @@ def answered(
     return Reply(said, stop=stop, thinking=thought, calls=calls, probabilities=chances, **facts)
 
 
-def chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float]:
+def _chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float]:
     """The probability that a reply begins with each choice, from its first token's log-probabilities.
 
     ``told`` are the alternatives to that token by their texts; blanks around them do not count. The sum is at

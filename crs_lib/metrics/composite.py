@@ -148,7 +148,7 @@ def _recovered_most(shift: ShiftRecord) -> bool:
     return shift.once(_in_window)["most"].recovered
 
 
-def recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
+def _recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
     """The recoveries of a session's shifts within the window, by one criterion ("text", "item", "most")."""
     return [shift.once(_in_window)[criterion] for shift in session.shifts]
 
@@ -156,31 +156,31 @@ def recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
 @metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, **_RECOVERY)
 def topic_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered in text within the window, in [0, 1]; NaN without shifts."""
-    return rate(recoveries(session, "text"))
+    return rate(_recoveries(session, "text"))
 
 
 @metric("avg_recovery_delay", "delay (text)", SESSION, 0, math.inf, LOWER, **_RECOVERY)
 def avg_recovery_delay(session: SessionRecord) -> float:
     """Mean delay in turns of the shifts recovered in text; see :func:`mean_delay`."""
-    return mean_delay(recoveries(session, "text"))
+    return mean_delay(_recoveries(session, "text"))
 
 
 @metric("item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, **_RECOVERY)
 def item_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered by an item within the window, in [0, 1]; NaN without shifts."""
-    return rate(recoveries(session, "item"))
+    return rate(_recoveries(session, "item"))
 
 
 @metric("item_recovery_most", "recovery (most)", SESSION, 0, 1, HIGHER, **_RECOVERY)
 def item_recovery_most(session: SessionRecord) -> float:
     """Share of the shifts after which an item meets most constraints within the window, in [0, 1]."""
-    return rate(recoveries(session, "most"))
+    return rate(_recoveries(session, "most"))
 
 
 @metric("item_recovery_delay", "delay", SESSION, 0, math.inf, LOWER, **_RECOVERY)
 def item_recovery_delay(session: SessionRecord) -> float:
     """Mean delay in turns of the shifts recovered by an item; see :func:`mean_delay`."""
-    return mean_delay(recoveries(session, "item"))
+    return mean_delay(_recoveries(session, "item"))
 
 
 _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))

@@ -28,7 +28,7 @@ class Construct:
 CONSTRUCTS: dict[str, Construct] = {}
 
 
-def declare(*rows: Construct) -> None:
+def _declare(*rows: Construct) -> None:
     """Register constructs, in the order in which they are asked and shown.
 
     Raises InputError for a name that is taken or holds a "+" (which joins names that share a call), and for a
@@ -56,7 +56,7 @@ def get(name: str) -> Construct:
     return CONSTRUCTS[name]
 
 
-declare(
+_declare(
     Construct("proactiveness", "movies/judge_proactiveness", label="proactive-\nness"),
     Construct("coherence", "movies/judge_coherence"),
     Construct("personalization", "movies/judge_personalization", label="personal-\nization"),

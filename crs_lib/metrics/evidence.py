@@ -20,7 +20,7 @@ _REACH = 3
 _CUTOFFS = (1, 5, 10, 20, 50)
 
 
-class SetScore(NamedTuple):
+class _SetScore(NamedTuple):
     """Exact recall, precision and F1 of a selection, each in [0, 1], and its size."""
 
     recall: float
@@ -29,19 +29,19 @@ class SetScore(NamedTuple):
     size: int
 
 
-def set_score(selected: Collection[int], gold: Collection[int]) -> SetScore:
+def set_score(selected: Collection[int], gold: Collection[int]) -> _SetScore:
     """Recall ``|S∩E|/|E|``, precision ``|S∩E|/|S|`` (0 where S is empty) and their harmonic mean.
 
     All NaN where there is no gold. Source: van Rijsbergen (1979), Information Retrieval, chapter 7.
     """
     chosen, wanted = set(selected), set(gold)
     if not wanted:
-        return SetScore(math.nan, math.nan, math.nan, len(chosen))
+        return _SetScore(math.nan, math.nan, math.nan, len(chosen))
     hits = len(chosen & wanted)
     recall = hits / len(wanted)
     precision = hits / len(chosen) if chosen else 0.0
     f1 = 2 * recall * precision / (recall + precision) if hits else 0.0
-    return SetScore(recall, precision, f1, len(chosen))
+    return _SetScore(recall, precision, f1, len(chosen))
 
 
 def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Sequence[int]) -> float:

@@ -30,7 +30,7 @@ _FEW = 3  # films that a user looks at
 Key = tuple[frozenset[int], frozenset[int]]
 
 
-class Levels(NamedTuple):
+class _Levels(NamedTuple):
     """The recommendable films by the number of constraints that they meet, those that break nothing.
 
     ``counts[j]`` films meet ``j`` constraints; films that break an exclusion are at level 0.
@@ -43,7 +43,7 @@ class Levels(NamedTuple):
         """The number of films that meet every constraint and break no exclusion."""
         return self.counts[-1]
 
-    def moved(self, came: Iterable[int], went: Iterable[int]) -> "Levels":
+    def moved(self, came: Iterable[int], went: Iterable[int]) -> "_Levels":
         """The levels with further films at ``came``, and with films of the levels ``went`` at level 0."""
         counts = list(self.counts)
         for level in came:
@@ -51,7 +51,7 @@ class Levels(NamedTuple):
         for level in went:
             counts[level] -= 1
             counts[0] += 1
-        return Levels(tuple(counts))
+        return _Levels(tuple(counts))
 
     def best(self, k: int) -> int:
         """The sum of the ``k`` highest levels."""
@@ -63,13 +63,13 @@ class Levels(NamedTuple):
         return total
 
 
-def _levels(background: Background) -> Callable[[Key], Levels]:
+def _levels(background: Background) -> Callable[[Key], _Levels]:
     """The levels of the catalogue for constraints and exclusions."""
     catalog = background.catalog
     n_films = int(catalog.recommendable.sum())
 
     @lru_cache(65_536)
-    def count(key: Key) -> Levels:
+    def count(key: Key) -> _Levels:
         wanted, excluded = key
         postings = [catalog.items_with(code) for code in wanted]
         items, met = np.unique(np.concatenate(postings), return_counts=True)
@@ -78,17 +78,17 @@ def _levels(background: Background) -> Callable[[Key], Levels]:
             counted &= ~np.isin(items, catalog.items_with(code))
         counts = np.bincount(met[counted], minlength=len(wanted) + 1)
         counts[0] = n_films - int(counts[1:].sum())
-        return Levels(tuple(counts.tolist()))
+        return _Levels(tuple(counts.tolist()))
 
     return count
 
 
-def level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
+def _level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
     """The number of constraints that a film meets; 0 where it breaks an exclusion."""
     return 0 if excluded & facts else len(wanted & facts)
 
 
-def normalised(gained: int, k: int, levels: Levels) -> float:
+def _normalised(gained: int, k: int, levels: _Levels) -> float:
     """(gained − chance)/(best − chance) for ``k`` films, at most 1; 0 is chance, whatever ``k`` is.
 
     ``gained`` is the sum of the levels of the films shown. NaN where there are fewer than ``k`` films, or
@@ -111,7 +111,7 @@ def _gain_of(
 
     ``stale`` films gain nothing, nor does a film named a second time in one reply; ``spared`` films gain as
     ever and belong neither to the best list nor to chance. Without films: the value of one film without gain
-    where the user asked for some, else NaN. NaN without constraints, too, and as :func:`normalised`.
+    where the user asked for some, else NaN. NaN without constraints, too, and as :func:`_normalised`.
     """
     if not wanted or not (turn.items or turn.asked):
         return math.nan
@@ -120,12 +120,12 @@ def _gain_of(
     facts = catalog.fact_sets
     hidden = [item for item in dict.fromkeys(turn.items) if not catalog.recommendable[item]]
     away = {item for item in (*stale, *spared) if catalog.recommendable[item]}
-    went = [level(facts[item], wanted, excluded) for item in away]
+    went = [_level(facts[item], wanted, excluded) for item in away]
     if hidden or went:
-        levels = levels.moved((level(facts[item], wanted, excluded) for item in hidden), went)
+        levels = levels.moved((_level(facts[item], wanted, excluded) for item in hidden), went)
     shown = (item for item in dict.fromkeys(turn.items) if item not in stale)
-    gained = sum(level(facts[item], wanted, excluded) for item in shown)
-    value = normalised(gained, max(1, len(turn.items)), levels)
+    gained = sum(_level(facts[item], wanted, excluded) for item in shown)
+    value = _normalised(gained, max(1, len(turn.items)), levels)
     return 1.0 if value > 1 else value
 
 
@@ -199,7 +199,7 @@ class _Claim(NamedTuple):
     items: tuple[int, ...]
 
 
-def claims(turn: TurnRecord) -> Iterator[_Claim]:
+def _claims(turn: TurnRecord) -> Iterator[_Claim]:
     """The values that the reply's words tie to films, in text order.
 
     A value after a title, in the same sentence, is said of that film; any other of the films named later in
@@ -234,7 +234,7 @@ def claims(turn: TurnRecord) -> Iterator[_Claim]:
 
 @metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE)
 def false_claims(turn: TurnRecord) -> float:
-    """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1; see :func:`claims`.
+    """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1 (:func:`_claims`).
 
     NaN without constraints, and without films.
     """
@@ -246,7 +246,7 @@ def false_claims(turn: TurnRecord) -> float:
     facts, concepts = turn.background.catalog.fact_sets, turn.background.concepts
     if all(turn.constraints <= facts[mention.item] for mention in concepts.titles(turn.pair.system.text)):
         return 0.0  # whatever is claimed of these films holds
-    mine = (claim for claim in claims(turn) if claim.codes & turn.constraints)
+    mine = (claim for claim in _claims(turn) if claim.codes & turn.constraints)
     return float(any(not claim.codes & facts[item] for claim in mine for item in claim.items))
 
 
@@ -310,7 +310,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     whole = turn.background.once(_parts)(((turn.constraints, turn.exclusions), part))
     counts, met = list(whole.counts), list(whole.met)
     for item in turn.recent if turn.others else ():
-        there = level(facts[item], turn.constraints, turn.exclusions)
+        there = _level(facts[item], turn.constraints, turn.exclusions)
         mine = len(facts[item] & part)
         counts[there], met[there] = counts[there] - 1, met[there] - mine
         counts[0], met[0] = counts[0] + 1, met[0] + mine
@@ -428,7 +428,7 @@ def recovery_at_0(shift: ShiftRecord) -> float:
 
 
 # ── the cost of history ────────────────────────────────────────────────────────────────────────
-def excess(fresh: Sequence[float], own: Sequence[float]) -> float:
+def _excess(fresh: Sequence[float], own: Sequence[float]) -> float:
     """Mean of ``fresh`` − ``own`` over the replies that have both; NaN where none has."""
     return mean_defined(a - b for a, b in zip(fresh, own, strict=False))
 
@@ -441,7 +441,7 @@ def history_cost_v2(shift: ShiftRecord) -> float:
     all shifts. It also holds what being in a conversation costs. NaN where the fresh arm was not simulated.
     """
     own = [turn.once(normalised_gain) for turn in shift.replies[: shift.rule.window]]
-    return excess(shift.arms.get(FRESH_V2, ()), own)
+    return _excess(shift.arms.get(FRESH_V2, ()), own)
 
 
 @metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
@@ -450,7 +450,7 @@ def placebo_cost(shift: ShiftRecord) -> float:
 
     See :func:`window_gains` for films shown before. NaN where these arms were not simulated.
     """
-    return excess(shift.arms.get(PLACEBO_FRESH, ()), shift.arms.get(PLACEBO, ()))
+    return _excess(shift.arms.get(PLACEBO_FRESH, ()), shift.arms.get(PLACEBO, ()))
 
 
 def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
@@ -473,7 +473,7 @@ ABLE = 0.1  # mean gain with straight users below which a system has nothing to 
 WINDOW = 3  # replies from the shift on
 
 
-class WindowReply(NamedTuple):
+class _WindowReply(NamedTuple):
     """A reply of a window: its exposure-fair gain (NaN if undefined), and whether it shows films."""
 
     gain: float
@@ -494,28 +494,28 @@ def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
     facts, key = catalog.fact_sets, (turn.constraints, turn.exclusions)
     counts = list(turn.background.once(_levels)(key).counts)
     for item in turn.seen.difference(shown):
-        counts[level(facts[item], *key)] -= bool(catalog.recommendable[item])
+        counts[_level(facts[item], *key)] -= bool(catalog.recommendable[item])
     gained = 0
     for item in shown:
-        reached = level(facts[item], *key)
+        reached = _level(facts[item], *key)
         gained += 0 if item in stale else reached
         counts[reached] += not catalog.recommendable[item]
         if item in stale:
             counts[reached], counts[0] = counts[reached] - 1, counts[0] + 1
-    k, there = max(1, len(turn.items)), Levels(tuple(counts))
+    k, there = max(1, len(turn.items)), _Levels(tuple(counts))
     chance = k * sum(place * count for place, count in enumerate(counts)) / max(1, sum(counts))
     if chance > there.best(k) / 2:
         return math.nan
-    value = normalised(gained, k, there)
+    value = _normalised(gained, k, there)
     return 1.0 if value > 1 else value
 
 
-def window_replies(turns: Sequence[TurnRecord]) -> list[WindowReply]:
+def window_replies(turns: Sequence[TurnRecord]) -> list[_WindowReply]:
     """The replies of a window; where the user asks for others, films shown earlier in it gain nothing."""
     found, shown = [], frozenset[int]()
     for turn in turns:
         gained = _fair_gain(turn, shown if turn.others else ())
-        found.append(WindowReply(gained, bool(turn.items)))
+        found.append(_WindowReply(gained, bool(turn.items)))
         shown = shown.union(turn.items)
     return found
 
@@ -523,9 +523,9 @@ def window_replies(turns: Sequence[TurnRecord]) -> list[WindowReply]:
 class _Compared(NamedTuple):
     """The replies of a window that have a gain in all arms, side by side; no ``fresh`` without that arm."""
 
-    own: Sequence[WindowReply] = ()
-    straight: Sequence[WindowReply] = ()
-    fresh: Sequence[WindowReply] = ()
+    own: Sequence[_WindowReply] = ()
+    straight: Sequence[_WindowReply] = ()
+    fresh: Sequence[_WindowReply] = ()
 
 
 def _compared(shift: ShiftRecord) -> _Compared:
@@ -537,7 +537,7 @@ def _compared(shift: ShiftRecord) -> _Compared:
     return _Compared(*zip(*rows, strict=True))
 
 
-def _mean_gain(replies: Sequence[WindowReply]) -> float:
+def _mean_gain(replies: Sequence[_WindowReply]) -> float:
     return mean_defined(one.gain for one in replies)
 
 

@@ -29,7 +29,7 @@ def satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = T
     return sum(len(wishes & facts) for facts in items) / (len(items) * len(wishes))
 
 
-def expected_satisfaction(wishes: Collection[int], share: NDArray[np.float64]) -> float:
+def _expected_satisfaction(wishes: Collection[int], share: NDArray[np.float64]) -> float:
     """Satisfaction that a draw from the catalogue has on average, in [0, 1]; exact, no sampling.
 
     ``share[code]`` is the probability that a drawn item has a concept: df/N for a uniform draw, or
@@ -38,7 +38,7 @@ def expected_satisfaction(wishes: Collection[int], share: NDArray[np.float64]) -
     return float(np.mean(share[sorted(wishes)])) if wishes else math.nan
 
 
-def beyond_chance(observed: float, expected: float) -> float:
+def _beyond_chance(observed: float, expected: float) -> float:
     """(S − E)/(1 − E): 1 is perfect, 0 is chance, below 0 worse than chance; NaN where chance is 1."""
     if math.isnan(observed) or math.isnan(expected) or expected >= 1:
         return math.nan
@@ -50,7 +50,7 @@ def novelty(items: Sequence[int], before: Set[int]) -> float:
     return sum(item not in before for item in items) / len(items) if items else math.nan
 
 
-def leakage(items: Sequence[Set[int]], wishes: Set[int], dropped: Set[int]) -> float:
+def _leakage(items: Sequence[Set[int]], wishes: Set[int], dropped: Set[int]) -> float:
     """Share of the items that meet a dropped constraint and none in force, in [0, 1].
 
     NaN without items, or before anything was dropped.
@@ -60,7 +60,7 @@ def leakage(items: Sequence[Set[int]], wishes: Set[int], dropped: Set[int]) -> f
     return sum(bool(facts & dropped) and not facts & wishes for facts in items) / len(items)
 
 
-def share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
+def _share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
     """The largest share of the constraints that one recommended item meets, in [0, 1]; 0 without items."""
     if not wishes or not items:
         return 0.0
@@ -68,21 +68,21 @@ def share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
 
 
 def _expected(background: Background, weight: NDArray[np.float64]) -> Callable[[frozenset[int]], float]:
-    """:func:`expected_satisfaction` of constraints where items are drawn by a weight."""
+    """:func:`_expected_satisfaction` of constraints where items are drawn by a weight."""
     catalog = background.catalog
     weight = np.where(catalog.recommendable, weight, 0.0)
     sums = [weight[catalog.items_with(code)].sum() for code in range(len(catalog.vocabulary))]
     share = np.array(sums) / weight.sum()
-    return lru_cache(65_536)(lambda constraints: expected_satisfaction(constraints, share))
+    return lru_cache(65_536)(lambda constraints: _expected_satisfaction(constraints, share))
 
 
 def _expected_uniform(background: Background) -> Callable[[frozenset[int]], float]:
-    """:func:`expected_satisfaction` of constraints under a uniform draw."""
+    """:func:`_expected_satisfaction` of constraints under a uniform draw."""
     return _expected(background, np.ones(len(background.catalog)))
 
 
 def _expected_popular(background: Background) -> Callable[[frozenset[int]], float]:
-    """:func:`expected_satisfaction` of constraints under a draw by connectedness."""
+    """:func:`_expected_satisfaction` of constraints under a draw by connectedness."""
     return _expected(background, background.catalog.popularity)
 
 
@@ -106,16 +106,16 @@ def satisfaction_of_turn(turn: TurnRecord) -> float:
 
 @metric("satisfaction_corrected", "S*", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_corrected(turn: TurnRecord) -> float:
-    """S*: S beyond a uniform draw, at most 1; see :func:`beyond_chance`."""
+    """S*: S beyond a uniform draw, at most 1; see :func:`_beyond_chance`."""
     expected = turn.background.once(_expected_uniform)(turn.constraints)
-    return beyond_chance(turn.once(satisfaction_of_turn), expected)
+    return _beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
 @metric("satisfaction_popular", "S* (popular)", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_popular(turn: TurnRecord) -> float:
-    """S beyond a draw by connectedness, at most 1; see :func:`beyond_chance`."""
+    """S beyond a draw by connectedness, at most 1; see :func:`_beyond_chance`."""
     expected = turn.background.once(_expected_popular)(turn.constraints)
-    return beyond_chance(turn.once(satisfaction_of_turn), expected)
+    return _beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
 @metric("novelty", "non-repetition", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False)
@@ -126,13 +126,13 @@ def novelty_of_turn(turn: TurnRecord) -> float:
 
 @metric("topic_interference_leakage", "L", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def leakage_of_turn(turn: TurnRecord) -> float:
-    """L: :func:`leakage` of constraints given up and values excluded, in [0, 1]."""
-    return leakage(turn.facts, turn.constraints, turn.dropped)
+    """L: :func:`_leakage` of constraints given up and values excluded, in [0, 1]."""
+    return _leakage(turn.facts, turn.constraints, turn.dropped)
 
 
 def best_share(turn: TurnRecord) -> float:
     """The largest share of the constraints that one item without an excluded value meets, in [0, 1]."""
-    return share_met(turn.constraints, [facts for facts in turn.facts if not facts & turn.exclusions])
+    return _share_met(turn.constraints, [facts for facts in turn.facts if not facts & turn.exclusions])
 
 
 @FACTS.register("n_hallucinated_titles", level=TURN)

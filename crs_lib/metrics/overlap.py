@@ -44,7 +44,7 @@ def idf_cosine(
     return dot / math.sqrt(norms)
 
 
-class Agreement(NamedTuple):
+class _Agreement(NamedTuple):
     """Precision, recall and F1 of predicted concepts in [0, 1], and whether the sets are equal."""
 
     precision: float
@@ -53,7 +53,7 @@ class Agreement(NamedTuple):
     joint: float
 
 
-def agreement(gold: Set[int], predicted: Set[int]) -> Agreement:
+def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
     """Dialogue-state style agreement of two concept sets.
 
     Nothing predicted: precision 1 where nothing was wanted, else 0; nothing wanted: recall 1.
@@ -62,7 +62,7 @@ def agreement(gold: Set[int], predicted: Set[int]) -> Agreement:
     precision = shared / len(predicted) if predicted else float(not gold)
     recall = shared / len(gold) if gold else 1.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return Agreement(precision, recall, f1, float(gold == predicted))
+    return _Agreement(precision, recall, f1, float(gold == predicted))
 
 
 def _idf(background: Background) -> list[float]:
@@ -101,7 +101,7 @@ def hallucinated_concepts(turn: TurnRecord) -> list[str]:
     return turn.background.concepts.keys(turn.system.concepts - turn.user.concepts)
 
 
-def slots(turn: TurnRecord) -> Agreement:
+def slots(turn: TurnRecord) -> _Agreement:
     """Agreement of the reply's concepts with the logged constraints, without a log with the utterance's."""
     return agreement(turn.constraints or turn.user.concepts, turn.system.concepts)
 
@@ -185,9 +185,9 @@ def _words_of_values(background: Background) -> Callable[[int], list[str]]:
 _STATE: dict[str, Any] = {"source": "dialogue-state accuracy (docs/metrics.md, section 4)", "gate": False}
 
 
-def _stated(turn: TurnRecord) -> Agreement:
+def _stated(turn: TurnRecord) -> _Agreement:
     if turn.stated is None or not turn.constraints:
-        return Agreement(*[math.nan] * 4)
+        return _Agreement(*[math.nan] * 4)
     return agreement(turn.constraints, turn.stated)
 
 

@@ -22,7 +22,7 @@ Grades = Sequence[float | None]
 TOP_GRADE = 2
 
 
-class Judged:
+class _Judged:
     """One topic's ranking as its measures see it.
 
     ``grades`` follows the ranking (None: not judged), ``pool`` holds all grades of the topic.
@@ -37,7 +37,7 @@ class Judged:
         return [grade if grade and grade > 0 else 0 for grade in self.grades]
 
 
-Score = Callable[[Judged, int | None, int], float]
+Score = Callable[[_Judged, int | None, int], float]
 _SPEC = re.compile(r"(\w+)(?:\(rel=(\d+)\))?(?:@(\d+))?")
 
 
@@ -53,43 +53,43 @@ def _relevant(pool: tuple[float, ...], rel: int) -> int:
     return sum(grade >= rel for grade in pool)
 
 
-def _ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _ndcg(judged: _Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain over the best possible one, in [0, 1]; the gain is the grade (as trec_eval)."""
     ideal = _ideal(judged.pool, cutoff)
     return dcg(judged.gains, cutoff) / ideal if ideal else 0.0
 
 
-def _exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _exponential_ndcg(judged: _Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain with gains 2^grade - 1 over the best possible one, in [0, 1] (Burges et al. 2005)."""
     grades, pool = ([2.0 ** max(0, g or 0) - 1 for g in side] for side in (judged.grades, judged.pool))
-    return _ndcg(Judged(grades, pool), cutoff, rel)
+    return _ndcg(_Judged(grades, pool), cutoff, rel)
 
 
-def _average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _average_precision(judged: _Judged, cutoff: int | None, rel: int) -> float:
     """Mean over all relevant documents of the precision where they stand (0 if not found), in [0, 1]."""
     relevant = _relevant(judged.pool, rel)
     ranks = [rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel]
     return sum(found / rank for found, rank in enumerate(ranks, start=1)) / (relevant or 1)
 
 
-def _precision(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _precision(judged: _Judged, cutoff: int | None, rel: int) -> float:
     """Share of the first ``cutoff`` places that hold a relevant document, in [0, 1]; empty places count."""
     places = len(judged.grades) if cutoff is None else cutoff
     return sum(gain >= rel for gain in judged.gains[:cutoff]) / places if places else 0.0
 
 
-def _recall(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _recall(judged: _Judged, cutoff: int | None, rel: int) -> float:
     """Share of the relevant documents among the first ``cutoff``, in [0, 1]."""
     return sum(gain >= rel for gain in judged.gains[:cutoff]) / (_relevant(judged.pool, rel) or 1)
 
 
-def _reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> float:
     """1 over the rank of the first relevant document, 0 if there is none, in [0, 1]."""
     ranks = (rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel)
     return 1 / next(ranks, float("inf"))
 
 
-def _expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _expected_reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> float:
     """Expected 1/rank at which a user is satisfied, in [0, 0.75] for a maximum grade of 2.
 
     A document of grade g satisfies with probability (2^g - 1) / 2^2. Source: Chapelle et al. (2009), CIKM.
@@ -102,7 +102,7 @@ def _expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> f
     return total
 
 
-def _judged_share(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _judged_share(judged: _Judged, cutoff: int | None, rel: int) -> float:
     """Share of the documents shown (up to ``cutoff``) that have a judgment, in [0, 1]; 0 for none shown."""
     shown = judged.grades[:cutoff]
     return sum(grade is not None for grade in shown) / len(shown) if shown else 0.0
@@ -114,7 +114,7 @@ MEASURES: dict[str, Score] = {
 }  # fmt: skip
 
 
-class Measure(NamedTuple):
+class _Measure(NamedTuple):
     """A measure as its spec names it; ``rel`` is the lowest grade that counts as relevant."""
 
     spec: str
@@ -122,21 +122,21 @@ class Measure(NamedTuple):
     cutoff: int | None
     rel: int
 
-    def __call__(self, judged: Judged) -> float:
+    def __call__(self, judged: _Judged) -> float:
         """The measure of one ranking."""
         return self.score(judged, self.cutoff, self.rel)
 
 
-def measure(spec: str) -> Measure:
+def measure(spec: str) -> _Measure:
     """Read a spec such as ``nDCG@10`` or ``P(rel=2)@5``; InputError with a suggestion for an unknown one."""
     match = _SPEC.fullmatch(spec)
     if not match or match[1] not in MEASURES or match[3] == "0" or match[2] == "0":
         close = did_you_mean(spec.partition("@")[0].partition("(")[0], MEASURES)
         raise InputError(f"unknown measure {spec!r}{close} (known: {', '.join(MEASURES)}; e.g. P(rel=2)@5)")
-    return Measure(spec, MEASURES[match[1]], int(match[3]) if match[3] else None, int(match[2] or 1))
+    return _Measure(spec, MEASURES[match[1]], int(match[3]) if match[3] else None, int(match[2] or 1))
 
 
-class RankingScores(NamedTuple):
+class _RankingScores(NamedTuple):
     """Scores of a run: one row a judged topic, one column a measure; the topics without match."""
 
     topics: pd.DataFrame
@@ -146,7 +146,7 @@ class RankingScores(NamedTuple):
 
 def score_run(
     run: Mapping[str, Ranking], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
-) -> RankingScores:
+) -> _RankingScores:
     """Every measure of every judged topic.
 
     A topic that the run lacks scores 0 and is named in ``missing``; a topic of the run without judgments
@@ -154,11 +154,11 @@ def score_run(
     """
     chosen = [measure(spec) for spec in measures]
     every = {
-        topic: Judged([grades.get(hit.id) for hit in run.get(topic, ())], list(grades.values()))
+        topic: _Judged([grades.get(hit.id) for hit in run.get(topic, ())], list(grades.values()))
         for topic, grades in qrels.items()
     }
     rows = {topic: [score(judged) for score in chosen] for topic, judged in every.items()}
-    return RankingScores(
+    return _RankingScores(
         _by_topic(rows, measures),
         [topic for topic in qrels if not run.get(topic)],
         [topic for topic in run if topic not in qrels],
@@ -199,7 +199,7 @@ def random_floor(
                 size = max(sizes[topic], len(pool))
                 drawn = rng.choice(size, min(depth, size), replace=False).tolist()
                 shown = [int(pool[i]) if i < len(pool) else None for i in drawn]
-            judged = Judged(shown, pool.tolist())
+            judged = _Judged(shown, pool.tolist())
             scores += [m(judged) for m in chosen]
         rows[topic] = (scores / draws).tolist()
     return _by_topic(rows, measures)

@@ -30,7 +30,7 @@ def _f1(overlap: int, candidate: int, reference: int) -> float:
     return 2 * overlap / (candidate + reference) if candidate + reference else 0.0
 
 
-def rouge_n(candidate: str, references: _References, order: int = 1) -> float:
+def _rouge_n(candidate: str, references: _References, order: int = 1) -> float:
     """F1 of word n-grams, best reference, in [0, 1]; 0 where one side has none. Source: Lin (2004)."""
     _need(references)
     ours, every = _grams(words(candidate), order), [_grams(words(text), order) for text in references]
@@ -105,5 +105,5 @@ def _chrf(ours: str, theirs: str) -> float:
 
 
 SENTENCE: dict[str, Callable[[str, _References], float]] = {
-    "rouge1": rouge_n, "rouge2": partial(rouge_n, order=2), "rougeL": rouge_l, "chrF": chrf,
+    "rouge1": _rouge_n, "rouge2": partial(_rouge_n, order=2), "rougeL": rouge_l, "chrF": chrf,
 }  # fmt: skip

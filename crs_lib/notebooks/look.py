@@ -71,7 +71,7 @@ def _in_a_kernel() -> None:
     if shell is None:
         return
     shell.run_line_magic("precision", "%.3f")
-    shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, to_html)
+    shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _to_html)
 
     if getattr(shell, "kernel", None) is not None:
         from IPython.display import display
@@ -92,7 +92,7 @@ def _headings() -> Mapping[str, str]:
     return prompts.lists("headings")
 
 
-def to_html(frame: pd.DataFrame) -> str:
+def _to_html(frame: pd.DataFrame) -> str:
     """The table for a notebook; a number is right, a text left and never cut off, a dash what is missing.
 
     An index that only counts is left out. Rows after the sixtieth are left out and counted.

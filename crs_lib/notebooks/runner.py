@@ -68,7 +68,7 @@ def cells_tagged(notebook: Any, tag: str) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class _Parameter:
     """One line of the parameters cell; ``kind`` names the outer type, ``inner`` that of the items."""
 
     name: str
@@ -117,7 +117,7 @@ class Parameter:
         if self.kind == "str":
             return text
         if self.kind == "list" and not text.lstrip().startswith("["):
-            item = Parameter(self.name, self.inner or "str", self.default, "")
+            item = _Parameter(self.name, self.inner or "str", self.default, "")
             return self.checked([item.from_text(part.strip()) for part in text.split(",") if part.strip()])
         value: Any = text
         with contextlib.suppress(InputError):
@@ -125,7 +125,7 @@ class Parameter:
         return self.checked(value)
 
 
-def read_parameters(cell: str, source: str) -> list[Parameter]:
+def read_parameters(cell: str, source: str) -> list[_Parameter]:
     """The parameters of a cell, in order; ``source`` names the notebook in error texts.
 
     Raises InputError naming the line that is anything but ``name: type = literal``.
@@ -139,11 +139,11 @@ def read_parameters(cell: str, source: str) -> list[Parameter]:
     return [_parameter(line, helps.get(line.end_lineno or 0, ""), source) for line in lines]
 
 
-def _parameter(line: Any, comment: str, source: str) -> Parameter:
+def _parameter(line: Any, comment: str, source: str) -> _Parameter:
     where = f"{source}: line {line.lineno} of the parameters cell"
     try:
         name, annotation = line.target.id, ast.unparse(line.annotation)
-        parameter = Parameter(name, annotation, ast.literal_eval(line.value), comment)
+        parameter = _Parameter(name, annotation, ast.literal_eval(line.value), comment)
     except (AttributeError, ValueError) as error:
         wrong = f"'{ast.unparse(line)}', expected 'name: type = literal  # help' (no literal is computed)"
         raise InputError(f"{where} is {wrong}") from error
@@ -166,7 +166,9 @@ def _may_hold_secret(value: object, name: str = "") -> bool:
     return any("@" in part or "?" in part for part in parts)
 
 
-def check_parameters(parameters: list[Parameter], given: Mapping[str, object], source: str) -> dict[str, Any]:
+def check_parameters(
+    parameters: list[_Parameter], given: Mapping[str, object], source: str
+) -> dict[str, Any]:
     """The given values, each checked; InputError for a name that the notebook does not have."""
     known = {parameter.name: parameter for parameter in parameters}
     if wrong := [name for name in given if name not in known]:
@@ -174,7 +176,7 @@ def check_parameters(parameters: list[Parameter], given: Mapping[str, object], s
     return {name: known[name].checked(value) for name, value in given.items()}
 
 
-def help_text(parameters: list[Parameter], source: str) -> str:
+def help_text(parameters: list[_Parameter], source: str) -> str:
     """The parameters of a notebook to read: one a line, with its default."""
     told = {f"{p.name} ({p.annotation})": p for p in parameters}
     shown = {head: f"{p.help} [{json.dumps(p.default, ensure_ascii=False)}]" for head, p in told.items()}
@@ -206,7 +208,7 @@ def study(notebook: Path) -> str:
     return _STUDIES.get(notebook.name[0], "other") if notebook.name[:2].isdigit() else "other"
 
 
-def parameters_of(notebook: str | Path) -> list[Parameter]:
+def parameters_of(notebook: str | Path) -> list[_Parameter]:
     """The parameters of a notebook, in order; none without a cell tagged ``parameters``."""
     path = find(notebook)
     cells = cells_tagged(load(path), "parameters")

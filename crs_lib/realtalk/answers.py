@@ -90,17 +90,17 @@ def phases(
     """The phases of chosen positions, in time order; one where few are chosen, none where none is.
 
     ``scores`` gives each position's score; below ``bar`` a message counts as uncertain. Eight
-    phases are the most (:func:`cut`). In a phase of more than ``soft_cap`` messages the
+    phases are the most (:func:`_cut`). In a phase of more than ``soft_cap`` messages the
     uncertain ones beyond the cap are dropped, the certain ones stay.
     """
     order = sorted(chosen)
-    parts = [_capped(part, scores, bar, soft_cap) for part in cut(index, order)]
+    parts = [_capped(part, scores, bar, soft_cap) for part in _cut(index, order)]
     counted = [Counter(_terms(index, part)) for part in parts]
     everywhere = sum(counted, Counter[str]())
     return [_phase(index, p, c, everywhere, scores, bar) for p, c in zip(parts, counted, strict=True)]
 
 
-def cut(index: ChatIndex, order: Sequence[int]) -> list[list[int]]:
+def _cut(index: ChatIndex, order: Sequence[int]) -> list[list[int]]:
     """Ascending positions cut into phases, each in one piece: as many as the evidence has, at most eight.
 
     A phase ends where the next message lies in another session: what is told on one occasion belongs
@@ -235,7 +235,7 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
         else:
             continue
         return ChatAnswer(
-            spoken(start, end), tuple(index.chat.ids([place])), (start.isoformat(), end.isoformat())
+            _spoken(start, end), tuple(index.chat.ids([place])), (start.isoformat(), end.isoformat())
         )
     return None
 
@@ -247,7 +247,7 @@ def _distance(text: str, said: str, plan: QueryPlan) -> int:
     return min((abs(place - at) for place in places), default=len(text))
 
 
-def spoken(start: dt.date, end: dt.date) -> str:
+def _spoken(start: dt.date, end: dt.date) -> str:
     """A day, a month, a year or a stretch of days as people write it: "19 January 2024"."""
     if start == end:
         return f"{start.day} {start:%B %Y}"

@@ -14,7 +14,7 @@ from crs_lib.realtalk.corpus import Chat
 FORMAT = "crs-arc-1"
 
 
-class GoldPhase(BaseModel):
+class _GoldPhase(BaseModel):
     """One phase of a case: a title for the reader, never matched, and the ids that bear it."""
 
     model_config = ConfigDict(frozen=True)
@@ -31,7 +31,7 @@ class Arc(BaseModel):
     name: str
     chat: str
     question: str
-    phases: Annotated[tuple[GoldPhase, ...], Field(min_length=2)]
+    phases: Annotated[tuple[_GoldPhase, ...], Field(min_length=2)]
 
     def to_json(self) -> dict[str, Any]:
         """The case as one JSON object of the format."""
@@ -113,7 +113,7 @@ def derive(chat: Chat, reading: str = corpus.VALID, sessions: int = 3) -> list[A
         met = corpus.sessions_of(chat, places)
         if len(met) >= sessions:
             ids = {s: tuple(chat.ids([p for p in places if chat.sessions[p] == s])) for s in met}
-            phases = tuple(GoldPhase(title=f"session {s}", ids=ids[s]) for s in met)
+            phases = tuple(_GoldPhase(title=f"session {s}", ids=ids[s]) for s in met)
             name = f"{chat.name}-{question.index}"
             found.append(Arc(name=name, chat=chat.name, question=question.text, phases=phases))
     return found

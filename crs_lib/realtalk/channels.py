@@ -183,7 +183,7 @@ def fuse(
     for name, weight in used.items():
         if weight and name in parts:
             total += weight * parts[name]
-    total = smooth(total, index.session, smoothing)
+    total = _smooth(total, index.session, smoothing)
     total += used.get("other speaker", 0.0) * _other_speaker(index, plan)
     total += used.get("stated day", 0.0) * stated_day(index, plan)
     return total.astype(np.float32)
@@ -231,7 +231,7 @@ def zscore(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return (wide - wide.mean()) / spread if spread > 1e-9 else np.zeros(len(wide))
 
 
-def smooth(
+def _smooth(
     values: NDArray[np.float64], session: NDArray[np.intp], shares: tuple[float, float]
 ) -> NDArray[np.float64]:
     """Values plus ``shares`` of the neighbours one and two places away, never across sessions."""

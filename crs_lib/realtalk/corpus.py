@@ -100,8 +100,8 @@ class Chat:
 
     @cached_property
     def sketch(self) -> list[int]:
-        """The hashes that the chat is known again by: :func:`sketch` of its texts."""
-        return sketch([message.text for message in self.messages])
+        """The hashes that the chat is known again by: :func:`_sketch` of its texts."""
+        return _sketch([message.text for message in self.messages])
 
     def ids(self, positions: Sequence[int]) -> list[str]:
         """The ids of messages given by position."""
@@ -125,10 +125,10 @@ def read_chat(path: Path) -> Chat:
         ) from error
     if not isinstance(record, dict):
         raise InputError(f"{path.name} holds a {type(record).__name__}, expected one JSON object a chat")
-    return parse_chat(record, path.stem)
+    return _parse_chat(record, path.stem)
 
 
-def parse_chat(record: Mapping[str, Any], name: str) -> Chat:
+def _parse_chat(record: Mapping[str, Any], name: str) -> Chat:
     """The chat in a parsed file; see :func:`read_chat`."""
     quirks: list[Quirk] = []
     record = _whole(record, "", quirks)
@@ -165,7 +165,7 @@ def split_of(chat: Chat) -> str:
     return TRAIN if 1 <= n <= 7 else (TEST if 8 <= n <= 10 else OTHER)
 
 
-def sketch(texts: Sequence[str]) -> list[int]:
+def _sketch(texts: Sequence[str]) -> list[int]:
     """24 bits of a hash of every text of more than 20 letters and digits, sorted.
 
     Enough to know a chat again; case, punctuation and white space do not count.
@@ -237,7 +237,7 @@ def _messages(
         if not isinstance(entries, list) or not entries:
             odd("empty session", f"session_{session}", done="skipped")
             continue
-        opened = read_time(body.get(f"session_{session}_date_time"))
+        opened = _read_time(body.get(f"session_{session}_date_time"))
         for i, entry in enumerate(entries):
             where = f"session_{session}, message {i + 1}"
             if not isinstance(entry, Mapping):
@@ -249,7 +249,7 @@ def _messages(
                 kind = "duplicate id" if key else "missing id"
                 odd(kind, where, repr(entry.get("dia_id")), done="left out")
                 continue
-            time = read_time(found.date_time) if schema == REALTALK else opened
+            time = _read_time(found.date_time) if schema == REALTALK else opened
             if time is None:
                 time = opened or last
                 odd("broken time", where, key, done="took the session's or the one before")
@@ -306,7 +306,7 @@ _FORMS = (
 )  # fmt: skip
 
 
-def read_time(value: object) -> dt.datetime | None:
+def _read_time(value: object) -> dt.datetime | None:
     """The time in ``31.01.2024, 18:05:00`` or ``6:05 pm on 31 January, 2024``; None where it is none.
 
     Times carry no zone: they are the exporting phone's clock.
@@ -329,7 +329,7 @@ def month_number(name: str) -> int | None:
 # ── evidence ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Evidence(NamedTuple):
+class _Evidence(NamedTuple):
     """The gold of a question under one reading: positions in the chat, sorted, each once.
 
     ``unresolved`` are strings or ids that the reading could not place: they are counted, never scored.
@@ -339,7 +339,7 @@ class Evidence(NamedTuple):
     unresolved: tuple[str, ...]
 
 
-def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> Evidence:
+def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> _Evidence:
     """The gold messages of a question.
 
     ``strict``: a string counts only if it is one existing id (the public benchmark's rule). ``valid``:
@@ -363,7 +363,7 @@ def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> Eviden
                 unresolved.append(name)
             else:
                 positions.add(place)
-    return Evidence(tuple(sorted(positions)), tuple(unresolved))
+    return _Evidence(tuple(sorted(positions)), tuple(unresolved))
 
 
 def read_ids(text: str, chat: Chat) -> list[str]:

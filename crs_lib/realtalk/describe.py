@@ -30,7 +30,7 @@ def chats(found: Sequence[Chat]) -> pd.DataFrame:
             "split": corpus.split_of(chat),
             "sessions": len(set(chat.sessions)),
             "messages": len(chat.messages),
-            "bursts": bursts(chat),
+            "bursts": _bursts(chat),
             "photos": sum(m.photo for m in chat.messages),
             "questions": len(chat.questions),
             **{f"category {c}": categories.get(c, 0) for c in sorted({1, 2, 3} | categories.keys())},
@@ -39,7 +39,7 @@ def chats(found: Sequence[Chat]) -> pd.DataFrame:
     return pd.DataFrame(rows).fillna(0)
 
 
-def bursts(chat: Chat, minutes: int = 30) -> int:
+def _bursts(chat: Chat, minutes: int = 30) -> int:
     """Stretches of talk without a silence of more than ``minutes``; they may cross a session's border."""
     times = [message.time for message in chat.messages if message.time]
     gaps = [(after - before).total_seconds() / 60 for before, after in pairwise(times)]

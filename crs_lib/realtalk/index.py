@@ -33,7 +33,7 @@ _PEERS, _LONGEST, _RARE = 5, 12, 0.1
 _NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the encoder
 
 
-class Thread(NamedTuple):
+class _Thread(NamedTuple):
     """Segments (numbers, in time order) of at least two sessions that go on about the same thing.
 
     ``weak`` says that the weakest link that joined them lies under the chat's median link.
@@ -60,7 +60,7 @@ class ChatIndex:
     def beside(self) -> dict[str, str]:
         """The encoders beside the main one by role: "beside", and "tuned" for an update not of this chat."""
         others = self.encoder.split("+")[1:]
-        named = [("tuned", tuned_for(self.chat)) if name == TUNED else ("beside", name) for name in others]
+        named = [("tuned", _tuned_for(self.chat)) if name == TUNED else ("beside", name) for name in others]
         return {role: name for role, name in named if name}
 
     @property
@@ -166,7 +166,7 @@ class ChatIndex:
         return np.array(self.chat.sessions, dtype=np.intp)
 
     @cached_property
-    def threads(self) -> list[Thread]:
+    def threads(self) -> list[_Thread]:
         """L2: the threads, earliest first."""
         return _threads(self)
 
@@ -204,7 +204,7 @@ def _encoder(name: str) -> encoding.Encoder:
     return encoding.UpdatedMiniLM(name, found.factors(rest.partition(" ")[0]))
 
 
-def tuned_for(chat: Chat) -> str:
+def _tuned_for(chat: Chat) -> str:
     """The name of the tuned encoder for a chat: of the updates that it did not teach, the most widely taught.
 
     A chat is known again by hashes of its messages, also where some were changed. The name holds 8 digits of
@@ -258,7 +258,7 @@ def _remarks_before(chat: Chat) -> list[int]:
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _threads(index: ChatIndex) -> list[Thread]:
+def _threads(index: ChatIndex) -> list[_Thread]:
     """The threads of a chat, earliest first; segments that join none are in no thread.
 
     A link needs different sessions, mutual membership in the five nearest, and a strength of at least
@@ -282,7 +282,7 @@ def _threads(index: ChatIndex) -> list[Thread]:
         for i in members[one]:
             group[i] = one
     found = [
-        Thread(tuple(sorted(part)), weakest[key] < median)
+        _Thread(tuple(sorted(part)), weakest[key] < median)
         for key, part in members.items()
         if len({index.segments[i].session for i in part}) > 1
     ]

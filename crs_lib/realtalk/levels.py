@@ -222,7 +222,7 @@ def of_segments(chat: Chat, segments: list[TopicSegment], signals: Signals) -> p
     rows = [_segment_row(chat, segment, signals, seen) for segment in segments]
     frame = pd.DataFrame(rows)
     measured = ["reply_delay", "silence_after", "mood", "conflict", "topic_frequency"]
-    marks = {name: robust_z(frame[name].to_numpy(dtype=float)) > 2 for name in measured}
+    marks = {name: _robust_z(frame[name].to_numpy(dtype=float)) > 2 for name in measured}
     frame["unusual"] = [", ".join(name for name in measured if marks[name][i]) for i in range(len(frame))]
     return frame
 
@@ -254,7 +254,7 @@ def _segment_row(
     }
 
 
-def robust_z(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _robust_z(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Distance from the median in robust standard deviations; 0 where all are alike, NaN stays NaN."""
     if not np.isfinite(values).any():
         return np.full(len(values), np.nan)

@@ -33,7 +33,7 @@ NODES = ("planner", "retriever", "grader", "explorer", "selector", "generator")
 KEYS = ("chat", "qa_index", "question", "plan", "candidates", "ranked", "selected", "phases", "timings")
 
 
-def node_forms(text: str, model: bool) -> dict[str, str]:
+def _node_forms(text: str, model: bool) -> dict[str, str]:
     """The form of each node (rule or model), in the order of the graph, that a text names.
 
     Texts are ``auto``, ``rule``, ``model``, or ``planner=model,selector=rule``; ``auto`` gives planner,
@@ -89,7 +89,7 @@ class AgentState(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Result:
+class _Result:
     """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions.
 
     ``ranked`` goes on behind the candidates to 200 messages in first-stage order, ``kept`` are its
@@ -111,7 +111,7 @@ class Result:
     seconds: dict[str, float]
 
 
-class Pipeline:
+class _Pipeline:
     """The agent of one chat: ``Pipeline(index, ranker).ask(questions)``. ``engine`` says what runs it."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Pipeline:
     ) -> None:
         """InputError where a node is to ask a model and none is given."""
         self.index, self.config, self.model = index, config or RealTalkConfig(), model
-        self.forms = node_forms(self.config.forms, model is not None)
+        self.forms = _node_forms(self.config.forms, model is not None)
         if "model" in self.forms.values() and model is None:
             raise InputError("a node has the form model, but no language model is named; give llm=SPEC")
         self.ranker: Ranker = Hand() if ranker is None or self.config.mode == "oneshot" else ranker
@@ -132,7 +132,7 @@ class Pipeline:
         self._starts = [s.start for s in index.segments]
         self.engine, self._run = self._engine()
 
-    def ask(self, questions: Sequence[str]) -> list[Result]:
+    def ask(self, questions: Sequence[str]) -> list[_Result]:
         """The results of some questions, in order; a question's result does not depend on the others.
 
         Raises InputError for a question beyond the limit ``question_characters``.
@@ -277,7 +277,7 @@ class Pipeline:
         compiled = graph.compile()
         return lambda state: compiled.invoke(state)
 
-    def _result(self, state: AgentState) -> Result:
+    def _result(self, state: AgentState) -> _Result:
         found: dict[str, Any] = dict(state)
         known = set(state["ranked"])
         rest = [place for place in channels.ranking(state["fused"]).tolist() if place not in known]
@@ -286,7 +286,7 @@ class Pipeline:
         chosen = {*state["selected"], *state["narrative"]}
         if not set(state["candidates"]) >= set(found["kept"]) >= chosen:  # C1 ⊇ C2 ⊇ S, or it means nothing
             raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
-        return Result(**{field.name: found[field.name] for field in fields(Result)})
+        return _Result(**{field.name: found[field.name] for field in fields(_Result)})
 
 
 def _after(node: str, index: ChatIndex, state: AgentState) -> dict[str, Any]:
@@ -331,7 +331,7 @@ def predict(
     ``timings`` says how often the retriever was visited, and the seconds of each node only where asked for:
     without them equal inputs give equal bytes.
     """
-    pipeline = Pipeline(index, ranker, config, model)
+    pipeline = _Pipeline(index, ranker, config, model)
     asked = index.chat.questions[: pipeline.config.questions or None]
     for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
         ids = index.chat.ids

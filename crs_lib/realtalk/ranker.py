@@ -43,7 +43,7 @@ PARAMETERS = {
 }  # fmt: skip
 
 
-class TrainingQuestion(NamedTuple):
+class _TrainingQuestion(NamedTuple):
     """The candidates of one training question: features, which of them are gold, and its weight."""
 
     features: Floats
@@ -74,7 +74,7 @@ class Hand:
         return fused
 
 
-class Linear(NamedTuple):
+class _Linear(NamedTuple):
     """Log-odds that a candidate is gold: weighted standardised features, each cut at four deviations.
 
     Cut, because a message unlike any that was learnt from must not win by one huge feature.
@@ -96,7 +96,7 @@ def _standard(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
     return np.clip((features.astype(np.float64) - mean) / scale, -FURTHEST, FURTHEST)
 
 
-class Learned:
+class _Learned:
     """The mean of boosted trees that order candidates (LambdaMART, four seeds) and a logistic regression.
 
     The two err differently: together they rank better than either. Without LightGBM the regression stands
@@ -107,7 +107,7 @@ class Learned:
 
     unit = 1.0
 
-    def __init__(self, linear: Linear, models: Sequence[str], origin: str) -> None:
+    def __init__(self, linear: _Linear, models: Sequence[str], origin: str) -> None:
         """``models`` are LightGBM's model texts; ``origin`` says in words what all was learnt from."""
         self.name, self.origin, self._linear = "learned" if models else "linear", origin, linear
         self._models = tuple(models)
@@ -138,7 +138,7 @@ class Learned:
         return hashlib.sha256("\n".join(self._models).encode()).hexdigest()
 
 
-def shipped(encoder: str) -> tuple["Learned", list[list[int]]] | None:
+def shipped(encoder: str) -> tuple["_Learned", list[list[int]]] | None:
     """The ranker that comes with the package for an encoder, and the sketches of the chats that taught it.
 
     None where there is none for this encoder, or the features have changed since it was made. It holds
@@ -149,29 +149,29 @@ def shipped(encoder: str) -> tuple["Learned", list[list[int]]] | None:
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as file:
         record = json.load(file)
     made = record["rankers"].get(encoder)
-    if made is None or record["features"] != features_key():
+    if made is None or record["features"] != _features_key():
         return None
-    models = made["models"] if available() else []
-    return Learned(_linear_of(made["linear"]), models, record["origin"]), record["sketches"]
+    models = made["models"] if _available() else []
+    return _Learned(_linear_of(made["linear"]), models, record["origin"]), record["sketches"]
 
 
-def write_shipped(
+def _write_shipped(
     rankers: Mapping[str, Mapping[str, Any]], origin: str, sketches: Sequence[Sequence[int]]
 ) -> None:
     """Write the rankers that come with the package, by encoder; the same ones give the same bytes."""
     record = {
-        "features": features_key(), "origin": origin, "sketches": [list(s) for s in sketches],
+        "features": _features_key(), "origin": origin, "sketches": [list(s) for s in sketches],
         "rankers": dict(rankers),
     }  # fmt: skip
     SHIPPED.write_bytes(gzip.compress(json.dumps(record, sort_keys=True).encode(), mtime=0))
 
 
-def features_key() -> str:
+def _features_key() -> str:
     """16 hex digits of the names of all features, in order."""
     return hashlib.sha256("\n".join(NAMES).encode()).hexdigest()[:16]
 
 
-def available() -> bool:
+def _available() -> bool:
     """Whether LightGBM is installed."""
     from importlib.util import find_spec
 
@@ -187,7 +187,7 @@ def need_trees() -> Any:
     return lightgbm
 
 
-def learn(groups: Sequence[TrainingQuestion], origin: str, folder: Path | None = None) -> Learned:
+def _learn(groups: Sequence[_TrainingQuestion], origin: str, folder: Path | None = None) -> _Learned:
     """The ranker of these training questions, from the cache where the same ones were learnt before.
 
     The cache key is the content of the groups, the parameters and the feature names. Questions none of
@@ -198,39 +198,39 @@ def learn(groups: Sequence[TrainingQuestion], origin: str, folder: Path | None =
     if not 0 < marks.sum() < len(marks):
         raise InputError("no training question has gold among its candidates; give chats with evidence")
     base = folder or paths.data() / "processed" / "realtalk" / "rankers"
-    path = base / f"{key(useful)}.json"
+    path = base / f"{_key(useful)}.json"
     if path.is_file():
         try:
             return _read(path, origin)
         except (ValueError, KeyError, TypeError):  # a damaged file is made again
             pass
-    tables.write_json(path, fit(useful) | {"origin": origin, "questions": len(useful)})
+    tables.write_json(path, _fit(useful) | {"origin": origin, "questions": len(useful)})
     return _read(path, origin)
 
 
-def _read(path: Path, origin: str) -> Learned:
+def _read(path: Path, origin: str) -> _Learned:
     """A ranker from its file; read even when just made, so that the first run is the second's equal."""
     record = safety.read_object(path)
-    return Learned(_linear_of(record["linear"]), record["models"], origin)
+    return _Learned(_linear_of(record["linear"]), record["models"], origin)
 
 
-def _linear_of(record: Mapping[str, Any]) -> Linear:
+def _linear_of(record: Mapping[str, Any]) -> _Linear:
     parts = {name: np.array(record[name]) for name in ("mean", "scale", "weights")}
-    return Linear(**parts, bias=record["bias"])
+    return _Linear(**parts, bias=record["bias"])
 
 
-def fit(groups: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
+def _fit(groups: Sequence[_TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
     """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
     useful = [group for group in groups if group.gold.any()]
     found = _fit_linear(useful)
     linear = {"mean": found.mean.tolist(), "scale": found.scale.tolist(), "weights": found.weights.tolist()}
-    models = [_fit_trees(useful, seed) for seed in seeds] if available() else []
+    models = [_fit_trees(useful, seed) for seed in seeds] if _available() else []
     return {"linear": linear | {"bias": found.bias}, "models": models}
 
 
-def key(groups: Sequence[TrainingQuestion]) -> str:
+def _key(groups: Sequence[_TrainingQuestion]) -> str:
     """32 hex digits of all that decides the trees."""
-    made_by = [VERSION, PARAMETERS, ROUNDS, DEEPEST, SEEDS, STRENGTH, FURTHEST, NAMES, available()]
+    made_by = [VERSION, PARAMETERS, ROUNDS, DEEPEST, SEEDS, STRENGTH, FURTHEST, NAMES, _available()]
     facts = json.dumps(made_by, sort_keys=True)
     digest = hashlib.sha256(facts.encode())
     for group in groups:
@@ -240,7 +240,7 @@ def key(groups: Sequence[TrainingQuestion]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _stacked(groups: Sequence[TrainingQuestion]) -> tuple[Floats, NDArray[np.int8], Floats64, list[int]]:
+def _stacked(groups: Sequence[_TrainingQuestion]) -> tuple[Floats, NDArray[np.int8], Floats64, list[int]]:
     """Features, marks and weights of the 80 best candidates of each question, and how many each has."""
     sizes = [min(len(group.gold), DEEPEST) for group in groups]
     weights = np.repeat([group.weight for group in groups], sizes)
@@ -248,7 +248,7 @@ def _stacked(groups: Sequence[TrainingQuestion]) -> tuple[Floats, NDArray[np.int
     return features, np.concatenate([group.gold[:DEEPEST] for group in groups]), weights, sizes
 
 
-def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
+def _fit_linear(groups: Sequence[_TrainingQuestion]) -> _Linear:
     """The logistic regression, penalised, exactly solved."""
     from sklearn.linear_model import LogisticRegression
 
@@ -258,10 +258,10 @@ def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
     with one_thread():
         model.fit(_standard(features, mean, scale), gold, sample_weight=weights)
-    return Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
+    return _Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
 
 
-def _fit_trees(groups: Sequence[TrainingQuestion], seed: int) -> str:
+def _fit_trees(groups: Sequence[_TrainingQuestion], seed: int) -> str:
     """One model's text."""
     lightgbm = need_trees()
     features, gold, weights, sizes = _stacked(groups)
@@ -277,7 +277,7 @@ def depth(messages: int, share: float = SHARE) -> int:
     return min(messages, max(LEAST, int(share * messages)))
 
 
-def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[TrainingQuestion]:
+def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[_TrainingQuestion]:
     """The training questions of a chat, read with the ``valid`` reading; their features are kept on disk."""
     gold = corpus.gold(index.chat)
     asked = [question for question in index.chat.questions if question.index in gold]
@@ -300,7 +300,7 @@ def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[TrainingQ
             ]
 
     return [
-        TrainingQuestion(rows[:, :-1], rows[:, -1].astype(np.int8), weight)
+        _TrainingQuestion(rows[:, :-1], rows[:, -1].astype(np.int8), weight)
         for rows in indexes.kept_arrays(names, make)
     ]
 
@@ -340,17 +340,17 @@ def for_chat(
     about its questions can reach its own ranking, also where a few messages were changed. LoCoMo
     questions count half.
     """
-    mine = [c for c in own if not same_talk(c, chat)]
-    other = [c for c in foreign if not same_talk(c, chat)]
+    mine = [c for c in own if not _same_talk(c, chat)]
+    other = [c for c in foreign if not _same_talk(c, chat)]
     if not mine and not other:
         return Hand()
     rows = [g for c in mine for g in _training_questions(build(c))]
     rows += [g for c in other for g in _training_questions(build(c), HALF)]
     origin = ", ".join([c.name for c in mine] + [f"LoCoMo {c.name}" for c in other])
-    return learn(rows, origin)
+    return _learn(rows, origin)
 
 
-def same_talk(one: Chat, two: Chat) -> bool:
+def _same_talk(one: Chat, two: Chat) -> bool:
     """Whether two files hold the same conversation: equal messages, or a fifth of the longer ones shared.
 
     Longer means more than 20 letters and digits; two conversations hardly share any of those by chance.
@@ -361,9 +361,9 @@ def same_talk(one: Chat, two: Chat) -> bool:
 def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, str], ChatIndex]) -> str:
     """Make the rankers that come with the package, one an encoder, from these chats; returns their origin."""
     made = {
-        name: fit([q for chat in own for q in _training_questions(build(chat, name))], SEEDS[:2])
+        name: _fit([q for chat in own for q in _training_questions(build(chat, name))], SEEDS[:2])
         for name in encoders
     }
     origin = f"comes with the package; taught by {', '.join(chat.name for chat in own)}"
-    write_shipped(made, origin, [chat.sketch for chat in own])
+    _write_shipped(made, origin, [chat.sketch for chat in own])
     return origin

@@ -33,7 +33,7 @@ _LONGEST = 40  # letters of a name that is looked for among others
 def content_words(text: str, drop: Iterable[str] = ()) -> list[str]:
     """Stems of the words that are no stop words and not in ``drop`` (folded words), in order."""
     left_out = STOP | set(drop)
-    return [stem(word) for word in words(text) if word not in left_out]
+    return [_stem(word) for word in words(text) if word not in left_out]
 
 
 def pairs(stems: Sequence[str]) -> list[str]:
@@ -41,7 +41,7 @@ def pairs(stems: Sequence[str]) -> list[str]:
     return [f"{a} {b}" for a, b in itertools.pairwise(stems)]
 
 
-def stem(word: str) -> str:
+def _stem(word: str) -> str:
     """A light English stem: plural, -ing, -ed, -ly and a final e or y folded; short words stay.
 
     "studies", "studying" and "studied" meet; "cities" meets "city"; "skiing" meets "ski". Words that do
@@ -112,7 +112,7 @@ def learn_names(chat: Chat) -> dict[str, str]:
     return names
 
 
-def speaker_of(word: str, names: Mapping[str, str]) -> str | None:
+def _speaker_of(word: str, names: Mapping[str, str]) -> str | None:
     """The speaker a word means, or None: a known name, or one of the same initial spelt much alike.
 
     A possessive ending is ignored. Alike is a difflib ratio of at least 0.74 ("Elisa" for "elise"); a word of
@@ -139,7 +139,7 @@ def named(text: str, names: Mapping[str, str]) -> dict[str, str]:
     for match in re.finditer(r"\b[^\W\d_]+\b", text):
         word = match[0]
         if _NAME.fullmatch(word) or fold(word) in names:
-            speaker = speaker_of(word, names)
+            speaker = _speaker_of(word, names)
             if speaker:
                 found[word] = speaker
     return found

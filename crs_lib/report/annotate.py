@@ -22,10 +22,10 @@ def write(config: AskConfig, out: Path | None = None) -> Path:
     asked = labels.sample(config)
     path = out or labels.folder(config.run) / "annotate.html"
     labels.write_key(config.run, config.kind, asked)
-    return tables.write_whole(path, page(asked, config.kind))
+    return tables.write_whole(path, _page(asked, config.kind))
 
 
-def page(asked: Sequence[Question], kind: str) -> str:
+def _page(asked: Sequence[Question], kind: str) -> str:
     """The page: scripts and styles are allowed by checksum only, data is text that nothing executes."""
     css, js = part("annotate.css"), part("annotate.js")
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]

@@ -29,7 +29,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     """The largest shift cost of an able system, and that of the ablest other; one window a scenario."""
     if not {*_ARMS, "primary"} <= set(shifts) or shifts["shift_cost"].isna().all():
         return stats.finding_none("the cost of a shift needs the arms shift and straight; the run lacks them")
-    ability, cost = costs(shifts)
+    ability, cost = _costs(shifts)
     able = [name for name in cost if ability[name].value >= ABLE]
     if not able:
         return stats.finding_none("no system has a gain of .1 with straight users")
@@ -43,7 +43,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     return Finding(f"{sentence}.")
 
 
-def costs(shifts: pd.DataFrame) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+def _costs(shifts: pd.DataFrame) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """The straight gain and the shift cost of every system over its primary windows."""
     known = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS)
     groups = {str(name): mine for name, mine in known.groupby(known["model"].astype(str), sort=False)}

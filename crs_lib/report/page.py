@@ -53,13 +53,13 @@ class Mean(NamedTuple):
     high: float
 
 
-def cell(value: Any) -> str:
+def _cell(value: Any) -> str:
     """A value as HTML: text escaped, floats with three decimals, a dash for what is missing."""
     if isinstance(value, Link):
         return f'<a href="{html.escape(value.address)}">{html.escape(value.text)}</a>'
     if isinstance(value, Mean):
-        ends = f"{cell(value.low)} to {cell(value.high)}" if value.low == value.low else ""
-        return f"{cell(value.mean)}<small>{ends}</small>"
+        ends = f"{_cell(value.low)} to {_cell(value.high)}" if value.low == value.low else ""
+        return f"{_cell(value.mean)}<small>{ends}</small>"
     if value is None or value is pd.NA or (isinstance(value, float) and value != value):
         return "–"
     if isinstance(value, float):
@@ -88,7 +88,7 @@ def table(frame: pd.DataFrame) -> str:
     body = ""
     for row in frame.itertuples(index=False, name=None):
         cells = zip(row, marks, strict=True)
-        body += f"<tr>{''.join(f'<td{mark or _long(one)}>{cell(one)}</td>' for one, mark in cells)}</tr>"
+        body += f"<tr>{''.join(f'<td{mark or _long(one)}>{_cell(one)}</td>' for one, mark in cells)}</tr>"
     named = html.escape(f"Table: {', '.join(map(str, frame))}", quote=True)
     inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide" role="group" tabindex="0" aria-label="{named}">{inner}</div>'

@@ -104,7 +104,7 @@ class _Report:
 
     def _scores(self) -> str:
         names = [self.plan.primary_outcome, *self.plan.secondary_outcomes]
-        board = shown.scoreboard(self.means, names).set_axis(["system", *map(label, names)], axis=1)
+        board = shown.scoreboard(self.means, names).set_axis(["system", *map(_label, names)], axis=1)
         board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
         note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
         if any(base.get(name).mark == base.NOT_VALID for name in self.means["metric"].unique()):
@@ -122,7 +122,7 @@ class _Report:
         leaders = statistics.tidy(leaders[leaders["outcome"] == plan.primary_outcome])
         note = (
             "Generated from the tests of the declared plan. The smallest difference in "
-            f"{label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
+            f"{_label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
         )
         return (
             f"{_note(note)}{_list(stats.conclusions(ladder, plan))}{declared}"
@@ -137,7 +137,7 @@ class _Report:
         tested = [name for name in self.plan.outcomes if self.scores[name].notna().any()]
         anova, pairs = stats.anova_table(self.scores, tested), stats.tukey_table(self.scores, tested)
         for frame in (anova, pairs):
-            frame["outcome"] = frame["outcome"].map(label)
+            frame["outcome"] = frame["outcome"].map(_label)
         columns = ["outcome", "a", "b", "diff", "low", "high", "p", "p_wilcoxon", "p_holm", "n_pairs", "note"]
         pairs = statistics.tidy(pairs, columns).rename(columns={"p": "p_tukey"})
         note = (
@@ -172,9 +172,8 @@ class _Report:
             places = {"lowest": 0, "middle": len(ranked) // 2, "highest": -1} if len(ranked) else {}
             links = {name: _link(str(system), ranked.iloc[k], outcome) for name, k in places.items()}
             rows.append({"system": system, "lowest": None, "middle": None, "highest": None, **links})
-        text = (
-            f"By {label(outcome)}. Averages hide what a system does; read some sessions before trusting them."
-        )
+        text = f"By {_label(outcome)}. Averages hide what a system does; "
+            "read some sessions before trusting them."
         if not (self.folder / "trace" / "index.html").is_file():
             text += f" The links need the trace: python -m crs_lib show trace --run {self.run}"
         return _note(text) + table(pd.DataFrame(rows))
@@ -218,9 +217,9 @@ class _Report:
         named["shown"] = [Mean(*row) for row in self.means[["mean", "low", "high"]].itertuples(index=False)]
         at = {"index": "metric", "columns": "model", "values": "shown"}
         shown = named.pivot_table(**at, aggfunc="first", sort=False)[self.systems]
-        shown = shown.rename(index=label).rename_axis(columns=None).reset_index()
+        shown = shown.rename(index=_label).rename_axis(columns=None).reset_index()
         gaps = self.means[self.means["n_missing"] > 0][["metric", "model", "n", "n_missing"]]
-        gaps = gaps.assign(metric=[label(name) for name in gaps["metric"]])
+        gaps = gaps.assign(metric=[_label(name) for name in gaps["metric"]])
         gaps.columns = ["metric", "system", "sessions with a value", "without"]
         missing = f"<h3>Undefined in some sessions</h3>{table(gaps)}" if len(gaps) else ""
         note = "Mean with 95 % interval. What is undefined is left out and counted, never zero."
@@ -248,7 +247,7 @@ def _link(system: str, row: pd.Series, outcome: str) -> Link:
     return Link(_signs(f"{row['session_id']} ({row[outcome]:.2f})"), f"trace/index.html#{address}")
 
 
-def label(metric: str) -> str:
+def _label(metric: str) -> str:
     """The metric's name in a table: its short name, unless that is a symbol of one or two letters.
 
     A dagger marks what is not valid for ranking.
@@ -271,7 +270,7 @@ def _headed(frame: pd.DataFrame) -> pd.DataFrame:
         numeric = all(isinstance(v, int | float) for v in values)
         shown[name] = pd.to_numeric(pd.Series(values, shown.index)) if numeric else values  # to the right
     if "outcome" in shown:
-        shown["outcome"] = [label(v) if v in base.METRICS else v for v in shown["outcome"]]
+        shown["outcome"] = [_label(v) if v in base.METRICS else v for v in shown["outcome"]]
     return shown.rename(columns={name: heading(name) for name in shown})
 
 

@@ -246,7 +246,7 @@ def _page(run: str, mode: str, data: str) -> str:
 
 
 @dataclass(frozen=True)
-class SessionPage:
+class _SessionPage:
     """One session for a notebook: JupyterLab draws the page, anything else prints a line."""
 
     model: str
@@ -267,7 +267,7 @@ class SessionPage:
         )
 
 
-def show(run: str, model: str, session: str | int, *, height: int = 640) -> SessionPage:
+def show(run: str, model: str, session: str | int, *, height: int = 640) -> _SessionPage:
     """One session of an evaluated run in the look of the trace; ``session`` is "00003" or 3.
 
     Raises InputError with a suggestion for an unknown model, or for a session that the run does not have;
@@ -280,7 +280,7 @@ def show(run: str, model: str, session: str | int, *, height: int = 640) -> Sess
     index.add(scored)
     calls = script("crsTrace.index", index.data()) + _sessions(0, [scored], view)
     page = _page(run, "single", f"{calls.decode('utf-8')}crsTrace.start();")
-    return SessionPage(model, scored.dialogue.session_id, len(scored.dialogue.pairs()), page, height)
+    return _SessionPage(model, scored.dialogue.session_id, len(scored.dialogue.pairs()), page, height)
 
 
 def _find(files: _RunFiles, model: str, session: str) -> _ScoredSession:

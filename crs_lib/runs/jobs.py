@@ -138,18 +138,18 @@ def job(
                 told: dict[str, Any] = {"progress": progress, "label": part.label}
                 if part.models and not scheduler:
                     width = shared().models.width(part.models)
-                    sessions(ledger, part.keys, shared, (), threads=width, **told)
+                    _sessions(ledger, part.keys, shared, (), threads=width, **told)
                     for spec in {*part.models}.difference(*(rest.models for rest in parts[place + 1 :])):
                         shared().models.release(spec)
                 else:
                     chunk = 1 if part.models else part_size(len(part.keys))
                     told |= {"workers": workers, "scheduler": scheduler, "chunk": chunk}
-                    sessions(ledger, part.keys, make, (*arguments, far), **told)
+                    _sessions(ledger, part.keys, make, (*arguments, far), **told)
                 _check_weights(start, part, llm)
         finally:
             if shared.cache_info().currsize:
                 shared().models.close()
-    check(ledger, [key for part in parts for key in part.keys], most_failed, hint)
+    _check(ledger, [key for part in parts for key in part.keys], most_failed, hint)
 
 
 def _check_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
@@ -200,7 +200,7 @@ def _fetch_logs(stage: Stage, scheduler: str) -> None:
         recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
 
 
-def sessions(
+def _sessions(
     ledger: Ledger,
     keys: Sequence[Key],
     make: Callable[..., _Maker],
@@ -218,7 +218,7 @@ def sessions(
     ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both
     must be picklable. With ``threads`` the sessions share one maker in this process (for work that waits for
     a server); with ``scheduler`` they go to a Dask cluster (``crs_lib.runs.dask``). A session that raises is
-    recorded as failed and the others continue; :func:`check` says so. A batch of threads or of a cluster
+    recorded as failed and the others continue; :func:`_check` says so. A batch of threads or of a cluster
     stops with a RunError after ``PATIENCE`` failures in a row: its server is gone.
     """
     if workers < 1:
@@ -259,7 +259,7 @@ def part_size(sessions: int) -> int:
     return max(10, min(100, sessions // 1000))
 
 
-def check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:
+def _check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:
     """Raise RunError if more than ``most`` sessions failed; it names the first and ends with ``hint``."""
     asked = set(keys)
     failed = [(key, error) for key, error in ledger.failures() if key in asked]
@@ -280,7 +280,7 @@ def _attempt(maker: _Maker, key: Key) -> Done:
         return Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}")
 
 
-def attempts(maker: _Maker, keys: Sequence[Key]) -> list[Done]:
+def _attempts(maker: _Maker, keys: Sequence[Key]) -> list[Done]:
     """The outcomes of several sessions."""
     return [_attempt(maker, key) for key in keys]
 
@@ -292,7 +292,7 @@ def _in_tasks(
     if scheduler and tasks:
         from crs_lib.runs import dask
 
-        with dask.submitter(attempts, make, scheduler, workers) as (submit, width):
+        with dask.submitter(_attempts, make, scheduler, workers) as (submit, width):
             for keys, future in _submitted(submit, tasks, width):
                 lost = future.exception()
                 if isinstance(lost, InputError) or getattr(lost, "ends_run", False):
@@ -300,11 +300,11 @@ def _in_tasks(
                 told = f"{type(lost).__name__}: {lost}"  # the cluster gave the task up
                 yield [Done(key, None, told) for key in keys] if lost else future.result()
     elif workers > 1:
-        for outcome in outcomes(attempts, tasks, workers, make):
+        for outcome in outcomes(_attempts, tasks, workers, make):
             yield outcome.result()
     elif tasks:
         maker = make()
-        yield from (attempts(maker, part) for part in tasks)
+        yield from (_attempts(maker, part) for part in tasks)
 
 
 def _in_threads(todo: Sequence[Key], make: Callable[[], _Maker], threads: int) -> Generator[list[Done]]:

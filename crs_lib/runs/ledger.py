@@ -31,7 +31,7 @@ def pack(text: str) -> bytes:
     return zlib.compress(text.encode("utf-8", "surrogatepass"), 6)
 
 
-def unpack(body: bytes) -> str:
+def _unpack(body: bytes) -> str:
     """The text of a stored body."""
     return zlib.decompress(body).decode("utf-8", "surrogatepass")
 
@@ -95,7 +95,7 @@ class Ledger(Store):
             try:
                 if hashlib.sha256(body).hexdigest() != digest:
                     raise ValueError("another body")
-                yield unpack(body)
+                yield _unpack(body)
             except (zlib.error, ValueError, TypeError) as error:
                 place = f"in the ledger {paths.shown(self.path)}"
                 better = "move that file away and start the same command again: the sessions are made anew"

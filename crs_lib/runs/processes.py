@@ -23,7 +23,7 @@ PATIENCE = 60.0  # seconds that workers have to end after an error in another se
 _Do = Callable[..., Any]
 
 
-class Outcome(NamedTuple):
+class _Outcome(NamedTuple):
     """The result of a task, or the error that it raised; ``number`` is the task's place among all."""
 
     number: int
@@ -45,7 +45,7 @@ def outcomes(
     arguments: tuple[Any, ...] = (),
     *,
     ordered: bool = False,
-) -> Iterator[Outcome]:
+) -> Iterator[_Outcome]:
     """The outcomes of ``do(task)`` in fresh processes, as they are ready or in the tasks' order.
 
     With ``make`` each process makes ``make(*arguments)`` once and calls ``do(made, task)``. Tasks are taken
@@ -57,7 +57,7 @@ def outcomes(
     """
     safety.check_limit("workers", workers, "workers is")
     numbered, due = enumerate(tasks), 0
-    early, ready = dict[int, Outcome](), list[Outcome]()
+    early, ready = dict[int, _Outcome](), list[_Outcome]()
     pool = dict(_started(do, make, arguments) for _ in range(workers))
     idle, patience = list(pool), PATIENCE
     try:
@@ -94,9 +94,9 @@ def _started(do: _Do, make: _Do | None, arguments: tuple[Any, ...]) -> tuple[Any
     return mine, process
 
 
-def _received(pipe: Any) -> Outcome:
+def _received(pipe: Any) -> _Outcome:
     try:
-        outcome: Outcome = pipe.recv()
+        outcome: _Outcome = pipe.recv()
     except (EOFError, OSError) as error:
         told = (
             "a worker process ended without an answer, often for want of memory; what was finished is stored"
@@ -130,15 +130,15 @@ def _serve(pipe: Any, do: _Do, make: _Do | None, arguments: tuple[Any, ...]) -> 
                 pipe.send(made._replace(number=number))
 
 
-def _outcome(number: int, call: Callable[[], Any]) -> Outcome:
+def _outcome(number: int, call: Callable[[], Any]) -> _Outcome:
     try:
-        return Outcome(number, call())
+        return _Outcome(number, call())
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # an error that no other process can hold
-            return Outcome(number, error=RunError(f"{type(error).__name__}: {error}"))
-        return Outcome(number, error=error)
+            return _Outcome(number, error=RunError(f"{type(error).__name__}: {error}"))
+        return _Outcome(number, error=error)
 
 
 def _end_with_parent() -> None:

@@ -33,7 +33,7 @@ RAW_CATALOG = "catalog_source.json"  # the catalogue in the OpenDialKG form, as 
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
 
 
-class Role(NamedTuple):
+class _Role(NamedTuple):
     """A model in a role: "crs", "user" or "judge"."""
 
     role: str
@@ -46,18 +46,18 @@ def asks_model(spec: str) -> bool:
     return bool(model_of(spec))
 
 
-def is_apart(spec: str) -> bool:
+def _is_apart(spec: str) -> bool:
     """Whether the sessions of a system wait for another process: a model, an address or a command."""
     return asks_model(spec) or bool(SYSTEMS.get(spec).facts.get("apart"))
 
 
-def roles(systems: Sequence[str], user_llm: str) -> list[Role]:
+def _roles(systems: Sequence[str], user_llm: str) -> list[_Role]:
     """The models of a batch with their roles; empty where rules do everything."""
-    found = [Role("crs", model, spec) for spec in systems if (model := model_of(spec))]
-    return found + ([Role("user", user_llm)] if user_llm else [])
+    found = [_Role("crs", model, spec) for spec in systems if (model := model_of(spec))]
+    return found + ([_Role("user", user_llm)] if user_llm else [])
 
 
-def needs(asked: Sequence[Role], rule: LLMSettings, catalog: Catalog) -> "list[Need]":
+def needs(asked: Sequence[_Role], rule: LLMSettings, catalog: Catalog) -> "list[Need]":
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
     from crs_lib.llm.preflight import Need
 
@@ -192,9 +192,9 @@ class SimulateConfig(Settings):
         """Every session of the batch, system by system: the order of the exported file."""
         return [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
 
-    def roles(self) -> list[Role]:
+    def roles(self) -> list[_Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
-        return roles(self.systems, self.user_llm)
+        return _roles(self.systems, self.user_llm)
 
     def programs(self) -> list[str]:
         """The specs of the systems that are programs; empty where there is none."""
@@ -217,10 +217,10 @@ class SimulateConfig(Settings):
         of them; the others one after the other, so that servers need not swap weights.
         """
         keys = self.keys()
-        ruled = [] if self.user_llm else [spec for spec in self.systems if not is_apart(spec)]
+        ruled = [] if self.user_llm else [spec for spec in self.systems if not _is_apart(spec)]
         found = [(sorted((key for key in keys if key.system in ruled), key=lambda key: key.session), ())]
         for spec in (spec for spec in self.systems if spec not in ruled):
-            models = (model_of(spec) or spec,) if is_apart(spec) else ()
+            models = (model_of(spec) or spec,) if _is_apart(spec) else ()
             waits = (*models, self.user_llm) if self.user_llm else models
             found.append(([key for key in keys if key.system == spec], waits))
         return [part for part in found if part[0]]

@@ -137,10 +137,10 @@ def conversation_id(seed: int, name: str, arm: str) -> str:
 
 def _films(world: World, spec: str, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
     """The films of a session, where the system is given a fixed list."""
-    return shelf(world, plan, config) if systems.SYSTEMS.get(spec).facts.get("shelf") else ()
+    return _shelf(world, plan, config) if systems.SYSTEMS.get(spec).facts.get("shelf") else ()
 
 
-def shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
+def _shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
     """The films of a session for systems that get a fixed list: a draw with answers to every constraint.
 
     Up to as many answers as a reply recommends for each of the user's states in turn; the order says nothing.
@@ -238,7 +238,7 @@ TRIAL_TURNS = 12  # of the scenario: the first shift comes at turn 4 to 6
 _SEARCHED = 50  # scenarios: half of them add one constraint to the first
 
 
-class TrialTurn(NamedTuple):
+class _TrialTurn(NamedTuple):
     """A turn of a trial: utterance, active constraints, reply, and the seconds until the reply was there."""
 
     utterance: str
@@ -247,7 +247,7 @@ class TrialTurn(NamedTuple):
     seconds: float
 
 
-def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[TrialTurn]:
+def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_TrialTurn]:
     """The opening of a scenario, a second constraint and the first shift, held with the batch's first system.
 
     Takes the first scenario from ``number`` on that is told in these three turns.
@@ -259,7 +259,7 @@ def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[Tri
         said = user.speak(place)
         began = time.perf_counter()
         reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
-        yield TrialTurn(said.text, said.meta["constraints"], reply, time.perf_counter() - began)
+        yield _TrialTurn(said.text, said.meta["constraints"], reply, time.perf_counter() - began)
         user.hear(reply.items)
 
 

@@ -48,10 +48,10 @@ class Imported(NamedTuple):
     folder: Path
     systems: pd.DataFrame
     skipped: pd.DataFrame
-    known: "Known"
+    known: "_Known"
 
 
-class Known(NamedTuple):
+class _Known(NamedTuple):
     """The share in [0, 1] of the listed titles that the catalogue has; of replies where no log lists titles.
 
     A reply counts that names a film of the catalogue. NaN where there is nothing to look at.
@@ -103,15 +103,15 @@ class _Counts:
         if row["sessions"] <= _LOOKED_AT:
             self.replies += [pair.system.text for pair in pairs]
 
-    def titles(self) -> Known:
+    def titles(self) -> _Known:
         """The share of listed titles, else of replies, that the catalogue knows."""
         if self.listed:
             share = self.known / self.listed
-            return Known(share, self.listed, "the titles that replies list", "has", 0.5)
+            return _Known(share, self.listed, "the titles that replies list", "has", 0.5)
         grounder, n = Grounder(self.catalog), len(self.replies)
         found = sum(bool(grounder.titles(text)) for text in self.replies)
         of, says = "the replies looked at", "has a film that they name"
-        return Known(found / n if n else math.nan, n, of, says, 0.25)
+        return _Known(found / n if n else math.nan, n, of, says, 0.25)
 
     def table(self) -> pd.DataFrame:
         """A row a system; one of which nothing could be read has 0 sessions."""

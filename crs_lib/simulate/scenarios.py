@@ -37,7 +37,7 @@ FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
 
 
-def refinements(seed: int, session: int, least: int = 1) -> int:
+def _refinements(seed: int, session: int, least: int = 1) -> int:
     """The number of constraints that a user adds to the first before anything shifts: ``least`` to 2."""
     return int(rng.stream(seed, "movies", session, "refinements").integers(least, 3))
 
@@ -67,14 +67,14 @@ def shift_turns(seed: int, session: int, n_turns: int, pace: Pace = USUAL) -> li
     return turns
 
 
-def type_order(
+def _type_order(
     seed: int, session: int, types: tuple[str, ...], n_turns: int, pace: Pace = USUAL, least: int = 1
 ) -> list[str]:
     """The types of a session's shifts, in order.
 
     Sessions are planned in blocks of as many as there are types, turn by turn: each shift gets the type
     that came least often in the block so far, of those that can happen there (``ShiftType.allows``); draws
-    break ties. A longer session begins like a shorter one. ``least`` is that of :func:`refinements`.
+    break ties. A longer session begins like a shorter one. ``least`` is that of :func:`_refinements`.
     """
     if not types:
         return []
@@ -90,7 +90,7 @@ def _block(
     sessions = range(block * len(types), (block + 1) * len(types))
     draw = rng.stream(seed, "movies", "shift-types", block)
     order = draw.permutation(len(types)).tolist()
-    shapes = [StateShape(1 + refinements(seed, session, least)) for session in sessions]
+    shapes = [StateShape(1 + _refinements(seed, session, least)) for session in sessions]
     due = [
         (turn, order[row], row)
         for row, s in enumerate(sessions)
@@ -229,7 +229,7 @@ def plan(
 
     Turn 1 asks for a genre, the next turns refine it to two or three constraints (one to three of any field
     in any order, where the manner of the template set says so); shifts come at random turns, their types
-    balanced over every block of sessions (:func:`type_order`); between them the user asks about films, asks
+    balanced over every block of sessions (:func:`_type_order`); between them the user asks about films, asks
     for more, hesitates, or contradicts in words only. Every state has an answer in the catalogue, and the
     number of answers is logged. Where the manner of the template set has first words and small talk
     (:mod:`manners`), they take the place of turns that change nothing; states, shifts and their turns are
@@ -245,11 +245,11 @@ def plan(
     manner = MANNERS[templates]
     least = 0 if manner.any_order else 1
     turns = shift_turns(seed, session, n_turns, pace) if arm != NO_SHIFT else []
-    order = type_order(seed, session, types, n_turns, pace, least) if turns else []
+    order = _type_order(seed, session, types, n_turns, pace, least) if turns else []
     kinds, planned = list(order), dict(zip(turns, order, strict=False))
     state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"))
     genre = state.constraints[GOAL_FIELD]
-    opening = refinements(seed, session, least)
+    opening = _refinements(seed, session, least)
     steps, mixed = [_step(catalog, 1, OPENING, state)], manner.any_order
     after_shift = False
     draws = partial(rng.stream, seed, "movies", session, "turn")

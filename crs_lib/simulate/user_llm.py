@@ -25,7 +25,7 @@ def clean(text: str) -> str:
     return line
 
 
-def fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tuple[str, str]]) -> str:
+def _fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tuple[str, str]]) -> str:
     """Why a wording does not voice the plan; an empty text where it does.
 
     A wording must name the values of the plan and the values and films of the template, and no others of the
@@ -76,7 +76,7 @@ class ModelWording:
                     raise
                 faults.append(error.kind)
                 continue
-            reason = fault(self.grounder, text, template, must_voice)
+            reason = _fault(self.grounder, text, template, must_voice)
             if not reason:
                 return Phrasing(text, {"worded_by": "llm", "planned_text": template, "faults": faults})
             faults.append(reason)

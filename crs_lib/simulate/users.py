@@ -35,7 +35,7 @@ from crs_lib.simulate.shifts import SHIFTS
 SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
 
 
-def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
+def _must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
     """The (field, value) pairs that the words of a turn must name; empty where the plan changes nothing.
 
     A value that a situation implies is not named: the situation's text stands for it, under ``SITUATION``.
@@ -58,7 +58,7 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
 
     A plan that its words do not voice would be scored against a change that nobody could hear.
     """
-    needed = must_voice(step, act)
+    needed = _must_voice(step, act)
     if not needed:
         return
     found = {match.code for match in grounder.audit(text) if not match.rejected}
@@ -79,7 +79,7 @@ _ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words
 _ASKS = frozenset({OPENING, REFINEMENT, EXCLUDE, FOLLOW_UP, voices.ANY_FILM, "insist", "nothing_named"})
 
 
-class UserUtterance(NamedTuple):
+class _UserUtterance(NamedTuple):
     """The text of a user turn, its act, and its log."""
 
     text: str
@@ -94,14 +94,14 @@ class Phrasing(NamedTuple):
     meta: Mapping[str, Any]
 
 
-class Realiser(Protocol):
+class _Realiser(Protocol):
     """Words an utterance anew, given the template's wording and the values that must be voiced."""
 
     def __call__(self, template: str, must_voice: Sequence[tuple[str, str]], turn: int) -> Phrasing: ...
 
 
 @dataclass
-class Memory:
+class _Memory:
     """The films recommended last, all so far, those asked about; whether the last words asked for films."""
 
     last: tuple[int, ...] = ()
@@ -113,18 +113,18 @@ class Memory:
 class User:
     """One simulated user. ``realise`` may word the utterance anew (an LLM); the plan stays ours."""
 
-    def __init__(self, catalog: Catalog, scenario: Scenario, realise: Realiser | None = None) -> None:
+    def __init__(self, catalog: Catalog, scenario: Scenario, realise: _Realiser | None = None) -> None:
         self.catalog = catalog
         self.scenario = scenario
         self.realise = realise
-        self.memory = Memory()
+        self.memory = _Memory()
 
     def hear(self, recommended: Sequence[int]) -> None:
         """Remember the films of a reply."""
         self.memory.last = tuple(recommended)
         self.memory.heard |= frozenset(recommended)
 
-    def speak(self, turn: int) -> UserUtterance:
+    def speak(self, turn: int) -> _UserUtterance:
         """The utterance of a turn, 1-based, with its log (``user_meta``)."""
         step = self.scenario.steps[turn - 1]
         act, section = self._act(step)
@@ -135,9 +135,9 @@ class User:
         log = self._log(step, act)
         self.memory.asked = log["asks"]
         if self.realise is not None:
-            text, added = self.realise(text, must_voice(step, act), turn)
+            text, added = self.realise(text, _must_voice(step, act), turn)
             log |= added
-        return UserUtterance(text, act, log)
+        return _UserUtterance(text, act, log)
 
     def _act(self, step: PlanStep) -> tuple[str, str]:
         """The planned act, or a reaction where an ordinary turn leaves room for one; and its section."""

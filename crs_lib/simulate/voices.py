@@ -25,7 +25,7 @@ FIRST_WORDS: Final = (GREETING, ANY_FILM)
 SMALL_TALK: Final = (REACTION, WHY)
 
 
-class Manner(NamedTuple):
+class _Manner(NamedTuple):
     """How often users do what no plan asks of them; all shares are in [0, 1].
 
     ``first_words`` are the shares of sessions, of those with a turn to spare before the first shift, that
@@ -41,10 +41,10 @@ class Manner(NamedTuple):
     any_order: bool = False
 
 
-PLAIN = Manner()
-_OPEN = Manner({ANY_FILM: 0.3}, any_order=True)
-_CASUAL = Manner({GREETING: 0.4, ANY_FILM: 0.6}, {REACTION: 0.35, WHY: 0.35}, 0.4, any_order=True)
-MANNERS: Final[Mapping[str, Manner]] = {"A": PLAIN, "B": _OPEN, "C": _CASUAL}  # by template set
+PLAIN = _Manner()
+_OPEN = _Manner({ANY_FILM: 0.3}, any_order=True)
+_CASUAL = _Manner({GREETING: 0.4, ANY_FILM: 0.6}, {REACTION: 0.35, WHY: 0.35}, 0.4, any_order=True)
+MANNERS: Final[Mapping[str, _Manner]] = {"A": PLAIN, "B": _OPEN, "C": _CASUAL}  # by template set
 
 
 def picked(shares: Mapping[str, float], chance: float) -> str:
@@ -73,7 +73,7 @@ class Situation(NamedTuple):
 
 
 @cache
-def situations() -> tuple[Situation, ...]:
+def _situations() -> tuple[Situation, ...]:
     """All situations, in the order of the table."""
     place = resources.files("crs_lib") / "prompts" / "movies" / "situations.tsv"
     lines = [line for line in place.read_text("utf-8").splitlines() if line and not line.startswith("#")]
@@ -83,7 +83,7 @@ def situations() -> tuple[Situation, ...]:
 @cache
 def _by_value(templates: str) -> Mapping[tuple[str, str], tuple[Situation, ...]]:
     found: dict[tuple[str, str], tuple[Situation, ...]] = {}
-    for one in situations():
+    for one in _situations():
         if one.use == _USES[templates]:
             found[one.field, one.value] = (*found.get((one.field, one.value), ()), one)
     return found

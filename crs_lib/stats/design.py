@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Pairs = Sequence[tuple[Hashable, Hashable]]
 
 
-class Groups(NamedTuple):
+class _Groups(NamedTuple):
     """Values by system: names in order, one array without missing values each, and how many lacked."""
 
     names: list[Any]
@@ -30,7 +30,7 @@ class Groups(NamedTuple):
         return pd.DataFrame([{**facts, "n": sum(map(len, self.samples)), "n_missing": sum(self.missing)}])
 
 
-class Paired(NamedTuple):
+class _Paired(NamedTuple):
     """Scenarios by systems: ``values[i, j]`` is scenario i under system j, NaN where missing."""
 
     systems: list[Any]
@@ -55,7 +55,7 @@ class Paired(NamedTuple):
         return pd.DataFrame([{**facts, "n": len(x), "n_missing": len(self.values) - len(x)}])
 
 
-class Difference(NamedTuple):
+class _Difference(NamedTuple):
     """Two systems in the scenarios that both have (rows), and the number of scenarios left out."""
 
     a: Any
@@ -96,7 +96,7 @@ class Design:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_level("confidence", self.confidence)
+        _check_level("confidence", self.confidence)
         if self.resamples < 1:
             raise InputError(f"resamples={self.resamples}: at least 1 is needed, 2000 is usual")
 
@@ -109,7 +109,7 @@ class Design:
         """A copy with other fields."""
         return replace(self, **fields)
 
-    def groups(self, frame: pd.DataFrame, each: int = 2) -> Groups:
+    def groups(self, frame: pd.DataFrame, each: int = 2) -> _Groups:
         """The values of every system, missing ones left out and counted.
 
         Raises InputError for fewer than two systems or a system with fewer than ``each`` values.
@@ -126,9 +126,9 @@ class Design:
                     f"system {name!r} has {len(kept)} values of {self.value!r}, at least {each} are needed: "
                     "leave this system out or add sessions"
                 )
-        return Groups(names, samples, missing)
+        return _Groups(names, samples, missing)
 
-    def paired(self, frame: pd.DataFrame) -> Paired:
+    def paired(self, frame: pd.DataFrame) -> _Paired:
         """Scenarios by systems, one value in each cell.
 
         Raises InputError for fewer than two systems, or for two rows of one system and scenario.
@@ -146,9 +146,9 @@ class Design:
         values = np.full((len(scenarios), len(systems)), np.nan)
         row = pd.Index(scenarios).get_indexer(frame[scenario])
         values[row, pd.Index(systems).get_indexer(frame[system])] = numbers(frame, self.value)
-        return Paired(systems, scenarios, values)
+        return _Paired(systems, scenarios, values)
 
-    def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[Difference]:
+    def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[_Difference]:
         """``a - b`` for every pair, over the scenarios that both systems have.
 
         Raises InputError when a pair shares fewer than ``least`` scenarios.
@@ -163,7 +163,7 @@ class Design:
                     f"{a!r} and {b!r} share {len(kept)} scenarios, at least {least} are needed; "
                     "run the missing ones or leave the pair out"
                 )
-            yield Difference(a, b, kept, len(both) - len(kept))
+            yield _Difference(a, b, kept, len(both) - len(kept))
 
 
 def check_columns(frame: pd.DataFrame, *columns: str) -> None:
@@ -176,7 +176,7 @@ def check_columns(frame: pd.DataFrame, *columns: str) -> None:
         )
 
 
-def check_level(name: str, level: float) -> float:
+def _check_level(name: str, level: float) -> float:
     """The level itself; raises InputError unless it lies strictly between 0 and 1."""
     if not 0 < level < 1:
         raise InputError(f"{name}={level!r}: expected a number between 0 and 1, such as 0.95")

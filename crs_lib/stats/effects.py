@@ -25,7 +25,7 @@ def partial_eta_squared(
     fit = rm_anova(frame, design).iloc[0]
     whole = float(fit["ss_system"] + fit["ss_error"])
     estimate = float(fit["ss_system"]) / whole if whole > 0 else np.nan
-    low, high = noncentral_f_interval(fit["statistic"], fit["df1"], fit["df2"], confidence)
+    low, high = _noncentral_f_interval(fit["statistic"], fit["df1"], fit["df2"], confidence)
     size = fit["df1"] + fit["df2"] + 1
     row = {"effect": "partial_eta_squared", "estimate": estimate, "low": low / (low + size)}
     row |= {"high": high / (high + size), "n": int(fit["n"]), "n_missing": int(fit["n_missing"])}
@@ -43,7 +43,7 @@ def cohens_dz(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     for d in design.differences(frame):
         root, flat = len(d.both) ** 0.5, d.spread <= 1e-14 * float(np.abs(d.values).max())
         estimate = np.nan if flat else float(d.values.mean()) / d.spread
-        low, high = noncentral_t_interval(estimate * root, len(d.both) - 1, design.confidence)
+        low, high = _noncentral_t_interval(estimate * root, len(d.both) - 1, design.confidence)
         rows.append(d.row(effect="d_z", estimate=estimate, low=low / root, high=high / root))
     return pd.DataFrame(rows)
 
@@ -114,13 +114,13 @@ def _signed_share(gaps: Floats, weights: Floats) -> Floats:
     return np.asarray(won / (total * (total + 1) / 2))[:, None]
 
 
-def paired_effects(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
+def _paired_effects(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """d_z, Cliff's delta and the matched rank-biserial of every pair, one row for each effect."""
     made = [effect(frame, design) for effect in (cohens_dz, cliffs_delta, rank_biserial)]
     return pd.concat(made, ignore_index=True)
 
 
-def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
+def _noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
     """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite.
 
     Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
@@ -136,7 +136,7 @@ def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: floa
     return end((1 + confidence) / 2), end((1 - confidence) / 2)
 
 
-def noncentral_t_interval(t: float, df: float, confidence: float) -> tuple[float, float]:
+def _noncentral_t_interval(t: float, df: float, confidence: float) -> tuple[float, float]:
     """Interval for the noncentrality of an observed t; NaN for a t that is not finite.
 
     Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
@@ -144,7 +144,7 @@ def noncentral_t_interval(t: float, df: float, confidence: float) -> tuple[float
     if not np.isfinite(t):
         return np.nan, np.nan
     if t < 0:  # the lower tail is where the distribution function is least stable: mirror it
-        low, high = noncentral_t_interval(-t, df, confidence)
+        low, high = _noncentral_t_interval(-t, df, confidence)
         return -high, -low
 
     def below(nc: float) -> float:

@@ -22,7 +22,7 @@ Statistic = Callable[[Floats], Floats]
 _CELLS = 4_000_000  # weights held at once
 
 
-class Estimates(NamedTuple):
+class _Estimates(NamedTuple):
     """Estimate, interval and bootstrap standard error of several statistics; arrays of one length."""
 
     estimate: Floats
@@ -53,7 +53,7 @@ def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) 
 
 def bootstrap_estimates(
     statistic: Statistic, clusters: int, design: Design = USUAL, *, method: Method = "bca", width: int = 1
-) -> Estimates:
+) -> _Estimates:
     """Interval of any statistic of cluster weights: ``statistic`` maps (draws, clusters) to (draws, k).
 
     With weight 1 for every cluster it gives the estimate, with one 0 the jackknife. Draws in which
@@ -64,7 +64,7 @@ def bootstrap_estimates(
     estimate = statistic(np.ones((1, clusters)))[0]
     if clusters < 2:
         unknown = np.full(len(estimate), np.nan)
-        return Estimates(estimate, unknown, unknown, unknown)
+        return _Estimates(estimate, unknown, unknown, unknown)
     blocks = bootstrap_weights(clusters, design.resamples, design.seed, width)
     draws = np.vstack([statistic(weights) for weights in blocks])
     tails = np.array([(1 - design.confidence) / 2, (1 + design.confidence) / 2])
@@ -78,7 +78,7 @@ def bootstrap_estimates(
             bounds[:2, j] = np.quantile(usable, where[:, j])
         if len(usable) > 1:
             bounds[2, j] = usable.std(ddof=1)
-    return Estimates(estimate, *bounds)
+    return _Estimates(estimate, *bounds)
 
 
 def _jackknife(statistic: Statistic, clusters: int, width: int) -> Floats:

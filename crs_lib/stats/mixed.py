@@ -16,7 +16,7 @@ from crs_lib.stats.design import USUAL, Design, Floats, check_columns, levels, n
 _OPTIMISERS = ("bfgs", "cg", "powell")
 
 
-class MixedModel(NamedTuple):
+class _MixedModel(NamedTuple):
     """What a fitted model says, as tidy frames.
 
     ``terms``: a Wald test of each factor (its levels averaged over the other factors with equal weight) and
@@ -27,7 +27,7 @@ class MixedModel(NamedTuple):
     fit: pd.DataFrame
 
 
-def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequence[str] = ()) -> MixedModel:
+def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequence[str] = ()) -> _MixedModel:
     """Linear mixed model ``value ~ system × factors + (1 | scenario)``, by restricted maximum likelihood.
 
     Every row counts (turns and shift types of a scenario may repeat); rows without a value are left
@@ -70,7 +70,7 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
     row |= {"warnings": "; ".join(notes), "var_scenario": between * scale**2}
     row |= {"var_residual": within * scale**2, "icc": between / (between + within)}
     row |= {"n": len(y), "n_missing": int((~known).sum()), "clusters": int(cluster.max()) + 1}
-    return MixedModel(_wald(blocks, np.asarray(result.fe_params), covariance), pd.DataFrame([row]))
+    return _MixedModel(_wald(blocks, np.asarray(result.fe_params), covariance), pd.DataFrame([row]))
 
 
 def _sum_coded(frame: pd.DataFrame, factors: Sequence[str]) -> dict[str, Floats]:

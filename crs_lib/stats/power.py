@@ -35,7 +35,7 @@ def contrast_power(
         n, sd = row["n"], row["sd_difference"]
         now, detectable, needed = (1.0, 0.0, 2.0) if sd == 0 else (np.nan, np.nan, np.nan)
         if sd > 0:
-            now, needed = wilcoxon_power(effect / sd, n, level), _least(effect / sd, power, level)
+            now, needed = _wilcoxon_power(effect / sd, n, level), _least(effect / sd, power, level)
             detectable = _detectable(n, power, level) * sd
         rows.append(row | {"power_now": now, "detectable_effect": detectable, "sessions_needed": needed})
     return pd.DataFrame(rows)
@@ -53,7 +53,7 @@ def contrast_curves(
     for row in _spreads(frame, design):
         sd = row["sd_difference"]
         for n, effect in itertools.product(sessions, effects) if row["n"] > 1 else ():
-            power = wilcoxon_power(effect / sd, n, level) if sd > 0 else 1.0
+            power = _wilcoxon_power(effect / sd, n, level) if sd > 0 else 1.0
             rows.append(row | {"effect": float(effect), "sessions": n, "alpha": level, "power": power})
     return pd.DataFrame(rows)
 
@@ -64,7 +64,7 @@ def _spreads(frame: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
     return [{"a": d.a, "b": d.b, "n": len(d.both), "sd_difference": d.spread} for d in pairs]
 
 
-def wilcoxon_power(effect: float, n: int, alpha: float) -> float:
+def _wilcoxon_power(effect: float, n: int, alpha: float) -> float:
     """The power of Wilcoxon's paired test for a standardised effect, by what its scenarios are worth to t."""
     worth = max(n * _WILCOXON, 1.5)
     edge = scipy.stats.t.ppf(1 - alpha / 2, worth - 1)
@@ -76,19 +76,19 @@ def wilcoxon_power(effect: float, n: int, alpha: float) -> float:
 def _detectable(n: int, power: float, alpha: float) -> float:
     """The standardised effect that ``n`` scenarios find with ``power``; NaN where none is large enough."""
     high = 1.0
-    while wilcoxon_power(high, n, alpha) < power:
+    while _wilcoxon_power(high, n, alpha) < power:
         high *= 2
         if high > 1e6:
             return float("nan")
-    return float(scipy.optimize.brentq(lambda effect: wilcoxon_power(effect, n, alpha) - power, 0, high))
+    return float(scipy.optimize.brentq(lambda effect: _wilcoxon_power(effect, n, alpha) - power, 0, high))
 
 
 def _least(effect: float, power: float, alpha: float) -> float:
     """The fewest scenarios whose power reaches ``power``; NaN above 100,000."""
-    if wilcoxon_power(effect, _MOST, alpha) < power:
+    if _wilcoxon_power(effect, _MOST, alpha) < power:
         return float("nan")
     enough = range(2, _MOST + 1)
-    return float(enough[bisect.bisect_left(enough, power, key=lambda n: wilcoxon_power(effect, n, alpha))])
+    return float(enough[bisect.bisect_left(enough, power, key=lambda n: _wilcoxon_power(effect, n, alpha))])
 
 
 def facet_variances(

@@ -45,7 +45,7 @@ def parameters(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     return {"type": "object", "properties": told, "additionalProperties": False}
 
 
-def tool(names: Iterable[str] = FIELDS) -> dict[str, Any]:
+def _tool(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     """The tool as servers are told of it."""
     said = prompts.source("movies/crs_tool")
     return {
@@ -54,7 +54,7 @@ def tool(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     }
 
 
-class Search(NamedTuple):
+class _Search(NamedTuple):
     """One call of the tool: its arguments, the films found in order, and the fault of a call that failed."""
 
     name: str
@@ -64,7 +64,7 @@ class Search(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def search(catalog: Catalog, call: ToolCall, retriever: str) -> Search:
+def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
     """The films that a call finds: all that meet the arguments, by their text, else the best known first.
 
     A call that cannot be understood finds nothing, and its ``fault`` says why; arguments without a value are
@@ -74,7 +74,7 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> Search:
     exact = _exact(catalog.fields)
     fault = call.fault or _fault(call.name, told, catalog.fields)
     if fault:
-        return Search(call.name, dict(call.arguments), fault=fault)
+        return _Search(call.name, dict(call.arguments), fault=fault)
     wanted = {name: str(told[name]).strip() for name in exact if name in told}
     notes = [
         f"no movie has {name} {shorten(value, VALUE_LIMIT)!r}"
@@ -88,7 +88,7 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> Search:
     avoided = {code for value in told.get("without", ()) for name in exact
                if (code := catalog.code(name, str(value))) is not None}  # fmt: skip
     items = [item for item in items if not avoided & catalog.fact_sets[item]]
-    return Search(
+    return _Search(
         TOOL, told, tuple(_ordered(catalog, items, str(told.get("text", "")), retriever)), "", tuple(notes)
     )
 
@@ -127,7 +127,7 @@ def _ordered(catalog: Catalog, items: Sequence[int], text: str, retriever: str) 
 
 
 @modes.register("agent")
-class Agent(ModelSystem):
+class _Agent(ModelSystem):
     """A model with the conversation and a tool that searches the catalogue: acting."""
 
     prompt = "movies/crs_agent"
@@ -136,7 +136,7 @@ class Agent(ModelSystem):
         super().__init__(world, seed, session, spec, argument)
         self.found: dict[int, None] = {}  # films of all searches; their place is their number
         self.native = self.rule.tools != "json"
-        self.searches: list[Search] = []  # of this turn
+        self.searches: list[_Search] = []  # of this turn
         self.calls, self.left_out = 0, 0  # of this turn: calls of the model, utterances that did not fit
 
     @classmethod
@@ -170,7 +170,7 @@ class Agent(ModelSystem):
         last = list[Message]()
         while len(self.searches) < self.rule.searches:
             try:
-                said = self.call(turn, asked, None, [tool(self.world.catalog.fields)])
+                said = self.call(turn, asked, None, [_tool(self.world.catalog.fields)])
             except LLMError as error:
                 if error.kind != "no tools" or self.rule.tools == "native":
                     raise
@@ -193,7 +193,7 @@ class Agent(ModelSystem):
         """Searches as JSON actions, which join ``asked``, then the reply."""
         while True:
             offer, left = self.offer(), self.rule.searches - len(self.searches)
-            said = self.call(turn, asked, action_schema(offer, self.rule, search_too=left > 0))
+            said = self.call(turn, asked, _action_schema(offer, self.rule, search_too=left > 0))
             record = json.loads(said.text)
             if record.pop("action") == "reply":
                 return replace(said, text=json.dumps(record) if self.rule.structured else record["reply"])
@@ -224,7 +224,7 @@ class Agent(ModelSystem):
     def result(self, call: ToolCall) -> str:
         """What the model is told of a search, which is done and logged here."""
         if len(self.searches) >= self.rule.searches:
-            done = Search(call.name, dict(call.arguments), fault="no search is left in this turn")
+            done = _Search(call.name, dict(call.arguments), fault="no search is left in this turn")
         else:
             done = search(self.world.catalog, call, self.rule.retriever)
         self.searches.append(done)
@@ -239,7 +239,7 @@ class Agent(ModelSystem):
         )
         return json.dumps(told, ensure_ascii=False)
 
-    def logged(self, done: Search) -> dict[str, Any]:
+    def logged(self, done: _Search) -> dict[str, Any]:
         """A search as the log of the turn holds it; texts of a model are bounded."""
         told: dict[str, Any] = {"name": shorten(done.name, VALUE_LIMIT)}
         told["arguments"] = {
@@ -251,7 +251,7 @@ class Agent(ModelSystem):
         return told | ({"notes": list(done.notes)} if done.notes else {})
 
 
-def action_schema(offer: Offer, rule: LLMSettings, *, search_too: bool) -> dict[str, Any]:
+def _action_schema(offer: Offer, rule: LLMSettings, *, search_too: bool) -> dict[str, Any]:
     """The JSON schema of an action: a search, where one is left, or the reply."""
     reply = reply_schema(offer, rule)
     if not rule.structured:
@@ -272,7 +272,7 @@ def action_schema(offer: Offer, rule: LLMSettings, *, search_too: bool) -> dict[
 
 def most_calls(system: str, rule: LLMSettings) -> int:
     """The most calls that a system makes to its model in a turn: an agent's searches and its reply."""
-    if SYSTEMS.get(system).make is not Agent:
+    if SYSTEMS.get(system).make is not _Agent:
         return 1
     return rule.searches + 1 + (rule.searches > 0 and rule.structured)
 

@@ -31,7 +31,7 @@ N_ITEMS = 3
 _TIE = 0.25  # what chance adds at most: less than any difference between two films
 
 
-class Asked(Protocol):
+class _Asked(Protocol):
     """The programs of a run, as systems ask them (``programs.Programs``); ``name`` is the catalogue's."""
 
     name: str
@@ -52,7 +52,7 @@ class World:
     grounder: Grounder
     llms: "Pool | None" = None
     wording: LLMSettings = field(default_factory=LLMSettings)
-    programs: Asked | None = None
+    programs: _Asked | None = None
     conversation: str = ""
 
 

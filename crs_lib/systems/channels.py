@@ -80,7 +80,7 @@ class Channel:
         """End the program, or give back connections."""
 
 
-class Instance(Channel):
+class _Instance(Channel):
     """An object of the user's class, as docs/your-system.md describes; one for each worker."""
 
     argument, example, apart = "a module and a class", "my_system:MySystem", False
@@ -171,7 +171,7 @@ def _located(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{where}"
 
 
-class Process(Channel):
+class _Process(Channel):
     """A running program: one JSON line in, one JSON line out, as docs/your-system.md describes.
 
     A failure ends the process; the next request starts a new one.
@@ -320,7 +320,7 @@ def _ready(seconds: float, reads: int, writes: int | None = None) -> set[int]:
     return {found for found, _ in poll.poll(seconds * 1000)}
 
 
-class Server(Channel):
+class _Server(Channel):
     """A program behind an HTTP address, as docs/your-system.md describes.
 
     Connection faults and answers of status 5xx are worth another attempt, those of 4xx are not, and a request
@@ -397,4 +397,4 @@ def _client(url: str, settings: dict[str, Any]) -> httpx.Client:
     return httpx.Client(**settings)
 
 
-CHANNELS: Mapping[str, type[Channel]] = {"python": Instance, "exec": Process, "http": Server}
+CHANNELS: Mapping[str, type[Channel]] = {"python": _Instance, "exec": _Process, "http": _Server}

@@ -51,7 +51,7 @@ def read(argument: str) -> Tricks:
 
 
 @SYSTEMS.register("gamed", argument="nine shares", example="0.2/0/0.5/0/0/0/0/1/0", parse=read)
-class Gamed(OracleLag):
+class _Gamed(OracleLag):
     """The oracle, spoilt by tricks (crs_lib.systems.gamed.Tricks): what redteam searches."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: Tricks) -> None:
@@ -106,7 +106,7 @@ class Gamed(OracleLag):
 
 # ── perfect understanding, in conversation ─────────────────────────────────────────────────────
 @SYSTEMS.register("polite")
-class Polite(Oracle):
+class _Polite(Oracle):
     """The oracle, but no film is ever shown twice."""
 
     honest = False
@@ -118,7 +118,7 @@ class Polite(Oracle):
 
 
 @SYSTEMS.register("confirm_shift")
-class ConfirmShift(Oracle):
+class _ConfirmShift(Oracle):
     """The oracle, but a reply to changed constraints shows no film and asks whether they are meant."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
@@ -150,7 +150,7 @@ class _OlderStates(Oracle):
 
 
 @SYSTEMS.register("hedge3")
-class HedgeThree(_OlderStates):
+class _HedgeThree(_OlderStates):
     """One film for each of the last three states of the user."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
@@ -164,7 +164,7 @@ class HedgeThree(_OlderStates):
 
 
 @SYSTEMS.register("alternate")
-class Alternate(_OlderStates):
+class _Alternate(_OlderStates):
     """Films for the present state and for the one before in turn."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
@@ -175,7 +175,7 @@ class Alternate(_OlderStates):
 
 
 @SYSTEMS.register("random_free")
-class RandomFree(Random):
+class _RandomFree(Random):
     """Films drawn uniformly, in every conversation others: what chance alone does to a measure."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
@@ -185,7 +185,7 @@ class RandomFree(Random):
 
 # ── clinging, and hiding it ────────────────────────────────────────────────────────────────────
 @SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))
-class StickyK(Sticky):
+class _StickyK(Sticky):
     """The sticky policy with so many films a reply."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int) -> None:
@@ -194,7 +194,7 @@ class StickyK(Sticky):
 
 
 @SYSTEMS.register("pad_sticky", argument="a number of films", example="3", parse=number(2, 50))
-class PadSticky(StickyK):
+class _PadSticky(_StickyK):
     """One film of the sticky policy, and others by chance."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
@@ -205,7 +205,7 @@ class PadSticky(StickyK):
 
 
 @SYSTEMS.register("sandbag_sticky")
-class SandbagSticky(Sticky):
+class _SandbagSticky(Sticky):
     """The sticky policy, but it plays dumb where the first utterance names two values."""
 
     dumb: bool | None = None
@@ -228,20 +228,20 @@ class _OneSlot(Recommender):
 
 
 @SYSTEMS.register("one_slot_tracker")
-class OneSlotTracker(_OneSlot, Tracker):
+class _OneSlotTracker(_OneSlot, Tracker):
     """The tracker's state, of which every reply serves one constraint."""
 
     honest = False
 
 
 @SYSTEMS.register("one_slot_sticky")
-class OneSlotSticky(_OneSlot, Sticky):
+class _OneSlotSticky(_OneSlot, Sticky):
     """The sticky policy's state, of which every reply serves one constraint."""
 
 
 # ── shortcuts ──────────────────────────────────────────────────────────────────────────────────
 @SYSTEMS.register("wipe_at_cue")
-class WipeAtCue(Recommender):
+class _WipeAtCue(Recommender):
     """Keeps what is named, and forgets all of it where the words hold any cue of something given up."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
@@ -257,7 +257,7 @@ class WipeAtCue(Recommender):
 
 
 @SYSTEMS.register("newest_wins")
-class NewestWins(WipeAtCue):
+class _NewestWins(_WipeAtCue):
     """Takes every value that is named for wanted, also one that is given up; the newest of a field counts."""
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:

@@ -49,7 +49,7 @@ class Offer(NamedTuple):
         return "\n".join(f"- [{name}] {film_facts(catalog, item)}" for name, item in rows) or "- none"
 
 
-class ParsedReply(NamedTuple):
+class _ParsedReply(NamedTuple):
     """A model's answer, read: text, films recommended, foreign titles, films only named, its state.
 
     ``cut`` are the stretches of the text that name foreign titles.
@@ -110,9 +110,9 @@ def form(offer: Offer, rule: LLMSettings) -> str:
     return prompts.render(f"movies/crs_form_{'titles' if offer.open else 'ids'}", state=state)
 
 
-def read_reply(
+def _read_reply(
     grounder: Grounder, answer: str, offer: Offer, utterance: str, *, structured: bool
-) -> ParsedReply:
+) -> _ParsedReply:
     """A model's answer in terms of the catalogue.
 
     Structured, the names on offer (in an open offer the titles) count as recommended. In plain text every
@@ -139,7 +139,7 @@ def read_reply(
     state = None if stated is None else {name: value for name, value in stated.items() if value}
     items = items[: offer.most]
     mentioned = tuple(item for item in named if item not in items)
-    return ParsedReply(text, items, tuple(foreign), tuple(cut), mentioned, state)
+    return _ParsedReply(text, items, tuple(foreign), tuple(cut), mentioned, state)
 
 
 class ModelSystem:
@@ -212,7 +212,7 @@ class ModelSystem:
         messages, left_out = self.fitting(Message("system", self.system_message(offer)), [asked])
         return (*messages, *more), left_out
 
-    def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[ParsedReply, dict[str, Any]]:
+    def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[_ParsedReply, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
         messages, extra = self.messages(offer, utterance)
         said = self.ask(turn, messages, self.schema(offer))
@@ -223,13 +223,13 @@ class ModelSystem:
             extra |= log
         return parsed, extra
 
-    def read(self, said: Reply, offer: Offer, utterance: str) -> ParsedReply:
+    def read(self, said: Reply, offer: Offer, utterance: str) -> _ParsedReply:
         """The answer, read."""
-        return read_reply(self.world.grounder, said.text, offer, utterance, structured=self.rule.structured)
+        return _read_reply(self.world.grounder, said.text, offer, utterance, structured=self.rule.structured)
 
     def _enforced(
-        self, turn: int, offer: Offer, said: Reply, parsed: ParsedReply, utterance: str
-    ) -> tuple[ParsedReply, dict[str, Any]]:
+        self, turn: int, offer: Offer, said: Reply, parsed: _ParsedReply, utterance: str
+    ) -> tuple[_ParsedReply, dict[str, Any]]:
         """A second answer, where the context has room for it; foreign titles are cut from the last.
 
         Films that the remaining text does not name are no longer recommended.
@@ -274,7 +274,7 @@ class ModelSystem:
         )  # fmt: skip
         return self.llms.complete(self.model, request)
 
-    def replied(self, parsed: ParsedReply, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
+    def replied(self, parsed: _ParsedReply, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
         """The reply, with what the log says of it."""
         log: dict[str, Any] = {} if offer.open else {"offered_ids": self.ids(offer.items)}
         if parsed.mentioned:
@@ -303,7 +303,7 @@ def register(name: str, **facts: Any) -> Callable[[type[ModelSystem]], type[Mode
 
 
 @register("closed", shelf=True)
-class Closed(ModelSystem):
+class _Closed(ModelSystem):
     """A model with the conversation and one fixed list of films for all of it: understanding."""
 
     prompt = "movies/crs_closed"
@@ -321,7 +321,7 @@ class Closed(ModelSystem):
 
 
 @register("rag")
-class Rag(ModelSystem):
+class _Rag(ModelSystem):
     """A model with the conversation and the films that a search finds for it: understanding, and choosing."""
 
     prompt = "movies/crs_rag"
@@ -342,7 +342,7 @@ class Rag(ModelSystem):
 
 
 @register("free")
-class Free(ModelSystem):
+class _Free(ModelSystem):
     """A model with the conversation alone: what it remembers of films, and whether they exist."""
 
     prompt = "movies/crs_free"

@@ -174,7 +174,7 @@ class Tracker(Recommender):
 
 
 @SYSTEMS.register("amnesiac")
-class Amnesiac(Recommender):
+class _Amnesiac(Recommender):
     """Reads the last utterance only and forgets it."""
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
@@ -197,7 +197,7 @@ class Sticky(Recommender):
 
 
 @SYSTEMS.register("popular")
-class Popular(Recommender):
+class _Popular(Recommender):
     """The best connected films, not named before, whatever is asked."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
@@ -218,7 +218,7 @@ class Random(Recommender):
 
 
 @SYSTEMS.register("slot_echo")
-class SlotEcho(Tracker):
+class _SlotEcho(Tracker):
     """Tracks and repeats the slots, recommends nothing."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
@@ -238,7 +238,7 @@ class _Quiet:
 
 
 @SYSTEMS.register("echo")
-class Echo(_Quiet):
+class _Echo(_Quiet):
     """Repeats the user's utterance word for word."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
@@ -247,7 +247,7 @@ class Echo(_Quiet):
 
 
 @SYSTEMS.register("silent")
-class Silent(_Quiet):
+class _Silent(_Quiet):
     """Says nothing."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
@@ -256,7 +256,7 @@ class Silent(_Quiet):
 
 
 @SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", parse=share)
-class Noisy(Oracle):
+class _Noisy(Oracle):
     """The oracle, but random in films and words with probability p: a dose of not following.
 
     A turn that is random under a dose is random under every higher dose.
@@ -299,7 +299,7 @@ _EACH, _PADS, _SURE = 2, 2, 10
 
 
 @SYSTEMS.register("hedge")
-class Hedge(Oracle):
+class _Hedge(Oracle):
     """Two films for the present constraints and two for those before the last change."""
 
     honest = False
@@ -325,7 +325,7 @@ class Hedge(Oracle):
 
 
 @SYSTEMS.register("pad")
-class Pad(Oracle):
+class _Pad(Oracle):
     """One film that the oracle would show, and two random ones."""
 
     honest = False
@@ -342,7 +342,7 @@ def _padded(items: Items, n: int, world: World, draw: Draw) -> Items:
 
 
 @SYSTEMS.register("repeat")
-class Repeat(Oracle):
+class _Repeat(Oracle):
     """The oracle's films of the first reply to a state, again and again until the state changes."""
 
     honest = False
@@ -353,7 +353,7 @@ class Repeat(Oracle):
 
 
 @SYSTEMS.register("abstain")
-class Abstain(Oracle):
+class _Abstain(Oracle):
     """Recommends only when sure: where ten films or more meet everything."""
 
     honest = False
@@ -366,7 +366,7 @@ class Abstain(Oracle):
 
 
 @SYSTEMS.register("restate")
-class Restate(Oracle):
+class _Restate(Oracle):
     """Announces the user's constraints in every reply, and shows random films."""
 
     restates = 1.0

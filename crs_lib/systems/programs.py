@@ -183,7 +183,7 @@ class Programs:
             self.recorder.close()
 
 
-class Program:
+class _Program:
     """One conversation of a program, which is sent all of it at every turn.
 
     Raises LLMError where the program gives no usable answer: there is never a stand-in text.
@@ -234,7 +234,7 @@ class Program:
 
 
 for _name, _way in CHANNELS.items():
-    _system: Any = type(f"{_way.__name__}Program", (Program,), {"__doc__": _way.__doc__})
+    _system: Any = type(f"{_way.__name__}Program", (_Program,), {"__doc__": _way.__doc__})
     SYSTEMS.register(
         _name, program=True, apart=_way.apart, argument=_way.argument, example=_way.example, parse=_way.parsed
     )(_system)

@@ -27,14 +27,14 @@ DEPTH = 100  # films of each ranking that a fusion looks at
 DECAY, ENCODER = 0.7, "minilm"
 
 
-class VectorSearch(NamedTuple):
+class _VectorSearch(NamedTuple):
     """How turns become one vector: the encoder, and the weight of a turn for each later one."""
 
     encoder: str
     decay: float = DECAY
 
 
-def vector_search(argument: str) -> VectorSearch:
+def _vector_search(argument: str) -> _VectorSearch:
     """``minilm`` or ``minilm@0.7`` read; InputError for an unknown encoder or a weight outside 0 to 1."""
     name, at, weight = argument.partition("@")
     ENCODERS.get(name)
@@ -44,10 +44,10 @@ def vector_search(argument: str) -> VectorSearch:
         decay = -1.0
     if not 0 <= decay <= 1:
         raise InputError(f"give the weight of earlier turns as a number from 0 to 1, as in {name}@{DECAY}")
-    return VectorSearch(name, decay)
+    return _VectorSearch(name, decay)
 
 
-def film_text(catalog: Catalog, item: int) -> str:
+def _film_text(catalog: Catalog, item: int) -> str:
     """Title and values of a film, as one text to be searched."""
     return ". ".join((catalog.items[item].title, _values(catalog, item)))
 
@@ -60,10 +60,10 @@ def _values(catalog: Catalog, item: int) -> str:
 
 def _weighted(catalog: Catalog, item: int) -> str:
     """A film's text for BM25: a word of a value counts as three words of the title or the plot."""
-    return " ".join((film_text(catalog, item), *[_values(catalog, item)] * 2, catalog.items[item].plot))
+    return " ".join((_film_text(catalog, item), *[_values(catalog, item)] * 2, catalog.items[item].plot))
 
 
-class FilmIndex:
+class _FilmIndex:
     """The recommendable films of a catalogue, to be searched; documents are named by their item numbers.
 
     Words are looked for in titles, values and plots, vectors are those of titles and values: a plot's other
@@ -72,7 +72,7 @@ class FilmIndex:
 
     def __init__(self, catalog: Catalog) -> None:
         items = np.flatnonzero(catalog.recommendable).tolist()
-        self.texts: Mapping[str, str] = {str(item): film_text(catalog, item) for item in items}
+        self.texts: Mapping[str, str] = {str(item): _film_text(catalog, item) for item in items}
         self._ids = list(self.texts)
         self._lexical = Lexical({str(item): _weighted(catalog, item) for item in items})
         self._everyday = COMMON_WORDS.difference(*(words(value) for value in catalog.vocabulary.value))
@@ -85,7 +85,7 @@ class FilmIndex:
         """
         return self._lexical.search(" ".join(w for w in words(query) if w not in self._everyday), k)
 
-    def by_vector(self, turns: Sequence[str], how: VectorSearch, k: int) -> list[Hit]:
+    def by_vector(self, turns: Sequence[str], how: _VectorSearch, k: int) -> list[Hit]:
         """The ``k`` nearest films to the turns' vectors, a turn's weight falling with every later one."""
         query = sum(
             (np.float32(how.decay**age) * _vector(how.encoder, turn) for age, turn in _ages(turns)),
@@ -93,7 +93,7 @@ class FilmIndex:
         )
         return named(self._ids, *top_k(self._cosines(how.encoder, np.asarray(query)), k, above=-np.inf))
 
-    def by_both(self, turns: Sequence[str], how: VectorSearch, k: int) -> list[Hit]:
+    def by_both(self, turns: Sequence[str], how: _VectorSearch, k: int) -> list[Hit]:
         """The ``k`` best films of both rankings, fused by reciprocal ranks."""
         depth = max(k, DEPTH)
         found = [self.by_words("\n".join(turns), depth), self.by_vector(turns, how, depth)]
@@ -107,7 +107,7 @@ class FilmIndex:
             return (self._vectors[encoder] @ query).astype(np.float32)
 
 
-def found(index: FilmIndex, spec: str, turns: Sequence[str], k: int) -> list[Hit]:
+def found(index: _FilmIndex, spec: str, turns: Sequence[str], k: int) -> list[Hit]:
     """The ``k`` best films of a search by its spec: ``bm25``, ``dense:<encoder>``, ``hybrid:<encoder>``."""
     kind, how = search_kind(spec)
     if kind == "bm25":
@@ -115,18 +115,18 @@ def found(index: FilmIndex, spec: str, turns: Sequence[str], k: int) -> list[Hit
     return (index.by_vector if kind == "dense" else index.by_both)(turns, how, k)
 
 
-def search_kind(spec: str) -> tuple[str, VectorSearch]:
+def search_kind(spec: str) -> tuple[str, _VectorSearch]:
     """A search's kind and its vectors; InputError for a spec that is none."""
     kind, _, argument = spec.partition(":")
     if kind not in ("bm25", "dense", "hybrid") or bool(argument) != (kind != "bm25"):
         raise InputError(f"retriever {spec!r} is not known; give bm25, dense:<encoder> or hybrid:<encoder>")
-    return kind, vector_search(argument or "hashing")
+    return kind, _vector_search(argument or "hashing")
 
 
 @lru_cache(maxsize=4)
-def index(catalog: Catalog) -> FilmIndex:
+def index(catalog: Catalog) -> _FilmIndex:
     """The index of a catalogue, made once."""
-    return FilmIndex(catalog)
+    return _FilmIndex(catalog)
 
 
 def _ages(turns: Sequence[str]) -> list[tuple[int, str]]:
@@ -143,7 +143,7 @@ def _vector(encoder: str, text: str) -> Floats:
     return vector
 
 
-class TurnSearch(Recommender):
+class _TurnSearch(Recommender):
     """Base of the systems that search with the user's turns; a film named before comes after new ones."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: Any) -> None:
@@ -158,14 +158,14 @@ class TurnSearch(Recommender):
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The best films of the search; those that were recommended before fill up what is missing."""
-        return unseen_first(self.search(N_ITEMS + len(self.seen)), self.seen)
+        return _unseen_first(self.search(N_ITEMS + len(self.seen)), self.seen)
 
     def search(self, k: int) -> list[Hit]:
         """The ``k`` best films for the conversation so far."""
         raise NotImplementedError
 
 
-def unseen_first(hits: Sequence[Hit], seen: Sequence[int]) -> tuple[int, ...]:
+def _unseen_first(hits: Sequence[Hit], seen: Sequence[int]) -> tuple[int, ...]:
     """The items of the best hits, those not seen before the others, each in the order of the hits."""
     items = [int(hit.id) for hit in hits]
     return tuple(sorted(items, key=lambda item: item in seen)[:N_ITEMS])
@@ -178,7 +178,7 @@ def _turns(argument: str) -> str:
 
 
 @SYSTEMS.register("bm25", argument="the turns, all or last", example="last", default="all", parse=_turns)
-class BM25Search(TurnSearch):
+class _BM25Search(_TurnSearch):
     """BM25 over all that the user said, or with ``bm25:last`` over the last turn alone."""
 
     def search(self, k: int) -> list[Hit]:
@@ -186,8 +186,8 @@ class BM25Search(TurnSearch):
         return self.index.by_words("\n".join(self.turns if self.argument == "all" else self.turns[-1:]), k)
 
 
-@SYSTEMS.register("dense", argument="an encoder", example="hashing@0.7", parse=vector_search)
-class DenseSearch(TurnSearch):
+@SYSTEMS.register("dense", argument="an encoder", example="hashing@0.7", parse=_vector_search)
+class _DenseSearch(_TurnSearch):
     """Films near the turns' sentence vectors; the last turn counts 1, each earlier one less (@0.7)."""
 
     def search(self, k: int) -> list[Hit]:
@@ -195,14 +195,14 @@ class DenseSearch(TurnSearch):
         return self.index.by_vector(self.turns, self.how, k)
 
     @property
-    def how(self) -> VectorSearch:
+    def how(self) -> _VectorSearch:
         """Encoder and decay."""
-        found: VectorSearch = self.argument
+        found: _VectorSearch = self.argument
         return found
 
 
-@SYSTEMS.register("hybrid", argument="an encoder", example="hashing", default=ENCODER, parse=vector_search)
-class HybridSearch(DenseSearch):
+@SYSTEMS.register("hybrid", argument="an encoder", example="hashing", default=ENCODER, parse=_vector_search)
+class _HybridSearch(_DenseSearch):
     """BM25 over all turns and ``dense``, fused by reciprocal ranks."""
 
     def search(self, k: int) -> list[Hit]:
@@ -211,14 +211,14 @@ class HybridSearch(DenseSearch):
 
 
 @SYSTEMS.register(
-    "filter+dense", argument="an encoder", example="hashing", default=ENCODER, parse=vector_search
+    "filter+dense", argument="an encoder", example="hashing", default=ENCODER, parse=_vector_search
 )
-class FilteredSearch(Tracker):
+class _FilteredSearch(Tracker):
     """Films that meet all tracked constraints, as far as any does, in the order of ``dense``."""
 
     honest = False
 
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: VectorSearch) -> None:
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: _VectorSearch) -> None:
         super().__init__(world, seed, session, spec)
         self.index, self.how = index(world.catalog), argument
         self.turns: list[str] = []
@@ -232,4 +232,4 @@ class FilteredSearch(Tracker):
         """The nearest of the films that meet the constraints, relaxed where none does."""
         kept = set(self.world.catalog.query(constraints, relax=True).items.tolist())
         hits = self.index.by_vector(self.turns, self.how, len(self.index.texts))
-        return unseen_first([hit for hit in hits if int(hit.id) in kept], self.seen)
+        return _unseen_first([hit for hit in hits if int(hit.id) in kept], self.seen)

@@ -53,7 +53,7 @@ _REACH = 4
 
 
 @dataclass(frozen=True)
-class ConstraintUpdate:
+class _ConstraintUpdate:
     """The constraints of one utterance: values wanted and given up, and whether it clears the state."""
 
     wanted: Mapping[str, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class ConstraintUpdate:
 
 
 @lru_cache(1024)  # the trackers of a scenario hear mostly the same words
-def read(grounder: Grounder, text: str) -> ConstraintUpdate:
+def read(grounder: Grounder, text: str) -> _ConstraintUpdate:
     """The constraints of an utterance by the rules of this module; a title in the text is no constraint."""
     tokens, places = words(text), spans(text)
     titles = [(m.start, m.end) for m in grounder.titles(text)]
@@ -82,10 +82,10 @@ def read(grounder: Grounder, text: str) -> ConstraintUpdate:
             wanted[match.field] = match.value
             if given_up.get(match.field) == match.value:
                 del given_up[match.field]
-    return ConstraintUpdate(wanted, given_up, reset=any(f" {cue} " in padded for cue in _RESET))
+    return _ConstraintUpdate(wanted, given_up, reset=any(f" {cue} " in padded for cue in _RESET))
 
 
-def apply(state: Mapping[str, str], update: ConstraintUpdate) -> dict[str, str]:
+def apply(state: Mapping[str, str], update: _ConstraintUpdate) -> dict[str, str]:
     """The constraints after an utterance: cleared, given up, then set, in this order."""
     after = {} if update.reset and update.wanted else dict(state)
     for name, value in update.given_up.items():

@@ -26,7 +26,7 @@ _NOTHING = "- nothing that is recorded yet"
 
 
 @modes.register("worded")
-class Worded(ModelSystem):
+class _Worded(ModelSystem):
     """The tracker understands and offers films; a model chooses among them and words the reply."""
 
     bare: ClassVar[bool] = False  # the spec is that of the model, without a mode before it
@@ -35,16 +35,16 @@ class Worded(ModelSystem):
         super().__init__(world, seed, session, spec, spec if self.bare else argument)
         self.state: dict[str, str] = {}
         self.seen: list[int] = []
-        self.lines: list[Line] = []
+        self.lines: list[_Line] = []
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Offer films for the tracked constraints and let the model answer."""
         draw = rng.stream(self.seed, "movies", self.session, "system", "offered", turn)
         self.state = tracker.apply(self.state, tracker.read(self.world.grounder, text))
         items = rank(self.world.catalog, self.state, {}, self.seen, draw, self.rule.offered)
-        self.lines.append(quote(USER, text))
+        self.lines.append(_quote(USER, text))
         parsed, extra = self.answer(turn, Offer(items, ids=tuple(self.ids(items))), text)
-        self.lines.append(quote(SYSTEM, parsed.text))
+        self.lines.append(_quote(SYSTEM, parsed.text))
         self.seen += [item for item in parsed.items if item not in self.seen]
         log = {"offered_ids": self.ids(items), **extra}
         log |= {"mentioned_ids": self.ids(parsed.mentioned)} if parsed.mentioned else {}
@@ -58,7 +58,7 @@ class Worded(ModelSystem):
         """
         if not len(catalog):
             raise InputError("the catalogue holds no film; there is nothing to recommend")
-        films = sorted((film(catalog, i, with_id=True) for i in range(len(catalog))), key=len, reverse=True)
+        films = sorted((_film(catalog, i, with_id=True) for i in range(len(catalog))), key=len, reverse=True)
         lines = "\n".join(films[: rule.offered])
         bare = prompts.source(_prompt(rule))
         return tokens_at_most([Message("user", f"{bare}{lines}{'x' * (TURN_LIMIT + 600)}")])
@@ -84,7 +84,7 @@ class Worded(ModelSystem):
         self, offer: Offer, utterance: str, more: Sequence[Message] = ()
     ) -> tuple[tuple[Message, ...], dict[str, Any]]:
         """The prompt of a turn, with as much of the conversation as leaves room for ``more``."""
-        prompt = build_prompt(
+        prompt = _build_prompt(
             self.world.catalog, self.state, offer.items, self.lines, self.rule, tokens_at_most(more)
         )
         left_out = {"utterances_left_out": prompt.lines_left_out} if prompt.lines_left_out else {}
@@ -103,38 +103,38 @@ class Worded(ModelSystem):
         return self.llms.complete(self.model, request)
 
 
-class Prompt(NamedTuple):
+class _Prompt(NamedTuple):
     """The text of a prompt, and how many of the oldest utterances did not fit into it."""
 
     text: str
     lines_left_out: int
 
 
-class Line(NamedTuple):
+class _Line(NamedTuple):
     """An utterance as a prompt quotes it, and the tokens that it may take with its line end."""
 
     text: str
     tokens: int
 
 
-def quote(speaker: str, text: str) -> Line:
+def _quote(speaker: str, text: str) -> _Line:
     """An utterance as one JSON string of at most 2,000 characters."""
     line = f"{speaker}: {one_line(shorten(text, TURN_LIMIT))}"
-    return Line(line, tokens_of(line) + 1)
+    return _Line(line, tokens_of(line) + 1)
 
 
 def _prompt(rule: LLMSettings) -> str:
     return "movies/crs_reply_json" if rule.structured else "movies/crs_reply"
 
 
-def build_prompt(
+def _build_prompt(
     catalog: Catalog,
     constraints: Mapping[str, str],
     offered: Sequence[int],
-    lines: Sequence[Line],
+    lines: Sequence[_Line],
     rule: LLMSettings,
     spare: int = 0,
-) -> Prompt:
+) -> _Prompt:
     """The prompt for the next reply. ``lines`` are the utterances, oldest first, the user's last.
 
     As many of the latest utterances as fit into the context are quoted, ``spare`` tokens left free for
@@ -142,7 +142,7 @@ def build_prompt(
     """
     values: dict[str, str | int] = {
         "wishes": "\n".join(f"- {name}: {value}" for name, value in constraints.items()) or _NOTHING,
-        "candidates": "\n".join(film(catalog, item, with_id=rule.structured) for item in offered),
+        "candidates": "\n".join(_film(catalog, item, with_id=rule.structured) for item in offered),
         "most": min(rule.most, len(offered)),
     }
     bare = prompts.render(_prompt(rule), **values, conversation="", fence="0" * 16)
@@ -153,11 +153,11 @@ def build_prompt(
         shown -= 1
     kept = [line.text for line in lines[-shown:]]
     text = prompts.render(_prompt(rule), **values, conversation="\n".join(kept), fence=fence(kept))
-    return Prompt(text, len(lines) - shown)
+    return _Prompt(text, len(lines) - shown)
 
 
 @lru_cache(maxsize=4096)
-def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
+def _film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     """A film on offer as one line: id, title, year, then what is known of it."""
     one = catalog.items[item]
     facts = [
@@ -181,5 +181,5 @@ def _clause(clause: Clause, values: Sequence[str]) -> str:
 for _row in BACKENDS:
     _summary = f"Mode worded: the tracker understands, {_row.name} chooses and words the reply."
     _facts = {name: _row.facts[name] for name in ("argument", "example") if name in _row.facts}
-    _system: Any = type(f"Worded{_row.name.title()}", (Worded,), {"__doc__": _summary, "bare": True})
+    _system: Any = type(f"Worded{_row.name.title()}", (_Worded,), {"__doc__": _summary, "bare": True})
     SYSTEMS.register(_row.name, llm=True, **_facts)(_system)

@@ -20,7 +20,7 @@ SHORTEST = "ollama:mistral:7b"
 _AT_ONCE = 500  # texts whose calls are prepared together
 
 
-class UnansweredError(RunError):
+class _UnansweredError(RunError):
     """A text without a usable answer, however often it was asked about; the other answers are cached."""
 
 
@@ -52,7 +52,7 @@ class Asker:
     """Asks a model, given as a spec or as an ``LLM``, about many texts. InputError where none is named.
 
     Replies are sampled at temperature 0; a reply that breaks the shape is asked for again. A text without a
-    usable answer raises :class:`UnansweredError`: no other method replaces the model. RunError where the
+    usable answer raises :class:`_UnansweredError`: no other method replaces the model. RunError where the
     calls themselves fail (no server, time-out).
     """
 
@@ -92,7 +92,7 @@ class Asker:
         if silent := [text for text in texts if text in self._unusable]:
             text, why = silent[0], self._unusable[silent[0]]
             problem = f"{self.name} gave no usable answer for {text[:60]!r} ({why})"
-            raise UnansweredError(f"{self._who}: {problem}")
+            raise _UnansweredError(f"{self._who}: {problem}")
         return [found[text] for text in texts]
 
 
@@ -127,7 +127,7 @@ class AskedScorer:
         """The scores of each dialogue."""
         try:
             return self.scorer.score_many(dialogues)
-        except UnansweredError as error:
+        except _UnansweredError as error:
             found = [self._alone(dialogue) for dialogue in dialogues]
             if all("failed" in scores.session["detail"] for scores in found):
                 raise RunError(f"none of {len(found)} sessions can be scored; {error}") from error
@@ -137,6 +137,6 @@ class AskedScorer:
         """The scores of one dialogue; texts that were answered are not asked about again."""
         try:
             return self.scorer.score_many([dialogue])[0]
-        except UnansweredError as error:
+        except _UnansweredError as error:
             who = (dialogue.model_name, dialogue.session_id)
             return unscored(*who, self.convention, self.metrics, str(error))

@@ -141,7 +141,7 @@ class _Words(Extractor):
         return [frozenset(code for *_, form in row for code in self._codes[form]) for row in found]
 
 
-class SubstringMatcher:
+class _SubstringMatcher:
     """Patterns looked for in lower-cased text, also inside words; a pattern's number is its place here.
 
     Source: Aho and Corasick (1975), CACM 18 (the package pyahocorasick).
@@ -177,7 +177,7 @@ class _Substring(Extractor):
 
     def __init__(self, inputs: ExtractorInputs) -> None:
         super().__init__(inputs)
-        self._matcher = SubstringMatcher(self.space.value)
+        self._matcher = _SubstringMatcher(self.space.value)
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
@@ -206,7 +206,7 @@ _LETTERS = 64
 _LONGEST = 100  # letters of a word that may be near to another; comparing takes the square of them
 
 
-class NearWords:
+class _NearWords:
     """Known words; :meth:`of` remembers the answers of the latest 20,000 words."""
 
     def __init__(self, known: Iterable[str], threshold: float) -> None:
@@ -255,7 +255,7 @@ class _Fuzzy(_Substring):
         for code, tokens in enumerate(spelt):
             for word in tokens:
                 self._values_of.setdefault(word, []).append(code)
-        self._near = NearWords(self._values_of, self.threshold)
+        self._near = _NearWords(self._values_of, self.threshold)
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""

@@ -68,7 +68,7 @@ class GroundedScorer:
         wished = [_wishes(pair) for pair in pairs]
         looked_up = list(dict.fromkeys([*said, *(value for wishes in wished for _, value in wishes or ())]))
         concepts = dict(zip(looked_up, self.extractor.sets(looked_up), strict=True))
-        field, words = self.extractor.space.field, {text: words_of(text) for text in said}
+        field, words = self.extractor.space.field, {text: _words_of(text) for text in said}
         meant = {  # without a log the user's own words stand for what is wished
             wishes: frozenset(c for name, value in wishes for c in concepts[value] if field[c] == name)
             for wishes in dict.fromkeys(wished)
@@ -185,7 +185,7 @@ class GroundedScorer:
         return dot / math.sqrt(norms[0] * norms[1]) if dot else 0.0
 
 
-def words_of(text: str) -> list[str]:
+def _words_of(text: str) -> list[str]:
     """The thesis's words for copying: runs of a–z and 0–9, lower case, with one apostrophe part at most."""
     cut = text.lower().encode("ascii", "replace").translate(_KEPT).decode()
     return _WORD.findall(cut) if "'" in cut else cut.split()

@@ -36,7 +36,7 @@ _ENDS = [ending.split(":") for ending in _ENDINGS.split()]
 _FILES = ("index.noun", "noun.exc")
 
 
-def wordnet() -> Path:
+def _wordnet() -> Path:
     """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data.
 
     Raises InputError with the way to get it where it is in none of them.
@@ -53,7 +53,7 @@ def wordnet() -> Path:
     raise InputError(f"{missing}; {get_it}")
 
 
-class NounLemmas:
+class _NounLemmas:
     """The noun lemma of a word, by WordNet 3.0."""
 
     def __init__(self, nouns: set[str], irregular: dict[str, tuple[str, ...]]) -> None:
@@ -61,7 +61,7 @@ class NounLemmas:
 
     @classmethod
     @safety.reader("WordNet")
-    def load(cls, place: str | Path) -> "NounLemmas":
+    def load(cls, place: str | Path) -> "_NounLemmas":
         """Read ``index.noun`` and ``noun.exc`` of a folder."""
         nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
         pairs = (line.split() for line in plurals)
@@ -104,7 +104,7 @@ class ReplayedLda(Lda):
         if tables.sha256(self.folder / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
             other = f"{NAME} replays the thesis's own topic model, and {str(self.folder)!r} holds another"
             raise InputError(f"{other}; set CRS_MIRROR to a folder with thesis/lda, or take topics lda")
-        self._cut, self._lemma = _tokeniser(), NounLemmas.load(wordnet())
+        self._cut, self._lemma = _tokeniser(), _NounLemmas.load(_wordnet())
         self._draws = _generator_after_training(self._model.n_topics, len(self._model.words))
         self._known: dict[str, tuple[str, ...]] = {}
 

@@ -60,7 +60,7 @@ def _token_of(piece: str) -> str:
     return found[1] if found else ""
 
 
-def tokens(text: str) -> list[str]:
+def _tokens(text: str) -> list[str]:
     """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them, in order.
 
     "don't" gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
@@ -68,12 +68,12 @@ def tokens(text: str) -> list[str]:
     return [token for piece in _pieces(text) if (token := _token_of(piece))]
 
 
-def lemma(word: str, known: Container[str]) -> str:
+def _lemma(word: str, known: Container[str]) -> str:
     """The singular of a noun if ``known`` has it and not the word itself; else the word."""
-    return word if word in known else singular(word, known)
+    return word if word in known else _singular(word, known)
 
 
-def singular(word: str, known: Container[str]) -> str:
+def _singular(word: str, known: Container[str]) -> str:
     """The singular of a noun, by inflect, if ``known`` has it; else the word."""
     found = _one_of(word)
     return found if found in known else word
@@ -109,7 +109,7 @@ def _tidy(topic: str) -> str:
     return tidy if named and len(tidy) > 1 and tidy not in GENERIC else ""
 
 
-def heuristic(text: str) -> tuple[str, ...]:
+def _heuristic(text: str) -> tuple[str, ...]:
     """At most five words of a text by how often they occur, those that hint at films or feelings first.
 
     A word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
@@ -184,7 +184,7 @@ class TopicModel:
 
     def _find(self, piece: str) -> int:
         """The number of the model's word that a piece of text is, -1 for none."""
-        return self.number.get(lemma(_token_of(piece), self.number), -1)
+        return self.number.get(_lemma(_token_of(piece), self.number), -1)
 
     def shares(self, bags: Sequence[Bag], starts: Sequence[int]) -> Floats:
         """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform.
@@ -267,9 +267,9 @@ def train(
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
 
-    cut = [[word for word in tokens(plot) if word not in FUNCTION_WORDS] for plot in plots]
+    cut = [[word for word in _tokens(plot) if word not in FUNCTION_WORDS] for plot in plots]
     seen = set(chain.from_iterable(cut))
-    texts = [[singular(word, seen) for word in words] for words in cut]
+    texts = [[_singular(word, seen) for word in words] for words in cut]
     df = Counter(chain.from_iterable(map(set, texts)))
     kept = sorted(word for word, n in df.items() if least <= n <= len(plots) / 2)
     if len(kept) < n_topics:
@@ -348,7 +348,7 @@ class _Heuristic:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text."""
-        return [admitted(heuristic(text)) for text in texts]
+        return [admitted(_heuristic(text)) for text in texts]
 
 
 @TOPICS.register("llm")

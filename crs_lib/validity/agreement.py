@@ -46,7 +46,7 @@ _EXACT = 8  # systems up to which every permutation is tried
 _OTHERS = "follow_up"  # the stage in which a simulated user asks for other films
 
 
-class ReplyFeatures(NamedTuple):
+class _ReplyFeatures(NamedTuple):
     """The features of a reply, judged by what came before it only.
 
     ``gain`` is the normalised gain of its films, NaN where no constraint is known; ``novel`` the share of
@@ -64,7 +64,7 @@ class ReplyFeatures(NamedTuple):
     repeats: bool
 
 
-def adaptation(reply: ReplyFeatures, *, wishes_known: bool) -> float:
+def _adaptation(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
     """How far a reply follows what the person said, in [0, 1].
 
     With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0, and ½ where no
@@ -83,7 +83,7 @@ def adaptation(reply: ReplyFeatures, *, wishes_known: bool) -> float:
     return _HALF if reply.answers or reply.closes else 0.0
 
 
-def received(on_paper: float, taken: float, n_films: int) -> float:
+def _received(on_paper: float, taken: float, n_films: int) -> float:
     """The mean of the score on paper and of how the person takes the films, in [0, 1].
 
     The score on paper alone where the reply names no film, or where the person gives no cue (``taken`` NaN).
@@ -91,7 +91,7 @@ def received(on_paper: float, taken: float, n_films: int) -> float:
     return (on_paper + taken) / 2 if n_films and not math.isnan(taken) else on_paper
 
 
-def of_dialogue(on_paper: Sequence[float], taken: Sequence[float]) -> float:
+def _of_dialogue(on_paper: Sequence[float], taken: Sequence[float]) -> float:
     """A whole dialogue, in [0, 1]: the mean of its replies on paper and of how the person took them.
 
     The replies' mean is quadratic, so that successes count more than wasted turns; a turn without a cue
@@ -137,8 +137,8 @@ class _Scored(NamedTuple):
 
     @property
     def overall(self) -> float:
-        """The score of the whole dialogue (:func:`of_dialogue`), NaN without replies."""
-        return of_dialogue([row[ON_PAPER] for row in self.rows], [row[REACTION] for row in self.rows])
+        """The score of the whole dialogue (:func:`_of_dialogue`), NaN without replies."""
+        return _of_dialogue([row[ON_PAPER] for row in self.rows], [row[REACTION] for row in self.rows])
 
     @property
     def rated(self) -> list[dict[str, Any]]:
@@ -223,7 +223,7 @@ def _rows(
         said, n_words, elicits = fold(text), len(words(text)), _elicits(text)
         asked |= bool(log["requests"])
         thanks = bool(CUES["thanks"].search(fold(pair.user.text))) and not log["requests"]
-        reply = ReplyFeatures(
+        reply = _ReplyFeatures(
             len(pair.system.meta["rec_ids"]), gain=metrics["normalised_gain"], novel=metrics["novelty"],
             invited=asked or elicited, elicits=elicits, elicited_before=elicited,
             answers=bool(log["asks_about"]) and n_words >= _ANSWER_WORDS,
@@ -233,9 +233,9 @@ def _rows(
         before.add(said)
         said_next = "".join(turn.text for turn in dialogue.turns[2 * pair.turn : 2 * pair.turn + 1])
         taken = heard.reaction(said_next, grounder.titles(said_next))
-        on_paper = adaptation(reply, wishes_known=bool(log["constraints"]))
+        on_paper = _adaptation(reply, wishes_known=bool(log["constraints"]))
         row = {"conv_id": dialogue.session_id, "system": dialogue.model_name, "turn": pair.turn}
-        row |= {ON_PAPER: on_paper, RECEIVED: received(on_paper, taken, reply.n_films), REACTION: taken}
+        row |= {ON_PAPER: on_paper, RECEIVED: _received(on_paper, taken, reply.n_films), REACTION: taken}
         row |= {"defined": int(bool(log["constraints"])), "n_films": reply.n_films, "n_words": n_words}
         rows.append(row | {name: metrics[name] for name in _PARTS})
     return rows
@@ -288,7 +288,7 @@ def agreement(
         if known[OVERALL]:
             whole = WHOLE if place == 0 else name
             systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()
-            exact = {"partial": np.nan, "p_exact": exact_p(systems[whole], systems[OVERALL])}
+            exact = {"partial": np.nan, "p_exact": _exact_p(systems[whole], systems[OVERALL])}
             out.append({"score": whole, "level": "dialogue"} | _both(talks, whole, OVERALL, resamples))
             out.append({"score": whole, "level": "system"} | _both(systems, whole, OVERALL) | exact)
     return pd.DataFrame(out)
@@ -301,7 +301,7 @@ def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0) -> d
     row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}
     row |= {"pearson": _correlation(x, y)} | rho(frame, score, rating, resamples=resamples)
     given = [name for name in BASELINES if name in known]
-    return row | {"partial": partial(x, y, known[given].to_numpy(float)) if given else np.nan}
+    return row | {"partial": _partial(x, y, known[given].to_numpy(float)) if given else np.nan}
 
 
 def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     return _correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
 
 
-def partial(x: Floats, y: Floats, given: Floats) -> float:
+def _partial(x: Floats, y: Floats, given: Floats) -> float:
     """Spearman's correlation in [-1, 1] of what is left after ranks of ``given`` (n, k) are regressed out."""
     if len(x) < given.shape[1] + 3:
         return math.nan
@@ -335,7 +335,7 @@ def partial(x: Floats, y: Floats, given: Floats) -> float:
     return _correlation(left[0], left[1])
 
 
-def exact_p(x: ArrayLike, y: ArrayLike) -> float:
+def _exact_p(x: ArrayLike, y: ArrayLike) -> float:
     """Two-sided p of Spearman's correlation over every order of ``y``; NaN beyond eight values."""
     a, b = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
     if not 3 <= len(a) <= _EXACT:

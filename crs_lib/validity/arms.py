@@ -16,7 +16,7 @@ from crs_lib.simulate.run import simulate
 ALL = "all types"
 
 
-def twin(config: SimulateConfig) -> SimulateConfig:
+def _twin(config: SimulateConfig) -> SimulateConfig:
     """The settings of the no-shift twin of a batch; its run is named ``<run>-none``.
 
     Raises InputError where the batch itself has no shifts.
@@ -29,17 +29,17 @@ def twin(config: SimulateConfig) -> SimulateConfig:
 def make(config: SimulateConfig, convention: str = "default", *, progress: bool = False) -> None:
     """Simulate the session's arms and its twin, and score session and twin; what is finished is kept."""
     simulate(config.changed(arms=(*config.arms, scenarios.NO_SHIFT)), progress=progress)
-    for arm in (config, twin(config)):
+    for arm in (config, _twin(config)):
         evaluate.evaluate(evaluate.EvaluateConfig(run=arm.run, convention=convention))
 
 
 def pair(run: str, metric: str = "satisfaction_corrected") -> pd.DataFrame:
-    """:func:`segments` of a finished run and its twin ``<run>-none``."""
+    """:func:`_segments` of a finished run and its twin ``<run>-none``."""
     shifted, plain = (evaluate.read(name, "turns") for name in (run, f"{run}-none"))
-    return segments(shifted, plain, evaluate.read(run, "shifts"), metric)
+    return _segments(shifted, plain, evaluate.read(run, "shifts"), metric)
 
 
-def segments(
+def _segments(
     shifted: pd.DataFrame, plain: pd.DataFrame, shifts: pd.DataFrame, metric: str = "satisfaction_corrected"
 ) -> pd.DataFrame:
     """One row per system, scenario and shift: the twin's gain since the start minus the session's own.

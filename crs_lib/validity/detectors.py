@@ -23,7 +23,7 @@ from crs_lib.metrics import overlap, similarity
 Floats = NDArray[np.float64]
 
 
-class Detector:
+class _Detector:
     """``usual`` is the threshold that the detector is used with: a score at or above it is an alarm."""
 
     usual = 0.7
@@ -40,10 +40,10 @@ class Detector:
         raise NotImplementedError
 
 
-DETECTORS: Registry[Detector] = Registry("detector")
+DETECTORS: Registry[_Detector] = Registry("detector")
 
 
-class _InSpace(Detector):
+class _InSpace(_Detector):
     """One minus the cosine with the utterance before, in a sentence space."""
 
     space: similarity.SentenceSpace
@@ -64,7 +64,7 @@ class _Similarity(_InSpace):
 
 
 @DETECTORS.register("jaccard")
-class _Jaccard(Detector):
+class _Jaccard(_Detector):
     """The thesis's on concepts: one minus their Jaccard overlap with the utterance before, in [0, 1].
 
     0 where neither utterance names a concept.
@@ -86,7 +86,7 @@ class _Embedding(_InSpace):
 
 
 @DETECTORS.register("new_value")
-class _NewValue(Detector):
+class _NewValue(_Detector):
     """The share of an utterance's concepts that no earlier utterance named, in [0, 1]; 0 without concepts."""
 
     usual = 0.5

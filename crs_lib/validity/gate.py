@@ -38,7 +38,7 @@ MARGIN = 0.1  # "alike": within this share of the distance between oracle and ra
 LEVEL = 0.001  # of the trend over doses
 
 
-class Ordering(NamedTuple):
+class _Ordering(NamedTuple):
     """One demand of the first edition: ``a`` stands in ``relation`` to ``b`` over a part of the session."""
 
     a: str
@@ -57,14 +57,14 @@ class Ordering(NamedTuple):
 NOISY = {f"noisy:{dose:g}": dose for dose in DOSES}
 _TREND = (*NOISY, "oracle")
 _MUTE = ("slot_echo", "echo", "silent")
-ORDERINGS: tuple[Ordering, ...] = (
-    Ordering("oracle", ABOVE, "tracker"),
-    Ordering("tracker", ABOVE, "amnesiac"),
-    Ordering("amnesiac", NOT_BELOW, "popular"),
-    Ordering("popular", ALIKE, "random"),
-    *(Ordering(system, ABOVE, mute) for system in ("popular", "random") for mute in _MUTE),
-    Ordering("tracker", ABOVE, "sticky", AFTER),
-    Ordering("sticky", ABOVE, "amnesiac", BEFORE),
+ORDERINGS: tuple[_Ordering, ...] = (
+    _Ordering("oracle", ABOVE, "tracker"),
+    _Ordering("tracker", ABOVE, "amnesiac"),
+    _Ordering("amnesiac", NOT_BELOW, "popular"),
+    _Ordering("popular", ALIKE, "random"),
+    *(_Ordering(system, ABOVE, mute) for system in ("popular", "random") for mute in _MUTE),
+    _Ordering("tracker", ABOVE, "sticky", AFTER),
+    _Ordering("sticky", ABOVE, "amnesiac", BEFORE),
 )
 POLICIES = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", *_MUTE, *reversed(NOISY))
 
@@ -105,28 +105,28 @@ def run(config: GateConfig, *, progress: bool = True) -> Path:
     """Simulate and score the control policies, and put every metric through the gate; returns the folder."""
     simulate.simulate(config.simulation(), progress=progress)
     evaluate.evaluate(config.evaluation())
-    return check(config.run)
+    return _check(config.run)
 
 
-def check(run: str) -> Path:
+def _check(run: str) -> Path:
     """Put the metrics of an evaluated run through the gate; writes its three tables into the folder.
 
     Raises InputError where the run lacks a control policy, RunError where it has not been evaluated.
     """
     columns = ["model", "session_id", "since_shift", *base.scored_names(base.TURN)]
-    values = session_values(evaluate.read(run, "turns", columns=columns), evaluate.read(run, "results"))
+    values = _session_values(evaluate.read(run, "turns", columns=columns), evaluate.read(run, "results"))
     rule = runs.finished(simulate.STUDY, run, "evaluate", "04_evaluate")
     inputs = {"results": rule["outputs"]["results.jsonl"]}
     with runs.stage(simulate.STUDY, run, "gate", {"margin": MARGIN}, inputs, fixed=False) as stage:
-        tests = test_all(values)
-        found = {"tests": tests, "metrics": verdicts(tests), "doses": _dose_response(values)}
+        tests = _test_all(values)
+        found = {"tests": tests, "metrics": _verdicts(tests), "doses": _dose_response(values)}
         for name, table in found.items():
             tables.write_csv(stage.path(TABLES[name].name), table)
         stage.counts |= {"tests": len(tests), "metrics": tests["metric"].nunique()}
     return stage.folder
 
 
-def session_values(turns: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
+def _session_values(turns: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
     """One row per metric, part of the session, system and scenario: the mean over its turns.
 
     Metrics of whole sessions that speak of shifts stand for the part after them and have no part before.
@@ -145,7 +145,7 @@ def session_values(turns: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
     return frame.rename(columns={"model": "system", "session_id": "scenario"})
 
 
-def test_all(values: pd.DataFrame, orderings: Sequence[Ordering] = ORDERINGS) -> pd.DataFrame:
+def _test_all(values: pd.DataFrame, orderings: Sequence[_Ordering] = ORDERINGS) -> pd.DataFrame:
     """One row per metric and ordering: the paired difference, its 95 % interval, and the verdict.
 
     ``diff`` is ``a - b`` turned so that higher is better. Verdicts: "pass", "fail", or "undefined" where
@@ -182,7 +182,7 @@ def _complete(wide: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
     return both.rename_axis(columns="system").reset_index().melt("scenario", value_name="value")
 
 
-def _ordered(metric: str, one: Ordering, wide: pd.DataFrame) -> dict[str, Any]:
+def _ordered(metric: str, one: _Ordering, wide: pd.DataFrame) -> dict[str, Any]:
     """The row of one ordering; ``wide`` is scenarios by systems, higher is better."""
     row: dict[str, Any] = {"metric": metric, "ordering": one.text}
     row |= dict.fromkeys(("diff", "low", "high", "p"), math.nan)
@@ -219,7 +219,7 @@ def _rising(metric: str, wide: pd.DataFrame) -> dict[str, Any]:
     return row | {"p_jonckheere": jonckheere, "verdict": PASS if holds else FAIL}
 
 
-def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
+def _verdicts(tests: pd.DataFrame) -> pd.DataFrame:
     """One row per metric: how many orderings it passed of those asked, what it failed, and its mark.
 
     The mark is empty for a metric that passed all. Metrics without direction are not tested.
@@ -310,7 +310,7 @@ def _by_type(run: str, names: Sequence[str]) -> pd.DataFrame:
     return found
 
 
-class Demand(NamedTuple):
+class _Demand(NamedTuple):
     """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``.
 
     "shift_cost, relax" is the metric at first shifts of that type.
@@ -358,9 +358,9 @@ class Protocol:
         return sha256(self.path)
 
     @property
-    def demands(self) -> list[Demand]:
+    def demands(self) -> list[_Demand]:
         """The demands in their order."""
-        return [Demand(name, **one) for name, found in self.content["demands"].items() for one in found]
+        return [_Demand(name, **one) for name, found in self.content["demands"].items() for one in found]
 
     def seeds(self, part: str) -> list[int]:
         """The seeds of "development" or "confirmation"."""
@@ -431,7 +431,7 @@ class Protocol:
         return found.assign(verdict=verdict, protocol=self.digest)
 
 
-def _tested(one: Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]:
+def _tested(one: _Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]:
     """The row of a demand without its verdict."""
     row: dict[str, Any] = {"metric": one.metric, "demand": one.text}
     row |= dict.fromkeys(("estimate", "low", "high"), math.nan)

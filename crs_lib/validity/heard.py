@@ -79,7 +79,7 @@ def _titles(grounder: Grounder, text: str) -> list[Any]:
     return [title for title in grounder.titles(text) if (title.start, title.end) not in years]
 
 
-def hear(grounder: Grounder, text: str) -> _Heard:
+def _hear(grounder: Grounder, text: str) -> _Heard:
     """Read one user turn; values inside a title, or inside a longer value, do not count."""
     titles = _titles(grounder, text)
     found = [m for m in grounder.audit(text) if not m.rejected and _sayable(m, text)]
@@ -163,7 +163,7 @@ class Listener:
 
     def listen(self, text: str) -> _HeardState:
         """The state after one more user turn."""
-        heard, field_of = hear(self.grounder, text), self.grounder.field_of
+        heard, field_of = _hear(self.grounder, text), self.grounder.field_of
         if heard.resets:
             self._stated = self._avoid = self._alike = frozenset()
         replaced = {field_of(code) for code in heard.wanted}

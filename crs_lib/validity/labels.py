@@ -173,7 +173,7 @@ def balance(run: str) -> pd.DataFrame:
     return counts.rename_axis("system").rename("questions").reset_index()
 
 
-class Findings(NamedTuple):
+class _Findings(NamedTuple):
     """Labels, the agreement of raters, power by number of questions, and metrics against labels."""
 
     labels: pd.DataFrame
@@ -229,7 +229,7 @@ def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.Dat
     return frame.assign(seconds=pd.to_numeric(frame["seconds"], errors="coerce"))
 
 
-def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> Findings:
+def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> _Findings:
     """Read labels of a run's page and hold them against one another and against every metric of the run."""
     key = read_key(run)
     labels = read(files, key.page, key.questions["id"])
@@ -237,10 +237,10 @@ def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> 
     alpha = float(found.loc[0, "alpha"]) if len(found) else math.nan
     plan = sorted({30, 60, 120, 240, int(labels["item"].nunique())})
     correlated = _with_metrics(labels, _metric_values(run, key), resamples)
-    return Findings(labels, found, power(plan, reliability(alpha, labels)), correlated)
+    return _Findings(labels, found, _power(plan, _reliability(alpha, labels)), correlated)
 
 
-def write(run: str, found: Findings) -> Path:
+def write(run: str, found: _Findings) -> Path:
     """Write the findings as four tables into the run's folder; returns it."""
     for name, frame in found._asdict().items():
         tables.write_csv(folder(run) / f"{name}.csv", frame)
@@ -259,13 +259,13 @@ def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
     return found.assign(one_against_rest=agreement.spearman(pairs["value"], pairs["rest"]))
 
 
-def reliability(alpha: float, labels: pd.DataFrame) -> float:
+def _reliability(alpha: float, labels: pd.DataFrame) -> float:
     """Reliability of the raters' mean, in [0, 1]: Spearman and Brown's formula on alpha; NaN without it."""
     k = len(labels) / labels["item"].nunique()
     return math.nan if math.isnan(alpha) else max(0.0, k * alpha / (1 + (k - 1) * alpha))
 
 
-def power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
+def _power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
     """The smallest correlation that a number of questions finds with a power of 0.8 at the level 0.05.
 
     ``detectable`` is that of the labels as they are (Fisher's z, the variance of ranks 1.06);
@@ -293,7 +293,7 @@ def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) ->
     return found.sort_values("spearman", ascending=False, ignore_index=True)
 
 
-def scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dict[str, Any]]:
+def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dict[str, Any]]:
     """Labels that programs give, for a demonstration: no person has seen the page.
 
     A rater ``scripted-1`` … maps the gain of the turns asked about onto 1 to 5, and adds noise of its own (a
@@ -317,7 +317,7 @@ def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
     """
     given = Path(pattern).expanduser() if pattern else folder(run) / f"labels-{SCRIPTED}.jsonl"
     if not pattern:
-        tables.write_jsonl(given, scripted(run, n_raters))
+        tables.write_jsonl(given, _scripted(run, n_raters))
     found = sorted(given.parent.glob(given.name))
     if not found:
         raise InputError(f"no file {pattern!r}; export labels with the page's button or the key E")

@@ -52,7 +52,7 @@ class PrecisionConfig(Settings):
         base.get(self.metric)
 
 
-class Precision(NamedTuple):
+class _Precision(NamedTuple):
     """The variance components, and the scenarios that the precision needs by what is generalised over."""
 
     components: pd.DataFrame
@@ -85,7 +85,7 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"value": float})
 
 
-def balanced(frame: pd.DataFrame) -> pd.DataFrame:
+def _balanced(frame: pd.DataFrame) -> pd.DataFrame:
     """The scenarios that have a value for every system and wording, equally many a catalogue and seed.
 
     The first ones of each cell are kept. Raises InputError where a cell has fewer than two.
@@ -102,9 +102,9 @@ def balanced(frame: pd.DataFrame) -> pd.DataFrame:
     return kept[place < least].reset_index(drop=True)
 
 
-def run(config: PrecisionConfig) -> Precision:
+def run(config: PrecisionConfig) -> _Precision:
     """Simulate, score and take the variance apart; both tables are written into the run's folder."""
-    components = stats.facet_variances(balanced(_scores(config)), FACETS)
+    components = stats.facet_variances(_balanced(_scores(config)), FACETS)
     rows = []
     for place, (facet, scope) in enumerate(SCOPES.items(), start=1):
         if f"n_{facet}" in components:
@@ -115,4 +115,4 @@ def run(config: PrecisionConfig) -> Precision:
     folder = paths.run_folder(simulate.STUDY, config.run)
     tables.write_csv(folder / "precision_components.csv", components)
     tables.write_csv(folder / "precision.csv", needed)
-    return Precision(components, needed)
+    return _Precision(components, needed)

@@ -133,7 +133,7 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per reply of conversations that log success: criteria and predictors.
 
     ``satisfaction`` is the mean share of the constraints heard that the films named meet (0 without films);
-    ``ranked_satisfaction`` the same over the ranked items that :func:`resolved` finds, NaN where no
+    ``ranked_satisfaction`` the same over the ranked items that :func:`_resolved` finds, NaN where no
     constraint is known or no item is found; ``found`` their share. Raises InputError where no reply logs
     success.
     """
@@ -151,7 +151,7 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     if not rows:
         raise InputError("no reply logs success; expected conversations with rec_success_rec (Concept4CRS)")
     frame = pd.DataFrame(rows)
-    film_of, facts = resolved(frame["items"], frame["films"], frame["reply"]), grounder.catalog.fact_sets
+    film_of, facts = _resolved(frame["items"], frame["films"], frame["reply"]), grounder.catalog.fact_sets
 
     def ranked(row: Mapping[str, Any]) -> tuple[float, float]:
         """The share of the constraints that the ranked films meet, and of the items that are found."""
@@ -163,7 +163,7 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     return frame.drop(columns=["items", "films", "wanted"])
 
 
-def resolved(
+def _resolved(
     ranked: Iterable[Sequence[int]], named: Iterable[tuple[int, ...]], texts: Iterable[str]
 ) -> Mapping[int, int]:
     """The catalogue's film of an item's number, where replies tell it.

@@ -54,14 +54,14 @@ class RealismConfig(Settings):
     encoder: Annotated[_Encoder, Field(description="vectors of the turns: tfidf or an encoder")] = TFIDF
 
 
-class UserTurn(NamedTuple):
+class _UserTurn(NamedTuple):
     """A user turn's words, titles replaced, and the conversation that it stands in."""
 
     conversation: str
     text: str
 
 
-def user_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> list[UserTurn]:
+def user_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> list[_UserTurn]:
     """The user turns of conversations, film titles replaced: those tell catalogues apart, not people."""
     found = []
     for talk, pair in _pairs(dialogues):
@@ -69,7 +69,7 @@ def user_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> list[UserTu
         for title in sorted(grounder.titles(text), key=lambda one: -one.start):
             text = text[: title.start] + _A_FILM + text[title.end :]
         if text.strip():
-            found.append(UserTurn(f"{talk.model_name}/{talk.session_id}", " ".join(text.split())))
+            found.append(_UserTurn(f"{talk.model_name}/{talk.session_id}", " ".join(text.split())))
     return found
 
 
@@ -78,7 +78,7 @@ def _pairs(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, Pair]]:
     return ((dialogue, pair) for dialogue in dialogues for pair in dialogue.pairs())
 
 
-def small_talk(templates: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[UserTurn]:
+def small_talk(templates: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[_UserTurn]:
     """The turns of a trivial generator: drawn from the first words and the small talk of a set, at random.
 
     They state no constraint and follow no reply: an AUC that this generator reaches says nothing of use.
@@ -90,11 +90,11 @@ def small_talk(templates: str, n_sessions: int, n_turns: int, seed: int = 1) -> 
         for turn in range(n_turns):
             acts = list(manner.small_talk if turn else manner.first_words)
             said = prompts.say(name, acts[int(draw.integers(len(acts)))], draw, title=_A_FILM.strip())
-            found.append(UserTurn(f"{SMALL_TALK_ONLY}/{session}", said))
+            found.append(_UserTurn(f"{SMALL_TALK_ONLY}/{session}", said))
     return found
 
 
-def constraint_share(turns: Sequence[UserTurn], grounder: Grounder) -> float:
+def constraint_share(turns: Sequence[_UserTurn], grounder: Grounder) -> float:
     """The share of turns whose words name a value of a field as systems read them, in [0, 1]."""
     named = [any(not match.rejected for match in grounder.audit(turn.text)) for turn in turns]
     return float(np.mean(named)) if named else float("nan")
@@ -107,7 +107,7 @@ def _joint_accuracy(dialogues: Iterable[Dialogue]) -> float:
 
 
 def two_sample(
-    real: Sequence[UserTurn], simulated: Sequence[UserTurn], encoder: str = TFIDF, seed: int = 1
+    real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], encoder: str = TFIDF, seed: int = 1
 ) -> dict[str, float]:
     """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations.
 
@@ -139,7 +139,7 @@ def _classifier(encoder: str) -> Any:
 
 
 def telling_words(
-    real: Sequence[UserTurn], simulated: Sequence[UserTurn], n: int = 15
+    real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], n: int = 15
 ) -> tuple[list[str], list[str]]:
     """The words and pairs of words that most give away simulated and real users, the strongest first."""
     model = _classifier(TFIDF)
@@ -160,7 +160,7 @@ def run(config: RealismConfig) -> pd.DataFrame:
     real = user_turns(logs.read(config.dialogues), world.grounder) if config.dialogues else []
     people = constraint_share(real, world.grounder)
 
-    def compared(templates: str, mine: Sequence[UserTurn], **facts: float) -> dict[str, Any]:
+    def compared(templates: str, mine: Sequence[_UserTurn], **facts: float) -> dict[str, Any]:
         """A template set's turns beside those of people and their share that names a value."""
         row = {"templates": templates, **facts, "constraints": constraint_share(mine, world.grounder)}
         if real:
@@ -182,7 +182,7 @@ def run(config: RealismConfig) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
+def _leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per shift with new constraints: does the user name one of them before the shift?
 
     ``leaked`` is true where an earlier utterance names a value that the shift brings and that was no
@@ -205,7 +205,7 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*_SHIFT, "leaked"])
 
 
-def voiced(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
+def _voiced(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per shift: are the values that it brings, or else takes away, found in its utterance?"""
     rows = []
     for dialogue, pair in _pairs(dialogues):
@@ -249,8 +249,8 @@ def checks(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     for (system, _), texts in said.items():
         by_system.setdefault(system, []).extend(" ".join(words(text)) for text in texts)
     repeated = float(np.mean([1 - len(set(texts)) / max(1, len(texts)) for texts in by_system.values()]))
-    early = float(leaks(dialogues, grounder)["leaked"].mean())
-    voices = float(voiced(dialogues, grounder)["voiced"].mean())
+    early = float(_leaks(dialogues, grounder)["leaked"].mean())
+    voices = float(_voiced(dialogues, grounder)["voiced"].mean())
     rows = [
         ("a shift's target is named before it is voiced", early, "0", early == 0),
         ("a shift's utterance voices it", voices, "1", voices == 1),

@@ -35,7 +35,7 @@ _CONTRACT = tables.Contract(TABLE, ("metric", "exploitability"), ("metric",))
 _IDLE = ("silent", "random")
 
 
-def drawn(budget: int, seed: int) -> list[Tricks]:
+def _drawn(budget: int, seed: int) -> list[Tricks]:
     """Policies by random search: a trick is off, full on, or a uniform share, each in a third of the draws.
 
     The plain echo comes first, then each trick alone.
@@ -53,7 +53,7 @@ def search(config: GateConfig) -> pd.DataFrame:
     """One row a policy: its spec, its utility, and the mean of every metric over the same scenarios."""
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
-    gamed = (f"gamed:{tricks.argument}" for tricks in drawn(config.budget, config.seed))
+    gamed = (f"gamed:{tricks.argument}" for tricks in _drawn(config.budget, config.seed))
     specs = list(dict.fromkeys([*_IDLE, "oracle", *gamed]))
     plans = _plans(world, config, specs, config.n_sessions)
     return pd.DataFrame([_scored(world, spec, config.simulation(specs), plans) for spec in specs])
@@ -77,7 +77,7 @@ def _scored(
     found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
     means = pd.DataFrame([one.session for one in found])[base.scored_names()].astype(float).mean()
     means["share_lost"] = means["shift_cost"] / means["straight_gain"]
-    return {"policy": spec, "utility": utility(found), **means.to_dict()}
+    return {"policy": spec, "utility": _utility(found), **means.to_dict()}
 
 
 # Policies that know neither the arm nor the log, and the honest ones that they are built on.
@@ -90,7 +90,7 @@ COSTS, _NEAR = ("shift_cost", "share_lost"), 0.05
 _TIMES = 10  # scenarios of a sleight, for each of a drawn policy: differences need more of them
 
 
-def sleights(config: GateConfig) -> pd.DataFrame:
+def _sleights(config: GateConfig) -> pd.DataFrame:
     """One row a cost: how far a policy as able as its honest base with straight users lowers it below that.
 
     ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS whose
@@ -116,12 +116,12 @@ def sleights(config: GateConfig) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def utility(found: Sequence[Scores]) -> float:
+def _utility(found: Sequence[Scores]) -> float:
     """Share of turns in which a new film was shown that meets everything, in [0, 1]."""
     return float(np.mean([row["new_and_fits"] for one in found for row in one.turns]))
 
 
-def exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
+def _exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """One row a metric with a direction: how far useless policies raise it, the mark, and the worst policy.
 
     ``exploitability`` is the best value of a policy of utility 0, less the better of silence and chance, at
@@ -153,9 +153,9 @@ def exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.Da
 
 
 def run(config: GateConfig) -> pd.DataFrame:
-    """Search, and write ``redteam.csv`` into the run's folder; returns :func:`exploitability`."""
+    """Search, and write ``redteam.csv`` into the run's folder; returns :func:`_exploitability`."""
     asked = {"budget": config.budget, "seed": config.seed, "n_sessions": config.n_sessions}
-    found = pd.concat([exploitability(search(config)), sleights(config)], ignore_index=True).assign(**asked)
+    found = pd.concat([_exploitability(search(config)), _sleights(config)], ignore_index=True).assign(**asked)
     tables.write_csv(paths.run_folder(simulate.STUDY, config.run) / TABLE, found)
     return found
 

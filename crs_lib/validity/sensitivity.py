@@ -35,7 +35,7 @@ SHARES = (0.25, 0.5, 0.75, 1.0)  # of the catalogue's films
 _STEPS = 4  # equal shares of 1 that the weights are made of
 
 
-def simplex() -> list[ItemWeights]:
+def _simplex() -> list[ItemWeights]:
     """Every weighting of the four parts in quarters of 1 with some weight on S*."""
     grid = itertools.product(range(_STEPS + 1), repeat=len(ItemWeights._fields))
     return [ItemWeights(*(n / _STEPS for n in one)) for one in grid if sum(one) == _STEPS and one[0]]
@@ -58,21 +58,21 @@ def weights(turns: pd.DataFrame) -> pd.DataFrame:
         found = w.alpha * means["satisfaction_corrected"] + w.beta * means["fresh"]
         return found - w.gamma * means["leaked"] - w.delta * means["copying"]
 
-    grid = [ItemWeights(), *simplex()]
+    grid = [ItemWeights(), *_simplex()]
     found = [composite(one) for one in grid]
     best = [str(one.idxmax()) if len(one) else "" for one in found]
-    table = pd.DataFrame(grid).assign(tau=[tau(found[0], one) for one in found], best=best)
+    table = pd.DataFrame(grid).assign(tau=[_tau(found[0], one) for one in found], best=best)
     table = table.assign(is_default=table.index == 0, n_systems=len(means))
     return table.assign(n_sessions=parts["session_id"].nunique())
 
 
-def tau(a: pd.Series, b: pd.Series) -> float:
+def _tau(a: pd.Series, b: pd.Series) -> float:
     """Kendall's tau-b in [-1, 1] of two sets of system means; NaN for fewer than two shared systems."""
     both = pd.concat([a, b], axis=1, join="inner").dropna().round(12)
     return float(both.iloc[:, 0].corr(both.iloc[:, 1], method="kendall")) if len(both) > 1 else float("nan")
 
 
-def choices() -> Iterator[tuple[str, str, Convention]]:
+def _choices() -> Iterator[tuple[str, str, Convention]]:
     """The conventions that are compared with the default: choice, setting and convention.
 
     Each choice has its default too.
@@ -89,11 +89,11 @@ def choices() -> Iterator[tuple[str, str, Convention]]:
             yield choice, setting, conventions.get("default").changed(**knobs)
 
 
-def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per choice, setting and metric: tau to the default convention's means, as :func:`agreement`."""
+def _by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
+    """One row a choice, setting and metric: tau to the default convention's means, as in :func:`_agreement`."""
     default = _session_scores(dialogues, grounder, conventions.get("default"))
     rows = []
-    for choice, setting, rule in choices():
+    for choice, setting, rule in _choices():
         scores = _session_scores(dialogues, grounder, rule)
         rows += _taus({"choice": choice, "setting": setting}, default, scores)
     return pd.DataFrame(rows)
@@ -101,7 +101,7 @@ def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataF
 
 def _taus(facts: dict[str, Any], default: pd.DataFrame, found: pd.DataFrame) -> list[dict[str, Any]]:
     """One row per metric of a set of scores: its facts, and the agreement with the default's scores."""
-    return [facts | {"metric": metric} | agreement(default, found, metric) for metric in METRICS]
+    return [facts | {"metric": metric} | _agreement(default, found, metric) for metric in METRICS]
 
 
 def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention) -> pd.DataFrame:
@@ -110,7 +110,7 @@ def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Con
     return sessions[["model", "session_id", *METRICS]].astype(dict.fromkeys(METRICS, float))
 
 
-def agreement(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> dict[str, float | int]:
+def _agreement(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> dict[str, float | int]:
     """Kendall's tau-b in [-1, 1] of the systems' means in two sets of scores, with its 95 % interval.
 
     Scenarios are drawn for both sets at once, with all their systems. ``n_systems`` have a mean in both,
@@ -143,7 +143,7 @@ def _signs(values: Floats, weights: Floats) -> Floats:
     return np.nan_to_num(np.sign((means[:, left] - means[:, right]).round(12)))
 
 
-def part_of(catalog: Catalog, share: float) -> Catalog:
+def _part_of(catalog: Catalog, share: float) -> Catalog:
     """A catalogue of a random share of the films; smaller shares lie inside larger ones."""
     order = rng.stream(0, "movies", "sensitivity", "films").permutation(len(catalog))
     kept = sorted(order[: max(1, round(share * len(catalog)))].tolist())
@@ -151,14 +151,14 @@ def part_of(catalog: Catalog, share: float) -> Catalog:
     return Catalog.from_records(records, f"{share:.0%} of {catalog.source}")
 
 
-def by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
-    """One row per share and metric: tau to the systems' means on the whole catalogue, as :func:`agreement`.
+def _by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
+    """One row per share and metric: tau to the systems' means on the whole catalogue, as :func:`_agreement`.
 
     Users, systems and scores are made anew on every part, so this asks whether the ranking carries over.
     """
     found, asked = {}, config.keys()
     for share in SHARES:
-        part = part_of(catalog, share)
+        part = _part_of(catalog, share)
         world = World(part, Grounder(part))
         talks = (simulate.session(world, key.system, key.session, config) for key in asked)
         found[share] = _session_scores(talks, world.grounder, conventions.get("default"))
@@ -188,10 +188,10 @@ def make(run: str, sessions: int = 10) -> Path:
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
     asked = {"sessions": sessions, "metrics": METRICS}
     with runs.stage(simulate.STUDY, run, STAGE, asked, inputs, fixed=False) as stage:
-        found = {"choices": by_convention(talks, Grounder(catalog))}
+        found = {"choices": _by_convention(talks, Grounder(catalog))}
         again = _ruled(run, made["parameters"], sessions) if sessions >= FEWEST_SCENARIOS else None
         nothing = pd.DataFrame(columns=["share", "films", *found["choices"].columns[2:]])
-        found["catalogue"] = by_catalogue(catalog, again) if again else nothing
+        found["catalogue"] = _by_catalogue(catalog, again) if again else nothing
         for name, table in found.items():
             tables.write_csv(stage.path(FILES[name]), table)
             stage.counts[name] = len(table)

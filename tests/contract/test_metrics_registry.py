@@ -22,7 +22,7 @@ from crs_lib.validity import gate
 from tests.helpers.made_up import restored
 
 OURS = base.scored_names()
-EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
+EACH = pytest.mark.parametrize("one", base._every(), ids=METRICS.names())
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def test_a_made_up_metric_is_drawn(run):
 
 
 def test_a_made_up_metric_with_a_direction_is_put_through_the_gate(run):
-    values = gate.session_values(evaluate.read(run, "turns"), evaluate.read(run, "results"))
+    values = gate._session_values(evaluate.read(run, "turns"), evaluate.read(run, "results"))
     assert set(MADE_UP) <= set(values["metric"])
     assert set(values.loc[values["metric"] == "shift_answered", "scope"]) == {gate.WHOLE, gate.AFTER}
 

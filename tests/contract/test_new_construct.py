@@ -36,7 +36,7 @@ def warmth(tmp_path, monkeypatch):
     (folder / "movies" / "judge_warmth.txt").write_text(CRITERION + "\n", encoding="utf-8")
     monkeypatch.setattr(templates, "_FOLDER", folder)
     before = prompt.digest()
-    constructs.declare(Construct("warmth", "movies/judge_warmth", lowest=0, highest=4, label="warm-\nth"))
+    constructs._declare(Construct("warmth", "movies/judge_warmth", lowest=0, highest=4, label="warm-\nth"))
     yield before
     del constructs.CONSTRUCTS["warmth"]
     templates._prompt.cache_clear()
@@ -117,7 +117,7 @@ def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_o
     asked = JudgeConfig(run="x", judges=["template"], llm={"together": True})
     assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
     config = SimulateConfig(systems=["tracker"], n_sessions=2, n_turns=3)
-    (work,) = commands.planned(config, {"judges": ["template"]})
+    (work,) = commands._planned(config, {"judges": ["template"]})
     assert work.calls == 2 * 4
 
 

@@ -56,7 +56,7 @@ def sessions():
 def test_shift_turns_and_types_of_seed_7_are_those_that_were_published():
     turns = [scenarios.shift_turns(7, session, 20) for session in range(4)]
     assert turns == [[5, 9, 14], [4, 7, 10, 14, 18], [4, 7, 10, 13, 18], [4, 7, 11, 15]]
-    assert scenarios.type_order(7, 0, TYPES, 20) == ["switch", "contradict", "refine"]
+    assert scenarios._type_order(7, 0, TYPES, 20) == ["switch", "contradict", "refine"]
 
 
 def test_the_table_has_every_system_and_metric(sessions):

@@ -34,7 +34,7 @@ def readings():
 def expansions(template, slot):
     """Every text that a template can give, with the same filling for every slot."""
     parts = [
-        [slot] if isinstance(part, prompts.Slot)
+        [slot] if isinstance(part, prompts._Slot)
         else [text for option in part for text in expansions(option, slot)] if isinstance(part, tuple)
         else [part]
         for part in template

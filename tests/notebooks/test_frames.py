@@ -4,15 +4,15 @@ import re
 
 import pandas as pd
 
-from crs_lib.notebooks.look import heading, to_html
+from crs_lib.notebooks.look import _to_html, heading
 
 LONG = "Follows the user's logged state and shows the films of the largest part of it that any film meets."
 
 
 def cells(frame):
     """Side and text of every cell, row by row, the heads first."""
-    found = re.findall(r'<t[hd] style="text-align: (\w+);[^>]*>(.*?)</t[hd]>', to_html(frame))
-    width = len(re.findall("<th ", to_html(frame)))
+    found = re.findall(r'<t[hd] style="text-align: (\w+);[^>]*>(.*?)</t[hd]>', _to_html(frame))
+    width = len(re.findall("<th ", _to_html(frame)))
     return [found[start : start + width] for start in range(0, len(found), width)]
 
 
@@ -36,5 +36,5 @@ def test_what_is_missing_is_a_dash_and_columns_of_blanks_and_numbers_are_numbers
 def test_an_index_is_shown_where_it_says_something_and_rows_are_counted():
     named = pd.DataFrame({"turns": [1]}, index=pd.Index(["a"], name="system"))
     assert cells(named)[1] == [("left", "a"), ("right", "1")]
-    assert "… and 40 rows more" in to_html(pd.DataFrame({"x": range(100)}))
+    assert "… and 40 rows more" in _to_html(pd.DataFrame({"x": range(100)}))
     assert heading("session_id") == "session id"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.notebooks.runner import Parameter, check_parameters, help_text, read_parameters
+from crs_lib.notebooks.runner import _Parameter, check_parameters, help_text, read_parameters
 
 CELL = """run: str = "smoke"  # name of the run
 seed: int = 7  # seed of every random choice
@@ -26,7 +26,7 @@ def by_name(cell=CELL):
 def test_reads_name_type_default_and_help_of_every_line():
     found = by_name()
     assert list(found) == ["run", "seed", "rate", "quick", "systems", "note", "limits"]
-    assert found["systems"] == Parameter("systems", "list[str]", ["tracker", "echo"], "systems, in order")
+    assert found["systems"] == _Parameter("systems", "list[str]", ["tracker", "echo"], "systems, in order")
     assert found["note"].default == "a # b = c"
     assert found["seed"].help == "seed of every random choice"
     assert (found["limits"].kind, found["limits"].inner) == ("dict", "int")
@@ -96,7 +96,7 @@ def test_only_a_whole_number_is_a_whole_number(value):
 
 @pytest.mark.parametrize("value", [("a",), {"a"}, [{1, 2}], [object()]])
 def test_only_what_json_holds_is_passed(value):
-    loose = Parameter("systems", "list", [], "")
+    loose = _Parameter("systems", "list", [], "")
     with pytest.raises(InputError, match="expected a list"):
         loose.checked(value)
 
@@ -111,7 +111,7 @@ def test_only_what_json_holds_is_passed(value):
     ],
 )
 def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
-    loose = Parameter("llm", "dict", {}, "")
+    loose = _Parameter("llm", "dict", {}, "")
     with pytest.raises(InputError, match="put a key in the environment") as caught:
         loose.checked(llm)
     assert "s3cret" not in str(caught.value)
@@ -121,7 +121,7 @@ def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
     "value", [{"host": "http://gpu1:1,gpu2"}, {"model": "replay:thesis@ollama:gemma:2b"}]
 )
 def test_an_address_without_a_secret_is_passed(value):
-    assert Parameter("llm", "dict", {}, "").checked(value) == value
+    assert _Parameter("llm", "dict", {}, "").checked(value) == value
 
 
 def test_unknown_name_comes_with_a_suggestion():
@@ -145,7 +145,7 @@ _json = st.recursive(
 
 @given(st.lists(_json, max_size=4))
 def test_every_json_list_passes_unchanged(value):
-    assert Parameter("x", "list", [], "").checked(value) == value
+    assert _Parameter("x", "list", [], "").checked(value) == value
 
 
 @given(st.text(max_size=30))

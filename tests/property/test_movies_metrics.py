@@ -65,9 +65,9 @@ def test_copying_is_a_share_and_an_echo_of_four_words_is_pure(reply, request, ig
 def test_item_scores_stay_in_range(wishes, items, dropped, asked):
     met = grounded.satisfaction(wishes, items, asked=asked)
     assert inside("satisfaction", met)
-    leaked = grounded.leakage(items, wishes, dropped)
+    leaked = grounded._leakage(items, wishes, dropped)
     assert inside("topic_interference_leakage", leaked)
-    best = grounded.share_met(wishes, items)
+    best = grounded._share_met(wishes, items)
     assert 0 <= best <= 1
     if wishes and items:
         assert best >= met - 1e-12
@@ -78,9 +78,9 @@ def test_item_scores_stay_in_range(wishes, items, dropped, asked):
 @PROPERTY
 @given(CODES, st.lists(SHARE, min_size=10, max_size=10), SHARE)
 def test_chance_correction_keeps_order_and_ends(wishes, shares, observed):
-    expected = grounded.expected_satisfaction(wishes, np.array(shares))
+    expected = grounded._expected_satisfaction(wishes, np.array(shares))
     assert math.isnan(expected) is (not wishes)
-    corrected = grounded.beyond_chance(observed, expected)
+    corrected = grounded._beyond_chance(observed, expected)
     assert inside("satisfaction_corrected", corrected)
     if not math.isnan(corrected):
         assert (corrected > 0) is (observed > expected) or abs(observed - expected) < 1e-12

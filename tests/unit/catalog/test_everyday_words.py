@@ -27,7 +27,7 @@ def verdict(rule, text, phrase):
     ],
 )
 def test_a_one_word_name_needs_its_capital_inside_a_sentence_or_quotes(text, reason):
-    assert verdict(evidence.capital, text, "sting") == reason
+    assert verdict(evidence._capital, text, "sting") == reason
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_one_word_name_needs_its_capital_inside_a_sentence_or_quotes(text, rea
     ],
 )  # fmt: skip
 def test_a_weak_genre_needs_a_film_word_within_two_words(text, accepted):
-    assert (verdict(evidence.film_word, text, "war") == "") is accepted
+    assert (verdict(evidence._film_word, text, "war") == "") is accepted
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_weak_genre_needs_a_film_word_within_two_words(text, accepted):
     [("in Polish", True), ("polish films", True), ("polish the silver", False), ("Polish the silver", True)],
 )
 def test_a_name_that_is_a_verb_needs_a_capital_or_a_film_word(text, accepted):
-    assert (verdict(evidence.capital_or_film_word, text, "polish") == "") is accepted
+    assert (verdict(evidence._capital_or_film_word, text, "polish") == "") is accepted
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_title_with_a_rare_word_needs_nothing():
     ],
 )  # fmt: skip
 def test_quoted_means_that_marks_stand_on_both_sides_or_a_year_follows(text, start, end, expected):
-    assert evidence.quoted(text, start, end) is expected
+    assert evidence._quoted(text, start, end) is expected
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_the_year_in_brackets_after_a_title(text, end, year):
 @pytest.mark.parametrize(
     ("field_rule", "form", "rule"),
     [
-        ("genre", "war", evidence.film_word), ("genre", "drama", evidence.no_rule), ("genre", "war film", evidence.no_rule),
-        ("name", "polish", evidence.capital_or_film_word), ("name", "french", evidence.no_rule),
-        ("person", "sting", evidence.capital), ("person", "cher", evidence.capital), ("person", "madonna", evidence.no_rule),
+        ("genre", "war", evidence._film_word), ("genre", "drama", evidence.no_rule), ("genre", "war film", evidence.no_rule),
+        ("name", "polish", evidence._capital_or_film_word), ("name", "french", evidence.no_rule),
+        ("person", "sting", evidence._capital), ("person", "cher", evidence._capital), ("person", "madonna", evidence.no_rule),
         ("person", "will red", evidence.no_rule), ("plain", "1999", evidence.no_rule),
     ],
 )  # fmt: skip

@@ -106,7 +106,7 @@ def test_weak_genres_are_forms_of_genres():
 def test_any_name_keeps_its_words_and_aliases_become_their_value():
     assert lexicon.clean_name("  New   Zealand (country) #2") == ("New Zealand", "")
     assert lexicon.clean_name("?!") == (None, "empty")
-    clean = lexicon.cleaner({"United States": ("USA", "U.S.")})
+    clean = lexicon._cleaner({"United States": ("USA", "U.S.")})
     assert [clean(raw).value for raw in ("usa", "U.S. (country)", "united states", "Chile", "")] == [
         "United States", "United States", "United States", "Chile", None,
     ]  # fmt: skip

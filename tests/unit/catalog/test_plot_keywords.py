@@ -57,7 +57,7 @@ def test_another_catalogue_gets_the_words_that_tell_its_plots_apart(tmp_path):
     assert set(made.items[0].values["plot"]) == {"keeper", "tends", "lighthouse"}
     assert made.items[-1].values["plot"] == ()
     assert "bonzo" not in made.values("plot")  # a name
-    assert sources.extracted([]) == []
+    assert sources._extracted([]) == []
 
 
 def test_plot_words_are_found_whole_and_everyday_ones_where_a_plot_is_spoken_of():

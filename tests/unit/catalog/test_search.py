@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.catalog.catalog import Catalog, common
+from crs_lib.catalog.catalog import Catalog, _common
 from tests.helpers.films import catalog
 
 SETS = st.lists(st.sets(st.integers(0, 11)), min_size=2, max_size=2)
@@ -20,7 +20,7 @@ def array(items):
 @given(SETS)
 def test_items_in_common_stand_in_both(sets):
     one, other = sets
-    found = common(array(one), array(other))
+    found = _common(array(one), array(other))
     assert (found.tolist(), found.dtype) == (sorted(one & other), np.int32)
 
 

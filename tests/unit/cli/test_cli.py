@@ -39,7 +39,7 @@ def test_an_old_name_works_and_says_the_new_one(capsys):
         cli.main(["--help"])
     for old, new in prompts.lists("old_commands").items():
         capsys.readouterr()
-        found, rest = app.find([*old.split(), "--seed", "1"])
+        found, rest = app._find([*old.split(), "--seed", "1"])
         name = new.partition(" --")[0].removesuffix(" figures").removesuffix(" report").removesuffix(" trace")
         assert found.name in name
         assert [*found.name.split(), *rest] == [*new.split(), "--seed", "1"]
@@ -101,21 +101,19 @@ def test_a_wrong_command_line_is_refused_by_the_real_program():
     ],
 )
 def test_a_parameter_file_must_be_one(tmp_path, text, message):
-    from crs_lib.cli.run import given_values
 
     path = tmp_path / "p.yaml"
     if text is not None:
         path.write_text(text)
     book = _book(tmp_path)
     with pytest.raises(InputError, match=message):
-        given_values(str(book), [], path)
+        _given_values(str(book), [], path)
 
 
 def test_values_come_from_the_file_and_then_from_the_line(tmp_path):
-    from crs_lib.cli.run import given_values
 
     (tmp_path / "p.yaml").write_text("count: 3\nloud: true\n")
-    found = given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], tmp_path / "p.yaml")
+    found = _given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], tmp_path / "p.yaml")
     assert found == {"count": 4, "loud": True, "run": "007"}
 
 

@@ -33,7 +33,7 @@ def parsed(words, fields="", **defaults):
         seen.update(given)
 
     facts = {"takes": [f"{__name__}:Job {fields}"], "defaults": defaults}
-    app.do(Entry("do", do, "", facts), words.split())
+    app._do(Entry("do", do, "", facts), words.split())
     return seen
 
 
@@ -54,7 +54,7 @@ def own(words):
         """
         seen.update(name=name, more=more, p=p, n_runs=n_runs, out=out, log=log, import_=import_)
 
-    app.do(Entry("do", do, ""), words.split())
+    app._do(Entry("do", do, ""), words.split())
     return seen
 
 

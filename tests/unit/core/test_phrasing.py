@@ -19,7 +19,7 @@ FILES = (*prompts.USER_SETS.values(), "system", "fields")
 def test_a_line_is_compiled_into_text_choices_and_slots():
     line = prompts.compile_line("{Hi|Hello}, I want $wish.")
     assert expansions(line, "X") == ["Hi, I want X.", "Hello, I want X."]
-    assert [type(part) for part in line] == [tuple, str, prompts.Slot, str]
+    assert [type(part) for part in line] == [tuple, str, prompts._Slot, str]
 
 
 @pytest.mark.parametrize("where", ["sample", "ten"])

@@ -36,10 +36,10 @@ def test_an_unknown_prompt_is_met_with_a_suggestion() -> None:
 def test_the_digest_is_that_of_the_words() -> None:
     words = prompts.source("movies/judge_coherence")
     assert prompts.digest("movies/judge_coherence") == hashlib.sha256(words.encode()).hexdigest()
-    assert len({prompts.digest(name) for name in prompts.names()}) == len(prompts.names())
+    assert len({prompts.digest(name) for name in prompts._names()}) == len(prompts._names())
 
 
-@pytest.mark.parametrize("name", prompts.names())
+@pytest.mark.parametrize("name", prompts._names())
 def test_every_prompt_renders_with_the_names_it_asks_for(name: str) -> None:
     needs = prompts.wanted(name)
     text = prompts.render(name, **{key: f"<{key}>" for key in needs})

@@ -7,7 +7,7 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus, evaluate, index, retrieve
-from crs_lib.cosrec.intents import MODELS, training
+from crs_lib.cosrec.intents import MODELS, _training
 from crs_lib.cosrec.records import topic
 from crs_lib.cosrec.settings import RetrieveSettings
 from crs_lib.cosrec.study import STUDY
@@ -62,7 +62,7 @@ def test_the_sample_tells_bm25_dense_and_fusion_apart() -> None:
     runs = {}
     for specs in (("bm25",), ("dense:hashing",), ("bm25", "dense:hashing")):
         searches = stock.search("products", specs), stock.search("passages", specs)
-        agent = retrieve.RoutingAgent(MODELS.create("views"), stock, *searches, "first and last")
+        agent = retrieve._RoutingAgent(MODELS.create("views"), stock, *searches, "first and last")
         runs["+".join(specs)] = agent.run(curated, 10)
     gaps = evaluate.differences(evaluate.score(curated, runs, ["nDCG@10"]), resamples=500)
     assert len(gaps) == 6
@@ -97,7 +97,7 @@ def test_the_conversation_as_the_agent_serves_it(config: RetrieveSettings) -> No
 
 def test_the_router_learns_from_the_crowd_alone() -> None:
     folder = corpus.locate("sample")
-    data = training(corpus.load(folder, "crowd"))
+    data = _training(corpus.load(folder, "crowd"))
     assert all(name.startswith("Sample-Crowd") for name in data.turns["conversation"])
 
 

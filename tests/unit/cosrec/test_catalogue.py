@@ -295,7 +295,7 @@ def test_inputs_are_checked(tmp_path: Path) -> None:
         run(tmp_path)
     write(tmp_path / "in", "Home", [fixture.meta(1)], [])
     (tmp_path / "in" / "Other.jsonl").write_text("")
-    assert catalogue.sources(tmp_path / "in", tmp_path / "in")[1] == ["Other"]
+    assert catalogue._sources(tmp_path / "in", tmp_path / "in")[1] == ["Other"]
     with pytest.raises(InputError, match="must end in"):
         build(tmp_path / "in", tmp_path / "in", tmp_path / "out.csv", Options())
     (tmp_path / "in" / "Home.jsonl.gz").write_bytes(b"")

@@ -11,7 +11,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
 from crs_lib.cosrec import corpus, drafts
-from crs_lib.cosrec.generate import Writer, generate, read_generated
+from crs_lib.cosrec.generate import _Writer, generate, read_generated
 from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
 from crs_lib.cosrec.settings import PROMPTS, GenerateSettings
 from tests.helpers import hash_seeds
@@ -139,10 +139,10 @@ def obedient(request: Any) -> str:
     )
 
 
-def writer(answer: Callable[[Any], str], **settings: Any) -> tuple[Writer, Scripted]:
+def writer(answer: Callable[[Any], str], **settings: Any) -> tuple[_Writer, Scripted]:
     config = GenerateSettings(writer="ollama:tiny", conversations=3, **settings)
     model = Scripted(answer)
-    return Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
+    return _Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -212,18 +212,18 @@ def test_the_template_writer_needs_no_model(results: Path) -> None:
 @pytest.mark.slow
 def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = GenerateSettings(run="c", conversations=4)
-    real = Writer.record
+    real = _Writer.record
 
-    def unlucky(self: Writer, number: int) -> dict[str, Any]:
+    def unlucky(self: _Writer, number: int) -> dict[str, Any]:
         if number == 2:
             raise RunError("the server is away")
         return real(self, number)
 
-    monkeypatch.setattr(Writer, "record", unlucky)
+    monkeypatch.setattr(_Writer, "record", unlucky)
     with pytest.raises(RunError, match=r"1 of 4 .*the server is away"):
         generate(config)
     done: list[int] = []
-    monkeypatch.setattr(Writer, "record", lambda self, number: done.append(number) or real(self, number))
+    monkeypatch.setattr(_Writer, "record", lambda self, number: done.append(number) or real(self, number))
     generate(config)
     assert done == [2]
     assert len(read_generated("c")) == 4
@@ -301,4 +301,4 @@ def test_settings_are_checked(settings: dict[str, Any]) -> None:
 
 def test_more_conversations_than_products() -> None:
     with pytest.raises(InputError, match="need as many target products"):
-        Writer(GenerateSettings(conversations=9999), str(corpus.locate("sample")))
+        _Writer(GenerateSettings(conversations=9999), str(corpus.locate("sample")))

@@ -105,14 +105,14 @@ def test_the_command_writes_a_line_a_turn_and_learns_something(
 def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(tmp_path: Path) -> None:
     mute = {name: [one._replace(cells=()) for one in found] for name, found in KNOWN.annotations.items()}
     with pytest.raises(InputError, match="no annotator of 'crowd' names an intent"):
-        intents.training(replace(KNOWN, annotations=mute))
+        intents._training(replace(KNOWN, annotations=mute))
     with pytest.raises(InputError, match="60 conversations stand in 'crowd' and in 'crowd'"):
         intents.predict_files(SAMPLE / "crowd", SAMPLE / "crowd", tmp_path / "out.jsonl")
 
 
 def test_the_router_beats_the_most_frequent_intent_on_the_sample() -> None:
-    data, frame = intents.training(KNOWN), intents.turns(ASKED)
-    model = intents.Annotators(names=()).fit(data)
+    data, frame = intents._training(KNOWN), intents.turns(ASKED)
+    model = intents._Annotators(names=()).fit(data)
     truth = intents.curated_labels(ASKED)[list(intents.INTENTS)].to_numpy()
     right = (model.predict(frame) == truth).mean()
     assert right > (np.eye(3)[data.labels.sum(axis=0).argmax()] == truth).mean() + 0.1
@@ -121,11 +121,11 @@ def test_the_router_beats_the_most_frequent_intent_on_the_sample() -> None:
         model.scores(alone), model.scores(frame)[(frame["conversation"] == "Sample-Curated_7").to_numpy()]
     )
     with pytest.raises(InputError, match="at least two conversations"):
-        intents.Annotators(names=()).fit(data.take(np.arange(3)))
+        intents._Annotators(names=()).fit(data.take(np.arange(3)))
 
 
 def test_the_regression_forgets_what_it_learned_before() -> None:
-    data = intents.training(KNOWN).take(np.arange(40))
+    data = intents._training(KNOWN).take(np.arange(40))
     fresh, used = (intents._Ridge((), data.turns) for _ in range(2))
     used.learn(data.weighted[::-1])
     asked = fresh.to_known(data.turns)

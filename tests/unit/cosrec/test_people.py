@@ -31,7 +31,7 @@ def test_f1_by_hand_and_by_sklearn() -> None:
 
 
 def test_views_are_one_vote_an_annotator() -> None:
-    data = intents.training(CROWD)
+    data = intents._training(CROWD)
     # turn 0: two R, one splits between R and S; turn 1: two S, one D; turn 2 has no record
     np.testing.assert_allclose(data.views[0], [1 / 6, 5 / 6, 0, 0])
     np.testing.assert_allclose(data.views[1], [2 / 3, 0, 1 / 3, 0])
@@ -41,12 +41,12 @@ def test_views_are_one_vote_an_annotator() -> None:
 
 @cache
 def fitted(name: str) -> intents.IntentModel:
-    return intents.MODELS.create(name).fit(intents.training(CROWD))
+    return intents.MODELS.create(name).fit(intents._training(CROWD))
 
 
 @pytest.mark.parametrize("name", intents.MODELS.names())
 def test_every_intent_model(name: str) -> None:
-    data, model = intents.training(CROWD), fitted(name)
+    data, model = intents._training(CROWD), fitted(name)
     scores, guess = model.scores(data.turns), model.predict(data.turns)
     assert scores.shape == guess.shape == data.labels.shape
     assert ((scores >= 0) & (scores <= 1)).all()
@@ -71,7 +71,7 @@ def test_too_little_to_learn_from() -> None:
         "crowd", {"K_1": CROWD.conversations["K_1"]}, annotations={"K_1": CROWD.annotations["K_1"]}
     )
     with pytest.raises(InputError, match="at least two conversations"):
-        intents.MODELS.create("views").fit(intents.training(one))
+        intents.MODELS.create("views").fit(intents._training(one))
 
 
 def test_human_ceiling_by_hand() -> None:
@@ -114,7 +114,7 @@ def test_signals_by_hand() -> None:
     odd = Conversation(
         "C_1", tuple(Utterance(s, t) for s, t in (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c")))
     )
-    found = quality.signals(odd)
+    found = quality._signals(odd)
     assert (found["lines"], found["words per line"], found["questions by the user"]) == (4, 7 / 4, 1 / 2)
     assert (found["distinct words"], found["repeated lines"]) == (3 / 7, 1 / 4)
     assert (found["ends with the user"], found["same speaker twice"]) == (1.0, 1.0)

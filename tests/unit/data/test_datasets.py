@@ -25,10 +25,10 @@ from crs_lib import data as datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.data import fetch, registry
-from crs_lib.data.registry import Dataset, File, Origin, files
+from crs_lib.data.registry import Dataset, File, _files, _Origin
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
-ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
+ORIGIN = _Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
 
 
 def known(path, source, body):
@@ -424,9 +424,9 @@ def test_the_files_of_a_folder_are_read_from_their_sums():
     {64 * "a"} 12 one.json
     {64 * "b"} 3 two.json
     """
-    both = files("d/here", "there", sums)
+    both = _files("d/here", "there", sums)
     assert both[0] == File("d/here/one.json", "there/one.json", 64 * "a", 12)
-    assert files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
+    assert _files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ def test_a_package_gives_its_files_whole_or_not_at_all(server, tmp_path, monkeyp
     npm = tmp_path / "npm"
     npm.write_text(f'#!/bin/sh\n[ "$2" = "@t/films@1.0.0" ] && cp {tmp_path}/made.tgz t-films-1.0.0.tgz\n')
     npm.chmod(0o755)
-    monkeypatch.setattr(fetch, "npm", lambda: str(npm))
+    monkeypatch.setattr(fetch, "_npm", lambda: str(npm))
     good = known("t/films.json", "dist/films.json", BODY)
     row = replace(FILMS, folder="t", files=(good,), package="@t/films@1.0.0")
     assert (fetch.fetch(row) / "films.json").read_bytes() == BODY

@@ -18,7 +18,7 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.data.forms import RecordOrigin, dialogue_of
-from crs_lib.data.logs import SessionKey, session_key
+from crs_lib.data.logs import _SessionKey, session_key
 from tests.helpers import hash_seeds
 
 Record = dict[str, Any]
@@ -71,7 +71,7 @@ def read(path):
 def test_the_older_form_takes_its_session_from_the_file_name(tmp_path):
     (dialogue,) = read(write(tmp_path / "gemma-2b_session_gemma-2b_17.json", plain()))
     assert (dialogue.model_name, dialogue.session_id) == ("gemma:2b", "17")  # the record's name wins
-    assert session_key(dialogue) == SessionKey("gemma-2b", 17)
+    assert session_key(dialogue) == _SessionKey("gemma-2b", 17)
     assert [turn.speaker for turn in dialogue.turns] == [USER, SYSTEM] * 2
     assert dialogue.turns[1].meta == {"constraints": {"genre": "comedy"}}
 
@@ -80,14 +80,14 @@ def test_the_newer_form_keeps_every_key(tmp_path):
     record = rich()
     (dialogue,) = read(write(tmp_path / "anything.json", record))
     assert dialogue.to_json() == record
-    assert session_key(dialogue) == SessionKey("gemma-2b", 7)
+    assert session_key(dialogue) == _SessionKey("gemma-2b", 7)
     assert dialogue.shift_turns() == [2]
 
 
 def test_a_bare_list_of_turns_is_a_session_named_by_its_file(tmp_path):
     path = tmp_path / "llama3:instruct_session_00042.json"
     (dialogue,) = read(write(path, plain()["conversation"]))
-    assert session_key(dialogue) == SessionKey("llama3-instruct", 42)
+    assert session_key(dialogue) == _SessionKey("llama3-instruct", 42)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_bare_list_of_turns_is_a_session_named_by_its_file(tmp_path):
 )
 def test_keys_are_file_names_and_whole_numbers(tmp_path, model, session, key):
     (dialogue,) = read(write(tmp_path / "a.json", plain(model_name=model, session_id=session)))
-    assert session_key(dialogue) == SessionKey(*key)  # type: ignore[arg-type]
+    assert session_key(dialogue) == _SessionKey(*key)  # type: ignore[arg-type]
     assert dialogue.model_name == model
 
 
@@ -146,7 +146,7 @@ def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path):
         "source_form": "dialoguekit", "opening": ["Welcome."], "merged_utterances": 1,
         "annotations": {"user": {"id": "13"}, "metadata": {"rating": 4}},
     }  # fmt: skip
-    assert session_key(first) == SessionKey("MovieBot", "c1")
+    assert session_key(first) == _SessionKey("MovieBot", "c1")
     assert [t.text for t in second.turns] == ["Hi"]
     report = logs.log_quirks([first, second])
     assert report[["session", "quirk"]].values.tolist() == [
@@ -184,7 +184,7 @@ def test_arena_dialogues_keep_their_ratings(tmp_path):
         "dial_level_aggregated": {"understanding": 1},
     }
     (dialogue,) = read(write(tmp_path / "arena.json", [record]))
-    assert session_key(dialogue) == SessionKey("some_crs", "some_crs_0a1b-22")
+    assert session_key(dialogue) == _SessionKey("some_crs", "some_crs_0a1b-22")
     assert dialogue.turns[1].meta["turn_level_aggregated"] == {"relevance": 2}
     assert dialogue.extra["annotations"] == {"dial_level_aggregated": {"understanding": 1}}
     assert logs.log_quirks([dialogue])["quirk"].tolist() == ["missing reply"]

@@ -19,7 +19,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.evaluate import choose
 from crs_lib.metrics import conventions
 from crs_lib.thesis.catalog import ThesisCatalog
-from crs_lib.thesis.grounded import ALIASES, words_of
+from crs_lib.thesis.grounded import ALIASES, _words_of
 from crs_lib.thesis.topics import train
 
 pytestmark = pytest.mark.slow
@@ -119,7 +119,7 @@ def test_the_logged_wishes_are_the_reference_of_the_baseline(catalog):
 @given(st.text(alphabet="don't I'M x7-''’ é\u212aß\n", max_size=30))
 def test_words_for_copying_are_those_of_the_thesis(text):
     """A Kelvin sign is a small k once it is lower-cased; other letters beyond a–z part words."""
-    assert words_of(text) == re.findall(r"[a-z0-9]+(?:'[a-z0-9]+)?", text.lower())
+    assert _words_of(text) == re.findall(r"[a-z0-9]+(?:'[a-z0-9]+)?", text.lower())
 
 
 def test_a_log_that_names_no_wishes_is_no_log_without_any(catalog):

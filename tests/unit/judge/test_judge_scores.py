@@ -13,15 +13,15 @@ from crs_lib.judge.config import JudgeSettings
 from crs_lib.judge.rating import judge_session
 from crs_lib.judge.reliability import (
     CANARIES,
+    _family,
     agreement,
     canary_report,
-    family,
     headline,
     self_preference,
     spoil,
     summary,
 )
-from crs_lib.judge.run import table_of
+from crs_lib.judge.run import _table_of
 from crs_lib.llm import LLM, Request
 
 
@@ -40,7 +40,7 @@ def scores(rows: list[tuple[Any, ...]], construct: str = "coherence") -> pd.Data
     ],
 )  # fmt: skip
 def test_families_are_read_from_names(spec: str, expected: str) -> None:
-    assert family(spec) == expected
+    assert _family(spec) == expected
 
 
 def test_judges_that_agree_and_one_that_does_not() -> None:
@@ -223,7 +223,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
                 record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())
                 who = {"model": subject.model_name, "session_id": subject.session_id, "canary": name}
                 records.append({**record, **who})
-        return canary_report(table_of(records))
+        return canary_report(_table_of(records))
 
     reads = judge(attentive)
     aimed = reads[reads["aimed"]]

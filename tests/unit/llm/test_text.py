@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.llm.text import checked, split_thinking
+from crs_lib.llm.text import _split_thinking, checked
 from tests.helpers.scripted import failing
 
 SCHEMA = {
@@ -29,16 +29,16 @@ SCHEMA = {
     ],
 )
 def test_thinking_is_split_off(said: str, text: str, thinking: str) -> None:
-    assert split_thinking(said) == (text, thinking)
+    assert _split_thinking(said) == (text, thinking)
 
 
 def test_what_the_server_split_off_comes_first() -> None:
-    assert split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
+    assert _split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
 
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=300))
 def test_any_text_can_be_written_afterwards(said: str) -> None:
-    parts = split_thinking(said)
+    parts = _split_thinking(said)
     assert json.loads(json.dumps(parts)) == list(parts)
     assert "".join(parts).encode("utf-8") + b"."
 

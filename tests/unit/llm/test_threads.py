@@ -14,7 +14,7 @@ import pytest
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm import client as llm_client
-from crs_lib.llm.client import Slots
+from crs_lib.llm.client import _Slots
 from tests.helpers.ollama_server import OllamaServer
 
 
@@ -83,7 +83,7 @@ def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_
 
 
 def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    slots = Slots(["a", "b"], 2)
+    slots = _Slots(["a", "b"], 2)
     holds = [slots.taken() for _ in range(4)]
     assert [hold.__enter__() for hold in holds] == ["a", "b", "a", "b"]
     got: list[str] = []
@@ -112,7 +112,7 @@ def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch: pyte
 
 
 def test_every_waiter_is_served_whatever_fails() -> None:
-    slots, served, raised = Slots(["a", "b"], 2), [], []
+    slots, served, raised = _Slots(["a", "b"], 2), [], []
 
     def caller(number: int) -> None:
         try:
@@ -133,6 +133,6 @@ def test_every_waiter_is_served_whatever_fails() -> None:
 
 def test_slots_and_time_outs_are_above_zero() -> None:
     with pytest.raises(InputError, match="slots is 0"):
-        Slots(["a"], 0)
+        _Slots(["a"], 0)
     with pytest.raises(InputError, match="timeout is 0"):
         LLM("ollama:tiny", timeout=0.0)

@@ -113,7 +113,7 @@ def test_a_window_begins_anew():
     other = session(say(QUILL, [0, 1]), say(QUILL, [4], **MORE)).turns
     assert gain.window_gains(other[1:]) == [1]  # and to spare it is none: no other film meets both
     assert gain.window_gains(turns) == [turn.once(gain.normalised_gain) for turn in turns]
-    assert math.isnan(gain.normalised(1, 3, gain.Levels((1, 1))))
+    assert math.isnan(gain._normalised(1, 3, gain._Levels((1, 1))))
 
 
 PAIRS = sorted({(f, v) for f in ("genre", "actor", "language", "year") for v in TEN.values(f)})
@@ -287,7 +287,7 @@ def told(*pairs, kind="switch"):
     return shift
 
 
-REPLY = gain.WindowReply
+REPLY = gain._WindowReply
 
 
 def test_costs_compare_the_replies_that_all_arms_have():

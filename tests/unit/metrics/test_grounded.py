@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from crs_lib.metrics.grounded import (
-    beyond_chance,
-    expected_satisfaction,
-    leakage,
+    _beyond_chance,
+    _expected_satisfaction,
+    _leakage,
+    _share_met,
     novelty,
     satisfaction,
-    share_met,
 )
 
 WISHES = {1, 2}
@@ -24,8 +24,8 @@ def test_satisfaction_is_the_mean_share_of_wishes_met():
     assert math.isnan(satisfaction(set(), ITEMS)) and math.isnan(satisfaction(WISHES, [], asked=False))
     assert satisfaction(WISHES, []) == 0
     assert satisfaction(WISHES, ITEMS, asked=False) == 0.5  # what is offered counts also when not asked for
-    assert expected_satisfaction({1, 2}, np.array([0.9, 0.5, 0.1])) == pytest.approx((0.5 + 0.1) / 2)
-    assert math.isnan(expected_satisfaction(set(), np.ones(3)))
+    assert _expected_satisfaction({1, 2}, np.array([0.9, 0.5, 0.1])) == pytest.approx((0.5 + 0.1) / 2)
+    assert math.isnan(_expected_satisfaction(set(), np.ones(3)))
 
 
 def test_expected_satisfaction_is_what_many_draws_show():
@@ -33,7 +33,7 @@ def test_expected_satisfaction_is_what_many_draws_show():
     facts = [set(np.flatnonzero(row).tolist()) for row in draw.random((40, 3)) < (0.8, 0.3, 0.1)]
     share = np.array([sum(code in one for one in facts) / 40 for code in range(3)])
     exact = np.mean([satisfaction({0, 1, 2}, [one]) for one in facts])  # every item once, no sampling
-    assert expected_satisfaction({0, 1, 2}, share) == pytest.approx(exact, abs=1e-12)
+    assert _expected_satisfaction({0, 1, 2}, share) == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_expected_satisfaction_is_what_many_draws_show():
      (0.5, math.nan, math.nan)],
 )  # fmt: skip
 def test_beyond_chance_is_zero_at_chance_and_one_at_best(observed, chance, value):
-    assert beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
+    assert _beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
 
 
 def test_novelty_is_the_share_of_items_not_named_before():
@@ -54,12 +54,12 @@ def test_novelty_is_the_share_of_items_not_named_before():
 def test_leakage_counts_items_that_meet_a_dropped_wish_and_none_in_force():
     dropped = {7, 9}
     # {1, 2, 7} meets wishes in force, {2, 8} nothing dropped, {9} leaks: one of three
-    assert leakage(ITEMS, WISHES, dropped) == 1 / 3
-    assert math.isnan(leakage([], WISHES, dropped))
-    assert math.isnan(leakage(ITEMS, WISHES, set()))
+    assert _leakage(ITEMS, WISHES, dropped) == 1 / 3
+    assert math.isnan(_leakage([], WISHES, dropped))
+    assert math.isnan(_leakage(ITEMS, WISHES, set()))
 
 
 def test_share_met_is_that_of_the_best_item():
-    assert share_met(WISHES, ITEMS) == 1
-    assert share_met(WISHES, ITEMS[1:]) == 0.5
-    assert share_met(WISHES, []) == share_met(set(), ITEMS) == 0
+    assert _share_met(WISHES, ITEMS) == 1
+    assert _share_met(WISHES, ITEMS[1:]) == 0.5
+    assert _share_met(WISHES, []) == _share_met(set(), ITEMS) == 0

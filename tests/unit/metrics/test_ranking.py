@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.metrics.ranking import MEASURES, Judged, measure, random_floor, score_run
+from crs_lib.metrics.ranking import MEASURES, _Judged, measure, random_floor, score_run
 from crs_lib.retrieval.runs import Hit, ranked
 
 # ranking: grade 1, not judged, grade 2, grade 0; the pool has another document of grade 2
-CASE = Judged([1, None, 2, 0], [1, 2, 0, 2])
+CASE = _Judged([1, None, 2, 0], [1, 2, 0, 2])
 IDEAL = 2 + 2 / log2(3) + 1 / log2(4)
 
 
@@ -50,8 +50,8 @@ def test_every_measure_is_in_the_unit_interval_and_zero_without_hits(
 ) -> None:
     pool = [g for g in grades if g is not None] + rest
     for spec in (name, f"{name}@3"):
-        assert 0 <= measure(spec)(Judged(grades, pool)) <= 1 + 1e-12
-        assert measure(spec)(Judged([], pool)) == 0.0
+        assert 0 <= measure(spec)(_Judged(grades, pool)) <= 1 + 1e-12
+        assert measure(spec)(_Judged([], pool)) == 0.0
 
 
 @pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("Judged", "P", "R")])
@@ -59,8 +59,8 @@ def test_every_measure_is_in_the_unit_interval_and_zero_without_hits(
 @pytest.mark.slow
 def test_the_ideal_order_is_best(name: str, pool: list[int], seed: int) -> None:
     other = np.random.default_rng(seed).permutation(pool).tolist()
-    best = measure(name)(Judged(sorted(pool, reverse=True), pool))
-    assert measure(name)(Judged(other, pool)) <= best + 1e-12
+    best = measure(name)(_Judged(sorted(pool, reverse=True), pool))
+    assert measure(name)(_Judged(other, pool)) <= best + 1e-12
 
 
 def test_ir_measures_agrees() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
-from crs_lib.metrics.rewriting import SENTENCE, bleu, chrf, rouge_l, rouge_n
+from crs_lib.metrics.rewriting import SENTENCE, _rouge_n, bleu, chrf, rouge_l
 
 CAT = "the cat sat on the mat"
 TEXT = st.lists(st.sampled_from(["red", "blue", "tent", "for", "two", "light"]), max_size=8).map(" ".join)
@@ -19,10 +19,10 @@ def test_rouge_by_hand() -> None:
     # "police kill the gunman" against "police killed the gunman" (Lin 2004): 3 of 4 words, LCS 3,
     # bigrams (the gunman) 1 of 3
     said, wanted = "police kill the gunman", ["police killed the gunman"]
-    found = rouge_n(said, wanted), rouge_n(said, wanted, 2), rouge_l(said, wanted)
+    found = _rouge_n(said, wanted), _rouge_n(said, wanted, 2), rouge_l(said, wanted)
     assert found == pytest.approx((3 / 4, 1 / 3, 3 / 4))
     assert rouge_l("the gunman kill police", wanted) == pytest.approx(2 / 4)
-    assert rouge_n("Tent, red!", ["nothing", "red tent"]) == 1.0
+    assert _rouge_n("Tent, red!", ["nothing", "red tent"]) == 1.0
 
 
 def test_bleu_by_hand() -> None:

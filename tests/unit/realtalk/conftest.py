@@ -67,7 +67,7 @@ def make_chat():
                 }
                 for i, (speaker, text) in enumerate(session)
             ]
-        return corpus.parse_chat(record, name)
+        return corpus._parse_chat(record, name)
 
     return make
 

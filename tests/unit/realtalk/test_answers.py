@@ -65,7 +65,7 @@ def test_nothing_found_is_no_answer(chat):
     ],
 )
 def test_days_are_written_as_people_write_them(start, end, words):
-    assert answers.spoken(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
+    assert answers._spoken(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
 
 
 @pytest.mark.slow

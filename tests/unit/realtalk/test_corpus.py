@@ -5,13 +5,13 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import corpus, describe
-from crs_lib.realtalk.corpus import month_number, read_time
+from crs_lib.realtalk.corpus import _read_time, month_number
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
 
 
 def parse(messages, **extra):
-    return corpus.parse_chat(
+    return corpus._parse_chat(
         {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "session_1": messages, **extra}, "c"
     )
 
@@ -36,7 +36,7 @@ def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
 
 def test_session_10_comes_after_session_9():
     record = {f"session_{n}": [{**MESSAGE, "dia_id": f"D{n}:1", "clean_text": str(n)}] for n in (10, 9, 2)}
-    assert [m.text for m in corpus.parse_chat(record, "c").messages] == ["2", "9", "10"]
+    assert [m.text for m in corpus._parse_chat(record, "c").messages] == ["2", "9", "10"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_broken_time_takes_the_time_before():
 
 def test_a_file_without_messages_or_json_says_what_was_expected(tmp_path):
     with pytest.raises(InputError, match="no message"):
-        corpus.parse_chat({"qa": []}, "c")
+        corpus._parse_chat({"qa": []}, "c")
     path = tmp_path / "x.json"
     path.write_text("[1, 2")
     with pytest.raises(InputError, match="cannot be read as a chat"):
@@ -96,7 +96,7 @@ def test_locomo_is_read_by_its_conversation_key():
         },
         "qa": [{"question": "q?", "adversarial_answer": "no", "evidence": ["D1:1"], "category": 5}],
     }
-    chat = corpus.parse_chat(record, "Chat_9_Ann_Ben")
+    chat = corpus._parse_chat(record, "Chat_9_Ann_Ben")
     assert chat.schema == corpus.LOCOMO and chat.messages[0].photo and chat.messages[0].caption == "a cat"
     assert chat.messages[0].time.isoformat() == "2023-05-08T13:56:00"
     assert chat.questions[0].answer == "no"
@@ -116,9 +116,9 @@ def test_the_digest_sees_messages_only(make_chat):
 
 
 def test_times_of_both_schemas():
-    assert read_time("31.01.2024, 18:05:00").isoformat() == "2024-01-31T18:05:00"
-    assert read_time("12:05 am on 1 June, 2023").isoformat() == "2023-06-01T00:05:00"
-    assert read_time("31.02.2024, 18:05:00") is None and read_time(None) is None
+    assert _read_time("31.01.2024, 18:05:00").isoformat() == "2024-01-31T18:05:00"
+    assert _read_time("12:05 am on 1 June, 2023").isoformat() == "2023-06-01T00:05:00"
+    assert _read_time("31.02.2024, 18:05:00") is None and _read_time(None) is None
     assert [month_number(m) for m in ("January", "sept", "xyz", "ma")] == [1, 9, None, None]
 
 

@@ -117,7 +117,7 @@ def test_config_says_what_was_expected(wrong):
 
 
 def run_cli(name, *words):
-    app.do(*app.find(["realtalk", name, *words]))
+    app._do(*app._find(["realtalk", name, *words]))
 
 
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
@@ -211,12 +211,12 @@ QUESTION = "What sounds does Tobias record?"
 
 def ask(built, llm, *nodes, view="windowed"):
     settings = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes))
-    return query.Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view)).ask([QUESTION])[0]
+    return query._Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view)).ask([QUESTION])[0]
 
 
 @pytest.fixture
 def offline(built):
-    return query.Pipeline(built, ranker.Hand()).ask([QUESTION])[0]
+    return query._Pipeline(built, ranker.Hand()).ask([QUESTION])[0]
 
 
 def test_a_planner_may_change_the_wording_and_not_the_people(built):
@@ -307,10 +307,10 @@ def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_r
     from crs_lib.llm import LLM, Retry
 
     questions = ["When is the wedding?", "How old is Tobias?"]
-    offline = query.Pipeline(built, ranker.Hand()).ask(questions)
+    offline = query._Pipeline(built, ranker.Hand()).ask(questions)
     llm = LLM("ollama:nothing", host="http://127.0.0.1:9", retry=Retry(waits=0, first=0.0))
     with caplog.at_level(logging.WARNING, logger="crs_lib.realtalk"):
-        found = query.Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
+        found = query._Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
     assert [(r.ranked, r.selected, r.answer) for r in found] == [
         (r.ranked, r.selected, r.answer) for r in offline
     ]
@@ -324,10 +324,10 @@ def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_n
     from tests.helpers.ollama_server import Faults, OllamaServer
 
     questions = ["When is the wedding?", "How old is Tobias?"]
-    plain = query.Pipeline(built, ranker.Hand()).ask(questions)
+    plain = query._Pipeline(built, ranker.Hand()).ask(questions)
     with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
         llm = LLM("ollama:tiny", host=server.url, retry=Retry(waits=0, seeds=0, first=0.0))
-        found = query.Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
+        found = query._Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
         assert server.chats > 0
     for one, ruled in zip(found, plain, strict=True):
         assert (one.ranked, one.selected, one.phases) == (ruled.ranked, ruled.selected, ruled.phases)

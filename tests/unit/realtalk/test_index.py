@@ -69,23 +69,23 @@ def updates(folder, taught, chats):
 def test_a_chat_is_searched_by_the_widest_update_that_it_did_not_teach(
     sample, make_chat, tmp_path, monkeypatch
 ):
-    own = {"own": corpus.sketch([m.text for m in sample.messages]), "b": [1, 2], "c": [3, 4]}
+    own = {"own": corpus._sketch([m.text for m in sample.messages]), "b": [1, 2], "c": [3, 4]}
     taught = {"all": ["own", "b", "c"], "part": ["own"], "rest": ["b", "c"]}
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path, taught, own))
     other = make_chat([("Ann", "a talk about something else entirely")])
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
-    assert index.tuned_for(other).startswith("tuned all ")
-    assert index.tuned_for(sample).startswith("tuned rest ") and index.tuned_for(half) == index.tuned_for(
+    assert index._tuned_for(other).startswith("tuned all ")
+    assert index._tuned_for(sample).startswith("tuned rest ") and index._tuned_for(half) == index._tuned_for(
         sample
     )
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path / "x", {"all": ["own"]}, own))
-    assert index.tuned_for(sample) == "" and index.build(sample, "hashing+tuned").others == {}
+    assert index._tuned_for(sample) == "" and index.build(sample, "hashing+tuned").others == {}
     assert not np.any(
         search(index.build(sample, "hashing+tuned"), "Where does Mira live?")[1]["tuned tokens"]
     )
     monkeypatch.setattr(index, "UPDATES", tmp_path / "none.npz")
     with pytest.raises(InputError, match=r"leave \+tuned out"):
-        index.tuned_for(sample)
+        index._tuned_for(sample)
     assert "tuned" not in index.choose_encoder("auto")
 
 
@@ -205,7 +205,7 @@ def test_a_long_silence_cuts(make_chat):
     gapped = type(chat)(chat.name, chat.schema, chat.speakers, (chat.messages[0], later), (), ())
     vectors = np.eye(2, dtype=np.float32)
     assert len(levels.cut(chat, vectors)) == 1 and len(levels.cut(gapped, vectors)) == 2
-    assert describe.bursts(gapped) == 2
+    assert describe._bursts(gapped) == 2
 
 
 def test_a_change_of_topic_cuts_between_the_topics(make_chat):
@@ -228,10 +228,10 @@ def test_signals_of_one_message(make_chat):
 
 
 def test_unusual_is_measured_robustly():
-    z = levels.robust_z(np.array([1.0, 2, 3, 4, 100, np.nan]))
+    z = levels._robust_z(np.array([1.0, 2, 3, 4, 100, np.nan]))
     # median 3, absolute deviations 2, 1, 0, 1, 97: their median 1; (100 - 3) / 1.4826 = 65.4
     assert z[4] == pytest.approx(97 / 1.4826) and np.isnan(z[5]) and abs(z[2]) < 1e-12
-    assert levels.robust_z(np.ones(3)).tolist() == [0, 0, 0]
+    assert levels._robust_z(np.ones(3)).tolist() == [0, 0, 0]
 
 
 def test_threads_join_sessions_and_never_a_segment_twice(built):
@@ -285,7 +285,7 @@ def test_an_unknown_channel_weight_is_refused(built):
 
 def test_smoothing_stays_inside_sessions():
     values, session = np.array([1.0, 0, 0, 0]), np.array([1, 1, 2, 2])
-    assert channels.smooth(values, session, (0.5, 0.25)).tolist() == [1, 0.5, 0, 0]
+    assert channels._smooth(values, session, (0.5, 0.25)).tolist() == [1, 0.5, 0, 0]
 
 
 def test_ties_go_to_the_earlier_message():

@@ -70,13 +70,13 @@ def test_names_are_learnt_from_calls_of_the_other_one(make_chat):
     ],
 )
 def test_a_word_means_a_speaker_by_name_or_near_spelling(word, speaker):
-    assert wording.speaker_of(word, NAMES) == speaker
+    assert wording._speaker_of(word, NAMES) == speaker
 
 
 def test_a_word_without_end_is_like_no_name():
     name = "E" + "l" * 100_000
-    assert wording.speaker_of(name, {"elise": "Elise", f"{name.lower()}k": "K"}) is None
-    assert wording.speaker_of(name, {name.lower(): "K"}) == "K"
+    assert wording._speaker_of(name, {"elise": "Elise", f"{name.lower()}k": "K"}) is None
+    assert wording._speaker_of(name, {name.lower(): "K"}) == "K"
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ def test_ranges_never_end_before_they_start(text, today):
     ],
 )
 def test_inflected_forms_share_a_stem(group):
-    assert len({wording.stem(word) for word in group}) == 1
+    assert len({wording._stem(word) for word in group}) == 1
 
 
 @given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=15))
 def test_stems_are_never_empty_and_short_words_stay(word):
-    assert wording.stem(word)
-    assert len(word) > 3 or wording.stem(word) == word
+    assert wording._stem(word)
+    assert len(word) > 3 or wording._stem(word) == word

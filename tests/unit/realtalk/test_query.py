@@ -88,10 +88,10 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
 def test_a_phase_ends_with_its_session_and_eight_are_the_most(make_chat):
     chat = make_chat(*[[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)])
     built = index.build(chat, "hashing")
-    assert answers.cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
-    assert answers.cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
-    assert answers.cut(built, [3]) == [[3]] and answers.cut(built, []) == []
-    parts = answers.cut(built, list(range(20)))
+    assert answers._cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
+    assert answers._cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
+    assert answers._cut(built, [3]) == [[3]] and answers._cut(built, []) == []
+    parts = answers._cut(built, list(range(20)))
     assert len(parts) == 8 and [p for part in parts for p in part] == list(range(20))
 
 
@@ -174,30 +174,30 @@ def test_the_trace_names_every_visit_its_form_and_the_state_after_it(told):
 
 
 def test_forms_are_named_node_by_node():
-    assert set(query.node_forms("auto", model=False).values()) == {"rule"}
-    by = query.node_forms("auto", model=True)
+    assert set(query._node_forms("auto", model=False).values()) == {"rule"}
+    by = query._node_forms("auto", model=True)
     assert [n for n, form in by.items() if form == "model"] == ["planner", "selector", "generator"]
-    assert query.node_forms("selector=model", model=True)["planner"] == "rule"
-    assert set(query.node_forms("model", model=True).values()) == {"model"}
+    assert query._node_forms("selector=model", model=True)["planner"] == "rule"
+    assert set(query._node_forms("model", model=True).values()) == {"model"}
     with pytest.raises(InputError, match="'selectr=model' is no NODE=FORM"):
-        query.node_forms("selectr=model", model=True)
+        query._node_forms("selectr=model", model=True)
 
 
 def test_a_model_form_without_a_model_is_refused(built):
     chosen = RealTalkConfig(forms="selector=model")
     with pytest.raises(InputError, match="no language model is named; give llm=SPEC"):
-        query.Pipeline(built, config=chosen)
+        query._Pipeline(built, config=chosen)
 
 
 def test_a_question_does_not_depend_on_the_others(built, told):
-    pipeline = query.Pipeline(built)
+    pipeline = query._Pipeline(built)
     question = built.chat.questions[6]
     (alone,) = pipeline.ask([question.text])
     assert built.chat.ids(alone.ranked) == told[6]["ranked"]
 
 
 def test_a_question_without_end_is_refused_with_its_limit(built, monkeypatch):
-    pipeline = query.Pipeline(built)
+    pipeline = query._Pipeline(built)
     with pytest.raises(
         InputError, match=r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
     ):
@@ -207,11 +207,11 @@ def test_a_question_without_end_is_refused_with_its_limit(built, monkeypatch):
 
 def test_lists_go_back_to_retrieval_and_oneshot_never(built, monkeypatch):
     questions = ["What sounds does Tobias record?", "When is the wedding?"]
-    rounds = [r.rounds for r in query.Pipeline(built).ask(questions)]
+    rounds = [r.rounds for r in query._Pipeline(built).ask(questions)]
     assert 2 <= rounds[0] <= 3 and rounds[1] == 1
     monkeypatch.setattr(query, "ROUNDS", 2)
-    assert [r.rounds for r in query.Pipeline(built).ask(questions)] == [2, 1]
-    once = query.Pipeline(built, config=RealTalkConfig(mode="oneshot"))
+    assert [r.rounds for r in query._Pipeline(built).ask(questions)] == [2, 1]
+    once = query._Pipeline(built, config=RealTalkConfig(mode="oneshot"))
     assert [r.rounds for r in once.ask(questions)] == [1, 1]
 
 
@@ -274,7 +274,7 @@ def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_pa
 @pytest.mark.slow
 def test_any_chat_and_question_get_an_answer(messages, question):
     entries = [{"clean_text": t, "speaker": s, "dia_id": f"D1:{i}"} for i, (s, t) in enumerate(messages)]
-    chat = corpus.parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
+    chat = corpus._parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
     records = list(query.predict(index.build(chat, "hashing"), ranker.Hand()))
     assert len(records) == (1 if question.strip() else 0)
     for record in records:
@@ -302,33 +302,33 @@ def test_a_learned_ranker_prefers_what_was_gold_and_is_cached(tmp_path):
     pytest.importorskip("lightgbm")
     rng = np.random.default_rng(0)
     groups = list(made_up_groups(rng))
-    first = ranker.learn(groups, "made up", tmp_path)
+    first = ranker._learn(groups, "made up", tmp_path)
     rows = rng.normal(size=(300, len(ranker.NAMES))).astype(np.float32)
     scores = first.score(rows, np.zeros(300, np.float32))
     assert np.corrcoef(scores, rows[:, 7] > 1.2)[0, 1] > 0.7
-    again = ranker.learn(groups, "made up", tmp_path)
+    again = ranker._learn(groups, "made up", tmp_path)
     assert np.array_equal(again.score(rows, np.zeros(300, np.float32)), scores)
     assert len(list(tmp_path.glob("*.json"))) == 1
     with pytest.raises(InputError, match="no training question"):
-        ranker.learn([groups[0]._replace(gold=np.zeros(40, np.int8))], "", tmp_path)
+        ranker._learn([groups[0]._replace(gold=np.zeros(40, np.int8))], "", tmp_path)
 
 
 def made_up_groups(rng, count=60):
     for _ in range(count):
         rows = rng.normal(size=(40, len(ranker.NAMES))).astype(np.float32)
-        yield ranker.TrainingQuestion(rows, (rows[:, 7] > 1.2).astype(np.int8), 1.0)
+        yield ranker._TrainingQuestion(rows, (rows[:, 7] > 1.2).astype(np.int8), 1.0)
 
 
 def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranker, "available", lambda: False)
+    monkeypatch.setattr(ranker, "_available", lambda: False)
     rng = np.random.default_rng(0)
     groups = list(made_up_groups(rng))
-    found = ranker.learn(groups, "made up", tmp_path)
+    found = ranker._learn(groups, "made up", tmp_path)
     assert (found.name, found.origin) == ("linear", "made up")
     rows = rng.normal(size=(300, len(ranker.NAMES))).astype(np.float32)
     scores = found.score(rows, np.zeros(300, np.float32))
     assert np.corrcoef(scores, rows[:, 7])[0, 1] > 0.7
-    again = ranker.learn(groups, "made up", tmp_path)
+    again = ranker._learn(groups, "made up", tmp_path)
     assert np.array_equal(again.score(rows, np.zeros(300, np.float32)), scores)
     # scikit-learn's own probabilities on the same features
     from sklearn.linear_model import LogisticRegression
@@ -345,7 +345,7 @@ def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeyp
 
 def test_one_huge_feature_counts_four_deviations_and_no_more():
     width = len(ranker.NAMES)
-    linear = ranker.Linear(np.zeros(width), np.ones(width), np.eye(width)[3], 0.0)
+    linear = ranker._Linear(np.zeros(width), np.ones(width), np.eye(width)[3], 0.0)
     rows = np.zeros((3, width), np.float32)
     rows[:, 3] = [2, 4, 20_000]
     assert linear.score(rows).tolist() == [2, 4, 4]
@@ -356,21 +356,21 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monk
     assert ranker.shipped("hashing") is None
     groups = list(made_up_groups(np.random.default_rng(0)))
     texts = [m.text for m in sample.messages]
-    ranker.write_shipped({"hashing": ranker.fit(groups, (0,))}, "made up", [corpus.sketch(texts)])
+    ranker._write_shipped({"hashing": ranker._fit(groups, (0,))}, "made up", [corpus._sketch(texts)])
     before = ranker.SHIPPED.read_bytes()
-    ranker.write_shipped({"hashing": ranker.fit(groups, (0,))}, "made up", [corpus.sketch(texts)])
+    ranker._write_shipped({"hashing": ranker._fit(groups, (0,))}, "made up", [corpus._sketch(texts)])
     assert ranker.SHIPPED.read_bytes() == before
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     chat = type(sample)("new", sample.schema, sample.speakers, sample.messages[:10], (), ())
     assert query.choose_ranker("auto", index.build(chat, "hashing")).origin == "no training data"
     assert query.choose_ranker("auto", index.build(sample, "hashing")).origin == "no training data"
-    other = corpus.parse_chat(
+    other = corpus._parse_chat(
         {"session_1": [{"clean_text": "quite another talk about kites", "speaker": "A", "dia_id": "D1:1"}]},
         "o",
     )
     found = query.choose_ranker("auto", index.build(other, "hashing"))
     assert found.origin == "made up" and ranker.shipped("minilm") is None
-    monkeypatch.setattr(ranker, "features_key", lambda: "changed")
+    monkeypatch.setattr(ranker, "_features_key", lambda: "changed")
     assert ranker.shipped("hashing") is None
 
 
@@ -394,16 +394,16 @@ def test_a_chat_never_teaches_its_own_ranker(sample):
 
 def test_a_chat_is_recognised_though_messages_were_changed(sample, make_chat):
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
-    assert ranker.same_talk(half, sample) and ranker.same_talk(sample, half)
-    assert not ranker.same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
+    assert ranker._same_talk(half, sample) and ranker._same_talk(sample, half)
+    assert not ranker._same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
     loud = make_chat([(m.speaker, f" {m.text.upper()} !") for m in sample.messages])
-    assert ranker.same_talk(loud, sample)
+    assert ranker._same_talk(loud, sample)
 
 
 def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     assert query.choose_ranker("auto", built).origin == "no training data"
-    with pytest.raises(InputError, match="no training chats" if ranker.available() else "LightGBM"):
+    with pytest.raises(InputError, match="no training chats" if ranker._available() else "LightGBM"):
         query.choose_ranker("learned", built)
 
 
@@ -414,4 +414,4 @@ def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypat
     origin = ranker.teach([sample], ["hashing"], index.build)
     found = ranker.shipped("hashing")
     assert found is not None and found[0].origin == origin and sample.name in origin
-    assert corpus.resembles(corpus.sketch([m.text for m in sample.messages[:40]]), found[1][0])
+    assert corpus.resembles(corpus._sketch([m.text for m in sample.messages[:40]]), found[1][0])

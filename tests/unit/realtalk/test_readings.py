@@ -18,7 +18,7 @@ def chat_with(evidence, photo_at=(), missing=()):
         if i not in missing
     ]
     record = {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "session_1": session}
-    return corpus.parse_chat({**record, "qa": [{"question": "q?", "evidence": evidence}]}, "c")
+    return corpus._parse_chat({**record, "qa": [{"question": "q?", "evidence": evidence}]}, "c")
 
 
 def ids(chat, reading):

@@ -104,7 +104,7 @@ def test_undefined_values_are_counted(run, page):
     assert len(gaps) > 0
     for row in gaps.to_dict("records"):
         cells = f'<td>{row["model"]}</td><td class="value">{row["n"]}</td><td class="value">{row["n_missing"]}</td>'
-        assert f"<td>{report.label(row['metric'])}</td>{cells}" in page
+        assert f"<td>{report._label(row['metric'])}</td>{cells}" in page
 
 
 def test_the_sessions_to_read_are_the_lowest_and_the_highest(run, page):

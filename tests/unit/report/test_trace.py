@@ -18,7 +18,7 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
 from crs_lib.report import trace
-from crs_lib.report.page import Link, Mean, cell, fill, table
+from crs_lib.report.page import Link, Mean, _cell, fill, table
 from crs_lib.report.session import SessionView, _constraint_list, _judge_notes, _lean, _pieces, number, script
 from crs_lib.report.trace import _RunFiles
 
@@ -293,12 +293,12 @@ def test_what_is_put_into_a_page_is_never_read_as_a_page():
 
 
 def test_cells_are_escaped_rounded_and_honest_about_what_is_missing():
-    assert cell("<b>") == "&lt;b&gt;"
+    assert _cell("<b>") == "&lt;b&gt;"
     values = {0.12345: "0.123", -0.5: "−0.500", -0.0001: "0.000", math.nan: "–", None: "–", 3: "3"}
-    assert [cell(value) for value in values] == list(values.values())
-    assert cell(Link("<", "a?x=1&y=2")) == '<a href="a?x=1&amp;y=2">&lt;</a>'
-    assert cell(Mean(0.5, 0.25, 0.75)) == "0.500<small>0.250 to 0.750</small>"
-    assert cell(Mean(0.5, math.nan, math.nan)) == "0.500<small></small>"
+    assert [_cell(value) for value in values] == list(values.values())
+    assert _cell(Link("<", "a?x=1&y=2")) == '<a href="a?x=1&amp;y=2">&lt;</a>'
+    assert _cell(Mean(0.5, 0.25, 0.75)) == "0.500<small>0.250 to 0.750</small>"
+    assert _cell(Mean(0.5, math.nan, math.nan)) == "0.500<small></small>"
 
 
 def test_a_table_marks_numbers_and_says_when_it_is_empty():

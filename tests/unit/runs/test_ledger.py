@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import RunError
-from crs_lib.runs.ledger import Done, Key, Ledger, pack, unpack
+from crs_lib.runs.ledger import Done, Key, Ledger, _unpack, pack
 
 A, B, C = Key("tracker", 0), Key("tracker", 1), Key("echo", 0)
 
@@ -98,7 +98,7 @@ def test_two_processes_may_write_one_after_the_other(path):
 
 @given(st.text())
 def test_any_text_survives_packing(text):
-    assert unpack(pack(text)) == text
+    assert _unpack(pack(text)) == text
 
 
 _events = st.lists(st.tuples(st.integers(0, 3), st.none() | st.text(max_size=5)), max_size=15)

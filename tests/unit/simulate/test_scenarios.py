@@ -11,7 +11,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
-from crs_lib.simulate.users import User, must_voice
+from crs_lib.simulate.users import User, _must_voice
 
 SAMPLE = sources.load()
 GROUNDER = Grounder(SAMPLE)
@@ -35,7 +35,7 @@ def test_every_utterance_voices_its_plan():
         for step in plan.steps:
             said = user.speak(step.turn)
             codes = GROUNDER.concepts(said.text)
-            for wish in must_voice(step, said.act):
+            for wish in _must_voice(step, said.act):
                 assert SAMPLE.code(*wish) in codes, (said.text, wish)
 
 
@@ -43,9 +43,9 @@ def test_something_must_be_voiced_at_every_opening_refinement_and_shift():
     for plan in PLANS[:10]:
         for step in plan.steps:
             if step.turn == 1 or step.act == "refine" or step.shift is not None:
-                assert must_voice(step, step.act)
+                assert _must_voice(step, step.act)
             else:
-                assert must_voice(step, step.act) == []
+                assert _must_voice(step, step.act) == []
 
 
 def test_a_plan_opens_with_a_genre_then_refines_to_two_or_three_wishes():
@@ -72,7 +72,7 @@ def test_shifts_come_at_random_turns_with_room_before_between_and_after():
 
 def test_types_are_planned_in_equal_numbers_over_every_block():
     for block in range(20):
-        rows = [scenarios.type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
+        rows = [scenarios._type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
         given = Counter(kind for row in rows for kind in row)
         assert set(given) == set(TYPES)
         assert max(given.values()) - min(given.values()) <= 2, (
@@ -84,7 +84,7 @@ def test_types_are_planned_in_equal_numbers_over_every_block():
 @pytest.mark.parametrize("n", [2, 3])
 def test_few_types_alternate(n):
     types = ("switch", "replace", "contradict")[:n]
-    rows = [scenarios.type_order(7, row, types, 20) for row in range(n)]
+    rows = [scenarios._type_order(7, row, types, 20) for row in range(n)]
     given = Counter(kind for row in rows for kind in row)
     assert max(given.values()) - min(given.values()) <= 1
 

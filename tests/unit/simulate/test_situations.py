@@ -19,7 +19,7 @@ from crs_lib.validity import realism
 
 SAMPLE = sources.load()
 WORLD = World(SAMPLE, Grounder(SAMPLE))
-TABLE = voices.situations()
+TABLE = voices._situations()
 
 
 def plans(explicitness, templates="A", n=24):
@@ -87,14 +87,14 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(templates):
                 assert event["situation"] in pair.user.text
                 ((field, value),) = event["implied"].items()
                 assert SAMPLE.code(field, value) not in WORLD.grounder.concepts(pair.user.text)
-    assert realism.voiced(talks, WORLD.grounder)["voiced"].all()
+    assert realism._voiced(talks, WORLD.grounder)["voiced"].all()
 
 
 def test_words_without_the_situation_are_an_error():
     step = next(step for plan in plans("implicit") for step in plan.steps if step.situation)
     with pytest.raises(RunError, match="does not voice situation"):
         said = " ".join(
-            f"{value} films," for field, value in users.must_voice(step, step.act) if field != SITUATION
+            f"{value} films," for field, value in users._must_voice(step, step.act) if field != SITUATION
         )
         users.check_voiced(WORLD.grounder, step, step.act, said)
 
@@ -102,5 +102,5 @@ def test_words_without_the_situation_are_an_error():
 def test_a_model_that_words_the_user_must_keep_the_situation():
     text = "The kids have just come home and want to sit with us."
     needed = [(SITUATION, text)]
-    assert user_llm.fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""
-    assert "does not name" in user_llm.fault(WORLD.grounder, "Oh! The kids are back.", text, needed)
+    assert user_llm._fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""
+    assert "does not name" in user_llm._fault(WORLD.grounder, "Oh! The kids are back.", text, needed)

@@ -231,7 +231,7 @@ def test_a_first_word_puts_the_opening_off_by_a_turn_in_the_twin_as_well():
     greeted = [casual for casual in CASUAL if casual.steps[0].act in voices.FIRST_WORDS]
     for casual in greeted:
         twin = plan(casual.session, templates="C", arm="none")
-        opening = scenarios.refinements(7, casual.session, 0) + 1
+        opening = scenarios._refinements(7, casual.session, 0) + 1
         held = [list(step.state.constraints) for step in casual.steps[1 : opening + 1]]
         assert [len(names) for names in held] == list(range(1, opening + 1))
         assert all(names == held[-1][: len(names)] for names in held)
@@ -290,9 +290,9 @@ def test_casual_users_voice_every_shift_and_leak_none():
     config = SimulateConfig(systems=["tracker"], templates="C")
     world = World(SAMPLE, GROUNDER)
     talks = [simulate.session(world, "tracker", number, config) for number in range(8)]
-    assert len(realism.voiced(talks, GROUNDER)) > 20
-    assert realism.voiced(talks, GROUNDER)["voiced"].all()
-    assert not realism.leaks(talks, GROUNDER)["leaked"].any()
+    assert len(realism._voiced(talks, GROUNDER)) > 20
+    assert realism._voiced(talks, GROUNDER)["voiced"].all()
+    assert not realism._leaks(talks, GROUNDER)["leaked"].any()
 
 
 def test_a_fresh_casual_user_states_everything_at_once_and_greets_nobody():

@@ -29,7 +29,7 @@ def shifted(kind, session=range(30)):
 @pytest.mark.parametrize("kind", SHIFTS.names())
 def test_words_that_leave_out_a_planned_value_are_an_error(kind):
     step = shifted(kind)
-    needed = users.must_voice(step, step.act)
+    needed = users._must_voice(step, step.act)
     assert needed
     films = {"genre": " films"}  # an everyday genre counts beside a film word only
     said = [f"{value}{films.get(name, '')}" for name, value in needed]
@@ -52,7 +52,7 @@ def test_an_opening_and_a_refinement_must_be_voiced_and_an_ordinary_turn_need_no
     for step in (first, second):
         with pytest.raises(RunError, match=rf"act '{step.act}' at turn {step.turn} does not voice"):
             users.check_voiced(GROUNDER, step, step.act, "Hello")
-    ordinary = next(step for step in rest if not users.must_voice(step, step.act))
+    ordinary = next(step for step in rest if not users._must_voice(step, step.act))
     assert ordinary.shift is None
     users.check_voiced(GROUNDER, ordinary, ordinary.act, "Hello")
 

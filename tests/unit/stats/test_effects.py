@@ -8,10 +8,10 @@ from scipy import stats as sp
 
 from crs_lib import stats
 from crs_lib.stats.effects import (
+    _noncentral_f_interval,
+    _noncentral_t_interval,
     cliffs_delta,
     cohens_dz,
-    noncentral_f_interval,
-    noncentral_t_interval,
     partial_eta_squared,
     rank_biserial,
 )
@@ -26,7 +26,7 @@ TABLE = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, ma
 
 def test_noncentral_f_interval_inverts_the_distribution():
     """Bargmann's example in Steiger (2004), F(4, 50) = 11.221: the tails at both ends, 5 % each."""
-    low, high = noncentral_f_interval(11.221, 4, 50, 0.90)
+    low, high = _noncentral_f_interval(11.221, 4, 50, 0.90)
     assert low < 4 * 11.221 < high
     assert sp.ncf.cdf(11.221, 4, 50, low) == pytest.approx(0.95, abs=1e-9)
     assert sp.ncf.cdf(11.221, 4, 50, high) == pytest.approx(0.05, abs=1e-9)
@@ -35,10 +35,10 @@ def test_noncentral_f_interval_inverts_the_distribution():
 @pytest.mark.parametrize("t", [-60.0, -10.0, -0.4, 0.0, 3.0, 40.0])
 @pytest.mark.parametrize("df", [1, 9, 199, 5999])
 def test_noncentral_t_interval_inverts_the_distribution(t, df):
-    low, high = noncentral_t_interval(t, df, 0.95)
+    low, high = _noncentral_t_interval(t, df, 0.95)
     assert low < t * (1 - 1e-9) + 1e-9
     assert high > t * (1 - 1e-9) - 1e-9 or df == 1
-    mirrored = noncentral_t_interval(-t, df, 0.95)
+    mirrored = _noncentral_t_interval(-t, df, 0.95)
     assert mirrored == pytest.approx((-high, -low))
     end = low if t >= 0 else -high
     assert sp.nct.cdf(abs(t), df, end) == pytest.approx(0.975, abs=1e-7)

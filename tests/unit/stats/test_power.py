@@ -8,7 +8,7 @@ from statsmodels.stats.power import TTestPower
 
 from crs_lib import stats
 from crs_lib.core.errors import InputError
-from crs_lib.stats.power import contrast_curves, contrast_power, wilcoxon_power
+from crs_lib.stats.power import _wilcoxon_power, contrast_curves, contrast_power
 from tests.helpers.stats_examples import matrix_frame
 
 
@@ -22,15 +22,15 @@ def simulated(sd, effect, n, level, draws=4000):
 @pytest.mark.parametrize(("n", "effect"), [(12, 0.8), (40, 0.4), (105, 0.3)])
 def test_power_of_wilcoxon_is_that_of_t_with_fewer_scenarios_and_that_of_a_simulation(n, effect):
     """Its efficiency against t is 3 / pi on normal data: n t-scenarios do the work of n pi / 3."""
-    found = wilcoxon_power(effect, n, 0.05)
+    found = _wilcoxon_power(effect, n, 0.05)
     assert found == pytest.approx(TTestPower().power(effect, n * 3 / np.pi, 0.05), abs=1e-9)
     assert found == pytest.approx(simulated(1.0, effect, n, 0.05), abs=0.03)
 
 
 def test_no_effect_is_found_at_the_level_and_power_rises_with_effect_and_scenarios():
-    assert wilcoxon_power(0.0, 30, 0.05) == pytest.approx(0.05)
-    assert wilcoxon_power(0.2, 30, 0.005) < wilcoxon_power(0.2, 30, 0.05) < wilcoxon_power(0.3, 30, 0.05)
-    assert wilcoxon_power(0.2, 30, 0.05) < wilcoxon_power(0.2, 60, 0.05)
+    assert _wilcoxon_power(0.0, 30, 0.05) == pytest.approx(0.05)
+    assert _wilcoxon_power(0.2, 30, 0.005) < _wilcoxon_power(0.2, 30, 0.05) < _wilcoxon_power(0.3, 30, 0.05)
+    assert _wilcoxon_power(0.2, 30, 0.05) < _wilcoxon_power(0.2, 60, 0.05)
 
 
 PAIRS = stats.Design(pairs=[("b", "a"), ("c", "a")])
@@ -48,7 +48,7 @@ def test_power_of_a_contrast_is_that_of_its_own_differences_and_the_curves_agree
     assert found["power_now"][1] == pytest.approx(simulated(0.4, 0.05, 40, 0.025), abs=0.03)
     needed = int(found["sessions_needed"][0])
     assert simulated(0.1, 0.05, needed, 0.025) == pytest.approx(0.8, abs=0.03)
-    assert wilcoxon_power(0.5, needed, 0.025) >= 0.8 > wilcoxon_power(0.5, needed - 1, 0.025)
+    assert _wilcoxon_power(0.5, needed, 0.025) >= 0.8 > _wilcoxon_power(0.5, needed - 1, 0.025)
     curves = contrast_curves(frame, [0.05, 0.2], [10, 40], PAIRS, tests=2)
     power = curves.set_index(["a", "effect", "sessions"])["power"]
     assert len(curves) == 2 * 2 * 2

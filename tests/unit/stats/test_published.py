@@ -25,7 +25,7 @@ from crs_lib.stats import (
     sign_flip_pairs,
     wilcoxon_pairs,
 )
-from crs_lib.stats.effects import cliffs_delta, cohens_dz, noncentral_t_interval, rank_biserial
+from crs_lib.stats.effects import _noncentral_t_interval, cliffs_delta, cohens_dz, rank_biserial
 from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova, tost_pairs
 from crs_lib.stats.ranking import mean_ranks
@@ -118,7 +118,7 @@ PRINTED = [
      {"estimate": -1.28456, "low": -2.12, "high": -0.41}, 6e-3),
     ("R's effectsize, rank_biserial(depression): (40 - 5) / 45", lambda: rank_biserial(DEPRESSION, FEW), {"estimate": 35 / 45}, 1e-12),
     ("MBESS, conf.limits.nct(ncp = 2.83, df = 126)",
-     lambda: pd.DataFrame([noncentral_t_interval(2.83, 126, 0.95)], columns=["low", "high"]),
+     lambda: pd.DataFrame([_noncentral_t_interval(2.83, 126, 0.95)], columns=["low", "high"]),
      {"low": 0.8337502, "high": 4.815359}, 1e-6),
     ("Krippendorff (2011), C", lambda: alpha(ratings(given.KRIPPENDORFF), "nominal"),
      {"alpha": 0.743, "n_items": 11, "n_raters": 4, "n_values": 5, "n": 40, "n_missing": 8}, 5e-4),

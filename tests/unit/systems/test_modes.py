@@ -67,11 +67,11 @@ def test_the_films_on_the_shelf_hold_answers_to_every_wish_and_are_the_same_for_
     config = SimulateConfig(systems=["oracle"], n_turns=12)
     for session in range(6):
         plan = conversation.scenario(world, session, config)
-        films = conversation.shelf(world, plan, config)
+        films = conversation._shelf(world, plan, config)
         assert len(set(films)) == 30 and all(CATALOG.recommendable[item] for item in films)
         for step in plan.steps:
             assert set(films) & set(step.state.answers(CATALOG).tolist())
-        assert films == conversation.shelf(world, conversation.scenario(world, session, config), config)
+        assert films == conversation._shelf(world, conversation.scenario(world, session, config), config)
 
 
 def test_the_whole_catalogue_is_shown_where_that_is_asked_for():

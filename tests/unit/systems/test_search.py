@@ -52,7 +52,7 @@ def test_a_film_named_before_comes_after_new_ones():
 
 def test_decay_says_how_much_earlier_turns_count():
     def found(weight, *turns):
-        hits = search.index(TEN).by_vector(turns, search.vector_search(f"hashing@{weight}"), 9)
+        hits = search.index(TEN).by_vector(turns, search._vector_search(f"hashing@{weight}"), 9)
         return [hit.id for hit in hits]
 
     assert found(0, "Pia Voss", "Ben Orr") == found(1, "Ben Orr")

@@ -42,7 +42,7 @@ def asked(world: World) -> list:
 
 
 def offered_ids(request) -> list[str]:
-    return [name for name, *_ in template.candidates(request.messages[0].content)]
+    return [name for name, *_ in template._candidates(request.messages[0].content)]
 
 
 def structured(text, pick=1, known=None):
@@ -235,8 +235,8 @@ def test_the_conversation_is_quoted_and_what_was_said_cannot_leave_the_quotation
 def test_a_long_conversation_loses_its_oldest_utterances(world):
     rule = LLMSettings(num_ctx=2048, num_predict=200)
     speakers = ("USER", "SYSTEM")
-    lines = [worded.quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
-    prompt = worded.build_prompt(world.catalog, {}, (0, 1), lines, rule)
+    lines = [worded._quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
+    prompt = worded._build_prompt(world.catalog, {}, (0, 1), lines, rule)
     assert prompt.lines_left_out > 0
     assert f'"{prompt.lines_left_out} word' in prompt.text
     assert f'"{prompt.lines_left_out - 1} word' not in prompt.text
@@ -276,8 +276,8 @@ MUST = [("genre", "Drama")]
     ],
 )
 def test_an_utterance_must_voice_the_plan(world, text, reason):
-    assert reason in user_llm.fault(world.grounder, text, TEMPLATE, MUST)
-    assert bool(user_llm.fault(world.grounder, text, TEMPLATE, MUST)) is bool(reason)
+    assert reason in user_llm._fault(world.grounder, text, TEMPLATE, MUST)
+    assert bool(user_llm._fault(world.grounder, text, TEMPLATE, MUST)) is bool(reason)
 
 
 @pytest.mark.parametrize(

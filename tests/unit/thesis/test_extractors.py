@@ -14,7 +14,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog
-from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, NearWords, SubstringMatcher
+from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, _NearWords, _SubstringMatcher
 
 VALUES = {
     "genre": ["drama", "reference", "ex", "science", "horror"],
@@ -96,7 +96,7 @@ def test_the_default_over_the_sample_finds_nothing_inside_words():
 
 def test_a_value_that_ends_in_a_full_stop_is_whole():
     texts = ["with lind jr. and others", "with lind jr.x", "blind jr."]
-    assert SubstringMatcher(["lind jr."]).find(texts, whole=True) == [{0}, {0}, set()]
+    assert _SubstringMatcher(["lind jr."]).find(texts, whole=True) == [{0}, {0}, set()]
 
 
 def test_rules_take_years_of_two_centuries_only():
@@ -161,23 +161,23 @@ TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n\x00", max_size=60)
     st.lists(st.text(alphabet="abcer éß𝔄", min_size=1, max_size=19) | st.text("ab", min_size=1), max_size=12),
 )
 def test_the_matcher_equals_a_loop_of_in_tests(texts, patterns):
-    found = SubstringMatcher(patterns).find(texts)
+    found = _SubstringMatcher(patterns).find(texts)
     assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
 
 
 def test_any_character_may_occur_in_patterns_and_texts():
     every = "".join(map(chr, range(0x20000, 0x30000)))
-    assert SubstringMatcher([every, "", every[5:9]]).find([every, "", every[:9]]) == [{0, 2}, set(), {2}]
-    assert SubstringMatcher(["b", "\ufffdb"]).find(["a\ud800b", "a\ufffdb"]) == [{0}, {0, 1}]
-    assert SubstringMatcher([]).find(["a"]) == [set()]
-    assert SubstringMatcher(["b", "a", "b"]).find(["b"]) == [{0, 2}]
+    assert _SubstringMatcher([every, "", every[5:9]]).find([every, "", every[:9]]) == [{0, 2}, set(), {2}]
+    assert _SubstringMatcher(["b", "\ufffdb"]).find(["a\ud800b", "a\ufffdb"]) == [{0}, {0, 1}]
+    assert _SubstringMatcher([]).find(["a"]) == [set()]
+    assert _SubstringMatcher(["b", "a", "b"]).find(["b"]) == [{0, 2}]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(alphabet="ab c-_é", max_size=30), max_size=4))
 def test_whole_matches_equal_a_regular_expression(texts):
     patterns = ["a", "ab", "a b", "é", "b-c", "c_"]
-    found = SubstringMatcher(patterns).find(texts, whole=True)
+    found = _SubstringMatcher(patterns).find(texts, whole=True)
     for text, numbers in zip(texts, found, strict=True):
         assert numbers == {
             i for i, p in enumerate(patterns) if re.search(rf"(?<!\w){re.escape(p)}(?!\w)", text)
@@ -186,11 +186,11 @@ def test_whole_matches_equal_a_regular_expression(texts):
 
 @pytest.mark.filterwarnings("error")
 def test_a_word_without_end_is_near_to_nothing():
-    near = NearWords(["drama", "x" * 50], 0.88)
+    near = _NearWords(["drama", "x" * 50], 0.88)
     assert near.of("x" * 1_000_000) == () and near.of("x" * 55) == ("x" * 50,) and near.of("drana") == ()
-    assert NearWords([], 0.88).of("drama") == ()
+    assert _NearWords([], 0.88).of("drama") == ()
     endless = "x" * 100_000  # in the catalogue too: compared letter by letter it would take hours
-    near = NearWords(["drama", endless], 0.88)
+    near = _NearWords(["drama", endless], 0.88)
     assert near.of(endless[1:]) == () and near.of(endless) == (endless,) and near.of("dramas") == ("drama",)
 
 

@@ -25,11 +25,11 @@ def nouns(tmp_path, monkeypatch):
     (tmp_path / "index.noun").write_text("\n".join(lines), encoding="utf-8")
     (tmp_path / "noun.exc").write_text("children child\nmice mouse\nleaves leaf\n", encoding="utf-8")
     monkeypatch.setenv("WNSEARCHDIR", str(tmp_path))
-    return replay.wordnet()
+    return replay._wordnet()
 
 
 def test_lemmas_are_wordnets_shortest_noun(nouns):
-    lemma = replay.NounLemmas.load(nouns)
+    lemma = replay._NounLemmas.load(nouns)
     words = ["dogs", "uses", "men", "stories", "children", "mice", "boss", "survives", "leaves", "dog"]
     assert [lemma(word) for word in words] == [
         "dog", "us", "man", "story", "child", "mouse", "boss", "survives", "leaf", "dog",
@@ -39,7 +39,7 @@ def test_lemmas_are_wordnets_shortest_noun(nouns):
 def test_a_missing_wordnet_is_said_with_the_way_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("WNSEARCHDIR", str(tmp_path / "none"))
     with pytest.raises(InputError, match=r"no WordNet \(index\.noun and noun\.exc\).*wordnet-base"):
-        replay.wordnet()
+        replay._wordnet()
 
 
 def test_another_topic_model_cannot_be_replayed(tmp_path, nouns):
@@ -99,7 +99,7 @@ def test_in_order_gives_what_all_at_once_gives_where_topics_do_not_depend_on_the
 @pytest.mark.skipif(importlib.util.find_spec("nltk") is None, reason="needs NLTK: pip install nltk")
 def test_every_number_of_the_first_sessions_is_the_originals():
     try:
-        replay.wordnet()
+        replay._wordnet()
     except InputError as error:
         pytest.skip(str(error))
     place = folder()

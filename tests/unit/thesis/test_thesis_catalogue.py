@@ -14,7 +14,7 @@ from crs_lib.core.text import fold, words
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.users import User, must_voice
+from crs_lib.simulate.users import User, _must_voice
 from crs_lib.systems.base import World
 
 pytestmark = pytest.mark.external
@@ -97,7 +97,7 @@ def test_users_of_this_catalogue_are_satisfiable_and_voice_their_plan(films, wor
             assert step.n_answers > 0
             utterance = user.speak(step.turn)
             found = world.grounder.concepts(utterance.text)
-            for wish in must_voice(step, utterance.act):
+            for wish in _must_voice(step, utterance.act):
                 assert films.code(*wish) in found, (utterance.text, wish)
 
 

@@ -17,11 +17,11 @@ from crs_lib.thesis.topics import (
     HINTS,
     SHORT_WORDS,
     STEMS,
+    _heuristic,
+    _lemma,
+    _singular,
+    _tokens,
     admitted,
-    heuristic,
-    lemma,
-    singular,
-    tokens,
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ from crs_lib.thesis.topics import (
     ],
 )
 def test_tokens_are_cut_as_a_treebank_tokeniser_cuts(text, expected):
-    assert tokens(text) == expected
+    assert _tokens(text) == expected
 
 
 @pytest.mark.slow
@@ -45,10 +45,10 @@ def test_plurals_go_to_the_singular_that_is_known():
     known = {"wolf", "story", "leaf", "leave", "man", "glass", "becomes", "star", "child", "hero", "wife"}
     words = ("wolves", "stories", "leaves", "men", "glass", "becomes", "stars", "unknowns", "children", "heroes",
              "wives")  # fmt: skip
-    assert [lemma(word, known) for word in words] == [
+    assert [_lemma(word, known) for word in words] == [
         "wolf", "story", "leaf", "man", "glass", "becomes", "star", "unknowns", "child", "hero", "wife",
     ]  # fmt: skip
-    assert singular("stars", {"star", "stars"}) == "star"
+    assert _singular("stars", {"star", "stars"}) == "star"
 
 
 def test_the_filter_keeps_hints_and_stems_once_and_at_most_five():
@@ -60,7 +60,7 @@ def test_the_heuristic_counts_and_prefers():
     """house 2·1 = 2; ghost 1·(1+2+2) = 5; dark 1·(1+2) = 3; quiet 1."""
     texts = ["The house, the house: a dark quiet ghost", "", "of the", "space-age\x00space"]
     best = [("ghost", "dark", "house", "quiet"), (), (), ("space-age", "space")]
-    assert [heuristic(text) for text in texts] == best
+    assert [_heuristic(text) for text in texts] == best
 
 
 def plain_heuristic(text: str) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ WORDS = st.sampled_from(
 
 @given(st.lists(st.lists(WORDS, max_size=14).map(" ".join), max_size=4))
 def test_many_texts_at_once_are_each_text_alone(texts):
-    assert [heuristic(text) for text in texts] == [plain_heuristic(text) for text in texts]
+    assert [_heuristic(text) for text in texts] == [plain_heuristic(text) for text in texts]
 
 
 def small_model(n_topics: int = 4, n_words: int = 30) -> topics.TopicModel:

@@ -29,7 +29,7 @@ SHIFTS = pd.DataFrame({"model": "a", "session_id": "0", "turn": [3, 5], "type": 
 
 def test_the_cost_is_a_difference_in_differences():
     own, plain = turns([0.8, 0.6, 0.2, 0.4, 0.5], SINCE), turns([0.8, 0.6, 0.9, 0.7, 0.5])
-    rows = arms.segments(own, plain, SHIFTS)
+    rows = arms._segments(own, plain, SHIFTS)
     # switch: twin 0.8 - 0.7, own 0.3 - 0.7; refine: twin 0.5 - 0.7, own 0.5 - 0.7
     assert rows.set_index("type")["value"].to_dict() == pytest.approx({"switch": 0.5, "refine": 0.0})
     table = arms.cost(rows, resamples=50).set_index("type")
@@ -49,14 +49,14 @@ def test_the_excess_is_what_the_oracle_does_not_pay():
 
 def test_arms_of_other_turns_are_refused():
     with pytest.raises(InputError, match="the two arms differ in"):
-        arms.segments(turns([0.1, 0.2], [None, 0]), turns([0.1]), SHIFTS)
+        arms._segments(turns([0.1, 0.2], [None, 0]), turns([0.1]), SHIFTS)
 
 
 def test_the_twin_has_its_own_run_and_no_shift():
     config = SimulateConfig(run="thesis", n_sessions=2)
-    assert (arms.twin(config).run, arms.twin(config).arm) == ("thesis-none", "none")
+    assert (arms._twin(config).run, arms._twin(config).arm) == ("thesis-none", "none")
     with pytest.raises(InputError, match="has no shifts itself"):
-        arms.twin(arms.twin(config))
+        arms._twin(arms._twin(config))
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,11 @@ def test_a_leak_and_an_unvoiced_shift_are_found(talks):
     said = one.turns[2 * place - 2]
     spoilt = list(one.turns)
     spoilt[0] = replace(spoilt[0], text=f"{spoilt[0].text} {said.text}")
-    leaked = realism.leaks([replace(one, turns=tuple(spoilt))], world.grounder)
+    leaked = realism._leaks([replace(one, turns=tuple(spoilt))], world.grounder)
     assert leaked.set_index("turn").loc[place, "leaked"]
     silent = list(one.turns)
     silent[2 * place - 2] = Turn("USER", "Something else, please.", said.meta)
-    found = realism.voiced([replace(one, turns=tuple(silent))], world.grounder)
+    found = realism._voiced([replace(one, turns=tuple(silent))], world.grounder)
     assert not found.set_index("turn").loc[place, "voiced"]
 
 

@@ -70,8 +70,8 @@ def test_an_item_is_the_film_that_replies_name_while_it_ranks_first():
     ranked = [[7, 8], [7, 9], [7], [8], [8], [8], [9, 7]]
     named = [(1,), (1,), (2,), (3,), (4,), (5,), (6,)]
     texts = list("abcdefg")
-    assert raters.resolved(ranked, named, texts) == {7: 1}  # 2 of 3; 8 is split, 9 was seen once
-    assert raters.resolved(ranked, named, ["a"] * 7) == {}  # one reply said three times is one
+    assert raters._resolved(ranked, named, texts) == {7: 1}  # 2 of 3; 8 is split, 9 was seen once
+    assert raters._resolved(ranked, named, ["a"] * 7) == {}  # one reply said three times is one
 
 
 def lines(path, talks):

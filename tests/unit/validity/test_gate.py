@@ -15,7 +15,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 from crs_lib.systems import base as systems
 from crs_lib.validity import gate
-from crs_lib.validity.gate import AFTER, BEFORE, NOISY, ORDERINGS, POLICIES, RISING, WHOLE, Demand, Protocol
+from crs_lib.validity.gate import AFTER, BEFORE, NOISY, ORDERINGS, POLICIES, RISING, WHOLE, Protocol, _Demand
 
 # Means that meet every demand: the doses lie on a line from the oracle (1.0) to almost random (0.2).
 GOOD = {
@@ -36,23 +36,23 @@ def values(means, metric="item_tas", sign=1.0):
 
 
 def verdict(means, ordering, **options):
-    tests = gate.test_all(values(means, **options)).set_index("ordering")
+    tests = gate._test_all(values(means, **options)).set_index("ordering")
     return tests.loc[ordering, "verdict"]
 
 
 def test_a_metric_that_meets_every_demand_has_no_mark():
-    tests = gate.test_all(values(GOOD))
+    tests = gate._test_all(values(GOOD))
     assert set(tests["verdict"]) == {"pass"}
     assert len(tests) == len(ORDERINGS) + 1
-    table = gate.verdicts(tests).set_index("metric")
+    table = gate._verdicts(tests).set_index("metric")
     assert table.loc["item_tas", "mark"] == ""
     assert table.loc["novelty", "mark"] == gate.DESCRIPTIVE
 
 
 def test_lower_is_better_turns_the_differences():
     assert base.get("copying").direction == base.LOWER
-    assert set(gate.test_all(values(GOOD, "copying", -1.0))["verdict"]) == {"pass"}
-    upside_down = gate.test_all(values(GOOD, "copying"))
+    assert set(gate._test_all(values(GOOD, "copying", -1.0))["verdict"]) == {"pass"}
+    upside_down = gate._test_all(values(GOOD, "copying"))
     assert (upside_down["verdict"] == "fail").sum() >= len(ORDERINGS) - 1
 
 
@@ -72,14 +72,14 @@ def test_lower_is_better_turns_the_differences():
 def test_each_demand_can_be_failed_and_marks_the_metric(change, ordering):
     means = {**GOOD, **change}
     assert verdict(means, ordering) == "fail"
-    table = gate.verdicts(gate.test_all(values(means))).set_index("metric")
+    table = gate._verdicts(gate._test_all(values(means))).set_index("metric")
     assert table.loc["item_tas", "mark"] == gate.NOT_VALID
     assert ordering in table.loc["item_tas", "failed"]
 
 
 def test_the_difference_and_its_interval_on_paper():
     # oracle - tracker = 0.1 + wobble = 0.10, 0.11, 0.09, 0.12: mean 0.105, sd 0.01291, t(3) = 3.1824
-    row = gate.test_all(values(GOOD)).set_index("ordering").loc["oracle above tracker"]
+    row = gate._test_all(values(GOOD)).set_index("ordering").loc["oracle above tracker"]
     assert row["diff"] == pytest.approx(0.105)
     assert row["high"] - row["diff"] == pytest.approx(3.1824 * 0.01291 / 2, abs=1e-4)
     assert row["n"] == 4
@@ -88,15 +88,15 @@ def test_the_difference_and_its_interval_on_paper():
 def test_what_is_not_defined_is_neither_passed_nor_failed():
     frame = values(GOOD)
     frame.loc[frame["system"] == "echo", "value"] = None
-    tests = gate.test_all(frame).set_index("ordering")
+    tests = gate._test_all(frame).set_index("ordering")
     assert tests.loc["random above echo", "verdict"] == "undefined"
     assert tests.loc["random above echo", "n_missing"] == len(WOBBLE)
-    assert "random above echo (undefined)" in gate.verdicts(tests.reset_index())["failed"].iloc[0]
+    assert "random above echo (undefined)" in gate._verdicts(tests.reset_index())["failed"].iloc[0]
 
 
 def test_a_run_without_a_policy_is_refused_by_name():
     with pytest.raises(InputError, match="the run lacks random, silent"):
-        gate.test_all(values({k: v for k, v in GOOD.items() if k not in ("random", "silent")}))
+        gate._test_all(values({k: v for k, v in GOOD.items() if k not in ("random", "silent")}))
 
 
 def test_parts_of_a_session_are_means_over_their_turns():
@@ -108,7 +108,7 @@ def test_parts_of_a_session_are_means_over_their_turns():
     )
     results = pd.DataFrame([{"model": "oracle", "session_id": "0"}])
     results = results.assign(**dict.fromkeys(base.scored_names(), 0.5))
-    found = gate.session_values(turns, results).query("metric == 'item_tas'").set_index("scope")["value"]
+    found = gate._session_values(turns, results).query("metric == 'item_tas'").set_index("scope")["value"]
     assert found.to_dict() == pytest.approx({BEFORE: 0.3, AFTER: 1.0, WHOLE: 0.5})
 
 
@@ -141,7 +141,7 @@ def test_on_real_sessions_the_item_grounded_score_passes_and_the_plain_one_does_
 @pytest.mark.slow
 def test_a_second_check_of_the_same_run_writes_the_same_tables(finished):
     before = gate.read(finished, "tests")
-    gate.check(finished)
+    gate._check(finished)
     pd.testing.assert_frame_equal(before, gate.read(finished, "tests"))
 
 
@@ -279,8 +279,8 @@ def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypa
 
 
 def test_a_demand_is_said_in_words():
-    assert Demand("history_cost", "near", "oracle", "", 0.0, 0.03).text == "oracle equal to 0 within 0.03"
-    assert Demand("uptake", "above", "oracle", "oracle_lag:1").text == "oracle better than oracle_lag:1"
+    assert _Demand("history_cost", "near", "oracle", "", 0.0, 0.03).text == "oracle equal to 0 within 0.03"
+    assert _Demand("uptake", "above", "oracle", "oracle_lag:1").text == "oracle better than oracle_lag:1"
 
 
 @pytest.mark.parametrize("given", [["--sessions", "5"], ["--turns", "3"], ["--seed", "5"]])

@@ -39,7 +39,7 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
     assert asked != ask(run, 12, kind, 1)
     counts = pd.Series([model for one in asked for model in one.systems]).value_counts()
     assert counts.max() - counts.min() <= (2 if kind == "single" else 4)
-    shown = annotate.page(asked, kind).partition('id="data">')[2].partition("</script>")[0]
+    shown = annotate._page(asked, kind).partition('id="data">')[2].partition("</script>")[0]
     for model in SYSTEMS:
         assert f'"{model}"' not in shown  # no system is named
     for one in asked:
@@ -59,17 +59,17 @@ def test_too_few_sessions_and_unknown_kinds_are_said(run):
 
 
 def test_the_page_allows_its_own_script_and_nothing_else(run):
-    page = annotate.page(ask(run, 3), "single")
+    page = annotate._page(ask(run, 3), "single")
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
     turn = {"user": "</script><b>", "system": "s", "shift": True}
     hostile = labels.Question("x", (), ((turn,),), ("a",), "1", 1, (1,))
-    assert "</script><b>" not in annotate.page([hostile], "single")
+    assert "</script><b>" not in annotate._page([hostile], "single")
 
 
 def given(run, tmp_path, **options):
     """A file of labels of scripted raters."""
-    tables.write_jsonl(tmp_path / "labels.jsonl", labels.scripted(run, **options))
+    tables.write_jsonl(tmp_path / "labels.jsonl", labels._scripted(run, **options))
     return tmp_path / "labels.jsonl"
 
 
@@ -123,18 +123,18 @@ def test_the_last_label_of_a_rater_counts(tmp_path):
 
 def test_labels_of_programs_are_told_from_those_of_people():
     frame = pd.DataFrame({"rater": ["scripted-1", "scripted-2"], "item": ["a", "a"], "value": [1, 5]})
-    made = labels.Findings(frame, *[pd.DataFrame()] * 3)
+    made = labels._Findings(frame, *[pd.DataFrame()] * 3)
     assert (made.scripted, made.who) == (True, "2 scripted raters")
     given = made._replace(labels=frame.assign(rater=["ann", "scripted-1"]))
     assert (given.scripted, given.who) == (False, "2 raters")
 
 
 def test_power_falls_with_fewer_questions_and_noisier_labels():
-    table = labels.power([30, 120, 3], 0.64)
+    table = labels._power([30, 120, 3], 0.64)
     # tanh((1.96 + 0.84) · sqrt(1.06/27)) and that divided by 0.8
     seen = np.array([0.5047, 0.2604, math.nan])
     assert table["detectable"].to_numpy() == pytest.approx(seen, abs=1e-3, nan_ok=True)
     assert table["true_detectable"].to_numpy() == pytest.approx(seen / 0.8, abs=1e-3, nan_ok=True)
     frame = pd.DataFrame({"item": ["a", "b"] * 4, "rater": list("wwxxyyzz")})
-    assert labels.reliability(0.5, frame) == pytest.approx(4 * 0.5 / 2.5)  # Spearman-Brown
-    assert math.isnan(labels.reliability(math.nan, frame))
+    assert labels._reliability(0.5, frame) == pytest.approx(4 * 0.5 / 2.5)  # Spearman-Brown
+    assert math.isnan(labels._reliability(math.nan, frame))

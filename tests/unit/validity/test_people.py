@@ -17,7 +17,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
 from crs_lib.validity import agreement, heard
-from crs_lib.validity.agreement import ReplyFeatures, adaptation
+from crs_lib.validity.agreement import _adaptation, _ReplyFeatures
 from crs_lib.validity.heard import reaction
 from tests.helpers.films import grounder
 
@@ -59,7 +59,7 @@ QUILL, TARN = code("actor", "Ada Quill"), code("director", "Zoe Tarn")
     ],
 )
 def test_wishes_are_heard_with_their_sign(text, wanted, unwanted):
-    found = heard.hear(TEN, text)
+    found = heard._hear(TEN, text)
     assert (set(found.wanted), set(found.unwanted)) == (wanted, unwanted)
 
 
@@ -105,7 +105,7 @@ def test_reactions_are_read_from_cues(text, expected):
     assert math.isnan(reaction(text, [(0, len(text))]))  # words inside a title are no reaction
 
 
-NOTHING = ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False, False)
+NOTHING = _ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False, False)
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,15 @@ NOTHING = ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False,
     ],
 )
 def test_a_reply_is_judged_on_paper(change, known, expected):
-    assert adaptation(NOTHING._replace(**change), wishes_known=known) == pytest.approx(expected)
+    assert _adaptation(NOTHING._replace(**change), wishes_known=known) == pytest.approx(expected)
 
 
 def test_a_reaction_counts_half_and_only_where_films_are_named():
-    taken = [agreement.received(0.5, *given) for given in ((1.0, 2), (1.0, 0), (math.nan, 2))]
+    taken = [agreement._received(0.5, *given) for given in ((1.0, 2), (1.0, 0), (math.nan, 2))]
     assert taken == [0.75, 0.5, 0.5]
     # paper: sqrt((1 + 0)/2) = 0.7071; reactions: (1 + ½)/2 = 0.75
-    assert agreement.of_dialogue([1.0, 0.0], [1.0, math.nan]) == pytest.approx((0.5**0.5 + 0.75) / 2)
-    assert math.isnan(agreement.of_dialogue([], []))
+    assert agreement._of_dialogue([1.0, 0.0], [1.0, math.nan]) == pytest.approx((0.5**0.5 + 0.75) / 2)
+    assert math.isnan(agreement._of_dialogue([], []))
 
 
 def talk(number, *said, relevance=(), overall=None, system="alpha"):
@@ -217,7 +217,7 @@ def test_correlations_agree_with_scipy(seed):
     exact = scipy_stats.permutation_test(
         (few,), lambda a: scipy_stats.spearmanr(a, other)[0], permutation_type="pairings"
     )  # fmt: skip
-    assert agreement.exact_p(few, other) == pytest.approx(min(1.0, exact.pvalue), abs=0.02)
+    assert agreement._exact_p(few, other) == pytest.approx(min(1.0, exact.pvalue), abs=0.02)
     assert math.isnan(agreement.spearman(np.ones(5), few))
 
 
@@ -226,7 +226,7 @@ def test_partial_correlation_takes_out_what_is_given():
     length = draw.random(200)
     x, y = length + 0.01 * draw.random(200), length + 0.01 * draw.random(200)
     assert agreement.spearman(x, y) > 0.95
-    assert abs(agreement.partial(x, y, length[:, None])) < 0.3
+    assert abs(agreement._partial(x, y, length[:, None])) < 0.3
 
 
 def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):

@@ -21,15 +21,15 @@ def frame(missing=()):
 
 
 def test_a_scenario_without_a_value_anywhere_goes_and_the_cells_stay_alike():
-    kept = precision.balanced(frame(missing=[1]))  # system a, wording A, seed 1, scenario 1
+    kept = precision._balanced(frame(missing=[1]))  # system a, wording A, seed 1, scenario 1
     assert kept.groupby("seed")["scenario"].unique().map(list).to_dict() == {
         1: ["00000", "00002", "00003"], 2: ["00000", "00001", "00002"],
     }  # fmt: skip
     stats.facet_variances(kept, precision.FACETS)  # balanced
     with pytest.raises(InputError, match="has 1 scenarios with a value for every"):
-        precision.balanced(frame(missing=[0, 1, 2]))
+        precision._balanced(frame(missing=[0, 1, 2]))
     with pytest.raises(InputError, match="has 0 scenarios"):
-        precision.balanced(frame(missing=[0, 1, 2, 3]))
+        precision._balanced(frame(missing=[0, 1, 2, 3]))
 
 
 @pytest.mark.parametrize("metric", ["normalised_gain", "history_cost"])

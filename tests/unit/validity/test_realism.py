@@ -7,14 +7,14 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.validity import realism
-from crs_lib.validity.realism import UserTurn
+from crs_lib.validity.realism import _UserTurn
 
 WORDS = "any more other good great like watch see show tell give list new old fun please thanks maybe".split()
 
 
 def talkers(name, words, n=20):
     draw = stream(1, name)
-    return [UserTurn(f"{name}{i // 6}", " ".join(draw.choice(words, 5))) for i in range(n * 6)]
+    return [_UserTurn(f"{name}{i // 6}", " ".join(draw.choice(words, 5))) for i in range(n * 6)]
 
 
 @pytest.mark.slow
@@ -45,4 +45,4 @@ def test_small_talk_alone_states_nothing_and_is_the_same_for_the_same_seed():
     ]
     assert realism.constraint_share(said, grounder) == 0
     assert said == realism.small_talk("C", 6, 10, seed=3) != realism.small_talk("C", 6, 10, seed=4)
-    assert realism.constraint_share([UserTurn("a", "drama movies"), UserTurn("a", "ok")], grounder) == 0.5
+    assert realism.constraint_share([_UserTurn("a", "drama movies"), _UserTurn("a", "ok")], grounder) == 0.5

@@ -18,8 +18,8 @@ def test_a_policy_is_its_spec():
 
 
 def test_the_search_is_seeded_and_begins_with_the_plain_echo():
-    first, again = redteam.drawn(40, 1), redteam.drawn(40, 1)
-    assert first == again != redteam.drawn(40, 2)
+    first, again = redteam._drawn(40, 1), redteam._drawn(40, 1)
+    assert first == again != redteam._drawn(40, 2)
     assert first[0] == Tricks(abstention=1, echoes=1)
     assert len(first) == 40
 
@@ -31,7 +31,7 @@ def test_exploitability_is_the_rise_above_silence_and_chance_without_use():
         ("gamed:0/0/0/0/0/0/0/0/0", 0.9, 2.0, 0.9),
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=["policy", "utility", "topic_adaptation_score", "normalised_gain"])
-    found = redteam.exploitability(table, ["topic_adaptation_score", "normalised_gain"]).set_index("metric")
+    found = redteam._exploitability(table, ["topic_adaptation_score", "normalised_gain"]).set_index("metric")
     assert found["exploitability"].to_dict() == pytest.approx(
         {"topic_adaptation_score": 0.9, "normalised_gain": 0}
     )
@@ -44,7 +44,7 @@ def test_exploitability_is_the_rise_above_silence_and_chance_without_use():
 
 @pytest.mark.slow
 def test_a_short_search_finds_the_parrot_and_spares_the_gain():
-    found = redteam.exploitability(redteam.search(redteam.GateConfig(budget=12, n_sessions=2, n_turns=10)))
+    found = redteam._exploitability(redteam.search(redteam.GateConfig(budget=12, n_sessions=2, n_turns=10)))
     rise = found.set_index("metric")["exploitability"]
     assert rise["topic_adaptation_score"] > 0.5
     assert rise["normalised_gain"] < 0.05

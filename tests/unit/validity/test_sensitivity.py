@@ -31,15 +31,15 @@ def test_the_weights_map_on_paper():
 
 
 def test_the_simplex_is_complete_and_sums_to_one():
-    grid = sensitivity.simplex()
+    grid = sensitivity._simplex()
     assert all(sum(one._asdict().values()) == pytest.approx(1) and one.alpha > 0 for one in grid)
     assert len(grid) == 35 - 15  # C(7, 3) points, less those without weight on S*: C(6, 2)
 
 
 def test_tau_agrees_with_scipy_and_needs_two_systems():
     a, b = pd.Series([1.0, 2, 3, 3], list("wxyz")), pd.Series([2.0, 1, 3, 4], list("wxyz"))
-    assert sensitivity.tau(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
-    assert pd.isna(sensitivity.tau(a[:1], b))
+    assert sensitivity._tau(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
+    assert pd.isna(sensitivity._tau(a[:1], b))
 
 
 def scores(**by_system):
@@ -56,9 +56,9 @@ def test_agreement_is_tau_of_the_means_and_its_interval_redraws_scenarios():
     """Means 1, 2, 3 against 2, 1, 3: of three pairs two agree, tau = (2 - 1) / 3."""
     a = scores(x=[1.0, 1.0, 1.0], y=[2.0, 2.0, 2.0], z=[3.0, 3.0, 3.0])
     b = scores(z=[3.0, 3.0, 3.0], x=[4.0, 1.0, 1.0], y=[0.5, 1.5, 1.0])
-    found = sensitivity.agreement(a, b, "score")
+    found = sensitivity._agreement(a, b, "score")
     means = [one.groupby("model")["score"].mean() for one in (a, b)]
-    assert found["tau"] == pytest.approx(1 / 3) == pytest.approx(sensitivity.tau(*means))
+    assert found["tau"] == pytest.approx(1 / 3) == pytest.approx(sensitivity._tau(*means))
     assert found["low"] == pytest.approx(-1 / 3)  # the first scenario alone: x above y and z
     assert found["high"] == 1  # the others alone: x below y below z
     assert (found["n_systems"], found["n_sessions"]) == (3, 3)
@@ -67,14 +67,14 @@ def test_agreement_is_tau_of_the_means_and_its_interval_redraws_scenarios():
 def test_agreement_leaves_out_what_is_missing():
     a = scores(x=[1.0, 1.0], y=[2.0, 2.0], z=[float("nan")] * 2)
     b = scores(x=[1.0, float("nan")], y=[2.0, 2.0], z=[0.0, 0.0])
-    found = sensitivity.agreement(a, b, "score")
+    found = sensitivity._agreement(a, b, "score")
     assert (found["tau"], found["n_systems"]) == (1, 2)
-    assert pd.isna(sensitivity.agreement(a, scores(z=[1.0]), "score")["tau"])
+    assert pd.isna(sensitivity._agreement(a, scores(z=[1.0]), "score")["tau"])
 
 
 def test_agreement_is_kendalls_tau_b_where_means_tie():
     a, b = scores(w=[1.0], x=[2.0], y=[3.0], z=[3.0]), scores(w=[2.0], x=[1.0], y=[3.0], z=[4.0])
-    assert sensitivity.agreement(a, b, "score")["tau"] == pytest.approx(
+    assert sensitivity._agreement(a, b, "score")["tau"] == pytest.approx(
         stats.kendalltau([1, 2, 3, 3], [2, 1, 3, 4]).statistic
     )
 
@@ -97,8 +97,8 @@ def small():
 @pytest.mark.slow
 def test_choices_that_touch_only_text_leave_the_item_grounded_ranking_alone(small):
     world, _, talks = small
-    table = sensitivity.by_convention(talks, world.grounder)
-    asked = {(choice, setting) for choice, setting, _ in sensitivity.choices()}
+    table = sensitivity._by_convention(talks, world.grounder)
+    asked = {(choice, setting) for choice, setting, _ in sensitivity._choices()}
     assert set(zip(table["choice"], table["setting"], strict=True)) == asked
     empty = table[(table["choice"] == "empty sets") & (table["metric"] == "item_tas")]
     assert (empty["tau"] == 1).all()
@@ -113,10 +113,10 @@ def test_choices_that_touch_only_text_leave_the_item_grounded_ranking_alone(smal
 
 def test_parts_of_a_catalogue_are_nested_and_the_whole_agrees_with_itself(small):
     world, config, _ = small
-    half, quarter = (sensitivity.part_of(world.catalog, share) for share in (0.5, 0.25))
+    half, quarter = (sensitivity._part_of(world.catalog, share) for share in (0.5, 0.25))
     assert len(half) == round(len(world.catalog) / 2)
     assert {i.item_id for i in quarter.items} <= {i.item_id for i in half.items}
-    table = sensitivity.by_catalogue(world.catalog, config)
+    table = sensitivity._by_catalogue(world.catalog, config)
     table = table[table["metric"] == "item_tas"].set_index("share")
     assert table.loc[1.0, "tau"] == 1
     assert table.loc[0.5, "tau"] >= 0.6
