@@ -173,7 +173,7 @@ class _Report:
             links = {name: _link(str(system), ranked.iloc[k], outcome) for name, k in places.items()}
             rows.append({"system": system, "lowest": None, "middle": None, "highest": None, **links})
         text = f"By {_label(outcome)}. Averages hide what a system does; "
-            "read some sessions before trusting them."
+        text += "read some sessions before trusting them."
         if not (self.folder / "trace" / "index.html").is_file():
             text += f" The links need the trace: python -m crs_lib show trace --run {self.run}"
         return _note(text) + table(pd.DataFrame(rows))

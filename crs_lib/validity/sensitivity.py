@@ -90,7 +90,7 @@ def _choices() -> Iterator[tuple[str, str, Convention]]:
 
 
 def _by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row a choice, setting and metric: tau to the default convention's means, as in :func:`_agreement`."""
+    """One row per choice, setting and metric: tau to the means of the default (:func:`_agreement`)."""
     default = _session_scores(dialogues, grounder, conventions.get("default"))
     rows = []
     for choice, setting, rule in _choices():

@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib import __main__ as cli
 from crs_lib import notebooks
-from crs_lib.cli import app
+from crs_lib.cli import app, run
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError, RunError
 
@@ -107,13 +107,13 @@ def test_a_parameter_file_must_be_one(tmp_path, text, message):
         path.write_text(text)
     book = _book(tmp_path)
     with pytest.raises(InputError, match=message):
-        _given_values(str(book), [], path)
+        run._given_values(str(book), [], path)
 
 
 def test_values_come_from_the_file_and_then_from_the_line(tmp_path):
 
     (tmp_path / "p.yaml").write_text("count: 3\nloud: true\n")
-    found = _given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], tmp_path / "p.yaml")
+    found = run._given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], tmp_path / "p.yaml")
     assert found == {"count": 4, "loud": True, "run": "007"}
 
 
