@@ -18,13 +18,11 @@ ROOMS = {
 TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 180, 20, 26
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
-    "cosrec": 3604, "realtalk": 3002, "stats": 2383, "figures": 2084, "validity": 1951, "report": 1725, "llm": 1687,
-    "catalog": 1603, "cli": 1404, "core": 1212, "metrics": 1330, "systems": 1827, "thesis": 1317, "data": 947,
-    "judge": 869,
-    "runs": 767, "retrieval": 754, "notebooks": 712,
+    "systems": 1827, "validity": 1665, "metrics": 1330, "core": 933, "cli": 923, "data": 732, "retrieval": 663,
+    "runs": 612, "notebooks": 578,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 31_060, 49_300, 240, 1_610
-FRONT_DOOR_REACHED = 249
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_700, 44_250, 222, 1_205
+FRONT_DOOR_REACHED = 225
 
 
 def room(path):
