@@ -19,7 +19,7 @@ from crs_lib.core.text import fold, words
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FilmQuestion:
+class FilmQuestion:
     """One question about a film; the values of a field, or the plot, answer it.
 
     ``act`` is the user's act in the logs and ``asks`` its templates, which name $title; both are empty
@@ -40,7 +40,7 @@ class _FilmQuestion:
 
 
 PLOT = "plot"  # stands for a field where questions are listed by field
-PLOT_QUESTION = _FilmQuestion(
+PLOT_QUESTION = FilmQuestion(
     act="question_plot",
     rank=4,
     asks=(
@@ -118,7 +118,7 @@ class Field:
     before_noun: bool = False
     bridges: tuple[str, ...] = ()
     in_asides: bool = False
-    question: _FilmQuestion | None = None
+    question: FilmQuestion | None = None
     in_reply: Clause | None = None
     in_prompt: Clause | None = None
     cues: tuple[str, ...] = ()
@@ -159,7 +159,7 @@ FIELDS: dict[str, Field] = {
             name="genre", clean=lexicon.clean_genre, aliases=lexicon.GENRES, foreign_keys=("genres",),
             rule="genre", keep=6, weight=4, goal=True,
             before_noun=True, phrases=(), in_asides=True, in_prompt=Clause("$list", 3),
-            question=_FilmQuestion(
+            question=FilmQuestion(
                 act="question_mood", rank=5, most=3,
                 asks=(
                     "{What kind|What sort} of {movie|film|story} is $title?",
@@ -181,7 +181,7 @@ FIELDS: dict[str, Field] = {
             phrases=("{with|starring|featuring} $value", "with $value in {them|the cast}"),
             bridges=("$value", "{the actor|} $value"),
             in_asides=True, in_reply=Clause("with $values"), in_prompt=Clause("with $values", 3),
-            question=_FilmQuestion(
+            question=FilmQuestion(
                 act="question_cast", rank=1, most=3, instead="director",
                 asks=(
                     "{Who is in|Who's in|Who stars in|Who plays in} $title?",
@@ -206,7 +206,7 @@ FIELDS: dict[str, Field] = {
             bridges=("$value", "{the director|} $value"),
             in_asides=True, in_reply=Clause("{directed|made} by $values"),
             in_prompt=Clause("directed by $values"),
-            question=_FilmQuestion(
+            question=FilmQuestion(
                 act="question_maker", rank=2,
                 asks=(
                     "Who {made|directed} $title?",
@@ -224,7 +224,7 @@ FIELDS: dict[str, Field] = {
             name="writer", clean=lexicon.clean_person, foreign_keys=("writers",), rule="person", keep=3,
             phrases=("written by $value", "{scripted by|from a script by} $value"),
             bridges=("$value", "{the writer|} $value"),
-            question=_FilmQuestion(
+            question=FilmQuestion(
                 rank=3, instead="director", cues=("wrote", "script", "paper"),
                 answers=("$title was written by $values.", "The script of $title is by $values."),
             ),
@@ -241,7 +241,7 @@ FIELDS: dict[str, Field] = {
             name=YEAR_FIELD, clean=lexicon.clean_year, rule="plain", pattern=r"(?:19|20)\d\d", keep=1,
             many=False, phrases=("{from|made in|released in} $value",),
             people_say_values=False,
-            question=_FilmQuestion(
+            question=FilmQuestion(
                 rank=6, instead="genre", cues=("long", "when", "year", "old"),
                 answers=("$title {is from|was made in|came out in} $values.",),
             ),
@@ -271,8 +271,8 @@ ASIDE_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.in_as
 RELAXATION_ORDER: tuple[str, ...] = tuple(sorted(ALL_FIELDS, key=lambda name: ALL_FIELDS[name].keep))
 _QUESTIONS = {PLOT: PLOT_QUESTION} | {f.name: f.question for f in FIELDS.values() if f.question}
 # By the field that answers, or "plot", in the order of their ranks.
-QUESTIONS: Mapping[str, _FilmQuestion] = dict(sorted(_QUESTIONS.items(), key=lambda pair: pair[1].rank))
-QUESTION_ACTS: Mapping[str, _FilmQuestion] = {asked.act: asked for asked in QUESTIONS.values() if asked.act}
+QUESTIONS: Mapping[str, FilmQuestion] = dict(sorted(_QUESTIONS.items(), key=lambda pair: pair[1].rank))
+QUESTION_ACTS: Mapping[str, FilmQuestion] = {asked.act: asked for asked in QUESTIONS.values() if asked.act}
 TITLE_NAMES = ("title", "name")
 PLOT_NAMES = ("plot", "plot_keywords", "plot_kw")
 

@@ -44,7 +44,7 @@ _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring
 
 
-def _find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
+def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     """The command that the first words name, and the others; of an old name the new one is printed.
 
     Ends the process (2) with the list of the commands for words that name none.
@@ -55,7 +55,7 @@ def _find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
             return COMMANDS.get(name), rest
         if name in old:
             print(f"{name} is now: crs {old[name]}", file=sys.stderr)
-            return _find([*old[name].split(), *rest])
+            return find([*old[name].split(), *rest])
     group = words[0] if words else ""
     shown = [one for one in COMMANDS if one.name.startswith(f"{group} ")] or COMMANDS
     lines = "\n".join(f"  {one.name:<21} {one.summary}" for one in shown)
@@ -197,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with terminal.promptly() as interrupts, terminal.escaped():
         try:
-            _do(*_find(list(sys.argv[1:] if argv is None else argv)))
+            _do(*find(list(sys.argv[1:] if argv is None else argv)))
             sys.stdout.flush()
         except BrokenPipeError:
             if _output_is_read():  # another pipe than standard output broke

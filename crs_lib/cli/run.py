@@ -217,7 +217,7 @@ def _needs(notebook: str, given: Mapping[str, Any], absent: list[str]) -> Iterab
         return () if judging.on_record(judged, dialogues, before) else judged.needs()
     if notebook == _SIMULATE:
         config = SimulateConfig(**given)
-        made = [runs.entry(STUDY, config.run_of(arm), "simulate") for arm in config.arms]
+        made = [runs.entry(STUDY, config.run_of(arm), "simulate") for arm in config.lasting]
         if any(entry.get("status") != "finished" for entry in made):
             absent += programs.missing(config.programs())
             if config.roles():

@@ -40,14 +40,14 @@ def show(
 
     if "figures" in kinds:
         named = [name.strip() for name in systems.split(",") if name.strip()]
-        _draw(study, run, only, convention, named)
+        draw(study, run, only, convention, named)
     if "report" in kinds:
         print(f"written: {paths.shown(report.write(run, plan, convention))}")
     if "trace" in kinds:
         print(f"written: {paths.shown(trace.write(run, convention))}   open it in a browser")
 
 
-def _draw(
+def draw(
     study: str, run: str, only: str | None = None, convention: str = "", systems: Sequence[str] = ()
 ) -> None:
     """Draw the figures of a run; for a figure without data print one line that says what is missing."""
@@ -162,7 +162,7 @@ def thesis_tables(*, judge_scores: str = "", **given: Any) -> None:
     table(found.judged, "judge scores from elsewhere")
     evaluate.evaluate(scoring)
     files = views.write_tables(config.run, scoring.rule.name)
-    _draw("movies", config.run, convention=scoring.rule.name)
+    draw("movies", config.run, convention=scoring.rule.name)
     best = views.best_systems(config.run, scoring.rule.name).drop(columns=["low", "high", "n"])
     short = best.assign(metric=[base.get(name).label for name in best["metric"]])
     table(short.dropna(axis=1, how="all"), digits=4)

@@ -35,7 +35,7 @@ class _Local(Backend):
     def __init__(self, argument: str, *, threads: int = 1, context: int = 8192, reuse: bool = False) -> None:
         if threads < 1 or context < 1:
             raise InputError(f"threads={threads}, context={context}; give whole numbers above 0")
-        self.spec, self.path = f"local:{argument}", _find(argument)
+        self.spec, self.path = f"local:{argument}", find(argument)
         self.threads, self.context, self.reuse = threads, context, reuse
         self._digest = ""
 
@@ -77,7 +77,7 @@ class _Local(Backend):
             _engine = None
 
 
-def _find(argument: str) -> Path:
+def find(argument: str) -> Path:
     """The model file that a spec's argument names; InputError with the command where it is missing."""
     if argument in NAMED:
         package, pinned = NAMED[argument]

@@ -108,7 +108,7 @@ def declare(*metrics: Metric) -> None:
         METRICS.register(one.name, metric=one)(Metric)
 
 
-def _every() -> list[Metric]:
+def every() -> list[Metric]:
     """All metrics, in the order of registration."""
     return [entry.facts["metric"] for entry in METRICS]
 
@@ -127,7 +127,7 @@ def scored(*levels: str) -> list[Metric]:
 
     Only those of the ``levels`` where any is named.
     """
-    known = [one for one in _every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]
+    known = [one for one in every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]
     return sorted(known, key=lambda one: (_LEVELS.index(one.level), _place(one.name)))
 
 
@@ -139,7 +139,7 @@ def scored_names(*levels: str) -> list[str]:
 def columns(level: str) -> dict[str, Callable[[Any], Any]]:
     """The columns of the table of a level ("turn" or "shift"): metrics and facts, in their order."""
     known = {entry.name: entry.make for entry in FACTS if entry.facts["level"] == level}
-    known |= {one.name: one.compute for one in _every() if one.compute and one.level == level}
+    known |= {one.name: one.compute for one in every() if one.compute and one.level == level}
     return {name: known[name] for name in sorted(known, key=_place)}
 
 
@@ -154,7 +154,7 @@ def describe(level: str | None = None) -> pd.DataFrame:
             "metric": m.name, "short": m.short, "level": m.level, "range": f"[{m.low:g}, {m.high:g}]",
             "direction": m.direction, "mark": m.mark, "version": m.version, "source": m.source,
         }
-        for m in sorted(_every(), key=lambda m: (m.level != SESSION, m.name))
+        for m in sorted(every(), key=lambda m: (m.level != SESSION, m.name))
         if level in (None, m.level)
     ]  # fmt: skip
     return pd.DataFrame(rows)

@@ -138,13 +138,13 @@ def job(
                 told: dict[str, Any] = {"progress": progress, "label": part.label}
                 if part.models and not scheduler:
                     width = shared().models.width(part.models)
-                    _sessions(ledger, part.keys, shared, (), threads=width, **told)
+                    sessions(ledger, part.keys, shared, (), threads=width, **told)
                     for spec in {*part.models}.difference(*(rest.models for rest in parts[place + 1 :])):
                         shared().models.release(spec)
                 else:
                     chunk = 1 if part.models else part_size(len(part.keys))
                     told |= {"workers": workers, "scheduler": scheduler, "chunk": chunk}
-                    _sessions(ledger, part.keys, make, (*arguments, far), **told)
+                    sessions(ledger, part.keys, make, (*arguments, far), **told)
                 _check_weights(start, part, llm)
         finally:
             if shared.cache_info().currsize:
@@ -200,7 +200,7 @@ def _fetch_logs(stage: Stage, scheduler: str) -> None:
         recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
 
 
-def _sessions(
+def sessions(
     ledger: Ledger,
     keys: Sequence[Key],
     make: Callable[..., _Maker],

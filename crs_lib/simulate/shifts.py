@@ -70,7 +70,7 @@ class PlannedShift:
     bridge: tuple[str, str] | None = None
 
 
-class _ShiftType(ABC):
+class ShiftType(ABC):
     """A way in which constraints change; register subclasses by name.
 
     ``sections`` are the sections of user.wording that voice the type, without their prefix ``shift_``; if
@@ -106,7 +106,7 @@ class _ShiftType(ABC):
         return list(dict.fromkeys(pairs))
 
 
-SHIFTS: Registry[_ShiftType] = Registry("shift type")
+SHIFTS: Registry[ShiftType] = Registry("shift type")
 
 
 def propose(kind: str, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
@@ -173,7 +173,7 @@ def new_value(
 
 
 @SHIFTS.register("refine")
-class _Refine(_ShiftType):
+class _Refine(ShiftType):
     """A further constraint in another field; the earlier ones stay."""
 
     stands_in = 3
@@ -199,7 +199,7 @@ class _Refine(_ShiftType):
 
 
 @SHIFTS.register("switch")
-class _Switch(_ShiftType):
+class _Switch(ShiftType):
     """Another field, reached over a bridge value shared with the film in mind; the rest is dropped."""
 
     voices = frozenset({"added", "bridge"})  # "never mind the rest" drops the others unnamed
@@ -237,7 +237,7 @@ class _Switch(_ShiftType):
 
 
 @SHIFTS.register("replace")
-class _Replace(_ShiftType):
+class _Replace(ShiftType):
     """Another value in a field that has a constraint; the other constraints stay."""
 
     stands_in = 2
@@ -262,7 +262,7 @@ class _Replace(_ShiftType):
 
 
 @SHIFTS.register("relax")
-class _Relax(_ShiftType):
+class _Relax(ShiftType):
     """One constraint less; at least one stays."""
 
     def allows(self, shape: StateShape) -> bool:
@@ -282,7 +282,7 @@ class _Relax(_ShiftType):
 
 
 @SHIFTS.register("contradict")
-class _Contradict(_ShiftType):
+class _Contradict(ShiftType):
     """What was wished is retracted and must not come; a lone constraint gives way to one in another field."""
 
     sections = ("contradict", "contradict_new")
@@ -311,7 +311,7 @@ class _Contradict(_ShiftType):
 
 
 @SHIFTS.register("return")
-class _Return(_ShiftType):
+class _Return(ShiftType):
     """Back to a constraint that was given up; the present ones are dropped."""
 
     voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed

@@ -58,7 +58,7 @@ class _Worded(ModelSystem):
         """
         if not len(catalog):
             raise InputError("the catalogue holds no film; there is nothing to recommend")
-        films = sorted((_film(catalog, i, with_id=True) for i in range(len(catalog))), key=len, reverse=True)
+        films = sorted((film(catalog, i, with_id=True) for i in range(len(catalog))), key=len, reverse=True)
         lines = "\n".join(films[: rule.offered])
         bare = prompts.source(_prompt(rule))
         return tokens_at_most([Message("user", f"{bare}{lines}{'x' * (TURN_LIMIT + 600)}")])
@@ -142,7 +142,7 @@ def _build_prompt(
     """
     values: dict[str, str | int] = {
         "wishes": "\n".join(f"- {name}: {value}" for name, value in constraints.items()) or _NOTHING,
-        "candidates": "\n".join(_film(catalog, item, with_id=rule.structured) for item in offered),
+        "candidates": "\n".join(film(catalog, item, with_id=rule.structured) for item in offered),
         "most": min(rule.most, len(offered)),
     }
     bare = prompts.render(_prompt(rule), **values, conversation="", fence="0" * 16)
@@ -157,7 +157,7 @@ def _build_prompt(
 
 
 @lru_cache(maxsize=4096)
-def _film(catalog: Catalog, item: int, *, with_id: bool) -> str:
+def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     """A film on offer as one line: id, title, year, then what is known of it."""
     one = catalog.items[item]
     facts = [

@@ -23,7 +23,7 @@ def weights() -> bool:
     if not importlib.util.find_spec("xllamacpp"):
         return False
     try:
-        return local._find("smollm2").exists()
+        return local.find("smollm2").exists()
     except InputError:
         return False
 

@@ -11,7 +11,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec.settings import RetrieveSettings
 from crs_lib.cosrec.study import STUDY
-from crs_lib.data.registry import Dataset, _files, _Origin
+from crs_lib.data.registry import Dataset, Origin, files
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.figures import style
 from crs_lib.retrieval.fusion import RETRIEVERS, build
@@ -107,8 +107,8 @@ def test_a_made_up_retriever_serves_the_retrieval_stage_by_its_spec(folder):
 def test_a_made_up_data_set_is_listed_located_in_a_mirror_and_verified(tmp_path, monkeypatch, capsys):
     talks = b'{"talks": 2}\n'
     row = Dataset(
-        name="small-talk", study="movies", summary="two talks", origin=_Origin("a/b", 40 * "0", "CC0"),
-        files=_files("talk", "data", f"{hashlib.sha256(talks).hexdigest()} {len(talks)} talks.json"),
+        name="small-talk", study="movies", summary="two talks", origin=Origin("a/b", 40 * "0", "CC0"),
+        files=files("talk", "data", f"{hashlib.sha256(talks).hexdigest()} {len(talks)} talks.json"),
         folder="talk",
     )  # fmt: skip
     monkeypatch.setitem(datasets.REGISTRY, row.name, row)

@@ -16,13 +16,14 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
+from crs_lib.report import statistics
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 from crs_lib.validity import gate
 from tests.helpers.made_up import restored
 
 OURS = base.scored_names()
-EACH = pytest.mark.parametrize("one", base._every(), ids=METRICS.names())
+EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +190,7 @@ def test_a_made_up_metric_is_in_the_tables_of_the_notebooks(run):
     board = report.scoreboard(means)
     assert list(board)[-1] == "films"
     assert board.set_index("system").loc["silent", "films"].startswith("0.000")
-    assert set(MADE_UP) <= set(report.statistics.stats_frame(evaluate.read(run, "results")))
+    assert set(MADE_UP) <= set(statistics.stats_frame(evaluate.read(run, "results")))
     assert set(MADE_UP) <= set(metrics.describe()["metric"])
     assert "films" in report.undefined_table(turns, ["films_shown"])
 
@@ -215,7 +216,7 @@ def test_an_older_run_is_shown_without_the_metric_that_it_lacks(run):
     means = evaluate.read(run, "model_metrics")
     assert figures.make("distributions", lacking).axes[-1].get_title() != "films"
     assert "films" not in report.scoreboard(means[means["metric"] != "films_shown"])
-    assert "films_shown" not in report.statistics.stats_frame(lacking)
+    assert "films_shown" not in statistics.stats_frame(lacking)
 
 
 def test_a_name_is_taken_once_and_levels_are_known(run):

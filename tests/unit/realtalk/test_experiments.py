@@ -117,7 +117,7 @@ def test_config_says_what_was_expected(wrong):
 
 
 def run_cli(name, *words):
-    app._do(*app._find(["realtalk", name, *words]))
+    app._do(*app.find(["realtalk", name, *words]))
 
 
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs.jobs import PATIENCE, _check, _sessions
+from crs_lib.runs.jobs import PATIENCE, _check, sessions
 from crs_lib.runs.ledger import Done, Ledger
 from tests.helpers.jobs import Draws, keys, run
 
@@ -49,7 +49,7 @@ def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_after
         return "{}"
 
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        _sessions(ledger, keys(4), lambda: maker, (), threads=2)
+        sessions(ledger, keys(4), lambda: maker, (), threads=2)
     assert len(seen) == 8
     assert min(seen) > 1_000
     assert gc.get_freeze_count() == 0
@@ -65,7 +65,7 @@ def test_sessions_that_failed_before_do_not_make_the_batch_give_up(tmp_path):
         every = keys(2 * PATIENCE + 1)
         bad = [key for key in every if key.session < 2 * PATIENCE]
         ledger.record([Done(key, None, "ValueError: no") for key in bad])
-        _sessions(ledger, every, lambda: maker, (), threads=1)
+        sessions(ledger, every, lambda: maker, (), threads=1)
         assert ledger.finished() == set(every) - set(bad)
         with pytest.raises(
             RunError, match=rf"{len(bad)} of {len(every)} sessions failed; .* failed ones, or so"

@@ -1,6 +1,7 @@
 """Logs as runs: every form makes a run that later stages take; what cannot be read is skipped and named."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -66,12 +67,14 @@ def lines(path, *records):
 
 
 @pytest.mark.slow
+@pytest.mark.subprocess
 def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
     lines(place / "a.jsonl", thesis(0), "{broken", thesis(1), {"what": 1})
     lines(place / "b.jsonl", KIT, ARENA, CONCEPT, IEVALM, SIMULATED, SILENT)
     assert main(["import", "--logs", str(place), "--run", "mixed"]) == 0
     out = capsys.readouterr().out
-    assert "2 conversations could not be read" in out and "a.jsonl, line 2: not JSON" in out
+    assert "2 conversations could not be read" in out and "skipped.csv" in out
+    assert re.search(r"a\.jsonl, line 2 .*not JSON", out)
     sessions = {(d.model_name, d.session_id) for d in simulate.iter_dialogues("mixed")}
     assert sessions == {
         ("alpha", "00000"), ("alpha", "00001"), ("kit", "kit-1"), ("arena", "arena_7"), ("barcor", "9_1"),

@@ -324,7 +324,7 @@ def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monke
     def unreachable(*_):
         raise OSError("no logs to be had")
 
-    monkeypatch.setattr(jobs, "_sessions", gone)
+    monkeypatch.setattr(jobs, "sessions", gone)
     monkeypatch.setattr(dask, "on_every_machine", unreachable)
     config = SimulateConfig(
         run="far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1"
