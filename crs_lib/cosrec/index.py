@@ -203,7 +203,7 @@ class _Records(Mapping[str, D], Generic[D]):
         return self._kind.read(self._bytes[start:end].tobytes())
 
 
-class _StockOnDisk(Stock):
+class StockOnDisk(Stock):
     """An index that :func:`write_index` made, opened: nothing is read but the words."""
 
     def __init__(self, folder: Path) -> None:
@@ -238,7 +238,7 @@ def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> S
     """
     if not index:
         return Stock(folder, k1, b)
-    found = _StockOnDisk(paths.given(index))
+    found = StockOnDisk(paths.given(index))
     made = (found.facts["k1"], found.facts["b"])
     if made != (k1, b):
         raise InputError(f"the index was made with k1={made[0]}, b={made[1]}; asked for k1={k1}, b={b}")
@@ -248,7 +248,7 @@ def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> S
 def digests(folder: Path, index: str = "") -> dict[str, str]:
     """Names and SHA-256 of the files that a stock comes from, as inputs of a stage."""
     if index:
-        return dict(_StockOnDisk(paths.given(index)).facts["inputs"])
+        return dict(StockOnDisk(paths.given(index)).facts["inputs"])
     found = [_file_of(folder, name) for name in ("products", "passages")]
     return {path.name: tables.sha256(path) for path in found if path.is_file()}
 

@@ -15,7 +15,7 @@ from crs_lib.validity import agreement, raters
 _LINES = ("-", "--", ":", "-.")
 
 
-def _verdicts(table: pd.DataFrame) -> pd.DataFrame:
+def verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """The gate's verdicts as a reader takes them: metric, orderings passed of those asked, mark."""
     of = table["passed"].astype(str) + " of " + table["asked"].astype(str)
     shown = pd.DataFrame({"metric": table["metric"], "orderings": of, "mark": table["mark"].fillna("")})
@@ -23,7 +23,7 @@ def _verdicts(table: pd.DataFrame) -> pd.DataFrame:
     return shown.loc[share.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
 
 
-def _side_by_side(run: str) -> pd.DataFrame:
+def side_by_side(run: str) -> pd.DataFrame:
     """Satisfaction where nothing shifts and where constraints shift, and the costs; a row a system.
 
     ``n`` counts scenarios of the run. A run without further arms raises RunError.
@@ -37,13 +37,13 @@ def _side_by_side(run: str) -> pd.DataFrame:
     return found.sort_values("S* without shifts", ascending=False, ignore_index=True).round(3)
 
 
-def _orderings(tests: pd.DataFrame, metric: str) -> pd.DataFrame:
+def orderings(tests: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Every ordering of one metric with its paired difference, interval and verdict."""
     mine = tests[tests["metric"] == metric]
     return mine[["ordering", "diff", "low", "high", "n", "verdict"]].reset_index(drop=True)
 
 
-def _dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
+def dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
     """Mean score by dose of noise with 95 % intervals, a panel a metric; the oracle is dose 0."""
     made, axes = style.figure(2.4, columns=len(metrics))
     for panel, name in zip(axes[0], metrics, strict=True):
@@ -55,7 +55,7 @@ def _dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
     return made
 
 
-def _detector_figure(swept: pd.DataFrame) -> Any:
+def detector_figure(swept: pd.DataFrame) -> Any:
     """F1 of each detector by threshold, and the share of turns in which it raises an alarm."""
     made, (panels,) = style.figure(2.6, columns=2)
     for line, (name, mine) in zip(_LINES * 3, swept.groupby("detector", sort=False), strict=False):
@@ -69,7 +69,7 @@ def _detector_figure(swept: pd.DataFrame) -> Any:
     return made
 
 
-def _label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
+def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
     """Spearman of metrics with labels, the strongest first, with 95 % intervals."""
     order = correlations["spearman"].abs().sort_values(ascending=False, kind="stable").index[:most]
     shown = correlations.loc[order[::-1]]
@@ -84,7 +84,7 @@ def _label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
     return made
 
 
-def _human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
+def human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
     """Agreement of our scores with human ratings; a note where no rated conversations were given."""
     if not dialogues:
         return _nothing("no rated conversations given: set human_dialogues and human_catalog")
@@ -96,7 +96,7 @@ def _nothing(hint: str) -> pd.DataFrame:
     return pd.DataFrame({"note": [hint]})
 
 
-def _missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
+def missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
     """The replies whose success the score judges most wrongly; a note where no conversations were given."""
     if not (dialogues and catalog):
         return _nothing("no conversations that log success given: set success_dialogues and human_catalog")
@@ -104,7 +104,7 @@ def _missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
     return raters.missed(raters.success(read, Grounder(sources.load(catalog))))
 
 
-def _if_any(table: pd.DataFrame) -> pd.DataFrame | None:
+def if_any(table: pd.DataFrame) -> pd.DataFrame | None:
     """The table, or nothing to show where it is only a note that says what was not given."""
     return None if list(table.columns) == ["note"] else table
 

@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_same_products_hits_and_reviews_as_in_memory(folder: Path) -> None:
-    here, there = index.Stock(folder), index._StockOnDisk(folder / "made")
+    here, there = index.Stock(folder), index.StockOnDisk(folder / "made")
     assert list(there.products) == list(here.products)
     assert dict(there.passages) == here.passages
     query = next(iter(here.products.values())).search_text()
@@ -53,13 +53,13 @@ def test_a_writer_makes_the_same_record_from_either(folder: Path) -> None:
 
 
 def test_what_the_index_does_not_hold_is_refused(folder: Path) -> None:
-    stock = index._StockOnDisk(folder / "made")
+    stock = index.StockOnDisk(folder / "made")
     with pytest.raises(InputError, match=r"holds bm25 and dense:hashing, not 'dense:minilm'"):
         stock.search("products", ["dense:minilm"])
     with pytest.raises(InputError, match=r"made with k1=1.2, b=0.75; asked for k1=0.9"):
         index.opened(folder, str(folder / "made"), k1=0.9)
     with pytest.raises(RunError, match="no index"):
-        index._StockOnDisk(folder)
+        index.StockOnDisk(folder)
 
 
 @pytest.mark.parametrize(
