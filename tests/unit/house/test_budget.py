@@ -21,7 +21,7 @@ REACHED = {
     "systems": 1827, "validity": 1665, "metrics": 1330, "core": 933, "cli": 923, "data": 732, "retrieval": 663,
     "runs": 612, "notebooks": 580,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_700, 44_250, 222, 1_215
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_700, 44_250, 222, 1_225
 FRONT_DOOR_REACHED = 225
 
 
