@@ -31,7 +31,7 @@ def scored(extractor: str):
 
 @pytest.mark.parametrize(("extractor", "reference"), [("embed", "embed"), ("substring", "catalog")])
 def test_every_session_equals_the_original(extractor, reference):
-    both = merged(scored(extractor), f"logs_50turns_{reference}sessions.csv")
+    both = merged(scored(extractor), f"logs_50turns_{reference}_sessions.csv")
     for column in SAME:
         assert gap(both, column) < 1e-9, column
     for column, ours in COUNTS.items():
