@@ -355,9 +355,12 @@ class Grounder:
         preferred = frozenset(prefer)
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
 
-    def recommended(self, text: str, prefer: Iterable[int] = ()) -> list[int]:
-        """The items, each once, whose titles a text recommends, in text order."""
-        mentions = self.titles(text, prefer)
+    def recommended(self, text: str, mentions: Sequence[Mention] | None = None) -> list[int]:
+        """The items, each once, whose titles a text recommends, in text order.
+
+        ``mentions`` are the titles that it names, where they are known (:meth:`titles`).
+        """
+        mentions = self.titles(text) if mentions is None else mentions
         named = rules.only_named(text, [(m.start, m.end) for m in mentions])
         return list(dict.fromkeys(m.item for m, only in zip(mentions, named, strict=True) if not only))
 

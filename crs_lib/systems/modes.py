@@ -134,7 +134,7 @@ def _read_reply(
         items = tuple(dict.fromkeys(by_name[one] for one in record["recommended"]))
     else:
         about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
-        items = tuple(item for item in grounder.recommended(text, offer.items) if item not in about)
+        items = tuple(item for item in grounder.recommended(text, mentions) if item not in about)
     stated = record.get("state")
     state = None if stated is None else {name: value for name, value in stated.items() if value}
     items = items[: offer.most]

@@ -216,7 +216,7 @@ class _Program:
         foreign: list[str] = []
         if answer.recommended is None:
             about = {mention.item for mention in grounder.titles(utterance)}
-            found = tuple(item for item in grounder.recommended(answer.reply) if item not in about)
+            found = tuple(item for item in grounder.recommended(answer.reply, mentions) if item not in about)
         else:
             found, foreign = films_named(catalog, answer.recommended)
         foreign += [one.title for one in grounder.unknown_titles(answer.reply, mentions, utterance)]
