@@ -39,7 +39,9 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     sentence += f"change theirs, {_pays(cost[worst])}"
     if others:
         other = max(others, key=lambda name: ability[name].value)
-        sentence += f"; {other}, the ablest other system, {_pays(cost[other])}"
+        sentence += (
+            f"; {other}, the ablest other system, {_pays(cost[other])}; intervals are not simultaneous"
+        )
     return Finding(f"{sentence}.")
 
 

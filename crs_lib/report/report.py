@@ -127,7 +127,7 @@ class _Report:
         return (
             f"{_note(note)}{_list(stats.conclusions(ladder, plan))}{declared}"
             f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(ladder.pairwise)))}"
-            f"<h3>Ranks</h3>{_note('Systems that share a letter are indistinguishable.')}"
+            f"<h3>Ranks</h3>{_note('Systems that share a letter are not shown to differ.')}"
             f"{table(_headed(leaders))}"
             f"{self._thesis_tests()}"
         )
