@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from crs_lib.core import tables
+from crs_lib.core import prompts, tables
 from crs_lib.report.page import fill, hashes, part
 from crs_lib.validity import labels
 from crs_lib.validity.labels import AskConfig, Question
@@ -29,7 +29,8 @@ def _page(asked: Sequence[Question], kind: str) -> str:
     """The page: scripts and styles are allowed by checksum only, data is text that nothing executes."""
     css, js = part("annotate.css"), part("annotate.js")
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
-    data = {"page": labels.digest(asked), **labels.SCALES[kind], "questions": shown}
+    scale = prompts.lists("movies/annotation")[kind]  # the question, and its five answers
+    data = {"page": labels.digest(asked), **scale, "questions": shown}
     inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing can close its element
     parts = {"css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "data": inert}
     return fill(part("annotate.html"), parts)

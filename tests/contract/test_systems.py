@@ -8,7 +8,7 @@ from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
-from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import SYSTEMS, SystemReply, World
 from crs_lib.systems.policies import Oracle
@@ -118,7 +118,7 @@ def test_the_default_policies_of_the_study_are_registered():
         "noisy",
     }
     assert needed <= set(SYSTEMS.names())
-    assert set(simulate.DEFAULT_SYSTEMS) <= needed
+    assert set(DEFAULT_SYSTEMS) <= needed
 
 
 @pytest.mark.parametrize("bad", ["orakle", "Oracle", "traker:1"])

@@ -151,14 +151,6 @@ def test_the_frozen_catalogue_is_the_one_that_was_used(run):
     assert len(evaluate.catalog_of("r")) == len(pd.read_parquet(run / "catalog.parquet"))
 
 
-def test_long_form_for_statistics(run):
-    table = evaluate.long(evaluate.read("r", "results"), ["item_tas", "novelty"])
-    assert list(table.columns) == ["system", "scenario", "metric", "value"]
-    assert len(table) == 12 * 2
-    with pytest.raises(InputError, match="unknown metric 'item_tass'"):
-        evaluate.long(evaluate.read("r", "results"), ["item_tass"])
-
-
 @pytest.mark.slow
 def test_dialogues_are_scored_alike_whatever_their_company(run):
     from crs_lib.catalog.grounder import Grounder
