@@ -238,5 +238,4 @@ def test_a_knob_that_is_misspelt_or_of_no_use_is_refused(options, message):
 def test_tables_leave_out_what_the_older_convention_does_not_give():
     turns = pd.DataFrame({"model": ["a"], "session_id": ["0"], "turn": [1], "cross_coherence": [0.5]})
     assert list(views.turn_table(turns)) == list(turns)
-    assert views.top_concepts(turns, "missing_concepts").empty
     assert EvaluateConfig(run="r", convention="thesis_legacy").metrics == thesis_legacy.METRICS
