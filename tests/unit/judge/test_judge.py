@@ -109,19 +109,16 @@ def test_samples_differ_in_seed_and_replicate_and_runs_do_not() -> None:
     assert seen[0] == seen[1] and len({*seen[0]}) == 3 and [r for _, r in seen[0]] == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("text", "flag"),
-    [
-        ("I would say 4 out of 5", "unreadable"),
-        ('{"coherence": 4}', "unreadable"),
-        ('{"coherence": {"evidence": "turn 1", "score": 7}}', "out of range"),
-        ('{"coherence": {"evidence": "turn 1", "score": 0}}', "out of range"),
-        ('{"coherence": {"evidence": "turn 1", "score": 3.5}}', "not whole"),
-        ('{"coherence": {"evidence": "turn 1", "score": "4"}}', "not a number"),
-        ('{"coherence": {"evidence": "turn 1", "score": null}}', "missing"),
-        ("", "unreadable"),
-    ],
-)
+@pytest.mark.parametrize(("text", "flag"), [
+    ("I would say 4 out of 5", "unreadable"),
+    ('{"coherence": 4}', "unreadable"),
+    ('{"coherence": {"evidence": "turn 1", "score": 7}}', "out of range"),
+    ('{"coherence": {"evidence": "turn 1", "score": 0}}', "out of range"),
+    ('{"coherence": {"evidence": "turn 1", "score": 3.5}}', "not whole"),
+    ('{"coherence": {"evidence": "turn 1", "score": "4"}}', "not a number"),
+    ('{"coherence": {"evidence": "turn 1", "score": null}}', "missing"),
+    ("", "unreadable"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_missing_with_its_reason(text: str, flag: str) -> None:
     def answer(request: Request) -> str:
         return text if "coherence" in request.schema["properties"] else verdicts(request)
@@ -294,11 +291,9 @@ def test_wishes_come_from_the_log_a_line_for_each_change() -> None:
     for state in states:
         turns += [Turn(USER, "I want x", {"user_meta": state}), Turn(SYSTEM, "y")]
     assert judge_prompt._wish_summary(Dialogue("1", "m", tuple(turns))).splitlines() == [
-        'from turn 1: genre = "drama"',
-        'from turn 3: genre = "drama"; actor = "Kim Lee" and "Jo Ek"',
-        'from turn 4: genre = "comedy"; not actor = "Kim \\"K\\" Lee"',
-        "from turn 5: anything",
-    ]
+        'from turn 1: genre = "drama"', 'from turn 3: genre = "drama"; actor = "Kim Lee" and "Jo Ek"',
+        'from turn 4: genre = "comedy"; not actor = "Kim \\"K\\" Lee"', "from turn 5: anything",
+    ]  # fmt: skip
 
 
 def test_a_log_without_wishes_says_so() -> None:

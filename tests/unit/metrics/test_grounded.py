@@ -9,7 +9,6 @@ from crs_lib.metrics.grounded import (
     _beyond_chance,
     _expected_satisfaction,
     _leakage,
-    _share_met,
     novelty,
     satisfaction,
 )
@@ -57,9 +56,3 @@ def test_leakage_counts_items_that_meet_a_dropped_wish_and_none_in_force():
     assert _leakage(ITEMS, WISHES, dropped) == 1 / 3
     assert math.isnan(_leakage([], WISHES, dropped))
     assert math.isnan(_leakage(ITEMS, WISHES, set()))
-
-
-def test_share_met_is_that_of_the_best_item():
-    assert _share_met(WISHES, ITEMS) == 1
-    assert _share_met(WISHES, ITEMS[1:]) == 0.5
-    assert _share_met(WISHES, []) == _share_met(set(), ITEMS) == 0

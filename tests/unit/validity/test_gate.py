@@ -56,18 +56,15 @@ def test_lower_is_better_turns_the_differences():
     assert (upside_down["verdict"] == "fail").sum() >= len(ORDERINGS) - 1
 
 
-@pytest.mark.parametrize(
-    ("change", "ordering"),
-    [
-        ({"tracker": 1.0}, "oracle above tracker"),
-        ({"popular": 0.55}, "amnesiac not below popular"),
-        ({"popular": 0.25}, "popular alike random"),  # 0.15 apart; a tenth of oracle - random is 0.09
-        ({"echo": 0.5}, "random above echo"),
-        ({"sticky": 0.95}, "tracker above sticky, after the first shift"),
-        ({"sticky": 0.4}, "sticky above amnesiac, before the first shift"),
-        ({"noisy:0.3": 0.2}, RISING),
-    ],
-)
+@pytest.mark.parametrize(("change", "ordering"), [
+    ({"tracker": 1.0}, "oracle above tracker"),
+    ({"popular": 0.55}, "amnesiac not below popular"),
+    ({"popular": 0.25}, "popular alike random"),  # 0.15 apart; a tenth of oracle - random is 0.09
+    ({"echo": 0.5}, "random above echo"),
+    ({"sticky": 0.95}, "tracker above sticky, after the first shift"),
+    ({"sticky": 0.4}, "sticky above amnesiac, before the first shift"),
+    ({"noisy:0.3": 0.2}, RISING),
+])  # fmt: skip
 @pytest.mark.slow
 def test_each_demand_can_be_failed_and_marks_the_metric(change, ordering):
     means = {**GOOD, **change}
@@ -244,13 +241,10 @@ def test_the_protocol_of_the_package_names_what_exists():
     assert len({(one.metric, one.text) for one in own.demands}) == len(own.demands)
 
 
-@pytest.mark.parametrize(
-    ("demand", "message"),
-    [
-        ({"a": "oracle", "relation": "over", "b": "random"}, "relation 'over' is none of above, not_below"),
-        ({"a": "oracle", "relation": "above", "b": "rndom"}, "names 'rndom', which is not in systems"),
-    ],
-)
+@pytest.mark.parametrize(("demand", "message"), [
+    ({"a": "oracle", "relation": "over", "b": "random"}, "relation 'over' is none of above, not_below"),
+    ({"a": "oracle", "relation": "above", "b": "rndom"}, "names 'rndom', which is not in systems"),
+])  # fmt: skip
 def test_a_protocol_with_a_slip_is_refused(tmp_path, demand, message):
     with pytest.raises(InputError, match=message):
         outcome(tmp_path, [demand], frame(oracle=NONE))
