@@ -89,15 +89,6 @@ def test_an_error_names_the_setting_the_value_and_what_is_expected(given, messag
     assert str(caught.value) == message
 
 
-def test_an_error_says_where_the_setting_stands():
-    with pytest.raises(InputError, match=r"^rates: first is 2; give a number from 0 to 1$"):
-        Rates(first=2)
-    with pytest.raises(
-        InputError, match=r"^rates: unknown setting 'frist'; did you mean 'first'\? \(known: first\)$"
-    ):
-        Rates(frist=1)
-
-
 def test_values_are_held_as_they_are_given_but_lists_are_frozen():
     batch = Batch(n=3, share=1, names=["a", "b"], options={"x": [1]}, rates=Rates(first=0))
     assert (batch.n, batch.names, batch.options) == (3, ("a", "b"), {"x": [1]})

@@ -147,7 +147,6 @@ def test_a_table_without_its_columns_is_named() -> None:
 
 
 # --- canaries ---------------------------------------------------------------------------------------------
-
 REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
 TITLES = ["Heat", "Ronin", "Heathers", "Alpha Street", "Beta Road"]
 

@@ -61,8 +61,6 @@ def one_turn(tools, backend="ollama", answer=choose, **rule):
 
 
 # ── the tool ───────────────────────────────────────────────────────────────────────────────────
-
-
 def titles(found):
     return [TEN.items[item].title for item in found.items]
 
@@ -99,8 +97,6 @@ def test_a_call_that_cannot_be_understood_finds_nothing_and_says_why(name, argum
 
 
 # ── servers with tools ─────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_an_agent_searches_and_then_recommends_what_it_found(backend):
     reply, bodies = one_turn(well, backend)
@@ -118,27 +114,18 @@ def test_an_agent_searches_and_then_recommends_what_it_found(backend):
     )
 
 
-def test_an_agent_that_never_searches_recommends_nothing():
-    reply, bodies = one_turn(lambda body: [])
-    assert reply.extra["tool_calls"] == [] and reply.items == () and len(bodies) == 2
-
-
-def test_an_agent_that_searches_endlessly_is_stopped_after_four_searches():
-    reply, bodies = one_turn(lambda body: WELL)
-    assert len(reply.extra["tool_calls"]) == 4 and len(bodies) == 5
-    assert not bodies[-1].get("tools") and len(reply.items) == 1
-
-
-def test_calls_beyond_the_limit_are_answered_and_logged_but_not_made():
-    reply, bodies = one_turn(lambda body: WELL * 7, searches=3)
-    calls = reply.extra["tool_calls"]
-    assert len(calls) == 7 and ["error" in call for call in calls] == [False] * 3 + [True] * 4
-    assert calls[3]["error"] == "no search is left in this turn" and len(bodies) == 2
-
-
-def test_no_searches_at_all_is_a_setting():
-    reply, bodies = one_turn(lambda body: WELL, searches=0)
-    assert reply.extra["tool_calls"] == [] and len(bodies) == 1 and not bodies[0].get("tools")
+@pytest.mark.parametrize(("calls", "rule", "made", "refused", "asked", "films"), [
+    ([], {}, 0, 0, 2, 0),
+    (WELL, {}, 4, 0, 5, 1),  # it searches without end
+    (WELL * 7, {"searches": 3}, 3, 4, 2, 1),  # calls beyond the limit are answered and logged, but not made
+    (WELL, {"searches": 0}, 0, 0, 1, 0),
+])  # fmt: skip
+def test_an_agent_searches_so_often_as_it_may(calls, rule, made, refused, asked, films):
+    reply, bodies = one_turn(lambda body: calls, **rule)
+    errors = [call.get("error") for call in reply.extra["tool_calls"]]
+    assert errors == [None] * made + ["no search is left in this turn"] * refused
+    assert (len(bodies), len(reply.items)) == (asked, films)
+    assert not bodies[-1].get("tools") or not calls
 
 
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
@@ -183,8 +170,6 @@ def test_in_plain_text_what_the_model_writes_is_the_reply():
 
 
 # ── servers without tools ──────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
     with OllamaServer(tools=None, answer=choose) as server:

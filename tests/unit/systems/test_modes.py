@@ -48,8 +48,6 @@ def talk(spec, session=0, n_turns=6, world=None, **config):
 
 
 # ── what a model is shown ──────────────────────────────────────────────────────────────────────
-
-
 def test_closed_puts_the_same_films_first_at_every_turn():
     world = with_model(lambda request: answer("Hm.", ["1"]))
     talk("closed:scripted", world=world)
@@ -124,8 +122,6 @@ def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
 
 
 # ── what is read from the answer ───────────────────────────────────────────────────────────────
-
-
 def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
     text = answer("Two.", ["2", "1", "2"], {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""})
     reply, (request,) = said_once("closed", answers=[text])
@@ -197,8 +193,6 @@ def test_a_number_that_was_not_shown_fails_the_session(mode):
 
 
 # ── specs ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_spec_names_mode_backend_and_model():
     specs = [
         f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in ("template", "ollama:a:b")
@@ -228,8 +222,6 @@ def test_worded_is_what_a_bare_backend_is():
 
 
 # ── systems that understand nothing ────────────────────────────────────────────────────────────
-
-
 def first_film(request):
     numbers = request.schema["properties"]["recommended"]["items"].get("enum", [SAMPLE.items[0].title])
     return answer("This one, surely.", numbers[:1])

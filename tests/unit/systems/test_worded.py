@@ -50,8 +50,6 @@ def structured(text, pick=1, known=None):
 
 
 # ── titles outside the catalogue ───────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(("text", "found"), [
     ('You might like "The Lamp of Nowhere".', ["The Lamp of Nowhere"]),
     ("You might like “The Lamp of Nowhere” (1987).", ["The Lamp of Nowhere"]),
@@ -88,8 +86,6 @@ def test_cutting_takes_whole_sentences(world):
 
 
 # ── the recommender ────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_structured_reply_recommends_what_its_ids_say(world):
     mine = with_model(world, [structured("Both are funny.", pick=2)])
     reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
@@ -208,7 +204,6 @@ def test_a_megabyte_of_rubbish_breaks_nothing(world):
 
 
 # ── the user ───────────────────────────────────────────────────────────────────────────────────
-
 TEMPLATE = "Instead of comedy films I'd like drama films."
 MUST = [("genre", "Drama")]
 
@@ -289,8 +284,6 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
 
 
 # ── the batch's settings ───────────────────────────────────────────────────────────────────────
-
-
 def test_without_models_the_manifest_says_what_it_always_said():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
     names |= {"shift_first", "shift_gap", "shift_types", "insist", "templates", "explicitness"}

@@ -15,7 +15,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 from crs_lib.systems import base as systems
 from crs_lib.validity import gate
-from crs_lib.validity.gate import AFTER, BEFORE, NOISY, ORDERINGS, POLICIES, RISING, WHOLE, Protocol, _Demand
+from crs_lib.validity.gate import AFTER, BEFORE, NOISY, ORDERINGS, POLICIES, RISING, WHOLE, Protocol
 
 # Means that meet every demand: the doses lie on a line from the oracle (1.0) to almost random (0.2).
 GOOD = {
@@ -270,11 +270,6 @@ def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypa
     (tmp_path / gate.LOG).write_text(json.dumps(older) + "\n")
     with pytest.raises(RunError, match=r"was confirmed on 'sample'"):
         gate.confirm("protocol", "sample")
-
-
-def test_a_demand_is_said_in_words():
-    assert _Demand("history_cost", "near", "oracle", "", 0.0, 0.03).text == "oracle equal to 0 within 0.03"
-    assert _Demand("uptake", "above", "oracle", "oracle_lag:1").text == "oracle better than oracle_lag:1"
 
 
 @pytest.mark.parametrize("given", [["--sessions", "5"], ["--turns", "3"], ["--seed", "5"]])
