@@ -6,8 +6,6 @@ import pandas as pd
 import pytest
 
 from crs_lib import evaluate, figures, metrics, simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import arms
@@ -19,9 +17,9 @@ from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT
 from crs_lib.report import statistics
 from crs_lib.report import tables as views
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.systems.base import World
 from crs_lib.validity import gate
 from tests.helpers.made_up import restored
+from tests.helpers.sample import WORLD
 
 OURS = base.scored_names()
 EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
@@ -30,8 +28,7 @@ EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
 @pytest.fixture(scope="module")
 def scores():
     """All control policies on a few users."""
-    catalog = sources.load()
-    world = World(catalog, Grounder(catalog))
+    world = WORLD
     config = SimulateConfig(
         systems=[*simulate.DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14
     )

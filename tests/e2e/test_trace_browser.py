@@ -316,23 +316,9 @@ def test_a_session_in_a_notebook_has_the_same_look_in_a_frame_of_its_own(page, i
 
 def test_judges_are_shown_with_the_sentence_that_a_score_rests_on(page, index):
     scores = [
-        {
-            "judge": "a",
-            "construct": "coherence",
-            "sample": 0,
-            "score": 4,
-            "flag": None,
-            "evidence": "It <b>stays</b> on topic.",
-        },
-        {
-            "judge": "b",
-            "construct": "coherence",
-            "sample": 0,
-            "score": None,
-            "flag": "unreadable",
-            "evidence": "",
-        },
-    ]
+        {"judge": "a", "construct": "coherence", "sample": 0, "score": 4, "flag": None, "evidence": "It <b>stays</b> on topic."},
+        {"judge": "b", "construct": "coherence", "sample": 0, "score": None, "flag": "unreadable", "evidence": ""},
+    ]  # fmt: skip
     record = {
         "model": "tracker", "session_id": "00001", "canary": "", "missing": 1, "scores": scores,
         "judge": {"coherence": 4.0, "proactiveness": None},

@@ -7,20 +7,12 @@ import pandas as pd
 import pytest
 
 from crs_lib import evaluate, simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.figures import layout
 from crs_lib.metrics import conventions
 from crs_lib.report import tables
 from crs_lib.systems import Programs, policies, tracker
 from crs_lib.systems import base as systems
-
-
-@pytest.fixture(scope="module")
-def world():
-    catalog = sources.load("sample")
-    return systems.World(catalog, Grounder(catalog))
 
 
 def conversations(world, config):

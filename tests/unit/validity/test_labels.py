@@ -94,17 +94,14 @@ def test_raters_without_noise_agree_and_their_labels_follow_the_gain(run, tmp_pa
     assert found.correlations.loc[0, "spearman"] > 0.9
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"value": 6}, "a value from 1 to 5"),
-        ({"value": True}, "a value from 1 to 5"),
-        ({"value": None}, "a value from 1 to 5"),
-        ({"rater": ""}, "no label"),
-        ({"page": "0" * 16}, "belongs to page"),
-        ({"item": "nobody"}, "no question 'nobody'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"value": 6}, "a value from 1 to 5"),
+    ({"value": True}, "a value from 1 to 5"),
+    ({"value": None}, "a value from 1 to 5"),
+    ({"rater": ""}, "no label"),
+    ({"page": "0" * 16}, "belongs to page"),
+    ({"item": "nobody"}, "no question 'nobody'"),
+])  # fmt: skip
 def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message):
     main(["annotate", "--run", run, "--n", "4"])
     key = labels.read_key(run)
