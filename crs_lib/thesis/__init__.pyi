@@ -3,9 +3,4 @@ from .grounded import GroundedScorer
 from .legacy import LegacyScorer
 from .topics import TOPICS
 
-__all__ = [
-    "TOPICS",
-    "GroundedScorer",
-    "LegacyScorer",
-    "ThesisCatalog",
-]
+__all__ = ["TOPICS", "GroundedScorer", "LegacyScorer", "ThesisCatalog"]
