@@ -228,24 +228,21 @@ def test_systems_without_any_difference_or_a_single_scenario_still_get_a_ladder(
     assert all("nan" not in line.lower() for line in stats.conclusions(found, SMALL))
 
 
-@pytest.mark.parametrize(
-    ("frame", "change", "words"),
-    [
-        (FRAME, {"contrasts": [["tracker", "oracle"]]}, r"contrasts name \['oracle'\]"),
-        (FRAME, {"contrasts": []}, "contrasts is empty; name"),
-        (FRAME, {"contrasts": ["tracker"]}, "expected two different systems"),
-        (FRAME, {"primary_outcome": "tas_score"}, "no column 'tas_score'"),
-        (FRAME, {"smalest_effect": 0.1}, "did you mean 'smallest_effect'"),
-        (FRAME, {"smallest_effect": 0}, "smallest_effect is 0; give a number > 0"),
-        (FRAME, {"alpha": 5}, "alpha is 5; give"),
-        (FRAME, {"families": {"confirmatory": "bonferroni"}}, "'confirmatory' with 'bonferroni'"),
-        (FRAME, {"secondary_outcomes": "leakage"}, "secondary_outcomes is 'leakage'; give a list"),
-        (FRAME, {"secondary_outcomes": ["tas"], "lower_is_better": []}, "each may be named once"),
-        (FRAME, {"lower_is_better": ["delay"]}, r"lower_is_better names \['delay'\]"),
-        (FRAME.assign(tas=np.nan), {}, "no session has a value of 'tas'"),
-        (FRAME[FRAME["system"] == "tracker"], {}, "has 1 system .* compares at least 2"),
-    ],
-)
+@pytest.mark.parametrize(("frame", "change", "words"), [
+    (FRAME, {"contrasts": [["tracker", "oracle"]]}, r"contrasts name \['oracle'\]"),
+    (FRAME, {"contrasts": []}, "contrasts is empty; name"),
+    (FRAME, {"contrasts": ["tracker"]}, "expected two different systems"),
+    (FRAME, {"primary_outcome": "tas_score"}, "no column 'tas_score'"),
+    (FRAME, {"smalest_effect": 0.1}, "did you mean 'smallest_effect'"),
+    (FRAME, {"smallest_effect": 0}, "smallest_effect is 0; give a number > 0"),
+    (FRAME, {"alpha": 5}, "alpha is 5; give"),
+    (FRAME, {"families": {"confirmatory": "bonferroni"}}, "'confirmatory' with 'bonferroni'"),
+    (FRAME, {"secondary_outcomes": "leakage"}, "secondary_outcomes is 'leakage'; give a list"),
+    (FRAME, {"secondary_outcomes": ["tas"], "lower_is_better": []}, "each may be named once"),
+    (FRAME, {"lower_is_better": ["delay"]}, r"lower_is_better names \['delay'\]"),
+    (FRAME.assign(tas=np.nan), {}, "no session has a value of 'tas'"),
+    (FRAME[FRAME["system"] == "tracker"], {}, "has 1 system .* compares at least 2"),
+])  # fmt: skip
 def test_a_bad_plan_or_frame_says_what_to_mend(frame, change, words):
     with pytest.raises(InputError, match=words):
         stats.ladder(frame, PLAN | change)
