@@ -9,7 +9,7 @@ import pandas as pd
 from crs_lib.cosrec.catalogue_rules import is_english, language
 from crs_lib.cosrec.labels import shares
 from crs_lib.cosrec.records import Partition, topic, user_of
-from crs_lib.data.quirks import Quirk, quirk_counts, quirks_table
+from crs_lib.data.logs import Quirk, quirk_counts, quirks_table
 
 _PLACEHOLDER = re.compile(r"\[[A-Z][A-Za-z ]*(?: \d+)?\]")
 _MOST_KEYWORDS = 5

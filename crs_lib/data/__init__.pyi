@@ -1,5 +1,15 @@
-from .logs import Broken, files, log_quirk_counts, log_quirks, read, readable, session_key
-from .quirks import Quirk, quirk_counts, quirks_table
+from .logs import (
+    Broken,
+    Quirk,
+    files,
+    log_quirk_counts,
+    log_quirks,
+    quirk_counts,
+    quirks_table,
+    read,
+    readable,
+    session_key,
+)
 from .registry import RECORDED, REGISTRY, Dataset, describe, get, locate
 
 __all__ = [

@@ -7,9 +7,9 @@ Source: docs/validity.md, section 4.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations, tee
+from itertools import pairwise, permutations, tee
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,18 +30,23 @@ from crs_lib.validity import heard
 from crs_lib.validity.heard import CUES
 
 Floats = NDArray[np.float64]
+_Rows = Sequence[Mapping[str, Any]]
 _SOURCE = "docs/validity.md, section 4"
-ON_PAPER, RECEIVED, REACTION = "heard_adaptation", "received_adaptation", "reaction"
+ON_PAPER, RECEIVED, REACTION = "heard_relevance", "received_relevance", "reaction"
 declare(
-    Metric(ON_PAPER, "adaptation (heard)", "turn", 0, 1, HIGHER, _SOURCE),
-    Metric(RECEIVED, "adaptation (received)", "turn", 0, 1, HIGHER, _SOURCE),
+    Metric(ON_PAPER, "relevance (heard)", "turn", 0, 1, HIGHER, _SOURCE),
+    Metric(RECEIVED, "relevance (received)", "turn", 0, 1, HIGHER, _SOURCE),
 )
-RATING, OVERALL = "relevance", "dialogue_overall"
-WHOLE = "dialogue_adaptation"  # the score of a whole dialogue, the same in each of its rows
+RATING, INTEREST, OVERALL = "relevance", "interestingness", "dialogue_overall"
+NEXT = "satisfaction_next"  # the rating of what the person says after a reply (USS)
+WHOLE = "dialogue_satisfaction"  # the score of a whole dialogue, the same in each of its rows
 BASELINES = ("n_words", "n_films")
 _PARTS = ("normalised_gain", "satisfaction", "item_tas", "topic_adaptation_score")
+AT_REVISION = ("uptake", "release")
 SHOWN = (RECEIVED, ON_PAPER, REACTION, *_PARTS)
 _HALF, _ASKING, _ANSWER_WORDS = 0.5, 0.75, 12
+_EARLY, _LATE = 3, 2  # replies that efficiency looks at first, reactions that tell how a conversation ends
+_WEARING, _QUESTION = 0.9, 0.25  # interest left from a reply to the next, and what a question adds
 _EXACT = 8  # systems up to which every permutation is tried
 _OTHERS = "follow_up"  # the stage in which a simulated user asks for other films
 
@@ -64,7 +69,7 @@ class _ReplyFeatures(NamedTuple):
     repeats: bool
 
 
-def _adaptation(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
+def _on_paper(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
     """How far a reply follows what the person said, in [0, 1].
 
     With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0, and ½ where no
@@ -108,25 +113,35 @@ def _elicits(text: str) -> bool:
     return "?" in text and bool(CUES["elicits"].search(fold(text)))
 
 
-def logged(dialogue: Dialogue, grounder: Grounder, *, whole: bool = True) -> Dialogue:
-    """The dialogue with the log a simulator would have kept: constraints, unwanted values, films by id.
+class Told(NamedTuple):
+    """Earlier preferences that readers of a revision say the person keeps, and those dropped (codes)."""
 
-    The log that a USER turn held already is replaced; without ``whole`` only its constraints and unwanted
-    values are.
+    kept: frozenset[int]
+    dropped: frozenset[int]
+
+
+def logged(dialogue: Dialogue, grounder: Grounder, told: Mapping[int, Told] | None = None) -> Dialogue:
+    """The dialogue with the log a simulator would have kept: state, changes of it as shifts, films by id.
+
+    The log that a USER turn held already is replaced. ``told`` corrects what is heard in some turns (from 1).
     """
-    listener, turns = heard.Listener(grounder), list[Turn]()
+    listener, turns, states = heard.Listener(grounder), list[Turn](), list[Any]()
     for turn in dialogue.turns:
         meta = dict(turn.meta)
         if turn.speaker == USER:
             state = listener.listen(turn.text)
+            if found := (told or {}).get(len(states) + 1):
+                state = listener.correct(state, found.kept, found.dropped)
+            states.append((state.constraints, state.avoid))
             about = state.asks_about
             log = {"asks": not about, "asks_about": about, "requests": state.requests,
                    "stage": "" if about else _OTHERS}  # fmt: skip
-            meta["user_meta"] = {**(log if whole else turn.user_meta), **state.as_logged(grounder)}
-        elif whole:
+            meta["user_meta"] = log | state.as_logged(grounder)
+        else:
             meta["rec_ids"] = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
         turns.append(replace(turn, meta=meta))
-    return replace(dialogue, turns=tuple(turns), shift_events=() if whole else dialogue.shift_events)
+    changed = [{"turn": n} for n, (old, new) in enumerate(pairwise(states), start=2) if old != new]
+    return replace(dialogue, turns=tuple(turns), shift_events=tuple(changed))
 
 
 class _Scored(NamedTuple):
@@ -138,33 +153,82 @@ class _Scored(NamedTuple):
     @property
     def overall(self) -> float:
         """The score of the whole dialogue (:func:`_of_dialogue`), NaN without replies."""
-        return _of_dialogue([row[ON_PAPER] for row in self.rows], [row[REACTION] for row in self.rows])
+        return _whole(self.rows)
 
     @property
     def rated(self) -> list[dict[str, Any]]:
-        """The rows with their human ratings, NaN where there is none, and the dialogue's score and rating."""
-        whole = {OVERALL: overall_rating(self.dialogue), WHOLE: self.overall}
-        ratings = {pair.turn: _rating(pair) for pair in self.dialogue.pairs()}
-        return [{**row, RATING: ratings[row["turn"]], **whole} for row in self.rows]
+        """The rows with human ratings, NaN where there is none, and the score and ratings of the dialogue."""
+        given = annotations(self.dialogue, "dial_level_aggregated")
+        whole = {WHOLE: self.overall} | {name: _number(given.get(name)) for name in OF_DIALOGUE}
+        pairs = zip(self.rows, self.dialogue.pairs(), strict=True)
+        return [{**row, **_ratings(self.dialogue, pair), **whole} for row, pair in pairs]
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The scores in CRSArena-Eval's form: a prediction for every system utterance and for the whole.
+        """The scores as a FACE run file has them: seven aspects, for every system utterance and the whole.
 
         ``turn_ind`` is the log's own, else the utterance's place. An utterance before the person spoke gets ¾
         where it asks what is wanted, else 0; parts of a merged reply share its score. A system that never
         answers follows nothing: 0.
         """
-        values = [(i, _ASKING * _elicits(text)) for i, text in enumerate(_opening(self.dialogue))]
+        opening = [_ASKING * _elicits(text) for text in _opening(self.dialogue)]
+        values = [(i, dict.fromkeys(OF_REPLY, value)) for i, value in enumerate(opening)]
         place = len(values)
         for pair, row in zip(self.dialogue.pairs(), self.rows, strict=True):
-            place += len(pair.user.meta.get("merged") or [0])
-            parts = merged(pair)
-            values += [(int(part.get("turn_ind", place + i)), row[RECEIVED]) for i, part in enumerate(parts)]
-            place += len(parts)
-        turns = [{"turn_ind": i, "turn_level_pred": {RATING: round(value, 6)}} for i, value in values]
-        whole = {OVERALL: round(self.overall, 6) if self.rows else 0.0}
-        return {"conv_id": self.dialogue.session_id, "turns": turns, "dial_level_pred": whole}
+            place += len(parts(pair.user))
+            said = parts(pair.system)
+            found = {name: of(row) for name, of in OF_REPLY.items()}
+            values += [(int(part.get("turn_ind", place + i)), found) for i, part in enumerate(said)]
+            place += len(said)
+        turns = [{"turn_ind": i, "turn_level_pred": _rounded(found)} for i, found in values]
+        whole = {name: of(self.rows) if self.rows else 0.0 for name, of in OF_DIALOGUE.items()}
+        return {"conv_id": self.dialogue.session_id, "turns": turns, "dial_level_pred": _rounded(whole)}
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in values.items()}
+
+
+def _whole(rows: _Rows) -> float:
+    """A whole dialogue from its rows (:func:`_of_dialogue`)."""
+    return _of_dialogue([row[ON_PAPER] for row in rows], [row[REACTION] for row in rows])
+
+
+def _mean(rows: _Rows) -> float:
+    """The mean of the replies as received."""
+    return float(np.mean([row[RECEIVED] for row in rows]))
+
+
+def _end(rows: _Rows) -> float:
+    """How the person takes the last replies that have a successor; ½ without a cue."""
+    taken = [row[REACTION] for row in rows[-_LATE:]]
+    return float(np.mean([_HALF if math.isnan(one) else one for one in taken]))
+
+
+def _engaging(row: Mapping[str, Any]) -> float:
+    """A reply as received, more where it asks something, less from reply to reply as interest wears off."""
+    interest: float = (row[RECEIVED] + _QUESTION * row["question"]) * _WEARING ** (row["turn"] - 1)
+    return interest
+
+
+# The candidates for an aspect, and the aspects; chosen as docs/revisions.md says, nothing is fitted.
+REPLY_RULES: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "received": lambda row: float(row[RECEIVED]),
+    "on paper": lambda row: float(row[ON_PAPER]),
+    "engaging": _engaging,
+}
+DIALOGUE_RULES: dict[str, Callable[[_Rows], float]] = {
+    "whole": _whole,
+    "mean": _mean,
+    "mean and end": lambda rows: (_mean(rows) + _end(rows)) / 2,
+    "whole and start": lambda rows: (_whole(rows) + _mean(rows[:_EARLY])) / 2,
+}
+CHOSEN = {
+    RATING: "received", INTEREST: "engaging", "understanding": "whole", "task_completion": "mean and end",
+    "interest_arousal": "whole", "efficiency": "whole and start", OVERALL: "whole",
+}  # fmt: skip
+OF_REPLY = {name: REPLY_RULES[rule] for name, rule in CHOSEN.items() if rule in REPLY_RULES}
+OF_DIALOGUE = {name: DIALOGUE_RULES[rule] for name, rule in CHOSEN.items() if rule in DIALOGUE_RULES}
 
 
 def _opening(dialogue: Dialogue) -> list[str]:
@@ -172,16 +236,20 @@ def _opening(dialogue: Dialogue) -> list[str]:
     return [str(text) for text in dialogue.extra.get("opening", ())]
 
 
-def merged(pair: Pair) -> Sequence[Mapping[str, Any]]:
-    """The logs of the utterances that a reply was merged of; often one."""
-    parts: Sequence[Mapping[str, Any]] = pair.system.meta.get("merged") or [pair.system.meta]
-    return parts
+def parts(turn: Turn) -> Sequence[Mapping[str, Any]]:
+    """The logs of the utterances that a turn was merged of; often one."""
+    found: Sequence[Mapping[str, Any]] = turn.meta.get("merged") or [turn.meta]
+    return found
 
 
-def _rating(pair: Pair) -> float:
-    """The rating of a reply, NaN where there is none; of a merged reply the mean of its parts."""
-    given = [_number((part.get("turn_level_aggregated") or {}).get(RATING)) for part in merged(pair)]
-    return mean_defined(given)
+def _ratings(dialogue: Dialogue, pair: Pair) -> dict[str, float]:
+    """The ratings of a reply, NaN where there is none; of merged utterances the mean of their parts."""
+    after = [part for turn in dialogue.turns[2 * pair.turn : 2 * pair.turn + 1] for part in parts(turn)]
+    asked = {name: (parts(pair.system), name) for name in OF_REPLY} | {NEXT: (after, "satisfaction")}
+    return {
+        name: mean_defined([_number((part.get("turn_level_aggregated") or {}).get(key)) for part in said])
+        for name, (said, key) in asked.items()
+    }
 
 
 def annotations(dialogue: Dialogue, name: str) -> Mapping[str, Any]:
@@ -189,24 +257,23 @@ def annotations(dialogue: Dialogue, name: str) -> Mapping[str, Any]:
     return (dialogue.extra.get("annotations") or {}).get(name) or {}
 
 
-def overall_rating(dialogue: Dialogue) -> float:
-    """The rating that people gave the whole conversation; NaN where there is none."""
-    return _number(annotations(dialogue, "dial_level_aggregated").get(OVERALL))
-
-
 def _number(value: object) -> float:
     usable = isinstance(value, int | float) and not isinstance(value, bool)
     return float(str(value)) if usable else math.nan
 
 
-def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[_Scored]:
+def score(
+    dialogues: Iterable[Dialogue], grounder: Grounder, told: Mapping[str, Mapping[int, Told]] | None = None
+) -> Iterator[_Scored]:
     """Every dialogue with its rows, one at a time: our scores, their parts, and other metrics.
 
     Memory stays flat. ``defined`` is 1 where a constraint is known; elsewhere the score is the declared
-    fallback. Every reply has a row. Only ``reaction`` and ``received_adaptation`` look at what is said next.
+    fallback. Every reply has a row. Only ``reaction`` and ``received_relevance`` look at what is said next.
+    ``told`` corrects what is heard, by conversation (:func:`logged`).
     """
     given, heard_from = tee(dialogues)
-    logs, scored = tee(logged(dialogue, grounder) for dialogue in heard_from)
+    known = told or {}
+    logs, scored = tee(logged(one, grounder, known.get(one.session_id)) for one in heard_from)
     scores = score_all(scored, grounder, conventions.get("default"))
     for dialogue, log, found in zip(given, logs, scores, strict=True):
         yield _Scored(dialogue, _rows(log, found.turns, grounder))
@@ -233,11 +300,12 @@ def _rows(
         before.add(said)
         said_next = "".join(turn.text for turn in dialogue.turns[2 * pair.turn : 2 * pair.turn + 1])
         taken = heard.reaction(said_next, grounder.titles(said_next))
-        on_paper = _adaptation(reply, wishes_known=bool(log["constraints"]))
+        on_paper = _on_paper(reply, wishes_known=bool(log["constraints"]))
         row = {"conv_id": dialogue.session_id, "system": dialogue.model_name, "turn": pair.turn}
         row |= {ON_PAPER: on_paper, RECEIVED: _received(on_paper, taken, reply.n_films), REACTION: taken}
         row |= {"defined": int(bool(log["constraints"])), "n_films": reply.n_films, "n_words": n_words}
-        rows.append(row | {name: metrics[name] for name in _PARTS})
+        row |= {"question": int("?" in text)}
+        rows.append(row | {name: metrics[name] for name in (*_PARTS, *AT_REVISION)})
     return rows
 
 
@@ -253,7 +321,7 @@ def table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """The rows of replies as a frame; InputError where there is none."""
     if not rows:
         raise InputError("no reply to score; give at least one conversation in which the system answers")
-    return pd.DataFrame(rows).astype({RATING: float, OVERALL: float})
+    return pd.DataFrame(rows).astype(dict.fromkeys((*OF_REPLY, *OF_DIALOGUE), float))
 
 
 def per_dialogue(rows: pd.DataFrame, names: Sequence[str] = (ON_PAPER,)) -> pd.DataFrame:
