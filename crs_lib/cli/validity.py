@@ -89,7 +89,7 @@ def realism(**given: Any) -> None:
     table(found[["templates", *told]])
 
 
-_PARTS = OneOf(("rated", "revisions", "ceilings", "success", "simulators"))
+_PARTS = OneOf(("rated", "revisions", "ceilings", "success"))
 
 
 @command("validity people", reads="dialogues catalog", writes="out")
@@ -97,16 +97,16 @@ def people(
     part: Annotated[str, _PARTS], *, catalog: str = "", strict: bool = False, dialogues: Path | None = None,
     out: Path | None = None, export: Annotated[str, OneOf(("face",))] = "face",
 ) -> None:  # fmt: skip
-    """Compare scores with raters, success and judges; score conversations that people rated.
+    """Compare scores with raters and success; score conversations that people rated.
 
     The parts: scores of conversations that people rated (--dialogues, --catalog, --out); revisions, ratings
     of replies to people who changed their minds; ceilings, raters against one another (AB-ReDial, USS);
-    success of simulated users on Concept4CRS; simulators, a published judge on UserSimCRS.
+    success of simulated users on Concept4CRS.
 
     catalog: a catalogue's file (default: the data set redial-movies)
     strict: of rated: stop at a conversation that cannot be read or has no name
     dialogues: of rated: a log of any known form, e.g. CRSArena-Eval
-    out: of rated: where the predictions go
+    out: of rated and revisions: where the predictions or the tables go
     export: of rated: the form of the predictions, a FACE run file
     """
     from crs_lib import data
@@ -124,15 +124,15 @@ def people(
         _ceilings(films)
         return
     if part == "revisions":
-        found = list(revisions.study(revisions.replies(films)))
-    elif part == "success":
-        frame = raters.success(raters.conversations("concept4crs"), films)
-        found = [raters.prediction(frame), raters.systems(frame), frame[["found"]].describe().T]
-    else:
-        frame = raters.judged(raters.conversations("usersimcrs"), films)
-        found = [raters.with_judge(frame), raters.survival(frame)]
-    for frame in found:
-        table(frame)
+        found = revisions.study(revisions.replies(films))
+        if out:
+            revisions.write(found, out)
+        for frame in found:
+            table(frame)
+        return
+    frame = raters.success(raters.conversations("concept4crs"), films)
+    for found in (raters.prediction(frame), raters.systems(frame)):
+        table(found)
 
 
 def _ceilings(films: Any) -> None:

@@ -9,13 +9,12 @@ Source: docs/validity.md, section 4.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, permutations, tee
+from itertools import pairwise, tee
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
@@ -26,6 +25,7 @@ from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
 from crs_lib.metrics.base import HIGHER, Metric, declare
 from crs_lib.metrics.records import mean_defined
+from crs_lib.stats.effects import correlation, partial_spearman, spearman
 from crs_lib.validity import heard
 from crs_lib.validity.heard import CUES
 
@@ -47,7 +47,6 @@ SHOWN = (RECEIVED, ON_PAPER, REACTION, *_PARTS)
 _HALF, _ASKING, _ANSWER_WORDS = 0.5, 0.75, 12
 _EARLY, _LATE = 3, 2  # replies that efficiency looks at first, reactions that tell how a conversation ends
 _WEARING, _QUESTION = 0.9, 0.25  # interest left from a reply to the next, and what a question adds
-_EXACT = 8  # systems up to which every permutation is tried
 _OTHERS = "follow_up"  # the stage in which a simulated user asks for other films
 
 
@@ -338,27 +337,27 @@ def agreement(
 
     Levels: "reply, constraint known", "reply" (fallback included), "reply, within systems" (mean over
     systems, weighted by their replies), "dialogue" (with the overall rating; the first score is that of whole
-    dialogues, the others are means over replies), "system" (means of both; p is exact, over all permutations
-    of up to eight systems). ``low`` and ``high`` are the 95 % interval of Spearman over conversations;
-    ``partial`` is Spearman given length and number of films; ``coverage`` the share of rated rows with a
-    score. Raises InputError without ratings.
+    dialogues, the others are means over replies), "system" (means of both). ``low`` and ``high`` are the 95 %
+    interval of Spearman over conversations; ``partial`` is Spearman given length and number of films;
+    ``coverage`` the share of rated rows with a score. Raises InputError without ratings.
     """
-    known = {level: bool(rows[level].notna().any()) for level in (RATING, OVERALL)}
-    if not any(known.values()):
+    if not rows[[RATING, OVERALL]].notna().any(axis=None):
         raise InputError("no reply carries a human rating; agreement needs turn_level_aggregated.relevance")
-    talks = per_dialogue(rows, names)
-    sure, out = rows[rows["defined"] == 1], []
+    talks, sure, out = per_dialogue(rows, names), rows[rows["defined"] == 1], []
     for place, name in enumerate(names):
-        if known[RATING]:
-            out.append({"score": name, "level": "reply, constraint known"} | _both(sure, name, RATING))
-            out.append({"score": name, "level": "reply"} | _both(rows, name, RATING, resamples))
+        whole = WHOLE if place == 0 else name
+        systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()
+        levels: list[tuple[str, pd.DataFrame, str, str, int]] = [
+            ("reply, constraint known", sure, name, RATING, 0),
+            ("reply", rows, name, RATING, resamples),
+            ("dialogue", talks, whole, OVERALL, resamples),
+            ("system", systems, whole, OVERALL, 0),
+        ]
+        for level, frame, score, rating, draws in levels:
+            if rows[rating].notna().any():
+                out.append({"score": score, "level": level} | _both(frame, score, rating, draws))
+        if rows[RATING].notna().any():
             out.append({"score": name, "level": "reply, within systems"} | _within(rows, name))
-        if known[OVERALL]:
-            whole = WHOLE if place == 0 else name
-            systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()
-            exact = {"partial": np.nan, "p_exact": _exact_p(systems[whole], systems[OVERALL])}
-            out.append({"score": whole, "level": "dialogue"} | _both(talks, whole, OVERALL, resamples))
-            out.append({"score": whole, "level": "system"} | _both(systems, whole, OVERALL) | exact)
     return pd.DataFrame(out)
 
 
@@ -367,9 +366,9 @@ def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0) -> d
     known = frame[frame[[score, rating]].notna().all(axis=1)]
     x, y = known[score].to_numpy(float), known[rating].to_numpy(float)
     row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}
-    row |= {"pearson": _correlation(x, y)} | rho(frame, score, rating, resamples=resamples)
+    row |= {"pearson": correlation(x, y)} | rho(frame, score, rating, resamples=resamples)
     given = [name for name in BASELINES if name in known]
-    return row | {"partial": _partial(x, y, known[given].to_numpy(float)) if given else np.nan}
+    return row | {"partial": partial_spearman(x, y, known[given].to_numpy(float)) if given else math.nan}
 
 
 def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
@@ -379,37 +378,6 @@ def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
     weight, names = parts["n"].to_numpy(float), ["coverage", "pearson", "spearman"]
     means = weight @ parts[names].to_numpy() / weight.sum() if len(parts) else [np.nan] * len(names)
     return {"n": int(weight.sum()), **dict(zip(names, map(float, means), strict=True)), "partial": np.nan}
-
-
-def _correlation(x: ArrayLike, y: ArrayLike) -> float:
-    """Pearson's correlation in [-1, 1]; NaN for fewer than three pairs or where one side does not vary."""
-    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return math.nan
-    return float(np.corrcoef(a, b)[0, 1])
-
-
-def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`_correlation`."""
-    return _correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
-
-
-def _partial(x: Floats, y: Floats, given: Floats) -> float:
-    """Spearman's correlation in [-1, 1] of what is left after ranks of ``given`` (n, k) are regressed out."""
-    if len(x) < given.shape[1] + 3:
-        return math.nan
-    base = np.column_stack([np.ones(len(x)), *(scipy.stats.rankdata(column) for column in given.T)])
-    left = [ranks - base @ np.linalg.lstsq(base, ranks)[0] for ranks in map(scipy.stats.rankdata, (x, y))]
-    return _correlation(left[0], left[1])
-
-
-def _exact_p(x: ArrayLike, y: ArrayLike) -> float:
-    """Two-sided p of Spearman's correlation over every order of ``y``; NaN beyond eight values."""
-    a, b = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
-    if not 3 <= len(a) <= _EXACT:
-        return math.nan
-    least = abs(_correlation(a, b)) - 1e-12
-    return float(np.mean([abs(_correlation(a, np.array(order))) >= least for order in permutations(b)]))
 
 
 def rho(

@@ -2,16 +2,14 @@
 
 ``people ceilings``: sets with every rating of every rater (AB-ReDial, USS), and how far raters agree.
 ``people success``: simulated users with a target film (Concept4CRS); do scores say when they are served? The
-criterion comes from the log, the predictors never see the target. ``people simulators``: a published judge,
-simulator by simulator (UserSimCRS); does the ranking of systems survive a change of simulator? Every set is
-read by a row of ``SETS``. Source: docs/validity.md, section 4.
+criterion comes from the log, the predictors never see the target. Every set is read by a row of ``SETS``.
+Source: docs/validity.md, section 4.
 """
 
 import hashlib
 import re
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -28,8 +26,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, one_line, shorten
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.metrics.records import mean_defined
-from crs_lib.validity import agreement, heard
-from crs_lib.validity.agreement import BASELINES, INTEREST, ON_PAPER, OVERALL, RATING, RECEIVED, WHOLE, rho
+from crs_lib.stats.effects import spearman
+from crs_lib.validity import agreement
+from crs_lib.validity.agreement import INTEREST, ON_PAPER, OVERALL, RATING, RECEIVED, WHOLE, rho
 
 TURNS, DIALOGUES = "annotated_turns.csv", "annotated_dialogues.csv"  # the two tables of AB-ReDial
 _SYSTEM = "human"  # where a person recommends
@@ -113,8 +112,7 @@ def _values(rows: pd.DataFrame, column: str) -> list[float]:
 
 # A rated set: its reader, from a file or folder to records in CRSArena-Eval's form; None for a known log.
 SETS: dict[str, Callable[[Path], Iterator[Any]] | None] = {
-    "abredial": _abredial, "concept4crs": None, "crsarena": None, "iard": _iard, "usersimcrs": None,
-    "uss": _uss,
+    "abredial": _abredial, "concept4crs": None, "crsarena": None, "iard": _iard, "uss": _uss,
 }  # fmt: skip
 
 
@@ -201,9 +199,9 @@ def aspects(found: Sequence[Any], *, resamples: int = 1000) -> pd.DataFrame:
         fold, chosen, held = frame["conv_id"].map(lambda name: share_of(name, _FOLDS)), [], []
         for part in range(_FOLDS):
             outside, inside = frame[fold != part], frame[fold == part]
-            chosen.append(max(names, key=lambda name: agreement.spearman(outside[name], outside["rating"])))
-            held.append(agreement.spearman(inside[chosen[-1]], inside["rating"]))
-        row = {"aspect": aspect, "rule": agreement.CHOSEN[aspect]}
+            chosen.append(max(names, key=lambda name: spearman(outside[name], outside["rating"])))
+            held.append(spearman(inside[chosen[-1]], inside["rating"]))
+        row: dict[str, Any] = {"aspect": aspect, "rule": agreement.CHOSEN[aspect]}
         row |= rho(frame, agreement.CHOSEN[aspect], "rating", resamples=resamples)
         row |= {"held_out": mean_defined(held), "rules": ", ".join(dict.fromkeys(chosen))}
         out.append(row | {name: values[place] for name, values in PUBLISHED.items()})
@@ -212,16 +210,14 @@ def aspects(found: Sequence[Any], *, resamples: int = 1000) -> pd.DataFrame:
 
 def _candidates(found: Sequence[Any], aspect: str) -> tuple[pd.DataFrame, list[str]]:
     """One row per rated reply or conversation: the rating, and the value of every rule; the rules' names."""
-    rules: Mapping[str, Any] = agreement.DIALOGUE_RULES
-    if aspect in agreement.OF_REPLY:
-        rules = agreement.REPLY_RULES
-    rows = []
+    of_reply = aspect in agreement.OF_REPLY
+    rules: Mapping[str, Any] = agreement.REPLY_RULES if of_reply else agreement.DIALOGUE_RULES
+    rows: list[dict[str, Any]] = []
     for one in found:
-        cases = [(row, row) for row in one.rated] if rules is agreement.REPLY_RULES else []
-        cases = cases or [(one.rated[0], one.rows)] * bool(one.rows and rules is agreement.DIALOGUE_RULES)
-        for rated, given in cases:
-            row: dict[str, Any] = {"system": rated["system"], "conv_id": rated["conv_id"]}
-            row["rating"] = rated[aspect]
+        rated: list[Any] = one.rated
+        cases: list[tuple[Any, Any]] = [(row, row) for row in rated]
+        for mine, given in cases if of_reply else [(row, rated) for row in rated[:1]]:
+            row = {"system": mine["system"], "conv_id": mine["conv_id"], "rating": mine[aspect]}
             rows.append(row | {name: of(given) for name, of in rules.items()})
     frame = pd.DataFrame(rows, columns=None if rows else ["conv_id", "rating"])
     return frame.dropna(subset="rating"), list(rules)
@@ -229,61 +225,28 @@ def _candidates(found: Sequence[Any], aspect: str) -> tuple[pd.DataFrame, list[s
 
 # The target among the ranked items of a reply, or named in its text.
 CRITERIA = {"in_list": "rec_success_rec", "in_text": "rec_success_dialogue"}
-_WORDS, _RANKED, _GAIN = "satisfaction", "ranked_satisfaction", "normalised_gain"
-PREDICTORS = (_WORDS, _RANKED, _GAIN, ON_PAPER, RECEIVED, "n_films", "n_words", "turn")
-_SEEN, _SHARE = 3, 0.5  # replies that must name a film with the item ranked first, and their share
+_WORDS, _GAIN = "satisfaction", "normalised_gain"
+PREDICTORS = (_WORDS, _GAIN, ON_PAPER, RECEIVED, "n_films", "n_words", "turn")
 
 
 def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per reply of conversations that log success: criteria and predictors.
 
-    ``satisfaction`` is the mean share of the constraints heard that the films named meet (0 without films);
-    ``ranked_satisfaction`` the same over the ranked items that :func:`_resolved` finds, NaN where no
-    constraint is known or no item is found; ``found`` their share. Raises InputError where no reply logs
-    success.
+    ``satisfaction`` is the mean share of the constraints heard that the films named meet (0 without films).
+    Raises InputError where no reply logs success.
     """
     rows: list[dict[str, Any]] = []
     for one in agreement.score(dialogues, grounder):
-        listener = heard.Listener(grounder)
         for pair, row in zip(one.dialogue.pairs(), one.rows, strict=True):
-            last, state = agreement.parts(pair.system)[-1], listener.listen(pair.user.text)
-            if any(last.get(key) is None for key in CRITERIA.values()):
-                continue
-            row |= {name: bool(last[key]) for name, key in CRITERIA.items()}
-            row |= {"user": pair.user.text, "reply": pair.system.text, "wanted": state.constraints}
-            row["items"] = [int(item) for item in last.get("rec_items") or ()]
-            rows.append(row | {"films": heard.films(grounder, pair.system.text), WHOLE: one.overall})
+            last = agreement.parts(pair.system)[-1]
+            if all(last.get(key) is not None for key in CRITERIA.values()):
+                found = {name: bool(last[key]) for name, key in CRITERIA.items()}
+                rows.append(
+                    row | found | {"user": pair.user.text, "reply": pair.system.text, WHOLE: one.overall}
+                )
     if not rows:
         raise InputError("no reply logs success; expected conversations with rec_success_rec (Concept4CRS)")
-    frame = pd.DataFrame(rows)
-    film_of, facts = _resolved(frame["items"], frame["films"], frame["reply"]), grounder.catalog.fact_sets
-
-    def ranked(row: Mapping[str, Any]) -> tuple[float, float]:
-        """The share of the constraints that the ranked films meet, and of the items that are found."""
-        films, wanted = [film_of[item] for item in row["items"] if item in film_of], row["wanted"]
-        met, of = sum(len(wanted & facts[film]) for film in films), len(films) * len(wanted)
-        return met / of if of else np.nan, len(films) / len(row["items"]) if row["items"] else np.nan
-
-    frame[[_RANKED, "found"]] = [ranked(row) for row in rows]
-    return frame.drop(columns=["items", "films", "wanted"])
-
-
-def _resolved(
-    ranked: Iterable[Sequence[int]], named: Iterable[tuple[int, ...]], texts: Iterable[str]
-) -> Mapping[int, int]:
-    """The catalogue's film of an item's number, where replies tell it.
-
-    The log's numbers are those of a knowledge graph that the catalogue does not have. An item is a film if at
-    least three different replies name a single film while the item ranks first, and half of them name that
-    one. Success is not looked at.
-    """
-    every = zip(ranked, named, texts, strict=True)
-    told = {(items[0], text): films[0] for items, films, text in every if items and len(films) == 1}
-    counts: dict[int, Counter[int]] = defaultdict(Counter)
-    for (item, _), film in told.items():
-        counts[item][film] += 1
-    best = {item: (count.total(), *count.most_common(1)[0]) for item, count in counts.items()}
-    return {item: film for item, (n, film, hits) in best.items() if n >= _SEEN and hits >= _SHARE * n}
+    return pd.DataFrame(rows)
 
 
 def prediction(frame: pd.DataFrame, *, resamples: int = 100) -> pd.DataFrame:
@@ -304,7 +267,7 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100) -> pd.DataFrame:
         picks = [np.concatenate([members[talk] for talk in talks]) for talks in drawn]
         for name in names:
             values = rows[["system", name, criterion]]
-            shown = name in (_WORDS, _RANKED, ON_PAPER, WHOLE)
+            shown = name in (_WORDS, ON_PAPER, WHOLE)
             within = [_auc_within(values.iloc[pick]) for pick in picks if shown]
             low, high = np.nanquantile(within, [0.025, 0.975]) if within else (np.nan, np.nan)
             aucs = (_auc(values), _auc_within(values), float(low), float(high))
@@ -345,52 +308,3 @@ def missed(frame: pd.DataFrame, n: int = 3) -> pd.DataFrame:
     found = pd.concat([part.drop_duplicates("conv_id").head(n) for part in (low, high)], ignore_index=True)
     cut = {name: [shorten(text, 160) for text in found[name]] for name in ("user", "reply")}
     return found.assign(**cut)[["system", "turn", "in_text", ON_PAPER, "user", "reply"]]
-
-
-JUDGE = ("REC_RELEVANCE", "OVERALL_SAT")
-SIMULATORS = ("ABUS", "Single_LLM", "Dual_LLM")
-
-
-def judged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per conversation of UserSimCRS: system, simulator, our scores and the judge's.
-
-    The simulator is read from the session's name. Raises InputError where no conversation carries a score.
-    """
-    rows = []
-    for one in agreement.score(dialogues, grounder):
-        given, name = agreement.annotations(one.dialogue, "scores"), one.dialogue.session_id
-        row: dict[str, Any] = {"system": one.dialogue.model_name, "conv_id": name}
-        row["simulator"] = next((simulator for simulator in SIMULATORS if simulator in name), "unknown")
-        row |= {judge: float(given.get(judge, np.nan)) for judge in JUDGE}
-        replies = pd.DataFrame(one.rows, columns=[ON_PAPER, *BASELINES], dtype=float)
-        rows.append(row | {WHOLE: one.overall} | replies.mean().to_dict())
-    frame = pd.DataFrame(rows, columns=None if rows else JUDGE)
-    if not frame[list(JUDGE)].notna().any(axis=None):
-        raise InputError("no conversation carries a judge's scores; expected 'scores' (UserSimCRS)")
-    return frame
-
-
-def with_judge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
-    """Spearman of our scores and of baselines with the judge's, by simulator, with 95 % intervals."""
-    return pd.DataFrame([
-        {"simulator": simulator, "judge": judge, "score": name}
-        | rho(part, name, judge, resamples=resamples)
-        for simulator, part in [("all", rows), *rows.groupby("simulator")]
-        for judge in JUDGE
-        for name in (WHOLE, ON_PAPER, *BASELINES)
-    ])  # fmt: skip
-
-
-def survival(rows: pd.DataFrame) -> pd.DataFrame:
-    """Kendall's tau of the rankings of systems between every two simulators, for our score and the judge's.
-
-    1 is the same order; NaN for fewer than three systems that both simulators met.
-    """
-    out = []
-    for name in (WHOLE, *JUDGE):
-        means = rows.pivot_table(index="system", columns="simulator", values=name)
-        taus = means.corr(method="kendall", min_periods=3)
-        for one, other in combinations(sorted(set(rows["simulator"])), 2):
-            n_systems, tau = len(means[[one, other]].dropna()), float(taus.loc[one, other])
-            out.append((name, f"{one} and {other}", n_systems, tau))
-    return pd.DataFrame(out, columns=["score", "simulators", "n_systems", "tau"])
