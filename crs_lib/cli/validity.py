@@ -140,12 +140,10 @@ def _ceilings(films: Any) -> None:
     from crs_lib.validity import agreement, raters
 
     for name in ("abredial", "uss"):
-        talks = list(raters.conversations(name))
-        table(raters.ceiling(raters.ratings(talks)), name)
-        if name == "abredial":
-            scored = list(agreement.score(talks, films))
-            _agreement(agreement.table([row for one in scored for row in one.rated]))
-            table(raters.aspects(scored))
+        table(raters.ceiling(raters.ratings(raters.conversations(name))), name)
+    rows = agreement.rate(raters.conversations("abredial"), films)
+    table(agreement.agreement(rows, agreement.SHOWN))
+    table(raters.aspects(rows))
 
 
 def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
@@ -170,22 +168,9 @@ def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
     print(f"predictions, a FACE run file: {paths.shown(out)}")
     given = frame.groupby(["system", "conv_id"])[[agreement.RATING, agreement.OVERALL]].transform("count")
     if (given > 0).any(axis=None):
-        _agreement(frame[(given > 0).any(axis=1)])
-        table(
-            raters.aspects(found), "the seven aspects of CRSArena-Eval, and printed baselines (ReDial part)"
-        )
-
-
-def _agreement(rows: pd.DataFrame) -> None:
-    """Print how far scores agree with the ratings of replies and of whole dialogues, whichever there are."""
-    from crs_lib.validity import agreement as scores
-
-    table(scores.agreement(rows, scores.SHOWN))
-    whole = scores.per_dialogue(rows, [scores.RECEIVED])
-    ways = ((rows, scores.RECEIVED, scores.RATING), (whole, scores.WHOLE, scores.OVERALL))
-    for frame, score, rating in ways:
-        if frame[rating].notna().any():
-            table(scores.against_baselines(frame, score, rating))
+        known = frame[(given > 0).any(axis=1)]
+        table(agreement.agreement(known, agreement.SHOWN))
+        table(raters.aspects(known), "seven aspects of CRSArena-Eval; G-Eval, FACE: printed, ReDial part")
 
 
 @command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"])
@@ -195,7 +180,7 @@ def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given:
     out: where the page goes (default: the run's folder)
     import_: labels that the page exported, to analyse
     """
-    from crs_lib.report import annotate as pages
+    from crs_lib.report import page
     from crs_lib.validity import labels
 
     config = labels.AskConfig(**given)
@@ -205,5 +190,6 @@ def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given:
             table(frame)
         print(f"tables: {paths.shown(labels.write(config.run, found))}/")
     else:
-        print(f"written: {paths.shown(pages.write(config, out))}   open it in a browser, no server is needed")
+        written = paths.shown(page.write_questions(config, out))
+        print(f"written: {written}   open it in a browser, no server is needed")
         print(f"then: python -m crs_lib validity annotate --run {config.run} --import labels-*.jsonl")

@@ -27,7 +27,7 @@ from crs_lib.metrics.base import HIGHER, Metric, declare
 from crs_lib.metrics.records import mean_defined
 from crs_lib.stats.effects import correlation, partial_spearman, spearman
 from crs_lib.validity import heard
-from crs_lib.validity.heard import CUES
+from crs_lib.validity.heard import cue
 
 Floats = NDArray[np.float64]
 _Rows = Sequence[Mapping[str, Any]]
@@ -109,7 +109,7 @@ def _of_dialogue(on_paper: Sequence[float], taken: Sequence[float]) -> float:
 
 def _elicits(text: str) -> bool:
     """Whether a text asks what the person wants."""
-    return "?" in text and bool(CUES["elicits"].search(fold(text)))
+    return "?" in text and bool(cue("elicits").search(fold(text)))
 
 
 class Told(NamedTuple):
@@ -156,11 +156,15 @@ class _Scored(NamedTuple):
 
     @property
     def rated(self) -> list[dict[str, Any]]:
-        """The rows with human ratings, NaN where there is none, and the score and ratings of the dialogue."""
+        """The rows with human ratings, NaN where there is none, the dialogue's, and what every rule gives."""
         given = annotations(self.dialogue, "dial_level_aggregated")
         whole = {WHOLE: self.overall} | {name: _number(given.get(name)) for name in OF_DIALOGUE}
+        whole |= {name: of(self.rows) for name, of in DIALOGUE_RULES.items() if self.rows}
         pairs = zip(self.rows, self.dialogue.pairs(), strict=True)
-        return [{**row, **_ratings(self.dialogue, pair), **whole} for row, pair in pairs]
+        return [
+            row | _ratings(self.dialogue, pair) | whole | {name: of(row) for name, of in REPLY_RULES.items()}
+            for row, pair in pairs
+        ]
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -288,12 +292,12 @@ def _rows(
         log, text = pair.user.user_meta, pair.system.text
         said, n_words, elicits = fold(text), len(words(text)), _elicits(text)
         asked |= bool(log["requests"])
-        thanks = bool(CUES["thanks"].search(fold(pair.user.text))) and not log["requests"]
+        thanks = bool(cue("thanks").search(fold(pair.user.text))) and not log["requests"]
         reply = _ReplyFeatures(
             len(pair.system.meta["rec_ids"]), gain=metrics["normalised_gain"], novel=metrics["novelty"],
             invited=asked or elicited, elicits=elicits, elicited_before=elicited,
             answers=bool(log["asks_about"]) and n_words >= _ANSWER_WORDS,
-            closes=thanks and bool(CUES["closes"].search(said)), repeats=said in before,
+            closes=thanks and bool(cue("closes").search(said)), repeats=said in before,
         )  # fmt: skip
         elicited |= elicits
         before.add(said)
@@ -339,7 +343,8 @@ def agreement(
     systems, weighted by their replies), "dialogue" (with the overall rating; the first score is that of whole
     dialogues, the others are means over replies), "system" (means of both). ``low`` and ``high`` are the 95 %
     interval of Spearman over conversations; ``partial`` is Spearman given length and number of films;
-    ``coverage`` the share of rated rows with a score. Raises InputError without ratings.
+    ``coverage`` the share of rated rows with a score; ``diff`` is Spearman less that of the number of films.
+    Raises InputError without ratings.
     """
     if not rows[[RATING, OVERALL]].notna().any(axis=None):
         raise InputError("no reply carries a human rating; agreement needs turn_level_aggregated.relevance")
@@ -368,7 +373,8 @@ def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0) -> d
     row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}
     row |= {"pearson": correlation(x, y)} | rho(frame, score, rating, resamples=resamples)
     given = [name for name in BASELINES if name in known]
-    return row | {"partial": partial_spearman(x, y, known[given].to_numpy(float)) if given else math.nan}
+    row |= {"partial": partial_spearman(x, y, known[given].to_numpy(float)) if given else math.nan}
+    return row | (lead(known, score, BASELINES[1], rating, resamples=resamples) if resamples else {})
 
 
 def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
@@ -401,32 +407,14 @@ def rho(
     return row | {"low": low, "high": high}
 
 
-def against_baselines(
-    rows: pd.DataFrame, score: str = RECEIVED, rating: str = RATING, *, resamples: int = 1000
-) -> pd.DataFrame:
-    """Spearman of the score minus that of each baseline, with a paired 95 % interval over conversations.
-
-    Baselines: words and films of the reply (of a dialogue: their means), and the system's identity (the mean
-    rating of its other conversations). All scores see the same draws. ``rows`` are replies, or dialogues.
-    """
-    rated = rows.dropna(subset=[rating, score], ignore_index=True)
-    rated["system identity"] = _identity(rated, rating)
-    out = []
-    for name in (*BASELINES, *(["system identity"] if len(set(rated["system"])) > 1 else [])):
-        found = rho(rated, score, rating, minus=name, resamples=resamples)
-        base = spearman(rated[name], rated[rating])
-        row = {"score": score, "baseline": name, "spearman": found["spearman"], "of_baseline": base}
-        out.append(row | {"diff": found["spearman"] - base, "low": found["low"], "high": found["high"]})
-    return pd.DataFrame(out)
-
-
-def _identity(rated: pd.DataFrame, rating: str) -> Floats:
-    """The mean rating of the same system in its other conversations; NaN-free: without others the mean."""
-    ratings = rated[rating]
-    count, total = (ratings.groupby(rated["system"]).transform(how) for how in ("size", "sum"))
-    own = ratings.groupby([rated["system"], rated["conv_id"]])
-    count, total = count - own.transform("size"), total - own.transform("sum")
-    return np.asarray((total / count).where(count > 0, ratings.mean()), dtype=float)
+def lead(
+    rows: pd.DataFrame, score: str, baseline: str, rating: str, *, resamples: int = 1000
+) -> dict[str, float]:
+    """Spearman of a score less that of a baseline, with a paired 95 % interval: diff, diff_low, diff_high."""
+    both = rows.dropna(subset=list(dict.fromkeys([score, baseline, rating])))
+    found = rho(both, score, rating, minus=baseline, resamples=resamples)
+    diff = found["spearman"] - spearman(both[baseline], both[rating])
+    return {"diff": diff, "diff_low": found["low"], "diff_high": found["high"]}
 
 
 def one_against_rest(ratings: pd.DataFrame) -> pd.DataFrame:

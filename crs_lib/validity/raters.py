@@ -8,7 +8,7 @@ Source: docs/validity.md, section 4.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def _abredial(folder: Path) -> Iterator[Any]:
             said = _words(mine.iloc[0].get(f"utterance{place}", "")) if len(mine) else ("", "")
             given[fold(said[1])] = {one: _values(mine, one + number) for one in _OF_TURNS}
         first = (_words(text) for key, text in rows.iloc[0].items() if str(key).startswith("utterance"))
-        texts = [(*said, given.get(fold(said[1]), {})) for said in first if said[1]]
+        texts = [(*said, given.pop(fold(said[1]), {})) for said in first if said[1]]
         yield _record(str(name), texts, {one.replace("-", "_"): _values(rows, one) for one in _OF_WHOLE})
 
 
@@ -184,43 +184,32 @@ def share_of(conversation: str, parts: int) -> int:
     return int(hashlib.sha256(conversation.encode()).hexdigest(), 16) % parts
 
 
-def aspects(found: Sequence[Any], *, resamples: int = 1000) -> pd.DataFrame:
+def aspects(rows: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
     """Spearman of the seven aspects of CRSArena-Eval with people, beside the published baselines.
 
-    ``found`` are scored conversations (:func:`agreement.score`). ``held_out`` is the mean over five folds of
+    ``rows`` are rated replies (:func:`agreement.table`). ``held_out`` is the mean over five folds of
     conversations in which the rule is the one that is best on the other four (``rules`` names those); the
     interval is that of the rule in use over all of them. An aspect that nobody rated is left out.
     """
     out = []
     for place, aspect in enumerate(_ASPECTS):
-        frame, names = _candidates(found, aspect)
-        if frame.empty:
-            continue
-        fold, chosen, held = frame["conv_id"].map(lambda name: share_of(name, _FOLDS)), [], []
-        for part in range(_FOLDS):
-            outside, inside = frame[fold != part], frame[fold == part]
-            chosen.append(max(names, key=lambda name: spearman(outside[name], outside["rating"])))
-            held.append(spearman(inside[chosen[-1]], inside["rating"]))
+        of_reply = aspect in agreement.OF_REPLY
+        rules = agreement.REPLY_RULES if of_reply else agreement.DIALOGUE_RULES
+        frame = (rows if of_reply else rows.drop_duplicates(["system", "conv_id"])).dropna(subset=aspect)
+        fold = frame["conv_id"].map(lambda name: share_of(name, _FOLDS))
+        chosen, held = [], []
+        for part in sorted(set(fold)):
+            found = {
+                name: spearman(frame.loc[fold != part, name], frame.loc[fold != part, aspect])
+                for name in rules
+            }
+            chosen.append(max(found, key=lambda name: found[name]))
+            held.append(spearman(frame.loc[fold == part, chosen[-1]], frame.loc[fold == part, aspect]))
         row: dict[str, Any] = {"aspect": aspect, "rule": agreement.CHOSEN[aspect]}
-        row |= rho(frame, agreement.CHOSEN[aspect], "rating", resamples=resamples)
+        row |= rho(frame, agreement.CHOSEN[aspect], aspect, resamples=resamples)
         row |= {"held_out": mean_defined(held), "rules": ", ".join(dict.fromkeys(chosen))}
-        out.append(row | {name: values[place] for name, values in PUBLISHED.items()})
+        out += [row | {name: values[place] for name, values in PUBLISHED.items()}] * bool(len(frame))
     return pd.DataFrame(out)
-
-
-def _candidates(found: Sequence[Any], aspect: str) -> tuple[pd.DataFrame, list[str]]:
-    """One row per rated reply or conversation: the rating, and the value of every rule; the rules' names."""
-    of_reply = aspect in agreement.OF_REPLY
-    rules: Mapping[str, Any] = agreement.REPLY_RULES if of_reply else agreement.DIALOGUE_RULES
-    rows: list[dict[str, Any]] = []
-    for one in found:
-        rated: list[Any] = one.rated
-        cases: list[tuple[Any, Any]] = [(row, row) for row in rated]
-        for mine, given in cases if of_reply else [(row, rated) for row in rated[:1]]:
-            row = {"system": mine["system"], "conv_id": mine["conv_id"], "rating": mine[aspect]}
-            rows.append(row | {name: of(given) for name, of in rules.items()})
-    frame = pd.DataFrame(rows, columns=None if rows else ["conv_id", "rating"])
-    return frame.dropna(subset="rating"), list(rules)
 
 
 # The target among the ranked items of a reply, or named in its text.

@@ -22,7 +22,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.stats.effects import spearman
 from crs_lib.stats.mixed import mixed_slopes
 from crs_lib.validity import agreement, raters
-from crs_lib.validity.agreement import INTEREST, NEXT, RATING, rho
+from crs_lib.validity.agreement import INTEREST, NEXT, RATING, lead, rho
 
 KINDS = ("refine", "exclude", "relax", "return", "replace", "switch")
 RATINGS = {"crsarena": (RATING, INTEREST), "abredial": (RATING, INTEREST), "uss": (NEXT,)}
@@ -175,22 +175,15 @@ def study(frame: pd.DataFrame, *, resamples: int = 1000) -> _Study:
     revised = revised.assign(uptake=revised[VARIANTS[int(np.argmax(rhos))]])
     parts = {half: revised[revised["half"] == half] for half in HALVES} | {"both": revised}
     rows = [
-        {"half": half, "rating": rating, "measure": name} | _of_measure(mine, name, resamples)
+        {"half": half, "rating": rating, "measure": name}
+        | rho(mine, name, "rating", resamples=resamples)
+        | lead(mine, "uptake", name, "rating", resamples=resamples)
         for half, part in parts.items()
         for rating, mine in _ratings(part)
         for name in MEASURES
     ]
     models = pd.concat([_model(revised, name) for name in OURS], ignore_index=True)
     return _Study(choice, pd.DataFrame(rows), models, _systems(frame))
-
-
-def _of_measure(rows: pd.DataFrame, name: str, resamples: int) -> dict[str, float]:
-    """Spearman of a measure with the rating, and by how much that of uptake exceeds it."""
-    row = rho(rows, name, "rating", resamples=resamples)
-    both = rows.dropna(subset=["uptake", name])
-    more = rho(both, "uptake", "rating", minus=name, resamples=resamples)
-    diff = more["spearman"] - spearman(both[name], both["rating"])
-    return row | {"diff": diff, "diff_low": more["low"], "diff_high": more["high"]}
 
 
 def _model(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
