@@ -143,7 +143,7 @@ def _ceilings(films: Any) -> None:
         table(raters.ceiling(raters.ratings(raters.conversations(name))), name)
     rows = agreement.rate(raters.conversations("abredial"), films)
     table(agreement.agreement(rows, agreement.SHOWN))
-    table(raters.aspects(rows))
+    table(raters.aspects(rows).drop(columns=[*raters.PUBLISHED]))
 
 
 def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
