@@ -100,16 +100,6 @@ def test_a_table_may_say_its_own_counts():
     assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
 
 
-def test_concepts_are_counted_once_a_turn_and_ranked_with_ties_by_name():
-    """Four turns: x in three of them, y and w in one, twice in one turn counting once."""
-    lists = [["x", "y", "y"], np.array(["x"]), ["x", "w"], None]
-    frame = turns([NA] * 4, missing_concepts=lists).assign(session_id=["1", "1", "2", "2"])
-    found = shifts._concept_shares(frame, "missing_concepts", 3)
-    assert found["concept"].tolist() == ["x", "w", "y"]
-    assert found["mean"].tolist() == [0.75, 0.25, 0.25]
-    assert found["mean"].between(found["low"], found["high"]).all()
-
-
 def test_recovery_by_type_has_wilsons_interval():
     """8 of 10: centre (0.8 + z²/20)/(1 + z²/10), half-width from the same formula, z = 1.96."""
     frame = pd.DataFrame({"model": "a", "session_id": range(12), "type": ["switch"] * 10 + ["relax"] * 2})

@@ -39,19 +39,15 @@ def test_session_10_comes_after_session_9():
     assert [m.text for m in corpus._parse_chat(record, "c").messages] == ["2", "9", "10"]
 
 
-@pytest.mark.parametrize(
-    "entry, kind, kept",
-    [
-        ({**MESSAGE, "dia_id": "D1:2", "clean_text": "  "}, "empty text", True),
-        ({**MESSAGE, "dia_id": "D1:2", "clean_text": None}, "empty text", True),
-        ({**MESSAGE, "dia_id": "D1:2", "speaker": "Eve"}, "unknown speaker", True),
-        (MESSAGE, "duplicate id", False),
-        ({**MESSAGE, "dia_id": ""}, "missing id", False),
-        ({**MESSAGE, "dia_id": "D1:2", "date_time": "99.99.2024, 10:00:00"}, "broken time", True),
-        ({**MESSAGE, "dia_id": "D1:2", "date_time": "01.01.2023, 10:00:00"}, "time goes back", True),
-        ("not a message", "no message", False),
-    ],
-)
+@pytest.mark.parametrize("entry, kind, kept", [
+    ({**MESSAGE, "dia_id": "D1:2", "clean_text": "  "}, "empty text", True),
+    ({**MESSAGE, "dia_id": "D1:2", "clean_text": None}, "empty text", True),
+    ({**MESSAGE, "dia_id": "D1:2", "speaker": "Eve"}, "unknown speaker", True),
+    (MESSAGE, "duplicate id", False), ({**MESSAGE, "dia_id": ""}, "missing id", False),
+    ({**MESSAGE, "dia_id": "D1:2", "date_time": "99.99.2024, 10:00:00"}, "broken time", True),
+    ({**MESSAGE, "dia_id": "D1:2", "date_time": "01.01.2023, 10:00:00"}, "time goes back", True),
+    ("not a message", "no message", False),
+])  # fmt: skip
 def test_what_is_broken_is_reported_and_not_fatal(entry, kind, kept):
     chat = parse([MESSAGE, entry])
     assert [q.kind for q in chat.quirks] == [kind]
@@ -152,16 +148,12 @@ def test_half_a_character_is_replaced_and_reported_wherever_it_stands(tmp_path):
     chat.questions[0].text.encode("utf-8")
 
 
-@pytest.mark.parametrize(
-    "given, evidence, category, kinds",
-    [
-        ({"evidence": ["D1:1", 7, None], "category": 2}, ("D1:1",), 2, ["evidence is no text"]),
-        ({"evidence": {"id": "D1:1"}, "category": "3"}, (), 3, ["evidence is no text"]),
-        ({"evidence": None, "category": "when"}, (), 0, ["unknown category"]),
-        ({"evidence": "D1:1", "category": 10**30}, ("D1:1",), 0, ["unknown category"]),
-        ({}, (), 0, []),
-    ],
-)
+@pytest.mark.parametrize("given, evidence, category, kinds", [
+    ({"evidence": ["D1:1", 7, None], "category": 2}, ("D1:1",), 2, ["evidence is no text"]),
+    ({"evidence": {"id": "D1:1"}, "category": "3"}, (), 3, ["evidence is no text"]),
+    ({"evidence": None, "category": "when"}, (), 0, ["unknown category"]),
+    ({"evidence": "D1:1", "category": 10**30}, ("D1:1",), 0, ["unknown category"]), ({}, (), 0, []),
+])  # fmt: skip
 def test_odd_annotations_are_counted_and_not_lost_in_silence(given, evidence, category, kinds):
     chat = parse([MESSAGE], qa=[{"question": "Who?", **given}])
     found = chat.questions[0]

@@ -160,17 +160,14 @@ def test_a_value_of_another_type_is_named_with_its_lever():
         run_cli("compare", "keep", "20", "many", "--data", str(CHAT))
 
 
-@pytest.mark.parametrize(
-    "encoder, ranked_by, given, told",
-    [
-        ("minilm+gte-small+tuned", "learned", "auto", []),
-        ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
-        ("minilm", "learned", "auto", ["gte-small is not here", "MiniLM's weights are not here"]),
-        ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
-        ("minilm+gte-small+tuned", "linear", "auto", ["LightGBM is not installed"]),
-        ("hashing", "hand", "hand", []),
-    ],
-)
+@pytest.mark.parametrize("encoder, ranked_by, given, told", [
+    ("minilm+gte-small+tuned", "learned", "auto", []),
+    ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
+    ("minilm", "learned", "auto", ["gte-small is not here", "MiniLM's weights are not here"]),
+    ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
+    ("minilm+gte-small+tuned", "linear", "auto", ["LightGBM is not installed"]),
+    ("hashing", "hand", "hand", []),
+])  # fmt: skip
 def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, given, told):
     first, *hints = realtalk.made_with(encoder, [ranked_by], "hashing" if given == "hand" else "auto", given)
     assert first == f"encoder: {encoder}; ranker: {ranked_by}"

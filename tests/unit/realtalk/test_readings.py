@@ -26,23 +26,13 @@ def ids(chat, reading):
     return chat.ids(found.positions), list(found.unresolved)
 
 
-@pytest.mark.parametrize(
-    "evidence, strict, valid",
-    [
-        (["D1:2"], ["D1:2"], ["D1:2"]),
-        (["D1:2", "D1:2"], ["D1:2"], ["D1:2"]),
-        (["D1:2; D1:4"], [], ["D1:2", "D1:4"]),
-        (["D1;5"], [], ["D1:5"]),
-        (["D 1:8"], [], ["D1:8"]),
-        (["1:9"], [], ["D1:9"]),
-        (["D1:4. D1:5"], [], ["D1:4", "D1:5"]),
-        (["D1:6."], [], ["D1:6"]),
-        (["D1:05"], [], ["D1:5"]),
-        (["D:1:11"], [], ["D1:11"]),
-        (["D1:3-D1:5"], [], ["D1:3", "D1:4", "D1:5"]),
-        (["D1:3-D1:5, D1:9"], [], ["D1:3", "D1:4", "D1:5", "D1:9"]),
-    ],
-)
+@pytest.mark.parametrize("evidence, strict, valid", [
+    (["D1:2"], ["D1:2"], ["D1:2"]), (["D1:2", "D1:2"], ["D1:2"], ["D1:2"]),
+    (["D1:2; D1:4"], [], ["D1:2", "D1:4"]), (["D1;5"], [], ["D1:5"]), (["D 1:8"], [], ["D1:8"]),
+    (["1:9"], [], ["D1:9"]), (["D1:4. D1:5"], [], ["D1:4", "D1:5"]), (["D1:6."], [], ["D1:6"]),
+    (["D1:05"], [], ["D1:5"]), (["D:1:11"], [], ["D1:11"]), (["D1:3-D1:5"], [], ["D1:3", "D1:4", "D1:5"]),
+    (["D1:3-D1:5, D1:9"], [], ["D1:3", "D1:4", "D1:5", "D1:9"]),
+])  # fmt: skip
 def test_slips_are_repaired_by_valid_and_not_by_strict(evidence, strict, valid):
     chat = chat_with(evidence)
     assert ids(chat, corpus.STRICT)[0] == strict
