@@ -108,12 +108,14 @@ def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
         study.evaluate(config)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"split": "dev"}, {"reading": "loose"}, {"encoder": "bert"}, {"ranker": "x"}, {"mode": "y"}]
-)
-def test_config_says_what_was_expected(wrong):
-    with pytest.raises(InputError, match=rf"{next(iter(wrong))} is .*; give "):
-        RealTalkConfig(**wrong)
+@pytest.mark.parametrize(("name", "value", "told"), [
+    ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "give "),
+    ("mode", "y", "give "), ("share", 0, "give a number > 0 and <= 1"), ("single", -1, "give a number >= 0"),
+    ("engine", "magic", "give one of auto, langgraph, plain"),
+])  # fmt: skip
+def test_config_says_what_was_expected(name, value, told):
+    with pytest.raises(InputError, match=rf"{name} is .*; {told}"):
+        RealTalkConfig(**{name: value})
 
 
 def run_cli(name, *words):
