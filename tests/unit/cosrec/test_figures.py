@@ -55,7 +55,7 @@ def test_the_command_finds_the_study_of_a_run(place, capsys):
     assert main(["figures", "--run", "a"]) == 0
     lines = capsys.readouterr().out.splitlines()
     drawn = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
-    names = [name for name in drawn.names("cosrec") if name != "cosrec_systems"]
+    names = [name for name in registered.names("cosrec") if name != "cosrec_systems"]
     assert drawn == [f"{name}.{kind}" for name in names for kind in ("png", "pdf")] + ["captions.md"]
     assert lines[-1].startswith(
         "left out: cosrec_systems: no finished 14_cosrec_evaluate in run 'a'; make it with"
