@@ -1,3 +1,3 @@
-from .base import FIGURES, TABLES, NoDataError, draw, make, redraw, show
+from .base import FIGURES, NoDataError, draw, make, redraw, show
 
-__all__ = ["FIGURES", "TABLES", "NoDataError", "draw", "make", "redraw", "show"]
+__all__ = ["FIGURES", "NoDataError", "draw", "make", "redraw", "show"]
