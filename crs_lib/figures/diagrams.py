@@ -110,32 +110,33 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     filled(catalogue_fields, ["field", "coverage", "values", "changed", *_USES])
     rows = len(catalogue_fields)
     made, axes = style.figure(1.1 + 0.3 * rows, 1, 3, sharey=True, width_ratios=[1.1, 1, 1.5])
-    size, share, uses = axes[0]
+    sizes, facts, uses = axes[0]
     places = np.arange(rows)
-    size.barh(places, catalogue_fields["values"], height=0.65, color="#0072B2", alpha=0.8)
-    size.set(xscale="log", title="different values", ylabel="attribute", xlabel="number, log scale")
-    size.grid(axis="x")
-    size.margins(x=0.25)
-    size.set_xlim(left=1)
+    bars = sizes.barh(places, catalogue_fields["values"], height=0.65, color="#0072B2", alpha=0.8)
+    counts = [f"{int(n):,}" for n in catalogue_fields["values"]]
+    sizes.bar_label(bars, counts, fontsize=style.SMALL, padding=2)
+    sizes.set(xscale="log", xlim=(1, None), title="distinct values", ylabel="attribute", xlabel="values")
+    sizes.xaxis.set_major_formatter("{x:,.0f}")
+    sizes.minorticks_off()
+    sizes.margins(x=0.25)
+    sizes.grid(axis="x")
     small: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL}
-    for place, n in enumerate(catalogue_fields["values"]):
-        size.text(n, place, f" {int(n):,}", va="center", fontsize=style.SMALL)
-    covered = (f"{100 * value:.0f} %" for value in catalogue_fields["coverage"])
-    changed = (f"{int(n):,}" for n in catalogue_fields["changed"])
-    for x, title, texts in ((0.25, "films with\na value", covered), (0.75, "labels\ncleaned", changed)):
-        for place, text in ((-1.05, title), *enumerate(texts)):
-            share.text(x, place, text, **small)
-    for k, (column, title) in enumerate(_USES.items()):
+    shares = [f"{100 * share:.3g} %" for share in catalogue_fields["coverage"]]
+    cleaned = [f"{int(n):,}" for n in catalogue_fields["changed"]]
+    for column, x, title in ((shares, 0.25, "films\nwith a value"), (cleaned, 0.75, "labels\ncleaned")):
+        for place, text in ((-1.05, title), *enumerate(column)):
+            facts.text(x, place, text, **small)
+    for k, (name, title) in enumerate(_USES.items()):
         uses.text(k, -1.05, title.replace(" ", "\n"), **small)
-        for place, used in enumerate(catalogue_fields[column]):
+        for place, used in enumerate(catalogue_fields[name]):
             colour = style.INK if used else style.GRID
             uses.plot(k, place, "o" if used else "_", markersize=5, color=colour)
-    share.set(xlim=(0, 1), xticks=[])
+    facts.set(xlim=(0, 1), xticks=[])
     uses.set(xlim=(-0.6, len(_USES) - 0.4), xticks=[])
-    for panel in (share, uses):
+    for panel in (facts, uses):
         panel.spines[:].set_visible(False)
-    size.set_yticks(places, catalogue_fields["field"])
-    size.set_ylim(rows - 0.4, -1.6)
+    sizes.set_yticks(places, catalogue_fields["field"])
+    sizes.set_ylim(rows - 0.4, -1.6)
     for panel in axes[0]:
         panel.tick_params(axis="y", length=0)
     films = f"{int(catalogue_fields['n_films'].max()):,} films after cleaning"
