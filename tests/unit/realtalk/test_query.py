@@ -59,7 +59,7 @@ def test_the_old_preview_cannot_choose_deep_messages():
 
 
 def test_bounds_are_checked():
-    with pytest.raises(InputError, match="single is -1; give a number >= 0"):
+    with pytest.raises(InputError, match="single is -1; input should be greater than or equal to 0"):
         RealTalkConfig(single=-1)
 
 
@@ -208,7 +208,7 @@ def test_lists_go_back_to_retrieval_and_oneshot_never(built, monkeypatch):
 
 
 def test_settings_say_what_is_wrong():
-    with pytest.raises(InputError, match="share is 0; give a number > 0 and <= 1"):
+    with pytest.raises(InputError, match="share is 0; input should be greater than 0"):
         RealTalkConfig(share=0)
     with pytest.raises(InputError, match="engine is 'magic'; give one of auto, langgraph, plain"):
         RealTalkConfig(engine="magic")
