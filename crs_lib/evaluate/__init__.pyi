@@ -8,6 +8,7 @@ from .run import (
     folder_of,
     read,
     score_all,
+    score_logs,
     scored,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "folder_of",
     "read",
     "score_all",
+    "score_logs",
     "scored",
 ]
