@@ -1,6 +1,7 @@
 from .run import (
     EvaluateConfig,
     catalog_of,
+    check_models,
     convention_of,
     conventions_of,
     entry,
@@ -15,6 +16,7 @@ from .run import (
 __all__ = [
     "EvaluateConfig",
     "catalog_of",
+    "check_models",
     "convention_of",
     "conventions_of",
     "entry",

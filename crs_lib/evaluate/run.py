@@ -236,6 +236,44 @@ def _end_calls(ready: PreparedScorer, folder: Path) -> None:
         calls.export_all(folder)
 
 
+def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Check once that every model and program of these notebooks, as (name, parameters), is there.
+
+    Models are the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished
+    stage needs no model, and without models no server is contacted. Raises one RunError that lists every
+    missing model, and InputError for invalid settings.
+    """
+    from crs_lib.llm.preflight import preflight, refuse
+    from crs_lib.simulate.config import needs as models_of
+    from crs_lib.systems import programs
+
+    needs, absent = list[Any](), list[str]()
+    for notebook, given in work:
+        if notebook == "04_evaluate" and given.get("judges"):
+            needs += _judges(given)
+        elif notebook == "03_simulate":
+            config = simulate.SimulateConfig(**given)
+            made = (runs.entry(simulate.STUDY, config.run_of(arm), "simulate") for arm in config.lasting)
+            if any(entry.get("status") != "finished" for entry in made):
+                absent += programs.missing(config.programs())
+                roles = config.roles()
+                needs += models_of(roles, config.llm_settings, sources.load(config.catalog)) if roles else []
+    refuse(absent)
+    preflight({repr(need): need for need in needs}.values())
+
+
+def _judges(given: Mapping[str, Any]) -> list[Any]:
+    """The models of a judgement with these parameters; none where all was judged before."""
+    from crs_lib.judge import config, run
+
+    taken = ("run", "judges", "samples", "llm")
+    judged = config.JudgeConfig(**{name: given[name] for name in taken if name in given})
+    of = runs.entry(simulate.STUDY, judged.run, "simulate")
+    dialogues = of["outputs"]["dialogues.jsonl"] if of.get("status") == "finished" else ""
+    before = runs.entry(simulate.STUDY, judged.run, run.STAGE)
+    return [] if run.on_record(judged, dialogues, before) else judged.needs()
+
+
 def _catalog(config: EvaluateConfig) -> str:
     """The catalogue that the convention reads: the run's, in the thesis's form where the run has it."""
     folder = paths.run_folder(simulate.STUDY, config.run)
