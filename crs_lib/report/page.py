@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +36,16 @@ def hashes(*texts: str) -> str:
     """The texts of inline scripts or styles as sources of a Content-Security-Policy: their SHA-256."""
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts)
     return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+def quiet(text: str) -> str:
+    """A quiet paragraph."""
+    return f'<p class="quiet">{html.escape(text)}</p>'
+
+
+def bullets(told: Iterable[str]) -> str:
+    """Sentences as a list."""
+    return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in told)}</ul>"
 
 
 class Link(NamedTuple):
