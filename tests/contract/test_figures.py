@@ -83,14 +83,12 @@ def frames(systems=FEW):
         "results": results,
         "model_metrics": model_metrics(results),
         "redteam": exploited(),
-        "replies_at_risk": risks[
-            ["model", "session_id", "turn", "reply", "event", "expected", "answers", "users"]
-        ],
+        "replies_at_risk": risks[["model", "session_id", "turn", "reply", "event", "expected", "answers", "users"]],
         **judged(systems),
         **design(systems),
         **sensitivity(systems),
         **OTHER_STUDIES,
-    }
+    }  # fmt: skip
 
 
 def exploited():

@@ -45,17 +45,11 @@ def test_quirks(released: dict[str, Partition]) -> None:
     crowd = quirks.report(released["crowd"]).groupby("quirk").size()
     curated = quirks.report(released["curated"]).groupby("quirk").size()
     expected = {
-        "two S lines in a row": 9,
-        "ends with the user": 61,
-        "placeholder left by the generator": 4,
-        "not English": 1,
-        "user with keywords and no profile": 23,
-        "empty keyword": 2,
-        "more than five keywords": 12,
-        "an intent type twice in one annotation": 215,
-        "annotators split in halves": 243,
-        "a single annotator": 1,
-    }
+        "two S lines in a row": 9, "ends with the user": 61, "placeholder left by the generator": 4,
+        "not English": 1, "user with keywords and no profile": 23, "empty keyword": 2,
+        "more than five keywords": 12, "an intent type twice in one annotation": 215,
+        "annotators split in halves": 243, "a single annotator": 1,
+    }  # fmt: skip
     assert {name: int(crowd[name]) for name in expected} == expected
     assert curated["user index without a user (as documented)"] == 62  # one index too many in every intent
     assert curated["the longest variant is not the first"] == 83

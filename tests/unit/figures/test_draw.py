@@ -109,15 +109,12 @@ def test_every_figure_draws_a_real_run(name, folders):
         pd.testing.assert_frame_equal(table, copy)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--run", "tiny", "--only", "leaderbord"], "did you mean 'leaderboard'"),
-        (["--run", "unscored"], "run 04_evaluate -p run unscored"),
-        (["--run", "none"], "run 04_evaluate -p run none"),
-        (["--run", "../x"], "cannot be a folder"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--run", "tiny", "--only", "leaderbord"], "did you mean 'leaderboard'"),
+    (["--run", "unscored"], "run 04_evaluate -p run unscored"),
+    (["--run", "none"], "run 04_evaluate -p run none"),
+    (["--run", "../x"], "cannot be a folder"),
+])  # fmt: skip
 def test_the_command_says_what_is_missing_and_draws_nothing(arguments, message, folders, capsys):
     assert main(["figures", *arguments]) == 2
     assert message in capsys.readouterr().err

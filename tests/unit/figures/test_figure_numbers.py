@@ -85,17 +85,11 @@ def test_the_interval_of_a_mean_resamples_sessions_not_turns():
     assert first["low"].iloc[0] < one["score"].mean() < first["high"].iloc[0]
 
 
-@pytest.mark.parametrize(
-    ("frames", "counted"),
-    [
-        ([turns([NA, 0, 1]), turns([0, 1, 2], model="b")], (2, 1, 3, 1)),
-        (
-            [pd.DataFrame({"model": ["a", "b"], "metric": "x", "n": [5, 4], "n_missing": [0, 1]})],
-            (2, 5, 0, 0),
-        ),
-        ([], (0, 0, 0, 0)),
-    ],
-)
+@pytest.mark.parametrize(("frames", "counted"), [
+    ([turns([NA, 0, 1]), turns([0, 1, 2], model="b")], (2, 1, 3, 1)),
+    ([pd.DataFrame({"model": ["a", "b"], "metric": "x", "n": [5, 4], "n_missing": [0, 1]})], (2, 5, 0, 0)),
+    ([], (0, 0, 0, 0)),
+])  # fmt: skip
 def test_counts_for_captions(frames, counted):
     found = base.counts([pd.concat(frames)] if frames else [])
     assert found == dict(zip(("systems", "sessions", "turns", "shifts"), counted, strict=True))
@@ -189,14 +183,11 @@ def test_only_complete_scenarios_are_compared():
         pairs._complete(frame[frame["session_id"] < 3], "item_tas")
 
 
-@pytest.mark.parametrize(
-    ("metric", "shares"),
-    [
-        ("topic_interference_leakage", (0.8, 0.6, 0.9)),  # lower is better
-        ("satisfaction", (0.2, 0.1, 0.4)),
-        ("topic_adaptation_score", (1.2 / 3, 1.1 / 3, 1.4 / 3)),
-    ],
-)
+@pytest.mark.parametrize(("metric", "shares"), [
+    ("topic_interference_leakage", (0.8, 0.6, 0.9)),  # lower is better
+    ("satisfaction", (0.2, 0.1, 0.4)),
+    ("topic_adaptation_score", (1.2 / 3, 1.1 / 3, 1.4 / 3)),
+])  # fmt: skip
 def test_components_are_turned_so_that_outward_is_better(metric, shares):
     row = pd.Series({"mean": 0.2, "low": 0.1, "high": 0.4})
     assert scores._as_share(metric, row) == pytest.approx(shares)
@@ -217,13 +208,10 @@ def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
     assert pairs.with_judges(nobody)[1] == pairs.with_judges(frame[["model"]])[1] == []
 
 
-@pytest.mark.parametrize(
-    ("value", "column", "text"),
-    [
-        (640, "tokens_in", "640"), (1_540, "tokens_in", "1.5 k"), (2_500_000, "tokens_out", "2.5 M"),
-        (42, "seconds", "42 s"), (90, "seconds", "1.5 min"), (9_000, "seconds", "2.5 h"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "column", "text"), [
+    (640, "tokens_in", "640"), (1_540, "tokens_in", "1.5 k"), (2_500_000, "tokens_out", "2.5 M"),
+    (42, "seconds", "42 s"), (90, "seconds", "1.5 min"), (9_000, "seconds", "2.5 h"),
+])  # fmt: skip
 def test_sums_are_a_few_characters(value, column, text):
     assert scores._total(value, column) == text
 

@@ -129,13 +129,10 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
     assert sensitivity.read("models", "catalogue").empty  # two scenarios are too few
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"run": "../x", "sessions": 2}, "cannot be a folder"),
-        ({"run": "rules", "sessions": 1}, "sessions is 1; give a whole number >= 2"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"run": "../x", "sessions": 2}, "cannot be a folder"),
+    ({"run": "rules", "sessions": 1}, "sessions is 1; give a whole number >= 2"),
+])  # fmt: skip
 def test_sensitivity_settings_are_checked(given, message):
     with pytest.raises(InputError, match=message):
         sensitivity.make(**given)

@@ -23,11 +23,8 @@ TEN = grounder()
 def rated(tmp_path):
     """Two conversations, three raters: all but one rating of the first reply are the same."""
     said = (
-        "SYSTEM\tHello",
-        "USER\tI want drama films",
-        "SYSTEM\tTry Cold Orchard (1962)",
-        "USER\tThanks, great",
-    )
+        "SYSTEM\tHello", "USER\tI want drama films", "SYSTEM\tTry Cold Orchard (1962)", "USER\tThanks, great",
+    )  # fmt: skip
     head = ["ConvId", *(f"utterance{i}" for i in range(4))]
     rows = [["AB", *said, value, 2, 3] for value in (4, 4, 1)] + [["CD", *said, 0, 2, 3] for _ in range(3)]
     turns = pd.DataFrame(rows, columns=[*head, "relevance1", "interestingness1", "overall1"])

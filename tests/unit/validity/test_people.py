@@ -32,32 +32,29 @@ DRAMA, COMEDY, YEAR = code("genre", "Drama"), code("genre", "Comedy"), code("yea
 QUILL, TARN = code("actor", "Ada Quill"), code("director", "Zoe Tarn")
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted", "unwanted"),
-    [
-        ("I like drama films with Ada Quill", {DRAMA, QUILL}, set()),
-        ("a comedy, but not a drama film please", {COMEDY}, {DRAMA}),
-        ("I don't like comedy films. I want drama films", {DRAMA}, {COMEDY}),
-        ("what can you recommend?", set(), set()),
-        ("a film made after 1962", set(), set()),  # a bound is no year
-        ("a film from 1962 on", set(), set()),
-        ("a film from 1962", {YEAR}, set()),  # that very year
-        ("not drama films. No: drama films it is", {DRAMA}, set()),  # the last word counts
-        ("swap drama films for comedy films", {COMEDY}, set()),
-        ("those are not comedy films", {COMEDY}, set()),  # a correction: the wish stays
-        ("it isn't a drama film", {DRAMA}, set()),
-        ("they don't make comedy films like that any more", {COMEDY}, set()),
-        ("I don't really like comedy films", set(), {COMEDY}),
-        ("not a comedy film this time", set(), {COMEDY}),
-        ("something funny for tonight", {COMEDY}, set()),  # a kind of film that is no catalogue value
-        ("nothing too funny", set(), {COMEDY}),
-        (
-            "films directed by Zoe Tarn",
-            {TARN},
-            set(),
-        ),  # a writer, too: the words before the name tell the role
-    ],
-)
+@pytest.mark.parametrize(("text", "wanted", "unwanted"), [
+    ("I like drama films with Ada Quill", {DRAMA, QUILL}, set()),
+    ("a comedy, but not a drama film please", {COMEDY}, {DRAMA}),
+    ("I don't like comedy films. I want drama films", {DRAMA}, {COMEDY}),
+    ("what can you recommend?", set(), set()),
+    ("a film made after 1962", set(), set()),  # a bound is no year
+    ("a film from 1962 on", set(), set()),
+    ("a film from 1962", {YEAR}, set()),  # that very year
+    ("not drama films. No: drama films it is", {DRAMA}, set()),  # the last word counts
+    ("swap drama films for comedy films", {COMEDY}, set()),
+    ("those are not comedy films", {COMEDY}, set()),  # a correction: the wish stays
+    ("it isn't a drama film", {DRAMA}, set()),
+    ("they don't make comedy films like that any more", {COMEDY}, set()),
+    ("I don't really like comedy films", set(), {COMEDY}),
+    ("not a comedy film this time", set(), {COMEDY}),
+    ("something funny for tonight", {COMEDY}, set()),  # a kind of film that is no catalogue value
+    ("nothing too funny", set(), {COMEDY}),
+    (
+        "films directed by Zoe Tarn",
+        {TARN},
+        set(),
+    ),  # a writer, too: the words before the name tell the role
+])  # fmt: skip
 def test_wishes_are_heard_with_their_sign(text, wanted, unwanted):
     found = heard._hear(TEN, text)
     assert (set(found.wanted), set(found.unwanted)) == (wanted, unwanted)
@@ -88,18 +85,15 @@ def test_a_year_in_brackets_is_no_title():
     assert heard.films(TEN, "something like Iron Valley (1947)") == (5,)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Great, thanks! I will watch it", 1.0),
-        ("No, that's boring", 0.0),
-        ("No, I have never seen it", math.nan),  # not seen is not turned down
-        ("I haven't, but it sounds good", 1.0),
-        ("I liked it but I don't want another", 0.5),
-        ("a drama", math.nan),
-        ("Love Again (1990)", 1.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("Great, thanks! I will watch it", 1.0),
+    ("No, that's boring", 0.0),
+    ("No, I have never seen it", math.nan),  # not seen is not turned down
+    ("I haven't, but it sounds good", 1.0),
+    ("I liked it but I don't want another", 0.5),
+    ("a drama", math.nan),
+    ("Love Again (1990)", 1.0),
+])  # fmt: skip
 def test_reactions_are_read_from_cues(text, expected):
     assert reaction(text) == pytest.approx(expected, nan_ok=True)
     assert math.isnan(reaction(text, [(0, len(text))]))  # words inside a title are no reaction
@@ -108,23 +102,20 @@ def test_reactions_are_read_from_cues(text, expected):
 NOTHING = _ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False, False)
 
 
-@pytest.mark.parametrize(
-    ("change", "known", "expected"),
-    [
-        ({"n_films": 2, "gain": 1.0, "novel": 1.0}, True, 1.0),
-        ({"n_films": 2, "gain": 0.5, "novel": 1.0}, True, 0.75),  # (1 + 0.5)/2 · 1
-        ({"n_films": 2, "gain": -0.5, "novel": 0.0}, True, 0.25),  # (1 + 0)/2 · ½
-        ({"n_films": 1, "novel": 1.0}, False, 0.75),  # no wish known: G is ½
-        ({"n_films": 1, "novel": 1.0, "invited": False}, False, 0.375),  # nobody asked
-        ({"elicits": True}, False, 0.75),
-        ({"elicits": True, "elicited_before": True}, False, 0.375),
-        ({"elicits": True}, True, 0.0),  # asks for what was said
-        ({"answers": True}, True, 0.5),
-        ({"closes": True}, True, 0.5),
-        ({}, True, 0.0),
-        ({"n_films": 2, "gain": 1.0, "novel": 1.0, "repeats": True}, True, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("change", "known", "expected"), [
+    ({"n_films": 2, "gain": 1.0, "novel": 1.0}, True, 1.0),
+    ({"n_films": 2, "gain": 0.5, "novel": 1.0}, True, 0.75),  # (1 + 0.5)/2 · 1
+    ({"n_films": 2, "gain": -0.5, "novel": 0.0}, True, 0.25),  # (1 + 0)/2 · ½
+    ({"n_films": 1, "novel": 1.0}, False, 0.75),  # no wish known: G is ½
+    ({"n_films": 1, "novel": 1.0, "invited": False}, False, 0.375),  # nobody asked
+    ({"elicits": True}, False, 0.75),
+    ({"elicits": True, "elicited_before": True}, False, 0.375),
+    ({"elicits": True}, True, 0.0),  # asks for what was said
+    ({"answers": True}, True, 0.5),
+    ({"closes": True}, True, 0.5),
+    ({}, True, 0.0),
+    ({"n_films": 2, "gain": 1.0, "novel": 1.0, "repeats": True}, True, 0.0),
+])  # fmt: skip
 def test_a_reply_is_judged_on_paper(change, known, expected):
     assert _adaptation(NOTHING._replace(**change), wishes_known=known) == pytest.approx(expected)
 
