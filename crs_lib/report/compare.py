@@ -276,7 +276,7 @@ def compare(
     given = _specs(systems)
     if n < 2 or not given:
         raise InputError(f"n is {n} and systems is {given}; give at least 2 scenarios and one system")
-    asked = {
+    asked: dict[str, Any] = {
         "systems": [*given, *against], "catalog": catalog, "seed": seed, "n_turns": turns,
         "llm": dict(llm or {}),
     }  # fmt: skip
