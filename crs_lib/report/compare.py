@@ -1,6 +1,5 @@
 """One's own systems beside baselines: simulated, scored and tested, with a verdict and one page."""
 
-import base64
 import hashlib
 import html
 import itertools
@@ -13,15 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import evaluate, figures, runs, simulate, stats
+from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
-from crs_lib.figures import NoDataError, style
+from crs_lib.figures import NoDataError
 from crs_lib.metrics.gain import ABLE
 from crs_lib.report import findings, statistics
-from crs_lib.report.page import Mean, bullets, fill, hashes, part, quiet, table
+from crs_lib.report.page import Mean, bullets, figure, fill, hashes, part, quiet, table
 from crs_lib.simulate.scenarios import FRESH_TURNS
 from crs_lib.stats import Estimate
 from crs_lib.stats.plan import Plan
@@ -235,16 +234,11 @@ class Comparison:
         yield "next", "What to do next", bullets(_NEXT).replace("RUN", html.escape(self.run))
 
     def _plane(self) -> str:
-        """The figure of ability and adaptation inside the page, if the run has data for it."""
+        """The figure of ability and adaptation, if the run has data for it."""
         try:
-            picture = style.data(figures.make("ability_adaptation", self.shifts), "png", 150)
+            return figure("ability_adaptation", self.shifts)
         except NoDataError:
             return ""
-        told = html.escape(figures.caption("ability_adaptation", self.shifts))
-        data = base64.b64encode(picture).decode("ascii")
-        alt = html.escape(figures.title("ability_adaptation"))
-        image = f'<img src="data:image/png;base64,{data}" alt="{alt}">'
-        return f"<figure>{image}<figcaption>{told}</figcaption></figure>"
 
 
 def _worded(frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from crs_lib import figures
 from crs_lib.core import prompts, tables
+from crs_lib.figures import base as registered
+from crs_lib.figures import style
 from crs_lib.validity import labels
 from crs_lib.validity.labels import AskConfig, Question
 
+DPI = 150
 _FOLDER = Path(__file__).resolve().parent
 
 
@@ -51,6 +55,18 @@ def quiet(text: str) -> str:
 def bullets(told: Iterable[str]) -> str:
     """Sentences as a list."""
     return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in told)}</ul>"
+
+
+def figure(name: str, *frames: pd.DataFrame) -> str:
+    """A figure as a PNG inside the page, its caption as text form; NoDataError where it has no data."""
+    heading = html.escape(registered.title(name))
+    data = base64.b64encode(style.data(figures.make(name, *frames), "png", DPI)).decode("ascii")
+    caption = html.escape(registered.caption(name, *frames))
+    return (
+        f'<figure id="figure-{name}"><h3>{heading}</h3>'
+        f'<div class="wide" role="group" tabindex="0" aria-label="Figure: {heading}">'
+        f'<img src="data:image/png;base64,{data}" alt="{caption}"></div></figure>'
+    )
 
 
 class Link(NamedTuple):

@@ -3,7 +3,6 @@
 Figures are inside the page, so it can be sent as one file; only the links to the trace need its folder.
 """
 
-import base64
 import functools
 import html
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +15,16 @@ import pandas as pd
 from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
-from crs_lib.figures import NoDataError, style
+from crs_lib.figures import NoDataError
 from crs_lib.figures import base as registered
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.notebooks.look import heading
 from crs_lib.report import figure_tables, findings, statistics
 from crs_lib.report import tables as shown
-from crs_lib.report.page import Link, Mean, bullets, fill, hashes, part, quiet, table
+from crs_lib.report.page import Link, Mean, bullets, figure, fill, hashes, part, quiet, table
 from crs_lib.stats.plan import Plan
 
-DPI = 150
 _FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
 _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without results
 
@@ -190,17 +188,9 @@ class _Report:
         for name in names:
             try:
                 frames = [self._table(table) for table in figures.FIGURES.get(name).facts["tables"]]
-                heading = html.escape(registered.title(name))
-                picture = style.data(figures.make(name, *frames), "png", DPI)
+                yield figure(name, *frames)
             except NoDataError:
                 continue
-            caption = html.escape(registered.caption(name, *frames))
-            data = base64.b64encode(picture).decode("ascii")
-            yield (
-                f'<figure id="figure-{name}"><h3>{heading}</h3>'
-                f'<div class="wide" role="group" tabindex="0" aria-label="Figure: {heading}">'
-                f'<img src="data:image/png;base64,{data}" alt="{caption}"></div></figure>'
-            )
 
     def _table(self, name: str) -> pd.DataFrame:
         """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
