@@ -9,8 +9,7 @@ from crs_lib.core.text import ngrams
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
-_COPYING = "docs/metrics.md, section 3"
-_PENALTY = f"copying penalty ({_COPYING})"
+_COPYING, _PENALTY = "docs/metrics.md, section 3", "copying penalty (docs/metrics.md, section 3)"
 BOTH_EMPTY = "no concept on either side"
 _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
 
