@@ -44,7 +44,7 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     Raises InputError for an unreadable plan, absent columns, systems or primary values, or one system.
     """
     plan = read_plan(plan)
-    check_columns(frame, plan.system, plan.scenario, *plan.outcomes)
+    check_columns(frame, plan.system, plan.scenario, *plan.outcomes, *filter(None, [plan.ability]))
     systems = levels(frame[plan.system])
     if len(systems) < 2:
         raise InputError(f"the frame has {len(systems)} system ({systems}); a plan compares at least 2")
