@@ -84,8 +84,10 @@ def lists(name: str) -> Mapping[str, Any]:
     return found
 
 
-# The wording files of the simulated user, by template set.
-USER_SETS = {"A": "user", "B": "user_b", "C": "user_c"}
+# The wording files of the simulated user, by voice; A is the first template set.
+USER_SETS = {"A": "user"} | {
+    path.stem: f"voices/{path.stem}" for path in sorted((_FOLDER / "movies" / "voices").glob("*.wording"))
+}
 _PART = re.compile(r"\{([^{}]*)\}|\$([a-z][a-z_]*)")
 _BEFORE_VOWEL = re.compile(r"\b(a)(?= (?!one\b|eu|uni|us)[aeiou])", re.I)
 _ONE_FILM = "one"  # the slot that holds the kind of one film: "comedy movie"
@@ -167,7 +169,7 @@ def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, s
 def phrase(name: str, section: str, draw: np.random.Generator, *, small: bool = False, **slots: str) -> str:
     """:func:`fill` for a section of a wording file; InputError for an unknown section, too.
 
-    A section that another set of the user's words lacks is that of "user". With ``small`` the template's own
+    A section that a voice lacks is that of "user". With ``small`` the template's own
     words are in small letters; values keep their capitals.
     """
     own, usual = sections(name, small), "user" if name in USER_SETS.values() else name
