@@ -85,12 +85,10 @@ def lists(name: str) -> Mapping[str, Any]:
 
 
 # The wording files of the simulated user, by voice; A is the first template set.
-USER_SETS = {"A": "user"} | {
-    path.stem: f"voices/{path.stem}" for path in sorted((_FOLDER / "movies" / "voices").glob("*.wording"))
-}
+_FOUND = sorted((_FOLDER / "movies" / "voices").glob("*.wording"))
+USER_SETS = {"A": "user"} | {path.stem: f"voices/{path.stem}" for path in _FOUND}
 _PART = re.compile(r"\{([^{}]*)\}|\$([a-z][a-z_]*)")
 _BEFORE_VOWEL = re.compile(r"\b(a)(?= (?!one\b|eu|uni|us)[aeiou])", re.I)
-_ONE_FILM = "one"  # the slot that holds the kind of one film: "comedy movie"
 _TITLE = "title"  # the slot whose value is written as it is, at the beginning of a sentence, too
 
 
@@ -131,6 +129,12 @@ def lines(name: str) -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
+def vocabulary(name: str, section: str) -> frozenset[str]:
+    """The words of a section of a wording file."""
+    return frozenset(" ".join(lines(name)[section]).split())
+
+
+@cache
 def sections(name: str, small: bool = False) -> Mapping[str, tuple[Template, ...]]:
     """The lines of a wording file as templates, by section."""
     return {section: compiled(part, small) for section, part in lines(name).items()}
@@ -150,7 +154,7 @@ def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, *
     except KeyError as error:
         raise InputError(f"{where}: a template needs ${error.args[0]}") from error
     text = " ".join("".join(out).split())
-    return _BEFORE_VOWEL.sub(r"\1n", text) if _ONE_FILM in slots else text
+    return _BEFORE_VOWEL.sub(r"\1n", text) if "one" in slots else text
 
 
 def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, str], out: list[str]) -> None:

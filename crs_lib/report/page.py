@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib.core import tables
+from crs_lib.core import prompts, tables
 from crs_lib.validity import labels
 from crs_lib.validity.labels import AskConfig, Question
 
@@ -116,7 +116,8 @@ def question_page(asked: Sequence[Question], kind: str) -> str:
     """One file for a browser: scripts and styles are allowed by checksum only, data never runs."""
     css, js = part("annotate.css"), part("annotate.js")
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
-    data = {"page": labels.digest(asked), **labels.SCALES[kind], "questions": shown}
+    scale = prompts.lists("movies/annotation")[kind]  # the question, and its five answers
+    data = {"page": labels.digest(asked), **scale, "questions": shown}
     inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing can close its element
     parts = {"css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "data": inert}
     return fill(part("annotate.html"), parts)

@@ -14,6 +14,7 @@ from crs_lib.cli.show import READERS
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import layout, style
+from crs_lib.figures.base import TABLES
 from crs_lib.metrics import base, constructs, evidence
 from tests.helpers import fonts
 
@@ -421,7 +422,7 @@ def test_an_unknown_figure_is_named_with_a_suggestion():
         figures.make("leaderbord")
 
 
-@pytest.mark.parametrize("entry", figures.TABLES, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", TABLES, ids=lambda entry: entry.name)
 @SIZES
 def test_a_table_is_sound_latex(entry, systems):
     text = entry.make(*tables_of(entry, systems))
@@ -450,7 +451,7 @@ def read(run, table):
 
 def of(study):
     """The figures and the tables of a study by name."""
-    return figures.names(study), [entry.name for entry in figures.TABLES if entry.facts["study"] == study]
+    return figures.names(study), [entry.name for entry in TABLES if entry.facts["study"] == study]
 
 
 @pytest.mark.parametrize("study", READERS)

@@ -12,11 +12,12 @@ from crs_lib.evaluate import arms
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout
+from crs_lib.figures.base import TABLES
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
 from crs_lib.report import statistics
 from crs_lib.report import tables as views
-from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
 from crs_lib.validity import gate
 from tests.helpers.made_up import restored
 from tests.helpers.sample import WORLD
@@ -30,7 +31,7 @@ def scores():
     """All control policies on a few users."""
     world = WORLD
     config = SimulateConfig(
-        systems=[*simulate.DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14
+        systems=[*DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14
     )
     keys = config.keys()
     talks = [simulate.session(world, key.system, key.session, config) for key in keys]
@@ -58,7 +59,7 @@ def test_a_metric_is_declared_whole(one):
 
 @pytest.mark.parametrize("table", layout.SHOWN)
 def test_a_table_that_shows_metrics_exists_and_names_metrics_once(table):
-    assert table in {*figures.FIGURES.names(), *figures.TABLES.names(), "turn_table"}
+    assert table in {*figures.FIGURES.names(), *TABLES.names(), "turn_table"}
     shown = layout.SHOWN[table]
     assert len(set(shown)) == len(shown)
     assert all(base.get(name).compute for name in [*shown, *layout.HEADLINE])
@@ -200,7 +201,7 @@ def test_a_made_up_metric_is_drawn(run):
     assert [title for title in titles if title][-3:] == ["last ↓", "answered ↑", "films"]
     assert figures.make("leaderboard", means).axes[-1].get_title() == "films"
     assert figures.make("distributions", results).axes[-1].get_title() == "films"
-    assert "films" in figures.TABLES.get("table_model_metrics").make(means)
+    assert "films" in TABLES.get("table_model_metrics").make(means)
 
 
 def test_a_made_up_metric_with_a_direction_is_put_through_the_gate(run):

@@ -131,14 +131,6 @@ def test_settings_are_checked(options, message):
         EvaluateConfig(**options)
 
 
-def test_long_form_for_statistics(run):
-    table = evaluate.long(evaluate.read("r", "results"), ["item_tas", "novelty"])
-    assert list(table.columns) == ["system", "scenario", "metric", "value"]
-    assert len(table) == 12 * 2
-    with pytest.raises(InputError, match="unknown metric 'item_tass'"):
-        evaluate.long(evaluate.read("r", "results"), ["item_tass"])
-
-
 @pytest.mark.slow
 def test_dialogues_are_scored_alike_whatever_their_company(run):
     from crs_lib.catalog.grounder import Grounder
