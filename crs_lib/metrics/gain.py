@@ -297,12 +297,12 @@ _LEAST = 0.1  # a part is measured where a list of the largest gain meets so muc
 
 
 def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
-    """(x − chance)/(attained − chance): how far the films of a reply meet a part of the active constraints.
+    """(x − chance)/(attained − chance), at most 1: how far a reply's films meet a part of the constraints.
 
     x is the mean share of the part that they meet; ``attained`` is that of a list of the largest gain and the
-    same length, averaged over ties: 1 is as much of the part as the whole of the constraints allows, 0 is
-    chance. NaN where the part is empty, where ``attained`` is less than .1 above chance, and where neither
-    films are shown nor asked for.
+    same length, averaged over ties: 1 is as much of the part as the whole of the constraints allows (a list
+    that gives up the rest for it is no better), 0 is chance. NaN where the part is empty, where ``attained``
+    is less than .1 above chance, and where neither films are shown nor asked for.
     """
     if not part or not (turn.items or turn.asked):
         return math.nan
@@ -318,10 +318,10 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     chance = sum(met) / sum(counts) / len(part)
     attained = _GainLevels(tuple(counts), tuple(met)).attained(k) / scale
     shown = sum(len(facts[item] & part) for item in set(turn.items)) / scale
-    return (shown - chance) / (attained - chance) if attained - chance >= _LEAST else math.nan
+    return min(1.0, (shown - chance) / (attained - chance)) if attained - chance >= _LEAST else math.nan
 
 
-@metric("uptake", "uptake", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT)
+@metric("uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2)
 def uptake(turn: TurnRecord) -> float:
     """How far the constraints that the last shift added are met; see :func:`_part_met`.
 
@@ -330,7 +330,7 @@ def uptake(turn: TurnRecord) -> float:
     return _part_met(turn, turn.change.added) if turn.change and _after_change(turn) else math.nan
 
 
-@metric("retention", "retention", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT)
+@metric("retention", "retention", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2)
 def retention(turn: TurnRecord) -> float:
     """How far the constraints that the last shift kept are met; see :func:`_part_met`, :func:`uptake`."""
     return _part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
@@ -385,46 +385,18 @@ def release(turn: TurnRecord) -> float:
     return min(1.0, (1 - shown) / (1 - chance)) if chance < 1 else math.nan
 
 
-def _met_by_chance(n_perfect: int, n_films: int, k: int) -> float:
-    """The probability that one of ``k`` different films drawn by chance is among the perfect ones."""
-    misses = math.prod((n_films - n_perfect - i) / (n_films - i) for i in range(min(k, n_films)))
-    return 1 - max(0.0, misses)
-
-
 @FACTS.register("hit_by_chance", level=TURN)
 def hit_by_chance(turn: TurnRecord) -> float:
     """The probability that a list drawn from the catalogue, as long as the reply's, holds a perfect film.
 
     A reply without films counts as one film long; NaN without constraints.
     """
-    return _by_chance(turn, max(1, len(turn.items))) if turn.constraints else math.nan
-
-
-def _by_chance(turn: TurnRecord, k: int) -> float:
-    """The probability that ``k`` films drawn from the catalogue hold one that meets everything."""
+    if not turn.constraints:
+        return math.nan
     levels = turn.background.once(_levels)((turn.constraints, turn.exclusions))
-    return _met_by_chance(levels.perfect, sum(levels.counts), k)
-
-
-_USUAL, _LIKELY = 3, 0.5  # films of a usual list; above this chance of a hit, recovery says nothing
-
-
-@metric("recovery_at_0", "recovery at 0", SHIFT, -1, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
-def recovery_at_0(shift: ShiftRecord) -> float:
-    """Whether the reply to the shift shows a film that meets everything, corrected for chance, in [-1, 1].
-
-    (x − p)/(1 − p) with x 0 or 1, and p the probability that as many films drawn from the catalogue hold
-    such a film; a reply without films counts as three that miss. NaN where no film meets everything, and
-    where a list of three films, or of as many as the reply shows, holds one by chance more often than not:
-    a hit there says nothing about adaptation, and a miss would weigh −p/(1 − p), without any bound.
-    """
-    if not shift.replies or not shift.replies[0].constraints:
-        return math.nan
-    turn = shift.replies[0]
-    p = _by_chance(turn, len(turn.items) or _USUAL)
-    if p <= 0 or max(p, _by_chance(turn, _USUAL)) > _LIKELY:
-        return math.nan
-    return (float(any(_perfect(turn, item) for item in turn.items)) - p) / (1 - p)
+    n, k = sum(levels.counts), max(1, len(turn.items))
+    misses = math.prod((n - levels.perfect - i) / (n - i) for i in range(min(k, n)))
+    return 1 - max(0.0, misses)
 
 
 # ── the cost of history ────────────────────────────────────────────────────────────────────────
@@ -592,12 +564,25 @@ def history_cost(shift: ShiftRecord) -> float:
     return conversation_cost(shift) + shift_cost(shift)
 
 
+def _misfit(straight: Sequence[_WindowReply], own: Sequence[_WindowReply]) -> float:
+    shown = [[one for one in replies if one.films] for replies in (straight, own)]
+    return _mean_gain(shown[0]) - _mean_gain(shown[1])
+
+
 @_primary("misfit", "misfit")
 def misfit(shift: ShiftRecord) -> float:
     """The shift cost over the replies that show films, of each arm its own; NaN where an arm shows none."""
     found = shift.once(_compared)
-    straight, own = ([one for one in replies if one.films] for replies in (found.straight, found.own))
-    return _mean_gain(straight) - _mean_gain(own)
+    return _misfit(found.straight, found.own)
+
+
+@_primary("misfit_at_0", "misfit at 0")
+def misfit_at_0(shift: ShiftRecord) -> float:
+    """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films.
+
+    Whether the first reply already recovers: a list that holds a film for each of several states does not.
+    """
+    return _misfit(shift.arms.get(STRAIGHT, ())[:1], window_replies(shift.replies[:1]))
 
 
 @_primary("delay", "delay (gain)")
