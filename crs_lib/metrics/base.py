@@ -41,7 +41,7 @@ class Metric:
     gate`` with its defaults) and may rank systems; None where it was put through no gate. ``compute`` takes
     the record of the level; None for a metric that another scorer gives. A metric that is not ``averaged`` (a
     list a turn) has a column and no mean. The session value of a shift metric is the mean over its shifts, or
-    that of the ``primary`` window alone; ``ratio`` names the two metrics whose means a system's value divides.
+    that of the ``primary`` window alone; ``ratio`` names the two metrics of which it is the ratio of means.
     """
 
     name: str

@@ -144,7 +144,7 @@ def _perfect(turn: TurnRecord, item: int) -> bool:
     return turn.constraints <= facts and not turn.exclusions & facts
 
 
-@metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE)
+@metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE, gate=False)
 def precise(turn: TurnRecord) -> float:
     """Share of the films shown that meet every constraint and break no exclusion, in [0, 1].
 
@@ -177,7 +177,7 @@ def found_at_3(turn: TurnRecord) -> float:
     return min(hits, _FEW) / min(there, _FEW) if there else math.nan
 
 
-@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE)
+@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def violations(turn: TurnRecord) -> float:
     """Share of the films shown that break a stated exclusion, in [0, 1]; NaN without either."""
     if not turn.exclusions or not turn.items:
@@ -232,7 +232,7 @@ def _claims(turn: TurnRecord) -> Iterator[_Claim]:
             yield _Claim(frozenset(codes), tuple(item for place, item in after if place == after[0][0]))
 
 
-@metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE)
+@metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def false_claims(turn: TurnRecord) -> float:
     """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1 (:func:`_claims`).
 
@@ -321,7 +321,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     return min(1.0, (shown - chance) / (attained - chance)) if attained - chance >= _LEAST else math.nan
 
 
-@metric("uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2)
+@metric("uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
 def uptake(turn: TurnRecord) -> float:
     """How far the constraints that the last shift added are met; see :func:`_part_met`.
 
@@ -330,7 +330,7 @@ def uptake(turn: TurnRecord) -> float:
     return _part_met(turn, turn.change.added) if turn.change and _after_change(turn) else math.nan
 
 
-@metric("retention", "retention", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2)
+@metric("retention", "retention", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
 def retention(turn: TurnRecord) -> float:
     """How far the constraints that the last shift kept are met; see :func:`_part_met`, :func:`uptake`."""
     return _part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
@@ -368,7 +368,7 @@ def _old_share(background: Background) -> Callable[[_Old], float]:
     return share
 
 
-@metric("release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT)
+@metric("release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT, gate=True)
 def release(turn: TurnRecord) -> float:
     """(1 − s)/(1 − c), at most 1: s of the films shown, c of all films belong to the state before.
 
@@ -405,7 +405,7 @@ def _excess(fresh: Sequence[float], own: Sequence[float]) -> float:
     return mean_defined(a - b for a, b in zip(fresh, own, strict=False))
 
 
-@metric("history_cost_v2", "history cost v2", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
+@metric("history_cost_v2", "history cost v2", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
 def history_cost_v2(shift: ShiftRecord) -> float:
     """Gain of the replies to a fresh user with the same constraints − gain of the replies after the shift.
 
@@ -416,7 +416,7 @@ def history_cost_v2(shift: ShiftRecord) -> float:
     return _excess(shift.arms.get(FRESH_V2, ()), own)
 
 
-@metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
+@metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
 def placebo_cost(shift: ShiftRecord) -> float:
     """:func:`history_cost_v2` at the same turn of the twin that never shifts: the state does not change.
 
@@ -536,7 +536,7 @@ def cost_undefined(shift: ShiftRecord) -> str:
     return "" if shows else "misfit, delay: an arm shows no films"
 
 
-@_primary("shift_cost", "shift cost")
+@_primary("shift_cost", "shift cost", gate=True)
 def shift_cost(shift: ShiftRecord) -> float:
     """Gain with the straight user − gain with the shifting user: what the change of mind costs.
 
@@ -547,7 +547,7 @@ def shift_cost(shift: ShiftRecord) -> float:
     return _mean_gain(found.straight) - _mean_gain(found.own)
 
 
-@_primary("conversation_cost", "conversation cost")
+@_primary("conversation_cost", "conversation cost", gate=True)
 def conversation_cost(shift: ShiftRecord) -> float:
     """Gain with the fresh user − gain with the straight user: what it costs to state constraints piecemeal.
 
@@ -558,7 +558,7 @@ def conversation_cost(shift: ShiftRecord) -> float:
     return _mean_gain(found.fresh) - _mean_gain(found.straight)
 
 
-@_primary("history_cost", "history cost", version=3)
+@_primary("history_cost", "history cost", version=3, gate=False)
 def history_cost(shift: ShiftRecord) -> float:
     """Conversation cost + shift cost: gain with the fresh user − gain with the shifting user."""
     return conversation_cost(shift) + shift_cost(shift)
@@ -569,14 +569,14 @@ def _misfit(straight: Sequence[_WindowReply], own: Sequence[_WindowReply]) -> fl
     return _mean_gain(shown[0]) - _mean_gain(shown[1])
 
 
-@_primary("misfit", "misfit")
+@_primary("misfit", "misfit", gate=True)
 def misfit(shift: ShiftRecord) -> float:
     """The shift cost over the replies that show films, of each arm its own; NaN where an arm shows none."""
     found = shift.once(_compared)
     return _misfit(found.straight, found.own)
 
 
-@_primary("misfit_at_0", "misfit at 0")
+@_primary("misfit_at_0", "misfit at 0", gate=True)
 def misfit_at_0(shift: ShiftRecord) -> float:
     """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films.
 
@@ -585,19 +585,19 @@ def misfit_at_0(shift: ShiftRecord) -> float:
     return _misfit(shift.arms.get(STRAIGHT, ())[:1], window_replies(shift.replies[:1]))
 
 
-@_primary("delay", "delay (gain)")
+@_primary("delay", "delay (gain)", gate=True)
 def delay(shift: ShiftRecord) -> float:
     """Shift cost − misfit: gain lost to replies without films, such as a question back. No lateness."""
     return shift_cost(shift) - misfit(shift)
 
 
-@_primary("straight_gain", "straight gain", HIGHER)
+@_primary("straight_gain", "straight gain", HIGHER, gate=True)
 def straight_gain(shift: ShiftRecord) -> float:
     """Ability in conversation: mean gain with the straight user over the window, at most 1."""
     return _mean_gain(shift.once(_compared).straight)
 
 
-@_primary("fresh_gain", "fresh gain", HIGHER)
+@_primary("fresh_gain", "fresh gain", HIGHER, gate=True)
 def fresh_gain(shift: ShiftRecord) -> float:
     """Ability without history: mean gain with the fresh user over the same replies, at most 1."""
     return _mean_gain(shift.once(_compared).fresh)
@@ -611,6 +611,7 @@ def fresh_gain(shift: ShiftRecord) -> float:
     math.inf,
     LOWER,
     _COST,
+    gate=True,
     ratio=("shift_cost", "straight_gain"),
 )
 def share_lost(shift: ShiftRecord) -> float:
@@ -656,13 +657,13 @@ def _misses(shift: ShiftRecord) -> tuple[float, float]:
     return fit / len(facts) - chance[0], (len(miss) - fit) / len(facts) - chance[1]
 
 
-@_primary("stale", "stale", high=1)
+@_primary("stale", "stale", high=1, gate=True)
 def stale(shift: ShiftRecord) -> float:
     """Share of the films after a shift that miss it and fit the state before, less chance, in [-1, 1]."""
     return shift.once(_misses)[0]
 
 
-@_primary("wrong", "wrong", high=1)
+@_primary("wrong", "wrong", high=1, gate=False)
 def wrong(shift: ShiftRecord) -> float:
     """Share of the films after a shift that fit neither state, less chance, in [-1, 1]."""
     return shift.once(_misses)[1]

@@ -11,7 +11,19 @@ from typing import Any, NamedTuple
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.systems import replies, tracker
-from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, n_met, number, rank, share
+from crs_lib.systems.base import (
+    N_ITEMS,
+    SYSTEMS,
+    Draw,
+    Items,
+    SystemReply,
+    Wishes,
+    World,
+    n_met,
+    number,
+    rank,
+    share,
+)
 from crs_lib.systems.policies import (
     Oracle,
     OracleLag,
@@ -174,13 +186,21 @@ class _RandomFree(Random):
 
 
 # ── clinging, and hiding it ────────────────────────────────────────────────────────────────────
-SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))(
-    type("_StickyK", (Sticky,), {"__doc__": "The sticky policy with so many films a reply."})
-)
+@SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))
+class _StickyK(Sticky):
+    """The list of the sticky policy, cut or lengthened to so many films: it clings the same."""
+
+    usual: Items = ()  # the films that sticky would have recommended so far
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        """The first films in the order of sticky, to which its own three of a reply count as recommended."""
+        listed = rank(self.world.catalog, constraints, avoid, self.usual, draw, max(self.n, N_ITEMS))
+        self.usual = (*self.usual, *listed[:N_ITEMS])
+        return listed[: self.n]
 
 
 @SYSTEMS.register("pad_sticky", argument="a number of films", example="3", parse=number(2, 50))
-class _PadSticky(Sticky):
+class _PadSticky(_StickyK):
     """One film of the sticky policy, and others by chance."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
