@@ -42,3 +42,11 @@ def pytest_collection_finish():
     """Freeze loaded modules: the garbage collector, which libraries call by hand, then passes over them."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def world():
+    """The world of the sample catalogue, which no test changes."""
+    from tests.helpers.sample import WORLD
+
+    return WORLD

@@ -1,31 +1,29 @@
 from .run import (
     EvaluateConfig,
     catalog_of,
+    check_models,
     convention_of,
     conventions_of,
     entry,
     evaluate,
     folder_of,
-    long,
-    pieces,
     read,
     score_all,
+    score_logs,
     scored,
 )
-from .scorer import Scorer
 
 __all__ = [
     "EvaluateConfig",
-    "Scorer",
     "catalog_of",
+    "check_models",
     "convention_of",
     "conventions_of",
     "entry",
     "evaluate",
     "folder_of",
-    "long",
-    "pieces",
     "read",
     "score_all",
+    "score_logs",
     "scored",
 ]

@@ -96,8 +96,3 @@ def test_the_registry_describes_it(entry: Any) -> None:
     if entry.facts.get("argument"):
         with pytest.raises(InputError, match="after a colon"):
             LLM(entry.name)
-
-
-def test_a_misspelt_spec_is_met_with_a_suggestion() -> None:
-    with pytest.raises(InputError, match="did you mean 'template'"):
-        LLM("templat")

@@ -127,15 +127,8 @@ def plain(place, read):
 
 
 MANIFEST = {
-    "stages": {
-        "simulate": {
-            "status": "finished",
-            "outputs": {"dialogues.jsonl": "0"},
-            "inputs": {},
-            "parameters": {},
-        }
-    }
-}
+    "stages": {"simulate": {"status": "finished", "outputs": {"dialogues.jsonl": "0"}, "inputs": {}, "parameters": {}}},
+}  # fmt: skip
 # Reader: the name of a file, a whole thing, how it is written, and how the reader is called.
 SAMPLES = [
     ("catalog.sources.load", "films.json", FILMS, json.dumps, plain),

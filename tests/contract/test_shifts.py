@@ -2,15 +2,13 @@
 
 import pytest
 
-from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.simulate import scenarios, shifts
 from crs_lib.simulate.shifts import SHIFTS, StateShape, UserState
+from tests.helpers.sample import SAMPLE
 
-SAMPLE = sources.load()
 SMALL = Catalog.from_records(
     (f"Film {i}", {"genre": [("Drama", "War")[i % 2]], "actor": [f"A{i % 3} B"], "director": [f"C{i % 4} D"], "year": str(1990 + i % 2)})
     for i in range(12)
@@ -134,8 +132,3 @@ def test_the_types_that_stand_in_are_tried_in_their_order():
     used = [place for place in places.values() if place]
     assert len(set(used)) == len(used), "two types claim the same place"
     assert [places[name] for name in shifts.stand_ins()] == sorted(used)
-
-
-def test_an_unknown_type_is_refused_with_a_suggestion():
-    with pytest.raises(InputError, match=r"unknown shift type 'refin'; did you mean 'refine'\?"):
-        SHIFTS.get("refin")

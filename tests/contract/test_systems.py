@@ -5,16 +5,13 @@ import inspect
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
-from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
 from crs_lib.systems import base as systems
-from crs_lib.systems.base import SYSTEMS, SystemReply, World
+from crs_lib.systems.base import SYSTEMS, SystemReply
 from crs_lib.systems.policies import Oracle
+from tests.helpers.sample import SAMPLE, WORLD
 
-CATALOG = sources.load()
-WORLD = World(CATALOG, Grounder(CATALOG))
 META = {"constraints": {"genre": "Drama"}, "avoid": {"genre": "Horror"}}
 LLM_FREE = [entry for entry in SYSTEMS if not (entry.facts.get("llm") or entry.facts.get("program"))]
 SPECS = [f"{e.name}:{e.facts['example']}" if e.facts.get("argument") else e.name for e in LLM_FREE]
@@ -29,9 +26,9 @@ def test_only_catalogue_items_are_recommended_each_once_a_reply(spec):
         for pair in talk.pairs():
             ids = pair.system.meta["rec_ids"]
             assert len(set(ids)) == len(ids) <= MOST.get(spec, systems.N_ITEMS)
-            items = [CATALOG.id_index[i] for i in ids]
-            assert all(CATALOG.recommendable[i] for i in items)
-            assert [CATALOG.items[i].title for i in items] == pair.system.meta["rec_titles"]
+            items = [SAMPLE.id_index[i] for i in ids]
+            assert all(SAMPLE.recommendable[i] for i in items)
+            assert [SAMPLE.items[i].title for i in items] == pair.system.meta["rec_titles"]
             assert pair.system.meta["hallucinated_titles"] == []
 
 
@@ -80,7 +77,7 @@ def test_the_constraints_a_system_holds_are_fields_and_values_of_the_catalogue(s
     talk = simulate.session(WORLD, spec, 2, SimulateConfig(systems=[spec], n_turns=10))
     for pair in talk.pairs():
         for name, value in pair.system.meta["constraints"].items():
-            assert CATALOG.code(name, value) is not None
+            assert SAMPLE.code(name, value) is not None
 
 
 @EACH
@@ -106,19 +103,10 @@ def test_every_registered_policy_says_what_it_is():
 
 def test_the_default_policies_of_the_study_are_registered():
     needed = {
-        "oracle",
-        "tracker",
-        "amnesiac",
-        "sticky",
-        "popular",
-        "random",
-        "echo",
-        "slot_echo",
-        "silent",
-        "noisy",
-    }
+        "oracle", "tracker", "amnesiac", "sticky", "popular", "random", "echo", "slot_echo", "silent", "noisy",
+    }  # fmt: skip
     assert needed <= set(SYSTEMS.names())
-    assert set(simulate.DEFAULT_SYSTEMS) <= needed
+    assert set(DEFAULT_SYSTEMS) <= needed
 
 
 @pytest.mark.parametrize("bad", ["orakle", "Oracle", "traker:1"])

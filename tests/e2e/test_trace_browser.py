@@ -12,7 +12,8 @@ from crs_lib.core import paths, tables
 from crs_lib.core.tables import sha256
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
-from crs_lib.report import annotate, report, trace
+from crs_lib.report import page as pages
+from crs_lib.report import report, trace
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
 from tests.helpers.ollama_server import OllamaServer
@@ -280,7 +281,7 @@ def test_hostile_text_stays_text(page, monkeypatch):
     page.open(report.write("trace-hostile"))
     untouched(page, "script, iframe, img:not([src^='data:image/png'])")
     assert "</script><script>window.hacked" in page.js("document.body.textContent")
-    page.open(annotate.write(labels.AskConfig(run="trace-hostile", n=4)))
+    page.open(pages.write_questions(labels.AskConfig(run="trace-hostile", n=4)))
     page.key("3")
     untouched(page, "img, iframe, #sides script")
     assert page.text("#state").startswith("Question 2 of 4 · 1 answered")
@@ -315,23 +316,9 @@ def test_a_session_in_a_notebook_has_the_same_look_in_a_frame_of_its_own(page, i
 
 def test_judges_are_shown_with_the_sentence_that_a_score_rests_on(page, index):
     scores = [
-        {
-            "judge": "a",
-            "construct": "coherence",
-            "sample": 0,
-            "score": 4,
-            "flag": None,
-            "evidence": "It <b>stays</b> on topic.",
-        },
-        {
-            "judge": "b",
-            "construct": "coherence",
-            "sample": 0,
-            "score": None,
-            "flag": "unreadable",
-            "evidence": "",
-        },
-    ]
+        {"judge": "a", "construct": "coherence", "sample": 0, "score": 4, "flag": None, "evidence": "It <b>stays</b> on topic."},
+        {"judge": "b", "construct": "coherence", "sample": 0, "score": None, "flag": "unreadable", "evidence": ""},
+    ]  # fmt: skip
     record = {
         "model": "tracker", "session_id": "00001", "canary": "", "missing": 1, "scores": scores,
         "judge": {"coherence": 4.0, "proactiveness": None},

@@ -9,25 +9,18 @@ import pandas as pd
 import pytest
 
 from crs_lib import evaluate, simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.systems.base import World
+from tests.helpers.sample import WORLD
 
 N = 30
 TYPES = ("refine", "switch", "replace", "relax", "contradict", "return")  # those of the study
 DOSES = ["oracle", "noisy:0.25", "noisy:0.5", "noisy:0.75", "noisy:1"]
 METRICS = [
-    "satisfaction_corrected",
-    "item_tas",
-    "item_recovery_rate",
-    "topic_interference_leakage",
-    "topic_adaptation_score",
-    "copying",
-    "normalised_gain",
-]
+    "satisfaction_corrected", "item_tas", "item_recovery_rate", "topic_interference_leakage",
+    "topic_adaptation_score", "copying", "normalised_gain",
+]  # fmt: skip
 GOLDEN = {
     "oracle":    (0.79, 0.70, 1.00, 0.00, 0.10, 0.02, 1.00),
     "tracker":   (0.77, 0.69, 0.98, 0.02, 0.10, 0.02, 0.94),
@@ -44,8 +37,7 @@ GOLDEN = {
 @pytest.fixture(scope="module")
 def sessions():
     """Session scores of all control policies and doses of noise on the same 30 users of seed 7."""
-    catalog = sources.load()
-    world = World(catalog, Grounder(catalog))
+    world = WORLD
     config = SimulateConfig(systems=[*GOLDEN, *DOSES[1:]], n_sessions=N, shift_types=TYPES)
     plans = [simulate.scenario(world, n, config) for n in range(N)]
     talks = (simulate.session(world, spec, n, config, plans[n]) for n in range(N) for spec in config.systems)
@@ -85,13 +77,10 @@ def difference(sessions, metric, better, worse):
 
 
 @pytest.mark.parametrize("metric", ["satisfaction_corrected", "item_tas", "normalised_gain"])
-@pytest.mark.parametrize(
-    ("better", "worse"),
-    [
-        ("tracker", "amnesiac"), ("tracker", "sticky"), ("amnesiac", "popular"), ("amnesiac", "random"),
-        ("random", "slot_echo"), ("random", "echo"), ("random", "silent"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("better", "worse"), [
+    ("tracker", "amnesiac"), ("tracker", "sticky"), ("amnesiac", "popular"), ("amnesiac", "random"),
+    ("random", "slot_echo"), ("random", "echo"), ("random", "silent"),
+])  # fmt: skip
 def test_item_metrics_put_the_known_groups_in_order(sessions, metric, better, worse):
     gap, half = difference(sessions, metric, better, worse)
     assert gap > half

@@ -19,10 +19,9 @@ SAME = (
 )  # fmt: skip
 COUNTS = {
     "missing_concepts_total": "detail_missing_concepts",
-    "hallucinated_concepts_total": "detail_hallucinated_concepts",
-    "n_shift_points": "detail_n_shifts",
+    "hallucinated_concepts_total": "detail_hallucinated_concepts", "n_shift_points": "detail_n_shifts",
     "n_both_empty_turns": "detail_n_both_empty_turns",
-}
+}  # fmt: skip
 
 
 def scored(extractor: str):

@@ -51,13 +51,8 @@ BLIND = {
     ),
 }  # fmt: skip
 STRUCK = (
-    "the rest",
-    "i'd rather",
-    "rather have",
-    "leave (that|it|those|this)",
-    "never ?mind",
-    "now i('d| would)",
-)
+    "the rest", "i'd rather", "rather have", "leave (that|it|those|this)", "never ?mind", "now i('d| would)",
+)  # fmt: skip
 
 
 def compiled(struck=()):

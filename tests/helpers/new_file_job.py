@@ -16,12 +16,14 @@ import matplotlib
 matplotlib.use("Agg")
 
 from crs_lib import data as datasets
-from crs_lib import evaluate, figures, report, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.cosrec.settings import RetrieveSettings
 from crs_lib.cosrec.study import STUDY
 from crs_lib.evaluate.run import EvaluateConfig
+from crs_lib.figures import base as registered
+from crs_lib.report.tables import turn_table
 from crs_lib.retrieval.fusion import RETRIEVERS, build
 from crs_lib.simulate.config import SimulateConfig
 
@@ -48,7 +50,7 @@ def metric():
     return {
         "by_turn": turns.groupby("model")["first_film_met"].apply(list).map(_plain).to_dict(),
         "n_items": turns.groupby("model")["n_items"].apply(list).to_dict(),
-        "table": list(report.turn_table(turns)),
+        "table": list(turn_table(turns)),
         "means": means[means["metric"] == "first_film_met"].set_index("model")["mean"].to_dict(),
         "bars": texts("metric_bars", means),
         "command": printed("figures", "--run", "mine", "--only", "metric_bars"),
@@ -62,7 +64,7 @@ def _plain(values):
 def figure():
     command = printed("figures", "--run", "mine", "--only", "novelty_by_system")
     made = sorted(path.name for path in (paths.figures() / "movies-mine").iterdir())
-    return {"command": command, "files": made, "last": figures.names("movies")[-1]}
+    return {"command": command, "files": made, "last": registered.names("movies")[-1]}
 
 
 def retriever():

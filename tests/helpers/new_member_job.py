@@ -53,7 +53,7 @@ def run(path, n_sessions):
         "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
         "field_table": tables.field_table(catalog).set_index("field")["distinct"].to_dict(),
         "coverage": tables.coverage(dialogues, grounder).set_index("field").to_dict("index"),
-        "concept_top": texts("concept_top", turns),
+        "added": sorted({concept for added in turns["hallucinated_concepts"] for concept in added}),
         "adaptation_profile": texts("adaptation_profile", shifts),
         "leaderboard": texts("leaderboard", evaluate.read("new", "model_metrics")),
     }

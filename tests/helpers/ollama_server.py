@@ -268,10 +268,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _openai(self, body: dict[str, Any], facts: "_Facts") -> None:
         message: dict[str, Any] = {
-            "role": "assistant",
-            "content": facts.text,
-            "reasoning_content": facts.thinking,
-        }
+            "role": "assistant", "content": facts.text, "reasoning_content": facts.thinking,
+        }  # fmt: skip
         if facts.calls:
             message["tool_calls"] = [
                 {"id": f"call-{i}", "type": "function",

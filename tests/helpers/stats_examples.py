@@ -48,7 +48,6 @@ FREIREICH = {
     "placebo": "1 1 2 2 3 4 4 5 5 8 8 8 8 11 11 12 12 15 17 22 23".split(),
 }
 # Pinheiro and Bates (2000), table 1.1: travel time in six rails, three tries each.
-RAIL = [[55, 53, 54], [26, 37, 32], [78, 91, 85], [92, 100, 96], [49, 51, 50], [80, 85, 83]]
 
 
 def groups_frame(groups):

@@ -32,54 +32,45 @@ def test_reads_name_type_default_and_help_of_every_line():
     assert (found["limits"].kind, found["limits"].inner) == ("dict", "int")
 
 
-@pytest.mark.parametrize(
-    ("line", "part"),
-    [
-        ("seed = 7", "seed = 7"),
-        ("seed: int = 3 + 4  # sum", "3 + 4"),
-        ("seed: int = len('a')  # call", "no literal"),
-        ("import os", "import os"),
-        ("seed: Path = 'x'  # type", "'Path'"),
-        ("seed: int = 'seven'  # default of another type", "'seven'"),
-        ("seed: int", "seed: int"),
-        ("seed: int = = 2", "not Python"),
-    ],
-)
+@pytest.mark.parametrize(("line", "part"), [
+    ("seed = 7", "seed = 7"),
+    ("seed: int = 3 + 4  # sum", "3 + 4"),
+    ("seed: int = len('a')  # call", "no literal"),
+    ("import os", "import os"),
+    ("seed: Path = 'x'  # type", "'Path'"),
+    ("seed: int = 'seven'  # default of another type", "'seven'"),
+    ("seed: int", "seed: int"),
+    ("seed: int = = 2", "not Python"),
+])  # fmt: skip
 def test_another_kind_of_line_is_named(line, part):
     with pytest.raises(InputError, match="03_simulate") as caught:
         read_parameters(line, "03_simulate")
     assert part in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
-        ("run", "007", "007"),  # a text stays a text, whatever it looks like
-        ("run", "true", "true"),
-        ("seed", "12", 12),
-        ("rate", "1e-3", 0.001),
-        ("rate", "2", 2.0),
-        ("quick", "False", False),
-        ("systems", "tracker, noisy:0.3", ["tracker", "noisy:0.3"]),
-        ("systems", '["a,b"]', ["a,b"]),
-        ("systems", "", []),
-        ("limits", '{"low": 3}', {"low": 3}),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "value"), [
+    ("run", "007", "007"),  # a text stays a text, whatever it looks like
+    ("run", "true", "true"),
+    ("seed", "12", 12),
+    ("rate", "1e-3", 0.001),
+    ("rate", "2", 2.0),
+    ("quick", "False", False),
+    ("systems", "tracker, noisy:0.3", ["tracker", "noisy:0.3"]),
+    ("systems", '["a,b"]', ["a,b"]),
+    ("systems", "", []),
+    ("limits", '{"low": 3}', {"low": 3}),
+])  # fmt: skip
 def test_typed_text_becomes_the_declared_type(name, text, value):
     read_value = by_name()[name].from_text(text)
     assert read_value == value
     assert type(read_value) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("seed", "ten"), ("seed", "1.5"), ("seed", "1e5"), ("seed", "1_000"), ("seed", "true"), ("seed", ""),
-        ("rate", "NaN"), ("rate", "Infinity"), ("rate", "half"), ("quick", "1"), ("quick", "maybe"),
-        ("systems", "[1, 2]"), ("systems", "[a, b]"), ("limits", "low"), ("limits", '{"low": "x"}'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text"), [
+    ("seed", "ten"), ("seed", "1.5"), ("seed", "1e5"), ("seed", "1_000"), ("seed", "true"), ("seed", ""),
+    ("rate", "NaN"), ("rate", "Infinity"), ("rate", "half"), ("quick", "1"), ("quick", "maybe"),
+    ("systems", "[1, 2]"), ("systems", "[a, b]"), ("limits", "low"), ("limits", '{"low": "x"}'),
+])  # fmt: skip
 def test_mistyped_text_is_refused_with_what_was_expected(name, text):
     parameter = by_name()[name]
     with pytest.raises(InputError) as caught:
@@ -101,15 +92,12 @@ def test_only_what_json_holds_is_passed(value):
         loose.checked(value)
 
 
-@pytest.mark.parametrize(
-    "llm",
-    [
-        {"host": "http://me:s3cret@gpu1"},
-        {"host": "gpu1, me:s3cret@gpu2"},
-        {"host": "http://gpu1/?api_key=s3cret"},
-        {"servers": ["https://s3cret@gpu1/v1"]},
-    ],
-)
+@pytest.mark.parametrize("llm", [
+    {"host": "http://me:s3cret@gpu1"},
+    {"host": "gpu1, me:s3cret@gpu2"},
+    {"host": "http://gpu1/?api_key=s3cret"},
+    {"servers": ["https://s3cret@gpu1/v1"]},
+])  # fmt: skip
 def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
     loose = _Parameter("llm", "dict", {}, "")
     with pytest.raises(InputError, match="put a key in the environment") as caught:

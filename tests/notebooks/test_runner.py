@@ -14,6 +14,7 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
 from tests.helpers import books
 
@@ -64,17 +65,14 @@ def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tm
     assert books.code_counts(out) == [*range(1, 10)]  # the injected cell is one more
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"cuont": 1}, "unknown parameter 'cuont'; did you mean 'count'"),
-        ({"count": "three"}, "'count' is 'three'"),
-        ({"count": 3.0}, "'count' is 3.0"),
-        ({"parts": ("a",)}, "'parts' is"),
-        ({"weight": float("nan")}, "'weight' is nan"),
-        ({"run": "../x"}, "cannot be a folder"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"cuont": 1}, "unknown parameter 'cuont'; did you mean 'count'"),
+    ({"count": "three"}, "'count' is 'three'"),
+    ({"count": 3.0}, "'count' is 3.0"),
+    ({"parts": ("a",)}, "'parts' is"),
+    ({"weight": float("nan")}, "'weight' is nan"),
+    ({"run": "../x"}, "cannot be a folder"),
+])  # fmt: skip
 def test_a_wrong_parameter_is_refused_before_anything_runs(results, tmp_path, given, message):
     source = books.write(tmp_path, "01_hello")
     with pytest.raises(InputError, match=message):
@@ -107,7 +105,7 @@ def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
     [("01_a", "movies"), ("14_a", "cosrec"), ("21_a", "realtalk"), ("31_a", "movies"), ("a", "other")],
 )
 def test_the_tens_digit_names_the_study(name, study):
-    assert notebooks.study(Path(f"{name}.ipynb")) == study
+    assert runner.study(Path(f"{name}.ipynb")) == study
 
 
 FAILURES = {
@@ -289,12 +287,10 @@ for category in (UserWarning, RuntimeWarning, DeprecationWarning, FutureWarning,
 def test_warnings_are_errors_but_for_what_libraries_say_about_themselves():
     done = subprocess.run([sys.executable, "-c", WARNS], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "UserWarning error error error",
-        "RuntimeWarning error error error",
-        "DeprecationWarning error error silent",
-        "FutureWarning error error silent",
+        "UserWarning error error error", "RuntimeWarning error error error",
+        "DeprecationWarning error error silent", "FutureWarning error error silent",
         "ResourceWarning silent silent silent",
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.subprocess

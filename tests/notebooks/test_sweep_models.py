@@ -105,14 +105,11 @@ def test_a_setting_that_judges_do_not_take_is_given_to_one_notebook(tmp_path, se
     assert [values["llm"] for _, values in started] == [{"num_ctx": 4096, **llm}, own] * 2
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("04_evaluate.lmm", "unknown parameter 'lmm'; did you mean 'llm'"),
-        ("05_analyze.llm", "unknown parameter '05_analyze.llm'"),
-        ("04_evaluate.run", "its key 'run' names the runs"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("04_evaluate.lmm", "unknown parameter 'lmm'; did you mean 'llm'"),
+    ("05_analyze.llm", "unknown parameter '05_analyze.llm'"),
+    ("04_evaluate.run", "its key 'run' names the runs"),
+])  # fmt: skip
 def test_what_is_one_notebooks_own_is_checked_too(tmp_path, started, name, message):
     with pytest.raises(InputError, match=message):
         sweeps.run(sweep(tmp_path, {}, **{name: {}}))

@@ -1,7 +1,6 @@
 """Cleaning and querying hold for any catalogue: idempotent, accounted for, equal to a plain loop."""
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -197,8 +196,3 @@ def test_saving_and_loading_keeps_the_catalogue(tmp_path_factory, records):
     back = sources.load(path)
     assert sources.content_hash(back) == sources.content_hash(catalog)
     assert back.frame().equals(catalog.frame())
-
-
-@pytest.mark.parametrize("kind", list(FIELDS))
-def test_an_empty_label_is_dropped_as_empty(kind):
-    assert FIELDS[kind].clean("  ") == (None, "empty")

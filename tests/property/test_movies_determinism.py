@@ -7,16 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crs_lib import simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
-from crs_lib.systems.base import World
 from tests.helpers import hash_seeds
+from tests.helpers.sample import SAMPLE, WORLD
 
-CATALOG = sources.load()
-WORLD = World(CATALOG, Grounder(CATALOG))
 SPECS = [
     f"{entry.name}:{entry.facts['example']}" if entry.facts.get("argument") else entry.name
     for entry in systems.SYSTEMS
@@ -52,10 +48,10 @@ def test_python_s_hash_seed_changes_nothing():
 @settings(deadline=None, max_examples=15)
 @given(SEEDS, st.integers(0, 10_000), st.integers(1, 25))
 def test_a_plan_is_a_function_of_its_address_and_always_satisfiable(seed, session, n_turns):
-    plan = scenarios.plan(CATALOG, seed, session, n_turns)
-    assert scenarios.plan(CATALOG, seed, session, n_turns) == plan
+    plan = scenarios.plan(SAMPLE, seed, session, n_turns)
+    assert scenarios.plan(SAMPLE, seed, session, n_turns) == plan
     assert [step.turn for step in plan.steps] == list(range(1, n_turns + 1))
-    assert all(step.n_answers > 0 and step.state.anchor in step.state.answers(CATALOG) for step in plan.steps)
+    assert all(step.n_answers > 0 and step.state.anchor in step.state.answers(SAMPLE) for step in plan.steps)
 
 
 @settings(deadline=None, max_examples=15)

@@ -7,14 +7,11 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
 
 
-@pytest.mark.parametrize(
-    ("raw", "value"),
-    [
-        ("Drama", "Drama"), ("drama film", "Drama"), ("Sci-Fi", "Science Fiction"), ("SCIENCE  fiction", "Science Fiction"),
-        ("Family (Film genre) #395", "Family"), ("Crime Fiction", "Crime"), ("zombie (media genre)", "Zombie"),
-        ("Thriller Movies", "Thriller"), ("film-noir", "Film Noir"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("raw", "value"), [
+    ("Drama", "Drama"), ("drama film", "Drama"), ("Sci-Fi", "Science Fiction"), ("SCIENCE  fiction", "Science Fiction"),
+    ("Family (Film genre) #395", "Family"), ("Crime Fiction", "Crime"), ("zombie (media genre)", "Zombie"),
+    ("Thriller Movies", "Thriller"), ("film-noir", "Film Noir"),
+])  # fmt: skip
 def test_a_label_that_names_a_genre_becomes_that_genre(raw, value):
     assert lexicon.clean_genre(raw) == (value, "")
 
@@ -31,14 +28,11 @@ def test_nothing_is_cut_out_of_the_middle_of_a_label():
     assert lexicon.clean_language("Languages of Love").value == "Languages of Love"
 
 
-@pytest.mark.parametrize(
-    ("raw", "value"),
-    [
-        ("French", "French"), ("French Language", "French"), ("fre", "French"), ("fra", "French"), ("french-language", "French"),
-        ("Standard Chinese", "Mandarin"), ("Farsi", "Persian"), ("Klingon LANGUAGE", "Klingon"), ("Foo language languages", "Foo"),
-        ("Foo (x) language", "Foo"), ("American Sign Language", "American Sign Language"), ("sign language", "sign language"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("raw", "value"), [
+    ("French", "French"), ("French Language", "French"), ("fre", "French"), ("fra", "French"), ("french-language", "French"),
+    ("Standard Chinese", "Mandarin"), ("Farsi", "Persian"), ("Klingon LANGUAGE", "Klingon"), ("Foo language languages", "Foo"),
+    ("Foo (x) language", "Foo"), ("American Sign Language", "American Sign Language"), ("sign language", "sign language"),
+])  # fmt: skip
 def test_a_language_has_one_name(raw, value):
     assert lexicon.clean_language(raw).value == value
 
@@ -48,24 +42,18 @@ def test_what_is_no_language_is_dropped(raw):
     assert lexicon.clean_language(raw) == (None, "no language")
 
 
-@pytest.mark.parametrize(
-    ("raw", "value"),
-    [
-        ("George Miller (Director)", "George Miller"), ("Todd  Edwards (actor) #1", "Todd Edwards"), ("Stig", "Stig"),
-        ("D'Arcy O'Neill", "D'Arcy O'Neill"), ("(x)", None), ("nm1157013", None), ("Unknown", None), ("  ", None), ("?!", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("raw", "value"), [
+    ("George Miller (Director)", "George Miller"), ("Todd  Edwards (actor) #1", "Todd Edwards"), ("Stig", "Stig"),
+    ("D'Arcy O'Neill", "D'Arcy O'Neill"), ("(x)", None), ("nm1157013", None), ("Unknown", None), ("  ", None), ("?!", None),
+])  # fmt: skip
 def test_a_person_keeps_the_name_and_loses_the_marks(raw, value):
     assert lexicon.clean_person(raw).value == value
 
 
-@pytest.mark.parametrize(
-    ("raw", "value", "reason"),
-    [
-        ("1994", "1994", ""), (" 2001 ", "2001", ""), ("1900", "1900", ""), ("1899", None, "before 1900"),
-        ("-50", None, "before 1900"), ("975", None, "before 1900"), ("", None, "empty"), ("１９９４", "1994", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("raw", "value", "reason"), [
+    ("1994", "1994", ""), (" 2001 ", "2001", ""), ("1900", "1900", ""), ("1899", None, "before 1900"),
+    ("-50", None, "before 1900"), ("975", None, "before 1900"), ("", None, "empty"), ("１９９４", "1994", ""),
+])  # fmt: skip
 def test_years_are_numbers_from_1900_on(raw, value, reason):
     assert lexicon.clean_year(raw) == (value, reason)
 

@@ -9,29 +9,26 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError
-from tests.helpers.films import catalog, grounder
+from tests.helpers.films import grounder
 
 TEN = grounder()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("A drama with ADA QUILL, in french", {"genre=drama", "actor=ada quill", "language=french"}),
-        ("Zoë Tarn from 1988", {"director=zoe tarn", "writer=zoe tarn", "year=1988"}),
-        ("comedies", {"genre=comedy"}),
-        ("dramatically adaquill frenchman 19881", set()),
-        ("a war film", {"genre=war"}),
-        ("the war was long", set()),
-        ("with Stig, please", {"actor=stig"}),
-        ("a stig of straw", set()),
-        ("polish the silver", set()),
-        ("in Polish", {"language=polish"}),
-        ("Ron drank rum as per habit, nor did Dan", set()),
-        ("", set()),
-        ("?!", set()),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("A drama with ADA QUILL, in french", {"genre=drama", "actor=ada quill", "language=french"}),
+    ("Zoë Tarn from 1988", {"director=zoe tarn", "writer=zoe tarn", "year=1988"}),
+    ("comedies", {"genre=comedy"}),
+    ("dramatically adaquill frenchman 19881", set()),
+    ("a war film", {"genre=war"}),
+    ("the war was long", set()),
+    ("with Stig, please", {"actor=stig"}),
+    ("a stig of straw", set()),
+    ("polish the silver", set()),
+    ("in Polish", {"language=polish"}),
+    ("Ron drank rum as per habit, nor did Dan", set()),
+    ("", set()),
+    ("?!", set()),
+])  # fmt: skip
 def test_concepts_of_a_text(text, expected):
     assert TEN.topic_set(text) == expected
     assert TEN.keys(TEN.concepts(text)) == sorted(expected)
@@ -52,10 +49,6 @@ def test_matches_do_not_reach_over_the_end_of_a_text():
     assert [TEN.keys(codes) for codes in found] == [
         ["genre=drama"], ["language=french"], [], ["director=zoe tarn", "writer=zoe tarn"],
     ]  # fmt: skip
-
-
-def test_no_texts_are_grounded_to_nothing():
-    assert TEN.ground([]) == []
 
 
 def test_the_audit_shows_what_matched_where_and_why_not():
@@ -99,14 +92,7 @@ def test_active_fields_restrict_what_is_found():
         grounder(active_fields=["people"])
 
 
-def test_plot_keywords_are_a_field_of_their_own_when_asked_for():
-    more = grounder(plot_keywords=True)
-    text = "a drama about a memorial"
-    assert more.topic_set(text) == {"genre=drama", "plot=memorial"}
-    assert TEN.topic_set(text) == {"genre=drama"}
-    code = next(code for code in more.concepts(text) if more.field_of(code) == "plot")
-    assert more.idf[code] == pytest.approx(math.log(11 / 2) + 1)
-    assert len(more.idf) == len(TEN.idf) + len(TEN.catalog.plot_keywords)
+def test_the_words_of_plots_are_found_in_the_order_of_the_text():
     said = "Rain falls on the Memorial; a clerk writes"
     assert TEN.find_plot_keywords_in_text(said, 2) == ["rain", "falls"]
     assert TEN.find_plot_keywords_in_text(said)[:3] == ["rain", "falls", "memorial"]
@@ -158,16 +144,3 @@ def test_a_catalogue_without_any_value_grounds_nothing():
     bare = Grounder(Catalog.from_records([("Alpha", {})]))
     assert bare.concepts("Alpha with anybody") == frozenset()
     assert bare.idf.shape == (0,)
-
-
-def test_two_grounders_of_one_catalogue_agree():
-    other = Grounder(catalog())
-    texts = ["a French drama by Zoe Tarn", "with Stig", "Her"]
-    assert other.ground(texts) == TEN.ground(texts)
-
-
-def test_characters_that_fold_to_several_are_alike_in_batches_and_alone():
-    texts = ["Ada Quill⑴ in French", "½Stig", "a drama… with Zoe Tarn", "comedy ﬁlm", "plain comedy"]
-    alone = [TEN.concepts(text) for text in texts]
-    assert [TEN.keys(codes) for codes in alone[:2]] == [["actor=ada quill", "language=french"], []]
-    assert TEN.ground(texts) == alone

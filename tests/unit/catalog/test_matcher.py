@@ -17,14 +17,11 @@ def test_every_run_of_words_that_is_a_form_is_found_once(tokens):
         assert sorted(Matcher(FORMS, everyday).find(tokens)) == named
 
 
-@pytest.mark.parametrize(
-    ("text", "first", "near"),
-    [
-        ("war", 0, False), ("film war", 1, True), ("war x film", 0, True), ("war x x film", 0, False),
-        ("crime war", 1, False), ("war crime film", 0, True), ("war crime x film", 0, True),
-        ("war crime x x film", 0, False), ("war x drama", 0, True), ("film war film", 1, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "first", "near"), [
+    ("war", 0, False), ("film war", 1, True), ("war x film", 0, True), ("war x x film", 0, False),
+    ("crime war", 1, False), ("war crime film", 0, True), ("war crime x film", 0, True),
+    ("war crime x x film", 0, False), ("war x drama", 0, True), ("film war film", 1, True),
+])  # fmt: skip
 def test_cues_count_within_reach_weak_ones_where_they_are_vouched_for(text, first, near):
     assert Context(text).has_film_cue(first, first + 1) is near
 

@@ -34,12 +34,6 @@ def test_the_samples_keywords_are_shared_by_films_and_clean():
     }
 
 
-def test_a_saved_catalogue_keeps_the_field(tmp_path):
-    WITH.save(tmp_path / "catalog.parquet")
-    again = sources.load(tmp_path / "catalog.parquet")
-    assert sources.content_hash(again) == sources.content_hash(WITH) != sources.content_hash(PLAIN)
-
-
 def test_a_misspelt_field_is_told():
     with pytest.raises(InputError, match=r"no catalogue at 'sample\+plott'.*\+plot behind it"):
         sources.load("sample+plott")

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from crs_lib.catalog import lexicon, sources
+from crs_lib.catalog import lexicon
 from crs_lib.catalog.fields import FIELDS, PERSON_FIELDS
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
+from tests.helpers.sample import SAMPLE
 
 RAW = json.loads((paths.samples() / "movies.json").read_text(encoding="utf-8"))
-SAMPLE = sources.load()
 KEYS = {"name", "year", "genre", "actor", "director", "writer", "language", "plot", "plot_keywords"}
 LANGUAGES = {
     "Amharic", "Arabic", "Bambara", "Bengali", "Bosnian", "Cantonese", "Czech", "Danish", "Dutch", "English", "Finnish", "French",

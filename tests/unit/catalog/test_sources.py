@@ -17,23 +17,20 @@ def written(folder, text, name="films.json"):
     return path
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("not JSON at all", r"films.json: not JSON .*line 1 column 2\); expected an object title -> record"),
-        ('{"A": {"year": "1980"}', r"films.json: not JSON .*line 1 column 22"),
-        ("", r"films.json: not JSON"),
-        ("[]", r"must hold an object title -> record with at least one film"),
-        ("{}", r"must hold an object title -> record with at least one film"),
-        ('"Alien"', r"must hold an object title -> record"),
-        ('{"A": 3}', r"record 1 \('A'\): expected an object with the film's fields, got 3"),
-        ('{"A": {"year": "soon"}}', r"record 1 \('A'\): field 'year': year 'soon' is no number"),
-        ('{"A": {}, "": {}}', r"record 2 \(''\): field 'title' is empty"),
-        (b'{"A": "\xff"}', r"films.json: not UTF-8 text"),
-        ('{"A": {"year": "1980", "year": "1981"}}', r"films.json: 'A' has the field 'year' twice; give it once"),
-        ('{"1": {"name": "A"}, "1": {"name": "B"}}', r"films.json has the id '1' twice"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "message"), [
+    ("not JSON at all", r"films.json: not JSON .*line 1 column 2\); expected an object title -> record"),
+    ('{"A": {"year": "1980"}', r"films.json: not JSON .*line 1 column 22"),
+    ("", r"films.json: not JSON"),
+    ("[]", r"must hold an object title -> record with at least one film"),
+    ("{}", r"must hold an object title -> record with at least one film"),
+    ('"Alien"', r"must hold an object title -> record"),
+    ('{"A": 3}', r"record 1 \('A'\): expected an object with the film's fields, got 3"),
+    ('{"A": {"year": "soon"}}', r"record 1 \('A'\): field 'year': year 'soon' is no number"),
+    ('{"A": {}, "": {}}', r"record 2 \(''\): field 'title' is empty"),
+    (b'{"A": "\xff"}', r"films.json: not UTF-8 text"),
+    ('{"A": {"year": "1980", "year": "1981"}}', r"films.json: 'A' has the field 'year' twice; give it once"),
+    ('{"1": {"name": "A"}, "1": {"name": "B"}}', r"films.json has the id '1' twice"),
+])  # fmt: skip
 def test_a_bad_json_file_is_refused_by_name(tmp_path, content, message):
     path = written(tmp_path, content)
     before = path.read_bytes()

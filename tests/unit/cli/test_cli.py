@@ -49,15 +49,12 @@ def test_an_old_name_works_and_says_the_new_one(capsys):
 SAID = "seed -1 is not usable; give a whole number >= 0"
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "message"),
-    [
-        (InputError(SAID), 2, f"InputError: {SAID}\n"),
-        (RunError(SAID), 2, f"RunError: {SAID}\n"),
-        (KeyboardInterrupt(), 130, "\nstopped; what was finished is stored, the same command continues\n"),
-        (ZeroDivisionError(), None, ""),  # a defect is not hidden
-    ],
-)
+@pytest.mark.parametrize(("error", "code", "message"), [
+    (InputError(SAID), 2, f"InputError: {SAID}\n"),
+    (RunError(SAID), 2, f"RunError: {SAID}\n"),
+    (KeyboardInterrupt(), 130, "\nstopped; what was finished is stored, the same command continues\n"),
+    (ZeroDivisionError(), None, ""),  # a defect is not hidden
+])  # fmt: skip
 def test_errors_are_one_message_without_traceback(monkeypatch, capsys, error, code, message):
     def refuse(*_):
         raise error
@@ -91,15 +88,12 @@ def test_a_wrong_command_line_is_refused_by_the_real_program():
     assert command().returncode == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: [", "p.yaml is not YAML"),
-        ("- 1", "must map names"),
-        ("", "must map names"),
-        (None, "p.yaml: cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("a: [", "p.yaml is not YAML"),
+    ("- 1", "must map names"),
+    ("", "must map names"),
+    (None, "p.yaml: cannot be read"),
+])  # fmt: skip
 def test_a_parameter_file_must_be_one(tmp_path, text, message):
 
     path = tmp_path / "p.yaml"

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from crs_lib import judge as judging
-from crs_lib import runs, simulate
+from crs_lib import runs
 from crs_lib.__main__ import main
 from crs_lib.simulate.config import SimulateConfig
 
@@ -43,41 +42,21 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     turns = SimulateConfig(systems=["ollama:a"], n_sessions=1800, n_turns=20)
     assert [turns.turns(arm) for arm in turns.arms] == [36_000, 90_094, 21_186]
     assert capsys.readouterr().out.splitlines()[1].split() == [
-        "crs",
-        "ollama:a",
-        "147280",
-        "147.28",
-        "14.73",
-        "40.91",
-    ]
+        "crs", "ollama:a", "147280", "147.28", "14.73", "40.91",
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["estimate", "-p", "systems", "tracker"], "no model and no program takes part"),
-        (["estimate", "-p", "sytems", "tracker"], "did you mean 'systems'"),
-        (["estimate", "-p", "systems", "ollama:a", "--log", "none"], "no llm_calls.jsonl"),
-        (["estimate", "-p", "systems", "ollama:a", "--judges", "olama:j"], "did you mean 'ollama'"),
-        (["judge", "nothing", "--judges", "template"], "no finished 03_simulate"),
-        (["judge", "r"], "name it, e.g. --judges"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["estimate", "-p", "systems", "tracker"], "no model and no program takes part"),
+    (["estimate", "-p", "sytems", "tracker"], "did you mean 'systems'"),
+    (["estimate", "-p", "systems", "ollama:a", "--log", "none"], "no llm_calls.jsonl"),
+    (["estimate", "-p", "systems", "ollama:a", "--judges", "olama:j"], "did you mean 'ollama'"),
+    (["judge", "nothing", "--judges", "template"], "no finished 03_simulate"),
+    (["judge", "r"], "name it, e.g. --judges"),
+])  # fmt: skip
 def test_what_is_wrong_is_said_without_a_traceback(words, message, capsys):
     assert main(words) == 2
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_simulated_on_the_command_line_then_judged(results, capsys):
-    common = ["simulate", "-p", "run", "parts", "-p", "systems", "tracker,template", *SIZE]
-    assert main(common) == 0
-    assert [d.model_name for d in simulate.dialogues("parts")] == ["tracker"] * 2 + ["template"] * 2
-    assert main(["judge", "parts", "--judges", "template"]) == 0
-    assert len(judging.scores_of("parts")) == 4
-    out = capsys.readouterr().out
-    assert "judge template" in " ".join(out.split())
-    assert main(common) == 0
 
 
 def test_the_thesis_sweep_is_ready(capsys):
@@ -101,16 +80,13 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
     assert {call["options"]["num_ctx"] for call in calls} == {4096}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--llm", '{"enforce": true}'], "a judge takes no 'enforce': it is the simulation's"),
-        (["--llm", '{"num_ctxt": 1}'], "did you mean 'num_ctx'"),
-        (["--llm", '{"num_ctx": "many"}'], "num_ctx is 'many'"),
-        (["--llm", "8192"], "llm is 8192"),
-        (["--samples", "two"], "samples is 'two'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["--llm", '{"enforce": true}'], "a judge takes no 'enforce': it is the simulation's"),
+    (["--llm", '{"num_ctxt": 1}'], "did you mean 'num_ctx'"),
+    (["--llm", '{"num_ctx": "many"}'], "num_ctx is 'many'"),
+    (["--llm", "8192"], "llm is 8192"),
+    (["--samples", "two"], "samples is 'two'"),
+])  # fmt: skip
 def test_judge_refuses_what_it_would_have_to_ignore(words, message, capsys):
     assert main(["judge", "r", "--judges", "template", *words]) == 2
     assert message in capsys.readouterr().err

@@ -60,20 +60,17 @@ def test_shifts_come_from_the_events_and_from_the_flags_and_a_last_user_turn_has
 TURNS = RECORD["conversation"]
 
 
-@pytest.mark.parametrize(
-    ("conversation", "message"),
-    [
-        (None, "'conversation' must be a list"),
-        ([], "and not empty"),
-        ("USER: hi", "must be a list"),
-        ([TURNS[1]], "turn 1 is spoken by 'SYSTEM', expected USER"),
-        ([TURNS[0], TURNS[0]], "turn 2 is spoken by 'USER', expected SYSTEM"),
-        ([{"speaker": "USER"}], "turn 1 must be an object with a text"),
-        ([{"text": "hi"}], "turn 1 is spoken by None"),
-        (["hi"], "turn 1 must be an object"),
-        ([{"speaker": "USER", "text": None}], "turn 1 must be an object with a text"),
-    ],
-)
+@pytest.mark.parametrize(("conversation", "message"), [
+    (None, "'conversation' must be a list"),
+    ([], "and not empty"),
+    ("USER: hi", "must be a list"),
+    ([TURNS[1]], "turn 1 is spoken by 'SYSTEM', expected USER"),
+    ([TURNS[0], TURNS[0]], "turn 2 is spoken by 'USER', expected SYSTEM"),
+    ([{"speaker": "USER"}], "turn 1 must be an object with a text"),
+    ([{"text": "hi"}], "turn 1 is spoken by None"),
+    (["hi"], "turn 1 must be an object"),
+    ([{"speaker": "USER", "text": None}], "turn 1 must be an object with a text"),
+])  # fmt: skip
 def test_a_wrong_record_names_file_session_and_turn(conversation, message):
     with pytest.raises(InputError, match=r"logs.jsonl, session '7': .*" + message):
         Dialogue.from_json(changed(conversation=conversation), source="logs.jsonl")

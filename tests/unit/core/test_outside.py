@@ -52,28 +52,21 @@ def test_lone_surrogates_in_json_are_made_valid_keys_too():
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[" * 300 + "]" * 300, "nested more than 200 deep"),
-        ("[" * 200_000 + "]" * 200_000, "nested more than 200 deep"),
-        ('{"a":' * 250 + "1" + "}" * 250, "nested more than 200 deep"),
-        ("9" * 5_000, "number out of range"),
-        ("9" * 50, "a whole number of 50 digits"),
-        (str(2**63), "a whole number of 19 digits"),
-        ("{", "not JSON"),
-        ("", "not JSON"),
-        (b"\xff\xfe", "not UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ("[" * 300 + "]" * 300, "nested more than 200 deep"),
+    ("[" * 200_000 + "]" * 200_000, "nested more than 200 deep"),
+    ('{"a":' * 250 + "1" + "}" * 250, "nested more than 200 deep"),
+    ("9" * 5_000, "number out of range"),
+    ("9" * 50, "a whole number of 50 digits"),
+    (str(2**63), "a whole number of 19 digits"),
+    ("{", "not JSON"),
+    ("", "not JSON"),
+    (b"\xff\xfe", "not UTF-8"),
+])  # fmt: skip
 def test_json_that_cannot_be_held_is_named(text, says):
     with pytest.raises(InputError, match=says) as caught:
         safety.loads(text, "films.json, line 3")
     assert str(caught.value).startswith("films.json, line 3: ") and "\n" not in str(caught.value)
-
-
-def test_the_largest_numbers_are_read():
-    assert safety.loads(f"[{2**63 - 1}, {-(2**63)}]", "here") == [2**63 - 1, -(2**63)]
 
 
 def test_a_key_that_stands_twice_is_refused_where_asked():

@@ -54,13 +54,9 @@ def test_every_act_and_shift_of_a_scenario_has_words():
 def test_every_wish_in_words_is_found_again_in_any_field():
     ten = grounder()
     wishes = {
-        "genre": "Drama",
-        "actor": "Ada Quill",
-        "director": "Zoe Tarn",
-        "writer": "Mo Reed",
-        "language": "French",
-        "year": "1988",
-    }
+        "genre": "Drama", "actor": "Ada Quill", "director": "Zoe Tarn", "writer": "Mo Reed",
+        "language": "French", "year": "1988",
+    }  # fmt: skip
     assert set(wishes) == {name for name in fields.SHIFT_FIELDS if ten.catalog.values(name)}
     for i in range(40):
         said = fields.noun_phrase(wishes, stream(i, "wish"))

@@ -55,17 +55,14 @@ def test_describe_has_a_row_a_member(animals):
     assert table["argument"].isna().tolist() == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("parot:x", "unknown animal 'parot:x'; did you mean 'parrot'"),
-        ("zebra", r"unknown animal 'zebra' \(known: cat, parrot\)"),
-        ("", "unknown animal ''"),
-        ("parrot", "needs a phrase after a colon, e.g. parrot:hello"),
-        ("parrot:", "needs a phrase after a colon"),
-        ("cat:x", "'cat' takes no argument, got 'cat:x'"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "message"), [
+    ("parot:x", "unknown animal 'parot:x'; did you mean 'parrot'"),
+    ("zebra", r"unknown animal 'zebra' \(known: cat, parrot\)"),
+    ("", "unknown animal ''"),
+    ("parrot", "needs a phrase after a colon, e.g. parrot:hello"),
+    ("parrot:", "needs a phrase after a colon"),
+    ("cat:x", "'cat' takes no argument, got 'cat:x'"),
+])  # fmt: skip
 def test_a_wrong_spec_says_what_to_do(animals, spec, message):
     with pytest.raises(InputError, match=message):
         animals.create(spec)

@@ -16,7 +16,6 @@ ALL_GOES = re.compile(
     r"\b(off|void|gone|count|counts|apply|done|condition|conditions|wishes|requests?|filters|said before|so far|no longer counts?)\b"
     r"|\b(slate|entirely|asked for so far|wanted so far|said before)\b"
 )
-KEEPS = re.compile(r"\b(stays?|hold|holds|same conditions|conditions apply|else)\b")
 DROPS = re.compile(r"\b(no longer counts?|set aside|off|leave|done|void|none of|nothing|clear|wipe|scrap|throw|ditch"
                    r"|cancel|gone|bin|entirely|slate|forget)\b")  # fmt: skip
 UNWANTED = re.compile(

@@ -25,7 +25,7 @@ from crs_lib import data as datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.data import fetch, registry
-from crs_lib.data.registry import Dataset, File, Origin, files
+from crs_lib.data.registry import RECORDED, Dataset, File, Origin, files
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
 ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
@@ -264,7 +264,7 @@ def test_a_person_who_watches_sees_a_bar(server, tmp_path, monkeypatch):
 
 
 def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(server, tmp_path, capsys):
-    assert NEW.checksum == datasets.RECORDED
+    assert NEW.checksum == RECORDED
     server.answers[server.raw("data/new.json")] = b'{"a": 1}'
     place = fetch.fetch(NEW)
     recorded = json.loads((tmp_path / "external/.recorded/new.json").read_text())
@@ -276,17 +276,14 @@ def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(server, t
     with pytest.raises(RunError, match="not what was recorded on its first download"):
         fetch.fetch(NEW)
     assert command_line.main(["data", "list"]) == 0
-    assert datasets.RECORDED in capsys.readouterr().out
+    assert RECORDED in capsys.readouterr().out
 
 
 MEMBERS = {
-    "logs/gemma:2b_session_00001.json": b"{}",
-    "logs/gemma:2b_session_00000.json": b'{"x": 1}',
-    "logs/summary.csv": b"model,mean\n",
-    "logs/deeper/gemma:2b_session_00002.json": b"{}",
-    "chats/../../../escape.json": b"{}",
-    "chats/Chat_1.json": b"[]",
-}
+    "logs/gemma:2b_session_00001.json": b"{}", "logs/gemma:2b_session_00000.json": b'{"x": 1}',
+    "logs/summary.csv": b"model,mean\n", "logs/deeper/gemma:2b_session_00002.json": b"{}",
+    "chats/../../../escape.json": b"{}", "chats/Chat_1.json": b"[]",
+}  # fmt: skip
 
 
 RAW, ARCHIVE = f"/{ORIGIN.repository}/{ORIGIN.commit}/", f"/{ORIGIN.repository}/archive/{ORIGIN.commit}.zip"
@@ -329,15 +326,9 @@ def test_members_of_an_archive_are_chosen_named_recorded_and_shared(server, tmp_
         ".recorded", ".recorded/chats.json", ".recorded/logs.json", "t", "t/chats", "t/chats/Chat_1.json",
         "t/logs", "t/logs/gemma-2b_session_00000.json", "t/logs/gemma-2b_session_00001.json",
     ]  # fmt: skip
-
-
-def test_a_lost_member_is_missing_and_fetched_again(server):
-    server.answers[ARCHIVE] = zipped(MEMBERS)
-    lost = fetch.fetch(LOGS) / "gemma-2b_session_00001.json"
-    lost.unlink()
+    (folder / "gemma-2b_session_00001.json").unlink()
     assert [check.status for check in fetch.check(LOGS)] == ["ok", "missing"]
-    fetch.fetch(LOGS)
-    assert lost.is_file()
+    assert (fetch.fetch(LOGS) / "gemma-2b_session_00001.json").is_file()  # what was lost is fetched again
 
 
 def test_the_mirror_comes_first_and_is_checked(server, tmp_path, monkeypatch, capsys):
@@ -355,20 +346,17 @@ def test_the_mirror_comes_first_and_is_checked(server, tmp_path, monkeypatch, ca
     assert left(tmp_path / "external") == []
 
 
-def test_what_only_a_mirror_has_says_so(server):
+def test_what_only_a_mirror_has_says_so(server, monkeypatch):
     with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
         datasets.locate("only")
     with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
         fetch.fetch(ONLY)
-
-
-def test_a_mirror_that_is_no_folder_is_named(server, monkeypatch):
     monkeypatch.setenv("CRS_MIRROR", "/no/such/mirror")
     with pytest.raises(RunError, match=r"CRS_MIRROR is '/no/such/mirror', which is no folder\); get it with"):
         datasets.locate("films")
 
 
-def test_commands_name_what_is_unknown_or_absent(server, capsys):
+def test_commands_name_what_is_unknown_or_absent(server, capsys, monkeypatch):
     assert command_line.main(["data", "get", "film"]) == 2
     assert "unknown data set 'film'; did you mean 'films'?" in capsys.readouterr().err
     assert command_line.main(["data", "verify", "films"]) == 2
@@ -377,9 +365,6 @@ def test_commands_name_what_is_unknown_or_absent(server, capsys):
     shown = capsys.readouterr().out
     assert server.base + server.raw("data/films.json") in shown
     assert FILM.sha256 in shown
-
-
-def test_a_missing_package_is_named_with_its_extra(server, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(InputError, match=re.escape('pip install "crs-lib[data]"')):
         fetch.fetch(FILMS)
@@ -403,12 +388,8 @@ def test_every_row_keeps_the_contract(row):
     if row.members:
         assert re.compile(row.members).groups == 1
         assert row.folder and row.origin.commit in row.address()
-    assert row.checksum == datasets.RECORDED or all(file.sha256 for file in row.files)
+    assert row.checksum == RECORDED or all(file.sha256 for file in row.files)
     assert len(row.wanted) < 2 or row.folder  # several files are located as a folder
-
-
-@pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
-def test_every_row_is_documented(row):
     assert f"| `{row.name}` | {row.study} |" in (paths.ROOT / "docs/data.md").read_text(encoding="utf-8")
 
 
@@ -429,16 +410,11 @@ def test_the_files_of_a_folder_are_read_from_their_sums():
     assert files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
 
 
-@pytest.mark.parametrize(
-    ("name", "turns"),
-    [
-        ("gemma:2b_session_gemma:2b_17.json", "20"),
-        ("llama3:instruct_session_llama3:instruct_999.json", "20"),
-        ("gemma:2b_session_00017.json", "50"),
-        ("llama3:instruct_session_00099.json", "50"),
-        ("gemma:2b_judge_scores.csv", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "turns"), [
+    ("gemma:2b_session_gemma:2b_17.json", "20"), ("llama3:instruct_session_llama3:instruct_999.json", "20"),
+    ("gemma:2b_session_00017.json", "50"), ("llama3:instruct_session_00099.json", "50"),
+    ("gemma:2b_judge_scores.csv", ""),
+])  # fmt: skip
 @pytest.mark.parametrize("folder", ["context-aware", "crs_eval_integrated_updated_V4_updated"])
 def test_the_two_forms_of_logs_are_told_apart_by_their_names(folder, name, turns):
     rows = [datasets.get("thesis-logs-20"), datasets.get("thesis-logs-50")]

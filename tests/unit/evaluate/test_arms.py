@@ -3,8 +3,6 @@
 import pytest
 
 from crs_lib import evaluate, figures, simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import tables
 from crs_lib.core.errors import NoDataError, RunError
 from crs_lib.evaluate import arms
@@ -12,18 +10,11 @@ from crs_lib.metrics import base
 from crs_lib.report import findings, statistics
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.systems.base import World
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 SYSTEMS = ("oracle", "oracle_lag:1", "oracle_lag:3", "tracker", "sticky", "amnesiac", "random", "silent")
 THREE = ("shift", "straight", "fresh", "none")
-
-
-@pytest.fixture(scope="module")
-def world():
-    catalog = sources.load()
-    return World(catalog, Grounder(catalog))
 
 
 @pytest.fixture(scope="module")

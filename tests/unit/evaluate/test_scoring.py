@@ -7,16 +7,13 @@ import pytest
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
-from crs_lib.metrics import base, conventions
+from crs_lib.metrics import conventions
 from tests.helpers.films import grounder
 
 TEN = grounder()
 HARBOUR, KITES, ORCHARD, PARROT = (
-    "harbour-lights-1951",
-    "paper-kites-1962",
-    "cold-orchard-1962",
-    "the-tin-parrot-1975",
-)
+    "harbour-lights-1951", "paper-kites-1962", "cold-orchard-1962", "the-tin-parrot-1975",
+)  # fmt: skip
 
 
 def user(text, wishes, *, asks=True, avoid=None, shift=False):
@@ -116,10 +113,8 @@ def test_the_session_is_the_mean_of_what_is_defined():
     assert session["tas_volatility"] == close(1)  # of 0 and 2
     assert (session["topic_recovery_rate"], session["avg_recovery_delay"]) == (1, 0)
     assert (session["item_recovery_rate"], session["item_recovery_delay"], session["item_recovery_most"]) == (
-        1,
-        0,
-        1,
-    )
+        1, 0, 1,
+    )  # fmt: skip
     # 0.25·1 + 0.20·1 + 0.20·(1 − ½) + 0.20·½ + 0.15·½
     assert session["context_adaptation_score"] == close(0.25 + 0.2 + 0.1 + 0.1 + 0.075)
     assert session["judge"] == {"proactiveness": None, "coherence": None, "personalization": None}
@@ -136,11 +131,8 @@ def test_a_row_for_the_shift():
         "model": "hand", "session_id": "00000", "turn": 2, "type": "replace", "watched": 2,
     }  # fmt: skip
     assert (row["delay_item"], row["recovered_item"], row["delay_text"], row["recovered_text"]) == (
-        0,
-        True,
-        0,
-        True,
-    )
+        0, True, 0, True,
+    )  # fmt: skip
 
 
 def test_the_thesis_counts_silence_as_agreement_where_asked():
@@ -149,10 +141,6 @@ def test_the_thesis_counts_silence_as_agreement_where_asked():
     assert column("context_retention", found) == [0, close(1), 0]
     assert column("topic_adaptation_score", found) == [0, close(2), 1]
     assert scored(*TALK, empty="zero").session["cross_coherence"] == close(1 / 3)
-
-
-def test_clipping_cuts_each_turn():
-    assert column("topic_adaptation_score", scored(*TALK, clip=True)) == [0, 1, None]
 
 
 def test_a_system_that_names_no_film_satisfies_nothing_where_it_was_asked():
@@ -237,30 +225,15 @@ def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
     assert scored(*late, window=4, within_segment=False).shifts[0]["recovered_item"] is True
 
 
-def test_every_metric_has_a_value_or_a_missing_one_in_every_row():
-    assert set(base.scored_names(base.TURN)) <= set(FOUND.turns[0])
-    assert set(base.scored_names()) <= set(FOUND.session)
-
-
 def test_an_empty_reply_text_is_scored():
     row = scored(user("drama films", {"genre": "Drama"}), system("")).turns[0]
     assert (row["cross_coherence"], row["topic_interference"], row["satisfaction"]) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"empty": "half"}, "empty is 'half'; give one of skip, zero, one"),
-        ({"window": 0}, "window is 0; give a whole number >= 1"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"empty": "half"}, "empty is 'half'; give one of skip, zero, one"),
+    ({"window": 0}, "window is 0; input should be greater than or equal to 1"),
+])  # fmt: skip
 def test_a_convention_is_checked(options, message):
     with pytest.raises(InputError, match=message):
         conventions.Convention(**options)
-
-
-def test_conventions_are_found_by_name():
-    assert conventions.get("default") == conventions.Convention()
-    assert conventions.get("default").parameters()["tas"] == {"alpha": 1, "beta": 1, "gamma": 1}
-    with pytest.raises(InputError, match=r"unknown convention 'defalt'; did you mean 'default'\?"):
-        conventions.get("defalt")

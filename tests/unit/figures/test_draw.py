@@ -11,6 +11,7 @@ from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
+from crs_lib.figures import base as registered
 from crs_lib.report import figure_tables
 from crs_lib.validity import sensitivity
 
@@ -41,7 +42,7 @@ def test_in_a_notebook_one_picture_is_shown_with_its_caption(monkeypatch):
     ((data, raw),) = seen
     assert raw
     assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
-    assert data["text/plain"] == figures.caption("experimental_design", DESIGN)
+    assert data["text/plain"] == registered.caption("experimental_design", DESIGN)
 
 
 @pytest.mark.subprocess
@@ -89,7 +90,7 @@ def test_the_command_draws_a_finished_run(folders, capsys):
 
 
 # They take searches, models, or 50 scenarios.
-LARGE = {"exploitability", "judge_radar", "judge_scatter", "sensitivity_catalogue", "tokens_and_time"}
+LARGE = {"exploitability", "judge_scatter", "sensitivity_catalogue", "tokens_and_time"}
 
 
 def test_few_scenarios_show_nothing_about_sizes_of_the_catalogue():
@@ -100,7 +101,7 @@ def test_few_scenarios_show_nothing_about_sizes_of_the_catalogue():
     assert figures.make("sensitivity_catalogue", table.assign(n_sessions=50)).axes
 
 
-@pytest.mark.parametrize("name", sorted(set(figures.names("movies")) - LARGE))
+@pytest.mark.parametrize("name", sorted(set(registered.names("movies")) - LARGE))
 def test_every_figure_draws_a_real_run(name, folders):
     tables = [figure_tables.read("tiny", table) for table in figures.FIGURES.get(name).facts["tables"]]
     copies = [table.copy() for table in tables]
@@ -109,15 +110,12 @@ def test_every_figure_draws_a_real_run(name, folders):
         pd.testing.assert_frame_equal(table, copy)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--run", "tiny", "--only", "leaderbord"], "did you mean 'leaderboard'"),
-        (["--run", "unscored"], "run 04_evaluate -p run unscored"),
-        (["--run", "none"], "run 04_evaluate -p run none"),
-        (["--run", "../x"], "cannot be a folder"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--run", "tiny", "--only", "leaderbord"], "did you mean 'leaderboard'"),
+    (["--run", "unscored"], "run 04_evaluate -p run unscored"),
+    (["--run", "none"], "run 04_evaluate -p run none"),
+    (["--run", "../x"], "cannot be a folder"),
+])  # fmt: skip
 def test_the_command_says_what_is_missing_and_draws_nothing(arguments, message, folders, capsys):
     assert main(["figures", *arguments]) == 2
     assert message in capsys.readouterr().err
@@ -126,8 +124,8 @@ def test_the_command_says_what_is_missing_and_draws_nothing(arguments, message, 
 
 def test_systems_are_chosen_by_name():
     frame = pd.DataFrame({"model": ["a", "b", "a"], "value": [1, 2, 3]})
-    assert figures.of_systems(frame, ["a"])["value"].tolist() == [1, 3]
-    assert figures.of_systems(frame, []) is frame
-    assert len(figures.of_systems(frame[["value"]], ["a"])) == 3  # a table without systems
+    assert registered.of_systems(frame, ["a"])["value"].tolist() == [1, 3]
+    assert registered.of_systems(frame, []) is frame
+    assert len(registered.of_systems(frame[["value"]], ["a"])) == 3  # a table without systems
     with pytest.raises(InputError, match=r"no system 'c' in this run.*\(it has a, b\)"):
-        figures.of_systems(frame, ["c"])
+        registered.of_systems(frame, ["c"])

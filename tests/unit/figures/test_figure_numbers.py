@@ -7,7 +7,7 @@ from scipy import stats as scipy_stats
 
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.figures import base, pairs, recovery, scores, shifts
+from crs_lib.figures import base, pairs, recovery, scores, shifts, stability
 from crs_lib.figures.base import NoDataError
 from crs_lib.stats import Design
 
@@ -34,12 +34,6 @@ def test_sessions_and_systems_do_not_run_into_one_another():
     assert sorted(keys) == [
         ("a", "t", 1, -1), ("a", "t", 2, 0), ("a", "t", 3, 1), ("b", "s", 1, 0), ("b", "s", 2, 1),
     ]  # fmt: skip
-
-
-def test_the_share_of_shifts_counts_sessions_that_have_not_shifted_yet():
-    """Turn 2: one of the two sessions shifts there, the other has not shifted at all: one half."""
-    frame = pd.concat([turns([NA, 0, 1]), turns([NA, NA, 0], session="t")])
-    assert recovery._shift_share(frame).to_dict() == {1: 0.0, 2: 0.5, 3: 0.5}
 
 
 def test_waiting_is_censored_at_the_last_reply_that_was_seen():
@@ -85,17 +79,11 @@ def test_the_interval_of_a_mean_resamples_sessions_not_turns():
     assert first["low"].iloc[0] < one["score"].mean() < first["high"].iloc[0]
 
 
-@pytest.mark.parametrize(
-    ("frames", "counted"),
-    [
-        ([turns([NA, 0, 1]), turns([0, 1, 2], model="b")], (2, 1, 3, 1)),
-        (
-            [pd.DataFrame({"model": ["a", "b"], "metric": "x", "n": [5, 4], "n_missing": [0, 1]})],
-            (2, 5, 0, 0),
-        ),
-        ([], (0, 0, 0, 0)),
-    ],
-)
+@pytest.mark.parametrize(("frames", "counted"), [
+    ([turns([NA, 0, 1]), turns([0, 1, 2], model="b")], (2, 1, 3, 1)),
+    ([pd.DataFrame({"model": ["a", "b"], "metric": "x", "n": [5, 4], "n_missing": [0, 1]})], (2, 5, 0, 0)),
+    ([], (0, 0, 0, 0)),
+])  # fmt: skip
 def test_counts_for_captions(frames, counted):
     found = base.counts([pd.concat(frames)] if frames else [])
     assert found == dict(zip(("systems", "sessions", "turns", "shifts"), counted, strict=True))
@@ -104,16 +92,6 @@ def test_counts_for_captions(frames, counted):
 def test_a_table_may_say_its_own_counts():
     frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
     assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
-
-
-def test_concepts_are_counted_once_a_turn_and_ranked_with_ties_by_name():
-    """Four turns: x in three of them, y and w in one, twice in one turn counting once."""
-    lists = [["x", "y", "y"], np.array(["x"]), ["x", "w"], None]
-    frame = turns([NA] * 4, missing_concepts=lists).assign(session_id=["1", "1", "2", "2"])
-    found = shifts._concept_shares(frame, "missing_concepts", 3)
-    assert found["concept"].tolist() == ["x", "w", "y"]
-    assert found["mean"].tolist() == [0.75, 0.25, 0.25]
-    assert found["mean"].between(found["low"], found["high"]).all()
 
 
 def test_recovery_by_type_has_wilsons_interval():
@@ -189,19 +167,6 @@ def test_only_complete_scenarios_are_compared():
         pairs._complete(frame[frame["session_id"] < 3], "item_tas")
 
 
-@pytest.mark.parametrize(
-    ("metric", "shares"),
-    [
-        ("topic_interference_leakage", (0.8, 0.6, 0.9)),  # lower is better
-        ("satisfaction", (0.2, 0.1, 0.4)),
-        ("topic_adaptation_score", (1.2 / 3, 1.1 / 3, 1.4 / 3)),
-    ],
-)
-def test_components_are_turned_so_that_outward_is_better(metric, shares):
-    row = pd.Series({"mean": 0.2, "low": 0.1, "high": 0.4})
-    assert scores._as_share(metric, row) == pytest.approx(shares)
-
-
 def test_a_table_without_the_columns_is_named():
     with pytest.raises(InputError, match=r"no column \['turn'\]; it has \['model'\]"):
         base.require(pd.DataFrame({"model": ["a"]}), ["turn"])
@@ -217,13 +182,10 @@ def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
     assert pairs.with_judges(nobody)[1] == pairs.with_judges(frame[["model"]])[1] == []
 
 
-@pytest.mark.parametrize(
-    ("value", "column", "text"),
-    [
-        (640, "tokens_in", "640"), (1_540, "tokens_in", "1.5 k"), (2_500_000, "tokens_out", "2.5 M"),
-        (42, "seconds", "42 s"), (90, "seconds", "1.5 min"), (9_000, "seconds", "2.5 h"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "column", "text"), [
+    (640, "tokens_in", "640"), (1_540, "tokens_in", "1.5 k"), (2_500_000, "tokens_out", "2.5 M"),
+    (42, "seconds", "42 s"), (90, "seconds", "1.5 min"), (9_000, "seconds", "2.5 h"),
+])  # fmt: skip
 def test_sums_are_a_few_characters(value, column, text):
     assert scores._total(value, column) == text
 
@@ -288,3 +250,38 @@ def test_the_profile_is_over_all_replies_to_a_shift():
     assert table.to_dict() == {("uptake", "switch"): 0.7, ("uptake", "all types"): 0.7}
     with pytest.raises(NoDataError, match="no reply after a shift"):
         shifts._profile(frame.assign(uptake=np.nan), four_shifts())
+
+
+def at_risk(answers, system, happened):
+    """Twenty shifts at the first reply, so many of them recovered, each by chance with a tenth."""
+    rows = {"model": system, "session_id": [str(n) for n in range(20)], "reply": 0, "expected": 0.1}
+    return pd.DataFrame(rows | {"event": [n < happened for n in range(20)], "answers": answers})
+
+
+def test_recovery_beyond_chance_is_the_estimate_at_the_last_reply_and_an_arrow_below_the_scale():
+    """11 of 20 recovered where chance gives a tenth: 1 − .45/.9 = .5; none where chance gives .9: 1 − 1/.1 = −9."""
+    certain = at_risk("50 and more", "b", 0).assign(expected=0.9)
+    frame = pd.concat([at_risk("1 to 9", "a", 11), certain]).assign(users="Users insist")
+    few, many = recovery.recovery_by_answers(frame).axes
+    assert any(list(line.get_xdata()) == [pytest.approx(0.5)] for line in few.lines)
+    assert [line.get_marker() for line in many.lines if list(line.get_xdata()) == [-1]] == ["<"]
+
+
+def test_systems_with_the_same_scores_stand_beside_one_another():
+    aside = recovery._aside(8)
+    assert len(set(aside.round(6))) == 8 and aside.sum() == pytest.approx(0) and abs(aside).max() < 0.5
+
+
+def test_an_agreement_is_printed_with_its_interval_unless_it_does_not_vary():
+    assert stability._tau(0.853, 0.771, 1.0) == ".85 [.77, 1]"
+    assert stability._tau(1.0, 1.0, 1.0) == stability._tau(1.0, np.nan, np.nan) == "1"
+
+
+def test_seeds_are_not_joined_by_lines():
+    ends = {"model": "a", "metric": "normalised_gain", "mean": 0.5, "low": 0.4, "high": 0.6}
+    rows = [
+        {"parameter": name, "value": value, "convention": "default"} | ends
+        for name in ("seed", "n_turns") for value in ("1", "2")
+    ]  # fmt: skip
+    seeds, lengths = scores.sweep_outcomes(pd.DataFrame(rows)).axes
+    assert seeds.lines[0].get_linestyle() == "None" and lengths.lines[0].get_linestyle() == "-"

@@ -79,7 +79,7 @@ def test_every_colour_stands_out_from_white():
 def test_metrics_carry_their_short_names_and_the_way_to_better():
     assert style.short("topic_adaptation_score") == "TAS"
     assert style.titled("normalised_gain") == "gain ↑"
-    assert style.titled("topic_interference_leakage") == "L † ↓"  # fails orderings of the gate
+    assert style.titled("topic_interference_leakage") == "leakage † ↓"  # fails orderings of the gate
     assert style.titled("novelty") == "non-repetition"
 
 

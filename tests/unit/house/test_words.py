@@ -45,15 +45,11 @@ def test_texts_of_the_package_use_none_of_them():
     assert bad == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        paths.ROOT / "README.md",
-        paths.ROOT / "CONTRIBUTING.md",
-        *sorted((paths.ROOT / "docs").glob("*.md")),
-    ],
-    ids=lambda p: p.name,
-)
+@pytest.mark.parametrize("path", [
+    paths.ROOT / "README.md",
+    paths.ROOT / "CONTRIBUTING.md",
+    *sorted((paths.ROOT / "docs").glob("*.md")),
+], ids=lambda p: p.name)  # fmt: skip
 def test_documents_use_none_of_them(path):
     assert found(CODE.sub("", path.read_text(encoding="utf-8"))) == []
 

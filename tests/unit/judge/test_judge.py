@@ -12,7 +12,7 @@ from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.judge.config import JudgeSettings
-from crs_lib.judge.rating import _check_score, _expected_score, _read_reply, _schema, judge_session, means
+from crs_lib.judge.rating import _expected_score, _read_reply, _schema, judge_session, means
 from crs_lib.judge.run import _table_of
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.base import LLMError, room, tokens_at_most
@@ -109,19 +109,16 @@ def test_samples_differ_in_seed_and_replicate_and_runs_do_not() -> None:
     assert seen[0] == seen[1] and len({*seen[0]}) == 3 and [r for _, r in seen[0]] == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("text", "flag"),
-    [
-        ("I would say 4 out of 5", "unreadable"),
-        ('{"coherence": 4}', "unreadable"),
-        ('{"coherence": {"evidence": "turn 1", "score": 7}}', "out of range"),
-        ('{"coherence": {"evidence": "turn 1", "score": 0}}', "out of range"),
-        ('{"coherence": {"evidence": "turn 1", "score": 3.5}}', "not whole"),
-        ('{"coherence": {"evidence": "turn 1", "score": "4"}}', "not a number"),
-        ('{"coherence": {"evidence": "turn 1", "score": null}}', "missing"),
-        ("", "unreadable"),
-    ],
-)
+@pytest.mark.parametrize(("text", "flag"), [
+    ("I would say 4 out of 5", "unreadable"),
+    ('{"coherence": 4}', "unreadable"),
+    ('{"coherence": {"evidence": "turn 1", "score": 7}}', "out of range"),
+    ('{"coherence": {"evidence": "turn 1", "score": 0}}', "out of range"),
+    ('{"coherence": {"evidence": "turn 1", "score": 3.5}}', "not whole"),
+    ('{"coherence": {"evidence": "turn 1", "score": "4"}}', "not a number"),
+    ('{"coherence": {"evidence": "turn 1", "score": null}}', "missing"),
+    ("", "unreadable"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_missing_with_its_reason(text: str, flag: str) -> None:
     def answer(request: Request) -> str:
         return text if "coherence" in request.schema["properties"] else verdicts(request)
@@ -141,15 +138,6 @@ def test_a_broken_connection_is_no_judgement() -> None:
     assert caught.value.kind == "not recorded"
 
 
-def test_the_given_value_decides_not_its_type() -> None:
-    assert _check_score(4.0, "coherence")[:2] == (4, None)
-    assert _check_score(5, "coherence")[:2] == (5, None)
-    for value, flag in [(0, "out of range"), (6, "out of range"), (-1e300, "out of range"), (2.5, "not whole"),
-                        (True, "not a number"), ("5", "not a number"), (None, "missing"),
-                        (float("nan"), "missing"), (float("inf"), "out of range")]:  # fmt: skip
-        assert _check_score(value, "coherence")[:2] == (None, flag)
-
-
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(
     st.sampled_from(["coherence", "score", "evidence"]), x)))  # fmt: skip
 def test_no_reply_gives_a_score_outside_the_scale(reply: Any) -> None:
@@ -164,8 +152,6 @@ def test_the_schema_asks_for_evidence_before_the_score() -> None:
 
 
 # --- a conversation is data -------------------------------------------------------------------------------
-
-
 def careful(request: Request) -> str:
     """A judge that follows whatever stands outside the quotation, and nothing inside it."""
     text = request.messages[1].content
@@ -218,8 +204,6 @@ def test_a_quoted_text_is_one_line_and_comes_back(text: str) -> None:
 
 
 # --- long dialogues ---------------------------------------------------------------------------------------
-
-
 def long(n: int, shifts: tuple[int, ...]) -> Dialogue:
     return dialogue([(f"asks {i} " + "a " * 100, f"says {i} " + "b " * 100) for i in range(1, n + 1)], shifts)
 
@@ -279,8 +263,6 @@ def test_where_two_turns_do_not_fit_their_texts_are_shortened_further() -> None:
 
 
 # --- wishes -----------------------------------------------------------------------------------------------
-
-
 def test_wishes_come_from_the_log_a_line_for_each_change() -> None:
     states = [
         {"constraints": {"genre": "drama"}},
@@ -294,11 +276,9 @@ def test_wishes_come_from_the_log_a_line_for_each_change() -> None:
     for state in states:
         turns += [Turn(USER, "I want x", {"user_meta": state}), Turn(SYSTEM, "y")]
     assert judge_prompt._wish_summary(Dialogue("1", "m", tuple(turns))).splitlines() == [
-        'from turn 1: genre = "drama"',
-        'from turn 3: genre = "drama"; actor = "Kim Lee" and "Jo Ek"',
-        'from turn 4: genre = "comedy"; not actor = "Kim \\"K\\" Lee"',
-        "from turn 5: anything",
-    ]
+        'from turn 1: genre = "drama"', 'from turn 3: genre = "drama"; actor = "Kim Lee" and "Jo Ek"',
+        'from turn 4: genre = "comedy"; not actor = "Kim \\"K\\" Lee"', "from turn 5: anything",
+    ]  # fmt: skip
 
 
 def test_a_log_without_wishes_says_so() -> None:
@@ -320,8 +300,3 @@ def test_the_table_of_scores_keeps_what_is_missing() -> None:
     assert table["flag"].fillna("").tolist() == [""] * 3 + ["unreadable"] * 3
     assert table["canary"].tolist() == [""] * 3 + ["sticky"] * 3
     assert _table_of([]).empty
-
-
-def test_the_rubric_has_a_version() -> None:
-    assert re.fullmatch(r"[0-9a-f]{64}", judge_prompt.digest())
-    assert judged(verdicts)["rubric"] == judge_prompt.digest()

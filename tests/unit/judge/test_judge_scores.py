@@ -31,14 +31,11 @@ def scores(rows: list[tuple[Any, ...]], construct: str = "coherence") -> pd.Data
     return frame.assign(construct=construct, canary="").astype({"score": float})
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("ollama:llama3:instruct", "llama"), ("ollama:llama2:latest", "llama"), ("ollama:gemma:2b", "gemma"),
-        ("openai:org/Qwen2.5-7B", "qwen"), ("mistral:7b", "mistral"), ("llama3_instruct", "llama"),
-        ("closed:ollama:qwen:4b", "qwen"), ("template", "template"), ("noisy:0.3", "noisy"), ("7b", "7b"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("spec", "expected"), [
+    ("ollama:llama3:instruct", "llama"), ("ollama:llama2:latest", "llama"), ("ollama:gemma:2b", "gemma"),
+    ("openai:org/Qwen2.5-7B", "qwen"), ("mistral:7b", "mistral"), ("llama3_instruct", "llama"),
+    ("closed:ollama:qwen:4b", "qwen"), ("template", "template"), ("noisy:0.3", "noisy"), ("7b", "7b"),
+])  # fmt: skip
 def test_families_are_read_from_names(spec: str, expected: str) -> None:
     assert _family(spec) == expected
 
@@ -150,7 +147,6 @@ def test_a_table_without_its_columns_is_named() -> None:
 
 
 # --- canaries ---------------------------------------------------------------------------------------------
-
 REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
 TITLES = ["Heat", "Ronin", "Heathers", "Alpha Street", "Beta Road"]
 

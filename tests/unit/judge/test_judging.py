@@ -161,27 +161,21 @@ def test_no_judges_no_work(run, tmp_path):
     assert "judge" not in runs.read_manifest("movies", run)["stages"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"judges": "ollama:j"}, "give a list"),
-        ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
-        ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
-        ({"judges": ["template"], "samples": 0}, "samples is 0"),
-        ({"judges": ["template"], "canaries": ["shufled"]}, "did you mean 'shuffled'"),
-        (
-            {"judges": ["template"], "llm": {"offered": 4}},
-            "a judge takes no 'offered': it is the simulation's",
-        ),
-        ({"judges": ["template"], "llm": {"max_failed": 4}}, "a judge takes no 'max_failed'"),
-        ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
-        ({"judges": ["template"], "llm": {"think": "yes"}}, "think is 'yes'; give true, false or null"),
-        ({"judges": ["template"], "llm": {"together": 1}}, "together is 1; give true or false"),
-        ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
-        ({"judges": ["template"], "llm": {"expected": True, "together": True}}, "leave out together"),
-        ({"judges": ["scripted"], "llm": {"expected": True}}, "take one of local, ollama, openai, replay"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"judges": "ollama:j"}, "give a list"),
+    ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
+    ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
+    ({"judges": ["template"], "samples": 0}, "samples is 0"),
+    ({"judges": ["template"], "canaries": ["shufled"]}, "did you mean 'shuffled'"),
+    ({"judges": ["template"], "llm": {"offered": 4}}, "a judge takes no 'offered': it is the simulation's"),
+    ({"judges": ["template"], "llm": {"max_failed": 4}}, "a judge takes no 'max_failed'"),
+    ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
+    ({"judges": ["template"], "llm": {"think": "yes"}}, "think is 'yes'; input should be a valid boolean"),
+    ({"judges": ["template"], "llm": {"together": 1}}, "together is 1; input should be a valid boolean"),
+    ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
+    ({"judges": ["template"], "llm": {"expected": True, "together": True}}, "leave out together"),
+    ({"judges": ["scripted"], "llm": {"expected": True}}, "take one of local, ollama, openai, replay"),
+])  # fmt: skip
 def test_bad_settings_say_what_to_do(arguments, message):
     with pytest.raises(InputError, match=message):
         judging.judge_run("nowhere", **arguments)

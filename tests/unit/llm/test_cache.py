@@ -1,6 +1,5 @@
 """The call cache: what is part of an address, what is stored, and several processes at once."""
 
-import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,17 +15,14 @@ REPLY = Reply(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        replace(BASE, messages=(*BASE.messages, Message("user", "more"))),
-        replace(BASE, messages=tuple(reversed(BASE.messages))),
-        replace(BASE, seed=2),
-        replace(BASE, options={"temperature": 0.8}),
-        replace(BASE, schema={"type": "object"}),
-        replace(BASE, replicate=1),
-    ],
-)
+@pytest.mark.parametrize("other", [
+    replace(BASE, messages=(*BASE.messages, Message("user", "more"))),
+    replace(BASE, messages=tuple(reversed(BASE.messages))),
+    replace(BASE, seed=2),
+    replace(BASE, options={"temperature": 0.8}),
+    replace(BASE, schema={"type": "object"}),
+    replace(BASE, replicate=1),
+])  # fmt: skip
 def test_whatever_may_change_an_answer_changes_its_address(other: Request) -> None:
     assert key("d", {}, other) != key("d", {}, BASE)
 
@@ -51,23 +47,3 @@ def test_a_hit_is_the_reply_without_its_costs(tmp_path: Path) -> None:
     )
     assert len(cache) == 1
     cache.close()
-
-
-def _fill(path: Path, worker: int) -> None:
-    cache = Cache(path)
-    for i in range(100):
-        cache.put(f"own {worker} {i}", REPLY)
-        cache.put(f"shared {i}", replace(REPLY, text=str(worker)))
-    cache.close()
-
-
-@pytest.mark.subprocess
-def test_processes_share_a_file(tmp_path: Path) -> None:
-    path, context = tmp_path / "c.sqlite", multiprocessing.get_context("fork")
-    workers = [context.Process(target=_fill, args=(path, worker)) for worker in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    assert len(Cache(path)) == 3 * 100 + 100

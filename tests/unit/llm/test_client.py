@@ -95,17 +95,6 @@ def test_a_misspelt_option_is_an_error_before_anything_is_sent(spec: str) -> Non
         assert server.chats == 0
 
 
-def test_a_second_run_sends_nothing(tmp_path: Path) -> None:
-    requests = [ask(replicate=i) for i in range(5)]
-    with OllamaServer() as server:
-        runs = []
-        for _ in range(2):
-            llm = LLM("ollama:tiny", host=server.url, cache=Cache(tmp_path / "cache.sqlite"))
-            runs.append([reply.text for reply in llm.gather(requests) if isinstance(reply, Reply)])
-            llm.close()
-        assert runs[0] == runs[1] and server.chats == 5
-
-
 def test_other_weights_under_the_same_name_are_asked_anew(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache.sqlite")
     with OllamaServer({"tiny:latest": "a" * 64}) as old, OllamaServer({"tiny:latest": "b" * 64}) as new:
@@ -134,13 +123,6 @@ def test_a_mistake_in_one_request_of_many_is_said_once() -> None:
             llm.gather([ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
         with pytest.raises(InputError, match="no messages"):
             llm.complete(Request((), "crs"))
-
-
-def test_no_server_says_how_to_start_one() -> None:
-    llm = LLM("ollama:tiny", host="127.0.0.1:1", retry=QUICK)
-    with pytest.raises(LLMError, match=r"no server answers|ollama serve") as caught:
-        llm.complete(ask())
-    assert caught.value.kind == "unreachable" and caught.value.attempts == 3
 
 
 def test_a_key_is_sent_only_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,13 +16,10 @@ from tests.helpers.engine import CONTEXT, Engine
 OPTIONS = {"num_ctx": CONTEXT, "num_predict": 60, "temperature": 1.0}
 SCHEMA = {
     "type": "object",
-    "properties": {
-        "evidence": {"type": "string", "maxLength": 20},
-        "score": {"type": "integer", "minimum": 1, "maximum": 5},
-    },
+    "properties": {"evidence": {"type": "string", "maxLength": 20}, "score": {"type": "integer", "minimum": 1, "maximum": 5}},
     "required": ["evidence", "score"],
     "additionalProperties": False,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

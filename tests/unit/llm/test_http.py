@@ -151,15 +151,12 @@ def test_a_forked_process_has_its_own_connections(clients: Clients) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-@pytest.mark.parametrize(
-    ("address", "local"),
-    [
-        ("http://127.0.0.1:1", True),
-        ("http://localhost", True),
-        ("http://[::1]:5", True),
-        ("http://gpu1", False),
-    ],
-)
+@pytest.mark.parametrize(("address", "local"), [
+    ("http://127.0.0.1:1", True),
+    ("http://localhost", True),
+    ("http://[::1]:5", True),
+    ("http://gpu1", False),
+])  # fmt: skip
 def test_this_machine_is_known(address: str, local: bool) -> None:
     assert _is_local(address) is local
 

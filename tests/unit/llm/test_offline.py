@@ -8,25 +8,12 @@ import pytest
 
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, calls, export
+from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, calls, export
 from crs_lib.llm.template import _candidates, answer
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
 
 PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2. Fargo (1996)\nno: (1990)\n"
-
-
-def test_a_script_is_spoken_in_order_and_ends() -> None:
-    llm = LLM("scripted", answers=["one", lambda r: r.messages[-1].content.upper()])
-    assert [llm.complete(Request.ask("crs", "hi")).text for _ in range(2)] == ["one", "HI"]
-    with failing("not recorded", "2 answers, this is call 3"):
-        llm.complete(Request.ask("crs", "hi"))
-
-
-def test_a_script_can_fail_once() -> None:
-    llm = LLM("scripted", answers=[LLMError("busy", "full"), "", "ok"], retry=Retry(first=0, longest=0))
-    reply = llm.complete(Request.ask("crs", "hi"))
-    assert (reply.text, reply.tried) == ("ok", ("busy", "empty"))
 
 
 def test_the_template_offers_what_the_prompt_offers() -> None:

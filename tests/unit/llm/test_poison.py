@@ -79,16 +79,13 @@ def test_poison_is_an_error_that_is_logged_and_asked_again(name: str, tmp_path: 
     assert row["tried"] == [kind] and row["error"] is None
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (ollama(prompt_eval_count="twelve"), "garbled"), (ollama(prompt_eval_count=-3), "garbled"),
-        (json.dumps(ollama()).replace('"stop"', '"stop", "eval_count": ' + "9" * 5_000), "garbled"),
-        (ollama(17), "garbled"), (ollama([1]), "garbled"), (ollama(model="other"), "other model"),
-        ('{"message": ' + "[" * 100_000, "garbled"), (ollama("x" * 10_000_000), "bad reply"),
-        (ollama("x" * 2**24), "garbled"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "kind"), [
+    (ollama(prompt_eval_count="twelve"), "garbled"), (ollama(prompt_eval_count=-3), "garbled"),
+    (json.dumps(ollama()).replace('"stop"', '"stop", "eval_count": ' + "9" * 5_000), "garbled"),
+    (ollama(17), "garbled"), (ollama([1]), "garbled"), (ollama(model="other"), "other model"),
+    ('{"message": ' + "[" * 100_000, "garbled"), (ollama("x" * 10_000_000), "bad reply"),
+    (ollama("x" * 2**24), "garbled"),
+])  # fmt: skip
 def test_poison_from_ollama_too(body: Any, kind: str, monkeypatch: Any) -> None:
     with (
         raw([http_answer(body), http_answer(ollama("Try Ronin."))]) as url,

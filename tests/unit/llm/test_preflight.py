@@ -51,18 +51,15 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     assert len(said.splitlines()) == 8
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("gpu1", ("http://gpu1:11434",)),
-        ("gpu1:8080, https://gpu2 ,", ("http://gpu1:8080", "https://gpu2")),
-        ("0.0.0.0", ("http://127.0.0.1:11434",)),
-        (":5000", ("http://127.0.0.1:5000",)),
-        ("[::1]:5000", ("http://[::1]:5000",)),
-        ("::1", ("http://[::1]:11434",)),
-        ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
-    ],
-)
+@pytest.mark.parametrize(("given", "expected"), [
+    ("gpu1", ("http://gpu1:11434",)),
+    ("gpu1:8080, https://gpu2 ,", ("http://gpu1:8080", "https://gpu2")),
+    ("0.0.0.0", ("http://127.0.0.1:11434",)),
+    (":5000", ("http://127.0.0.1:5000",)),
+    ("[::1]:5000", ("http://[::1]:5000",)),
+    ("::1", ("http://[::1]:11434",)),
+    ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
+])  # fmt: skip
 def test_addresses_are_read_as_people_write_them(given: str, expected: tuple[str, ...]) -> None:
     assert http.parse(given, port=11434, variable="OLLAMA_HOST") == expected
 

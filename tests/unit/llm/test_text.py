@@ -16,18 +16,15 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize(
-    ("said", "text", "thinking"),
-    [
-        ("<think>two steps</think>\nHeat.", "Heat.", "two steps"),
-        ("  <THINK>a</THINK><thinking>b</thinking>Heat.", "Heat.", "a\nb"),
-        ("<think>never closed, Heat", "", "never closed, Heat"),
-        ("opened in the template</think>Heat.", "Heat.", "opened in the template"),
-        ('{"reply": "a </think> b"}', '{"reply": "a </think> b"}', ""),
-        ("I think <b>Heat</b>.", "I think <b>Heat</b>.", ""),
-        ("", "", ""),
-    ],
-)
+@pytest.mark.parametrize(("said", "text", "thinking"), [
+    ("<think>two steps</think>\nHeat.", "Heat.", "two steps"),
+    ("  <THINK>a</THINK><thinking>b</thinking>Heat.", "Heat.", "a\nb"),
+    ("<think>never closed, Heat", "", "never closed, Heat"),
+    ("opened in the template</think>Heat.", "Heat.", "opened in the template"),
+    ('{"reply": "a </think> b"}', '{"reply": "a </think> b"}', ""),
+    ("I think <b>Heat</b>.", "I think <b>Heat</b>.", ""),
+    ("", "", ""),
+])  # fmt: skip
 def test_thinking_is_split_off(said: str, text: str, thinking: str) -> None:
     assert _split_thinking(said) == (text, thinking)
 
@@ -47,16 +44,13 @@ def test_a_fence_around_json_is_taken_off() -> None:
     assert checked('```json\n{"score": 4}\n```', "stop", SCHEMA) == '{"score": 4}'
 
 
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ('{"score": 6}', "at score: 6 is greater than the maximum of 5"),
-        ('{"score": "4"}', "at score: '4' is not of type 'integer'"),
-        ("{}", "at the top: 'score' is a required property"),
-        ("I give it a 4", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-    ],
-)
+@pytest.mark.parametrize(("text", "where"), [
+    ('{"score": 6}', "at score: 6 is greater than the maximum of 5"),
+    ('{"score": "4"}', "at score: '4' is not of type 'integer'"),
+    ("{}", "at the top: 'score' is a required property"),
+    ("I give it a 4", "not JSON"),
+    ("[" * 100_000, "not JSON"),
+])  # fmt: skip
 def test_a_reply_that_breaks_the_schema_says_where(text: str, where: str) -> None:
     with failing("bad reply", where) as caught:
         checked(text, "stop", SCHEMA)

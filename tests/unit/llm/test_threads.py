@@ -31,16 +31,6 @@ def test_threads_share_one_model_and_fill_its_slots() -> None:
     assert server.counts["/api/tags"] == 1  # the digest is asked for once, whoever comes first
 
 
-def test_threads_that_gather_share_the_slots() -> None:
-    server = OllamaServer(delay=0.01)
-    with server, LLM("ollama:tiny", host=server.url, slots=3) as llm, ThreadPoolExecutor(5) as pool:
-        replies = list(
-            pool.map(lambda first: llm.gather([ask(first + i) for i in range(4)]), range(0, 20, 4))
-        )
-    assert [reply.text for part in replies for reply in part] == [f"hello {i}" for i in range(20)]
-    assert 1 < server.most_at_once <= 3
-
-
 def test_without_a_server_requests_are_answered_in_their_order() -> None:
     llm = LLM("scripted", answers=["one", "two", "three"])
     assert [reply.text for reply in llm.gather(map(ask, range(3)))] == ["one", "two", "three"]

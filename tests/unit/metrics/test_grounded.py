@@ -8,8 +8,6 @@ import pytest
 from crs_lib.metrics.grounded import (
     _beyond_chance,
     _expected_satisfaction,
-    _leakage,
-    _share_met,
     novelty,
     satisfaction,
 )
@@ -28,14 +26,6 @@ def test_satisfaction_is_the_mean_share_of_wishes_met():
     assert math.isnan(_expected_satisfaction(set(), np.ones(3)))
 
 
-def test_expected_satisfaction_is_what_many_draws_show():
-    draw = np.random.default_rng(3)
-    facts = [set(np.flatnonzero(row).tolist()) for row in draw.random((40, 3)) < (0.8, 0.3, 0.1)]
-    share = np.array([sum(code in one for one in facts) / 40 for code in range(3)])
-    exact = np.mean([satisfaction({0, 1, 2}, [one]) for one in facts])  # every item once, no sampling
-    assert _expected_satisfaction({0, 1, 2}, share) == pytest.approx(exact, abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("observed", "chance", "value"),
     [(0.3, 0.3, 0), (1, 0.3, 1), (0.5, 0.2, 0.3 / 0.8), (0, 0.2, -0.25), (0.5, 1.0, math.nan), (math.nan, 0.2, math.nan),
@@ -49,17 +39,3 @@ def test_novelty_is_the_share_of_items_not_named_before():
     assert novelty([4, 5, 6], {5}) == 2 / 3
     assert novelty([4], {4}) == 0
     assert math.isnan(novelty([], {4}))
-
-
-def test_leakage_counts_items_that_meet_a_dropped_wish_and_none_in_force():
-    dropped = {7, 9}
-    # {1, 2, 7} meets wishes in force, {2, 8} nothing dropped, {9} leaks: one of three
-    assert _leakage(ITEMS, WISHES, dropped) == 1 / 3
-    assert math.isnan(_leakage([], WISHES, dropped))
-    assert math.isnan(_leakage(ITEMS, WISHES, set()))
-
-
-def test_share_met_is_that_of_the_best_item():
-    assert _share_met(WISHES, ITEMS) == 1
-    assert _share_met(WISHES, ITEMS[1:]) == 0.5
-    assert _share_met(WISHES, []) == _share_met(set(), ITEMS) == 0

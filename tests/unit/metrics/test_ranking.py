@@ -16,25 +16,22 @@ CASE = _Judged([1, None, 2, 0], [1, 2, 0, 2])
 IDEAL = 2 + 2 / log2(3) + 1 / log2(4)
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("nDCG@4", (1 + 2 / log2(4)) / IDEAL),
-        ("nDCG@1", 1 / 2),
-        ("nDCGexp@4", (1 + 3 / log2(4)) / (3 + 3 / log2(3) + 1 / log2(4))),
-        ("AP", (1 / 1 + 2 / 3) / 3),
-        ("AP(rel=2)", (1 / 3) / 2),
-        ("P@2", 1 / 2),
-        ("P@10", 2 / 10),
-        ("R@3", 2 / 3),
-        ("RR", 1.0),
-        ("RR(rel=2)@10", 1 / 3),
-        ("RR(rel=2)@2", 0.0),
-        ("ERR", 1 / 4 + (3 / 4) * (3 / 4) / 3),  # grade 1 satisfies with 1/4, grade 2 with 3/4
-        ("Judged@2", 1 / 2),
-        ("Judged@10", 3 / 4),
-    ],
-)
+@pytest.mark.parametrize(("spec", "expected"), [
+    ("nDCG@4", (1 + 2 / log2(4)) / IDEAL),
+    ("nDCG@1", 1 / 2),
+    ("nDCGexp@4", (1 + 3 / log2(4)) / (3 + 3 / log2(3) + 1 / log2(4))),
+    ("AP", (1 / 1 + 2 / 3) / 3),
+    ("AP(rel=2)", (1 / 3) / 2),
+    ("P@2", 1 / 2),
+    ("P@10", 2 / 10),
+    ("R@3", 2 / 3),
+    ("RR", 1.0),
+    ("RR(rel=2)@10", 1 / 3),
+    ("RR(rel=2)@2", 0.0),
+    ("ERR", 1 / 4 + (3 / 4) * (3 / 4) / 3),  # grade 1 satisfies with 1/4, grade 2 with 3/4
+    ("Judged@2", 1 / 2),
+    ("Judged@10", 3 / 4),
+])  # fmt: skip
 def test_worked_examples(spec: str, expected: float) -> None:
     assert measure(spec)(CASE) == pytest.approx(expected, abs=1e-12)
 

@@ -26,12 +26,6 @@ SYSTEMS = ("tracker", "sticky", "random")
 
 
 # ── text ────────────────────────────────────────────────────────────────────────────────────────
-def test_a_text_is_cut_where_findings_begin_and_end():
-    # 0123456789
-    # "a Fargo b": Fargo is 2 to 7, and "argo b" (3 to 9) overlaps it
-    found = [(2, 7, "title", "Fargo", ""), (3, 9, "actor", "Argo B", "")]
-    title, actor = ["title", "Fargo"], ["actor", "Argo B"]
-    assert _pieces("a Fargo b", found) == ["a ", ["F", [title]], ["argo", [title, actor]], [" b", [actor]]]
 
 
 def test_a_finding_does_not_repeat_its_own_text_and_keeps_its_reason():

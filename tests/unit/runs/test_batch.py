@@ -101,17 +101,11 @@ def test_a_worker_that_is_killed_ends_the_batch_with_advice(tmp_path):
         run(ledger, keys(2), Dies, (), workers=2)
 
 
-@pytest.mark.parametrize(
-    "workers, says",
-    [
-        (0, "workers is 0"),
-        (-1, "workers is -1"),
-        (
-            100_000,
-            "100,000, the limit is 256 processes or threads of one command; raise it with CRS_MOST_WORKERS",
-        ),
-    ],
-)
+@pytest.mark.parametrize("workers, says", [
+    (0, "workers is 0"),
+    (-1, "workers is -1"),
+    (100_000, "100,000, the limit is 256 processes or threads of one command; raise it with CRS_MOST_WORKERS"),
+])  # fmt: skip
 def test_without_workers_nothing_can_be_done_and_not_with_any_number(tmp_path, workers, says):
     with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(InputError, match=says):
         run(ledger, keys(1), Draws, (5,), workers=workers)

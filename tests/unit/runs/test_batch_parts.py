@@ -1,7 +1,6 @@
 """Batches in threads, in parts, and on a server that is gone."""
 
 import gc
-import json
 import threading
 import time
 
@@ -125,10 +124,3 @@ def test_a_scheduler_is_an_address(tmp_path):
         pytest.raises(InputError, match="give 'local', tcp://"),
     ):
         run(ledger, keys(1), Draws, (5,), scheduler="gpu1")
-
-
-def test_bodies_are_what_makers_say(tmp_path):
-    said = {"text": "\ud800 \x00 é"}
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        run(ledger, keys(1), lambda: lambda key: json.dumps(said), (), threads=1)
-        assert [json.loads(body) for body in ledger.bodies(keys(1))] == [said] * 2

@@ -40,10 +40,8 @@ CONCEPT = {
 }  # fmt: skip
 IEVALM = {
     "conv_id": "77_1",
-    "simulator_dialog": {
-        "context": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Kites."}]
-    },
-}
+    "simulator_dialog": {"context": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Kites."}]},
+}  # fmt: skip
 SIMULATED = {
     "system": "moviebot", "users": "abus", "index": 4,
     "turns": [{"participant": "USER", "utterance": "Hi"}, {"participant": "AGENT", "utterance": "Kites."}],
@@ -116,11 +114,8 @@ def test_systems_come_in_the_order_asked_for(place):
     config = simulate.ImportConfig(logs=str(place), run="ordered", order="gamma:2b, beta")
     found = simulate.import_logs(config)
     assert [d.model_name for d in simulate.iter_dialogues("ordered")] == [
-        "gamma:2b",
-        "beta",
-        "alpha",
-        "alpha",
-    ]
+        "gamma:2b", "beta", "alpha", "alpha",
+    ]  # fmt: skip
     assert len(found.skipped) == 1
     with pytest.raises(InputError, match=r"order names 'betta'.*did you mean 'beta'"):
         simulate.import_logs(simulate.ImportConfig(logs=str(place), run="misspelt", order="betta"))

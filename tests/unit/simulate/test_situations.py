@@ -6,19 +6,15 @@ import numpy as np
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios, user_llm, users, voices
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.users import SITUATION
-from crs_lib.systems.base import World
 from crs_lib.validity import realism
+from tests.helpers.sample import SAMPLE, WORLD
 
-SAMPLE = sources.load()
-WORLD = World(SAMPLE, Grounder(SAMPLE))
 TABLE = voices._situations()
 
 

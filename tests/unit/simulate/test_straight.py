@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from crs_lib import evaluate, simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
@@ -16,10 +14,7 @@ from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import conversation_id
 from crs_lib.simulate.users import User, check_voiced
 from crs_lib.systems.base import World
-
-SAMPLE = sources.load()
-GROUNDER = Grounder(SAMPLE)
-WORLD = World(SAMPLE, GROUNDER)
+from tests.helpers.sample import GROUNDER, SAMPLE
 
 
 def windows(templates, sessions=range(24), **options):

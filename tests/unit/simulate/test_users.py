@@ -6,8 +6,7 @@ import re
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import fields, sources
-from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog import fields
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios, voices
@@ -16,19 +15,13 @@ from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.users import User
 from crs_lib.systems.base import World
 from crs_lib.validity import realism
+from tests.helpers.sample import GROUNDER, SAMPLE
 
-SAMPLE = sources.load()
 CALM = Rates(hesitation=0, contradiction=0, question=0.5)
 THESIS_KEYS = {
-    "turn",
-    "stage",
-    "focus_field",
-    "focus_value",
-    "anchor_title",
-    "constraints",
-    "shift_event",
+    "turn", "stage", "focus_field", "focus_value", "anchor_title", "constraints", "shift_event",
     "shift_event_obj",
-}
+}  # fmt: skip
 
 
 def plan(session=0, **options):
@@ -204,7 +197,6 @@ def test_the_template_sets_say_the_same_plan_in_other_words():
         assert sum(one.text == other.text for one, other in said) == 0
 
 
-GROUNDER = Grounder(SAMPLE)
 CASUAL = [plan(session, templates="C") for session in range(24)]
 
 

@@ -5,19 +5,14 @@ from dataclasses import replace
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import fields, sources
-from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog import fields
 from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.simulate.users import User
-from crs_lib.systems.base import World
-
-SAMPLE = sources.load()
-GROUNDER = Grounder(SAMPLE)
-WORLD = World(SAMPLE, GROUNDER)
+from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
 
 
 def shifted(kind, session=range(30)):

@@ -160,34 +160,27 @@ def contrast_sentence(base, changes, equivalent, rank):
 
 
 CLEAR = {
-    "p_wilcoxon_adjusted": 0.0004,
-    "p_sign_flip_adjusted": 0.0004,
-    "diff": 0.12,
-    "low": 0.08,
-    "high": 0.16,
-}
+    "p_wilcoxon_adjusted": 0.0004, "p_sign_flip_adjusted": 0.0004, "diff": 0.12, "low": 0.08, "high": 0.16,
+}  # fmt: skip
 CLEAR |= {"n": 50}
 UNCLEAR = {"p_wilcoxon_adjusted": 0.31, "diff": 0.01, "low": -0.02, "high": 0.04}
 ALONE = {"p_wilcoxon_adjusted": np.nan, "note": "fewer than 2 scenarios in common"}
 
 
-@pytest.mark.parametrize(
-    ("change", "equivalent", "rank", "sentence"),
-    [
-        ({}, False, 0.5, r"^tracker scores higher than amnesiac by 0\.12 \[0\.08, 0\.16\] \(Wilcoxon, Holm p < \.001, 50 "
-         r"scenarios\), more than the smallest difference that matters, 0\.05\.$"),
-        ({"low": 0.02}, False, 0.5, r"does not exclude differences below 0\.05, the smallest that matters\.$"),
-        ({"diff": 0.02, "low": 0.01, "high": 0.03}, False, 0.5, r", less than the smallest difference that matters, 0\.05\.$"),
-        ({"diff": -0.12, "low": -0.16, "high": -0.08}, False, -0.5, r"^tracker scores lower than amnesiac by 0\.12 \[0\.08, 0\.16\]"),
-        ({}, False, -0.2, r"; but most scenarios point the other way than the mean\.$"),
-        ({"p_sign_flip_adjusted": 0.2}, False, 0.5, r"; but the sign-flip test of the mean does not agree \(p = \.200\)\.$"),
-        ({}, True, 0.5, r"; but the difference is smaller than the smallest that matters, 0\.05\.$"),
-        ({"diff": 0.045, "low": 0.01}, False, 0.5, r"; the estimate lies below the smallest difference that matters, 0\.05\.$"),
-        (UNCLEAR, False, 0.1, r"^Whether tracker and amnesiac differ is not settled: 0\.01 \[−0\.02, 0\.04\] .*neither"),
-        (UNCLEAR, True, 0.1, r"^tracker and amnesiac are equivalent within ±0\.05: they differ by 0\.01 .* \(TOST p"),
-        (ALONE, False, 0, r"could not be compared: fewer than 2 scenarios in common\.$"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "equivalent", "rank", "sentence"), [
+    ({}, False, 0.5, r"^tracker scores higher than amnesiac by 0\.12 \[0\.08, 0\.16\] \(Wilcoxon, Holm p < \.001, 50 "
+     r"scenarios\), more than the smallest difference that matters, 0\.05\.$"),
+    ({"low": 0.02}, False, 0.5, r"does not exclude differences below 0\.05, the smallest that matters\.$"),
+    ({"diff": 0.02, "low": 0.01, "high": 0.03}, False, 0.5, r", less than the smallest difference that matters, 0\.05\.$"),
+    ({"diff": -0.12, "low": -0.16, "high": -0.08}, False, -0.5, r"^tracker scores lower than amnesiac by 0\.12 \[0\.08, 0\.16\]"),
+    ({}, False, -0.2, r"; but most scenarios point the other way than the mean\.$"),
+    ({"p_sign_flip_adjusted": 0.2}, False, 0.5, r"; but the sign-flip test of the mean does not agree \(p = \.200\)\.$"),
+    ({}, True, 0.5, r"; but the difference is smaller than the smallest that matters, 0\.05\.$"),
+    ({"diff": 0.045, "low": 0.01}, False, 0.5, r"; the estimate lies below the smallest difference that matters, 0\.05\.$"),
+    (UNCLEAR, False, 0.1, r"^Whether tracker and amnesiac differ is not settled: 0\.01 \[−0\.02, 0\.04\] .*neither"),
+    (UNCLEAR, True, 0.1, r"^tracker and amnesiac are equivalent within ±0\.05: they differ by 0\.01 .* \(TOST p"),
+    (ALONE, False, 0, r"could not be compared: fewer than 2 scenarios in common\.$"),
+])  # fmt: skip
 def test_each_kind_of_contrast_has_its_sentence(few, change, equivalent, rank, sentence):
     assert re.search(sentence, contrast_sentence(few, CLEAR | change, equivalent, rank))
 
@@ -212,24 +205,21 @@ def test_systems_without_any_difference_or_a_single_scenario_still_get_a_ladder(
     assert all("nan" not in line.lower() for line in stats.conclusions(found, SMALL))
 
 
-@pytest.mark.parametrize(
-    ("frame", "change", "words"),
-    [
-        (FRAME, {"contrasts": [["tracker", "oracle"]]}, r"contrasts name \['oracle'\]"),
-        (FRAME, {"contrasts": []}, "contrasts is empty; name"),
-        (FRAME, {"contrasts": ["tracker"]}, "expected two different systems"),
-        (FRAME, {"primary_outcome": "tas_score"}, "no column 'tas_score'"),
-        (FRAME, {"smalest_effect": 0.1}, "did you mean 'smallest_effect'"),
-        (FRAME, {"smallest_effect": 0}, "smallest_effect is 0; give a number > 0"),
-        (FRAME, {"alpha": 5}, "alpha is 5; give"),
-        (FRAME, {"families": {"confirmatory": "bonferroni"}}, "'confirmatory' with 'bonferroni'"),
-        (FRAME, {"secondary_outcomes": "leakage"}, "secondary_outcomes is 'leakage'; give a list"),
-        (FRAME, {"secondary_outcomes": ["tas"], "lower_is_better": []}, "each may be named once"),
-        (FRAME, {"lower_is_better": ["delay"]}, r"lower_is_better names \['delay'\]"),
-        (FRAME.assign(tas=np.nan), {}, "no session has a value of 'tas'"),
-        (FRAME[FRAME["system"] == "tracker"], {}, "has 1 system .* compares at least 2"),
-    ],
-)
+@pytest.mark.parametrize(("frame", "change", "words"), [
+    (FRAME, {"contrasts": [["tracker", "oracle"]]}, r"contrasts name \['oracle'\]"),
+    (FRAME, {"contrasts": []}, "contrasts is empty; name"),
+    (FRAME, {"contrasts": ["tracker"]}, "expected two different systems"),
+    (FRAME, {"primary_outcome": "tas_score"}, "no column 'tas_score'"),
+    (FRAME, {"smalest_effect": 0.1}, "did you mean 'smallest_effect'"),
+    (FRAME, {"smallest_effect": 0}, "smallest_effect is 0; input should be greater than 0"),
+    (FRAME, {"alpha": 5}, "alpha is 5; give"),
+    (FRAME, {"families": {"confirmatory": "bonferroni"}}, "'confirmatory' with 'bonferroni'"),
+    (FRAME, {"secondary_outcomes": "leakage"}, "secondary_outcomes is 'leakage'; give a list"),
+    (FRAME, {"secondary_outcomes": ["tas"], "lower_is_better": []}, "each may be named once"),
+    (FRAME, {"lower_is_better": ["delay"]}, r"lower_is_better names \['delay'\]"),
+    (FRAME.assign(tas=np.nan), {}, "no session has a value of 'tas'"),
+    (FRAME[FRAME["system"] == "tracker"], {}, "has 1 system .* compares at least 2"),
+])  # fmt: skip
 def test_a_bad_plan_or_frame_says_what_to_mend(frame, change, words):
     with pytest.raises(InputError, match=words):
         stats.ladder(frame, PLAN | change)

@@ -64,51 +64,45 @@ THREE = pd.DataFrame(
 RHO = pd.DataFrame({"model": ["m"], "rho": [0.3], "low": [0.1], "high": [0.5], "n": [8]})
 
 
-@pytest.mark.parametrize(
-    ("sentence", "start"),
-    [
-        (lambda: stats.finding_mean(THREE, "value", "A mean of {mean} in {n:scenario}."), "A mean of 0.700 [0.698, 0.702] in 10 scenarios."),
-        (lambda: stats.finding_mean(THREE, ["value", "hit"], "{value}, {hit:%}, {rows}, {x}.", x=2.5), "0.700 [0.698, 0.702], 70 % [30, 90], 30, 2.50."),
-        (lambda: stats.finding_share(THREE, "hit", "{share} of {rows:query/queries}."), "70 % [30, 90] of 30 queries."),
-        (lambda: stats.finding_gap(THREE, "value", "echo", "oracle", "{a} is {verdict} {b}: {gap}{doubt}."),
-         "echo is lower than oracle: 0.90 [0.90, 0.90]."),
-        (lambda: stats.finding_gap(THREE, "value", "oracle", "tracker", "{a} {verdict} {b}{doubt}.", smallest=0.05),
-         "oracle equivalent to tracker, an interval that includes 0."),
-        (lambda: stats.finding_rank(THREE, "value", "{order}; {tied}; {second} {behind}; {last} {bottom}, {n}."),
-         "oracle ≈ tracker > echo; tracker; tracker is indistinguishable from it (0.00 [−0.01, 0.01]); echo"),
-        (lambda: stats.finding_rank(THREE, "value", "{first} {second} {last} of {systems:system}.", lower=True),
-         "echo tracker oracle of 3 systems."),
-        (lambda: stats.finding_count("{some} of {n:metric} by {who}.", some=2, n=1200, who=["x", "y"]), "2 of 1,200 me"),
-        (lambda: stats.finding_count("{model}: {rho} of {n}.", RHO, estimate="rho"), "m: 0.30 [0.10, 0.50] of 8."),
-        (lambda: stats.finding_limit(THREE, "value", "With {n:scenario}, {half} are not resolved.", system="system"),
-         "With 10 scenarios, 0.01 are not resolved."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sentence", "start"), [
+    (lambda: stats.finding_mean(THREE, "value", "A mean of {mean} in {n:scenario}."), "A mean of 0.700 [0.698, 0.702] in 10 scenarios."),
+    (lambda: stats.finding_mean(THREE, ["value", "hit"], "{value}, {hit:%}, {rows}, {x}.", x=2.5), "0.700 [0.698, 0.702], 70 % [30, 90], 30, 2.50."),
+    (lambda: stats.finding_share(THREE, "hit", "{share} of {rows:query/queries}."), "70 % [30, 90] of 30 queries."),
+    (lambda: stats.finding_gap(THREE, "value", "echo", "oracle", "{a} is {verdict} {b}: {gap}{doubt}."),
+     "echo is lower than oracle: 0.90 [0.90, 0.90]."),
+    (lambda: stats.finding_gap(THREE, "value", "oracle", "tracker", "{a} {verdict} {b}{doubt}.", smallest=0.05),
+     "oracle equivalent to tracker, an interval that includes 0."),
+    (lambda: stats.finding_rank(THREE, "value", "{order}; {tied}; {second} {behind}; {last} {bottom}, {n}."),
+     "oracle ≈ tracker > echo; tracker; tracker is indistinguishable from it (0.00 [−0.01, 0.01]); echo"),
+    (lambda: stats.finding_rank(THREE, "value", "{first} {second} {last} of {systems:system}.", lower=True),
+     "echo tracker oracle of 3 systems."),
+    (lambda: stats.finding_count("{some} of {n:metric} by {who}.", some=2, n=1200, who=["x", "y"]), "2 of 1,200 me"),
+    (lambda: stats.finding_count("{model}: {rho} of {n}.", RHO, estimate="rho"), "m: 0.30 [0.10, 0.50] of 8."),
+    (lambda: stats.finding_limit(THREE, "value", "With {n:scenario}, {half} are not resolved.", system="system"),
+     "With 10 scenarios, 0.01 are not resolved."),
+])  # fmt: skip
 def test_a_sentence_is_filled_from_its_table(sentence, start):
     assert sentence().startswith(start)
     assert sentence().borne
 
 
-@pytest.mark.parametrize(
-    ("sentence", "reason"),
-    [
-        (lambda: stats.finding_none("one example"), "one example"),
-        (lambda: stats.finding_mean(THREE.head(0), "value", "{mean}."), "the table has no rows"),
-        (lambda: stats.finding_mean(THREE.assign(value=None), "value", "{mean}."), "no row has a value of value"),
-        (lambda: stats.finding_mean(THREE.drop(columns="value"), "value", "{mean}."), "the table has no value"),
-        (lambda: stats.finding_share(THREE.assign(scenario=0), "hit", "{share}."), "one scenario leaves no interval"),
-        (lambda: stats.finding_mean(THREE.head(1), "hit", "{mean}.", none="one chat"), "one chat"),
-        (lambda: stats.finding_gap(THREE, "value", "echo", "echo", "{gap}."), "echo has nothing to be compared with"),
-        (lambda: stats.finding_gap(THREE, "value", "echo", "sun", "{gap}."), "sun has no value"),
-        (lambda: stats.finding_gap(THREE[THREE["scenario"] == 1], "value", "echo", "oracle", "{gap}."),
-         "echo and oracle share 1 scenario, too few for an interval"),
-        (lambda: stats.finding_rank(THREE.head(10), "value", "{first}."), "an order needs two systems with value, and 1"),
-        (lambda: stats.finding_rank(THREE, "hit", "{first}."), "all 3 systems have the same hit, 0.70"),
-        (lambda: stats.finding_count("{some}.", some=math.nan), "some is not known"),
-        (lambda: stats.finding_count("{some} {of}.", some=0, of=0), "there is nothing to count"),
-        (lambda: stats.finding_count("{some}.", THREE.head(0)), "the table has no rows"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sentence", "reason"), [
+    (lambda: stats.finding_none("one example"), "one example"),
+    (lambda: stats.finding_mean(THREE.head(0), "value", "{mean}."), "the table has no rows"),
+    (lambda: stats.finding_mean(THREE.assign(value=None), "value", "{mean}."), "no row has a value of value"),
+    (lambda: stats.finding_mean(THREE.drop(columns="value"), "value", "{mean}."), "the table has no value"),
+    (lambda: stats.finding_share(THREE.assign(scenario=0), "hit", "{share}."), "one scenario leaves no interval"),
+    (lambda: stats.finding_mean(THREE.head(1), "hit", "{mean}.", none="one chat"), "one chat"),
+    (lambda: stats.finding_gap(THREE, "value", "echo", "echo", "{gap}."), "echo has nothing to be compared with"),
+    (lambda: stats.finding_gap(THREE, "value", "echo", "sun", "{gap}."), "sun has no value"),
+    (lambda: stats.finding_gap(THREE[THREE["scenario"] == 1], "value", "echo", "oracle", "{gap}."),
+     "echo and oracle share 1 scenario, too few for an interval"),
+    (lambda: stats.finding_rank(THREE.head(10), "value", "{first}."), "an order needs two systems with value, and 1"),
+    (lambda: stats.finding_rank(THREE, "hit", "{first}."), "all 3 systems have the same hit, 0.70"),
+    (lambda: stats.finding_count("{some}.", some=math.nan), "some is not known"),
+    (lambda: stats.finding_count("{some} {of}.", some=0, of=0), "there is nothing to count"),
+    (lambda: stats.finding_count("{some}.", THREE.head(0)), "the table has no rows"),
+])  # fmt: skip
 def test_a_table_that_bears_no_sentence_says_why(sentence, reason):
     assert sentence().startswith(f"No finding: {reason}")
     assert not sentence().borne

@@ -94,16 +94,13 @@ FRAME = crossed()
 TYPES = ("shift_type",)
 
 
-@pytest.mark.parametrize(
-    ("frame", "factors", "words"),
-    [
-        (FRAME[FRAME["shift_type"] == "none"], TYPES, "'shift_type' has only the levels"),
-        (FRAME[(FRAME["system"] != "b") | (FRAME["shift_type"] == "none")], TYPES, "some combination of system, shift_type"),
-        (FRAME.assign(value=0.5), (), "does not vary"),
-        (FRAME[FRAME["scenario"] == 0], (), r"'scenario' has only the levels \[0\]"),
-        (FRAME, ("genre",), "no column 'genre'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("frame", "factors", "words"), [
+    (FRAME[FRAME["shift_type"] == "none"], TYPES, "'shift_type' has only the levels"),
+    (FRAME[(FRAME["system"] != "b") | (FRAME["shift_type"] == "none")], TYPES, "some combination of system, shift_type"),
+    (FRAME.assign(value=0.5), (), "does not vary"),
+    (FRAME[FRAME["scenario"] == 0], (), r"'scenario' has only the levels \[0\]"),
+    (FRAME, ("genre",), "no column 'genre'"),
+])  # fmt: skip
 def test_bad_input_says_what_to_do(frame, factors, words):
     with pytest.raises(InputError, match=words):
         mixed_model(frame, factors=factors)

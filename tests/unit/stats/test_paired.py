@@ -126,17 +126,14 @@ FRAME = matrix_frame(random_matrix(1, 4, 3))
 HOLED = FRAME.assign(value=FRAME["value"].where(FRAME["system"] != "s1"))
 
 
-@pytest.mark.parametrize(
-    ("test", "frame", "changes", "words"),
-    [
-        (stats.wilcoxon_pairs, FRAME, {"pairs": [("s0", "tracker")]}, r"expected two different systems of \['s0', 's1', 's2'\]"),
-        (rm_anova, pd.concat([FRAME, FRAME]), {}, "more than one row for system='s0', scenario=0"),
-        (rm_anova, HOLED, {}, r"0 of 4 scenarios are complete.*'s1' lacks most"),
-        (stats.mean_differences, HOLED, {}, "'s0' and 's1' share 0 scenarios"),
-        (stats.friedman, FRAME[FRAME["system"] == "s0"], {}, "1 systems"),
-        (stats.sign_flip_pairs, FRAME, {"seed": -1}, "seed -1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("test", "frame", "changes", "words"), [
+    (stats.wilcoxon_pairs, FRAME, {"pairs": [("s0", "tracker")]}, r"expected two different systems of \['s0', 's1', 's2'\]"),
+    (rm_anova, pd.concat([FRAME, FRAME]), {}, "more than one row for system='s0', scenario=0"),
+    (rm_anova, HOLED, {}, r"0 of 4 scenarios are complete.*'s1' lacks most"),
+    (stats.mean_differences, HOLED, {}, "'s0' and 's1' share 0 scenarios"),
+    (stats.friedman, FRAME[FRAME["system"] == "s0"], {}, "1 systems"),
+    (stats.sign_flip_pairs, FRAME, {"seed": -1}, "seed -1"),
+])  # fmt: skip
 def test_bad_input_says_what_to_do(test, frame, changes, words):
     with pytest.raises(InputError, match=words):
         test(frame, stats.Design(**changes))

@@ -166,21 +166,18 @@ def anova_rm():
     return row[["F Value", "Pr > F", "Num DF", "Den DF"]]
 
 
-@pytest.mark.parametrize(
-    ("ours", "names", "theirs", "digits"),
-    [
-        (lambda: one_way_anova(groups_frame(UNEQUAL)), ["statistic", "p"], lambda: sp.f_oneway(*UNEQUAL.values()), 1e-12),
-        (lambda: welch_anova(groups_frame(UNEQUAL)), ["p"], lambda: [sp.f_oneway(*UNEQUAL.values(), equal_var=False).pvalue], 1e-10),
-        (lambda: rm_anova(matrix_frame(WIDE)), ["statistic", "p", "df1", "df2"], anova_rm, 1e-9),
-        (lambda: rm_anova(matrix_frame(TWO)), ["p_gg"], lambda: [sp.ttest_rel(*columns(TWO)).pvalue], 1e-10),
-        (lambda: friedman(matrix_frame(WIDE)), ["statistic", "p"], lambda: sp.friedmanchisquare(*columns(WIDE)), 1e-12),
-        (lambda: check("normal residuals", matrix_frame(WIDE)), ["statistic", "p"], lambda: sp.shapiro(RESIDUALS.ravel()), 1e-9),
-        (lambda: wilcoxon_pairs(matrix_frame(np.column_stack([LUMPY, 0 * LUMPY]))), ["p"],
-         lambda: [sp.wilcoxon(LUMPY, zero_method="pratt").pvalue], 1e-12),
-        (lambda: tost_pairs(matrix_frame(TWO), 0.5), ["p"], lambda: [ttost_paired(*columns(TWO), -0.5, 0.5)[0]], 1e-10),
-        (lambda: logrank(REMISSION), ["p"], lambda: [sp.logrank(*SAMPLES).pvalue], 1e-10),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("ours", "names", "theirs", "digits"), [
+    (lambda: one_way_anova(groups_frame(UNEQUAL)), ["statistic", "p"], lambda: sp.f_oneway(*UNEQUAL.values()), 1e-12),
+    (lambda: welch_anova(groups_frame(UNEQUAL)), ["p"], lambda: [sp.f_oneway(*UNEQUAL.values(), equal_var=False).pvalue], 1e-10),
+    (lambda: rm_anova(matrix_frame(WIDE)), ["statistic", "p", "df1", "df2"], anova_rm, 1e-9),
+    (lambda: rm_anova(matrix_frame(TWO)), ["p_gg"], lambda: [sp.ttest_rel(*columns(TWO)).pvalue], 1e-10),
+    (lambda: friedman(matrix_frame(WIDE)), ["statistic", "p"], lambda: sp.friedmanchisquare(*columns(WIDE)), 1e-12),
+    (lambda: check("normal residuals", matrix_frame(WIDE)), ["statistic", "p"], lambda: sp.shapiro(RESIDUALS.ravel()), 1e-9),
+    (lambda: wilcoxon_pairs(matrix_frame(np.column_stack([LUMPY, 0 * LUMPY]))), ["p"],
+     lambda: [sp.wilcoxon(LUMPY, zero_method="pratt").pvalue], 1e-12),
+    (lambda: tost_pairs(matrix_frame(TWO), 0.5), ["p"], lambda: [ttost_paired(*columns(TWO), -0.5, 0.5)[0]], 1e-10),
+    (lambda: logrank(REMISSION), ["p"], lambda: [sp.logrank(*SAMPLES).pvalue], 1e-10),
+])  # fmt: skip
 def test_other_implementations(ours, names, theirs, digits):
     assert ours()[names].iloc[0].tolist() == pytest.approx(list(theirs()), rel=digits)
 

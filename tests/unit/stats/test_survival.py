@@ -171,17 +171,14 @@ def test_lists_by_chance_recover_nothing_beyond_chance():
 NO_PLACEBO = REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] != "placebo"))
 
 
-@pytest.mark.parametrize(
-    ("make", "frame", "words"),
-    [
-        (stats.kaplan_meier, REMISSION.assign(time=-1.0), "negative times"),
-        (stats.kaplan_meier, REMISSION.assign(event=2), r"true \(it happened\) or false"),
-        (logrank, REMISSION[REMISSION["system"] == "placebo"], "1 systems"),
-        (logrank, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
-        (stats.restricted_mean, NO_PLACEBO, "no time for 'placebo'"),
-        (stats.restricted_mean, REMISSION.assign(time=0, event=False), "followed for no reply"),
-    ],
-)
+@pytest.mark.parametrize(("make", "frame", "words"), [
+    (stats.kaplan_meier, REMISSION.assign(time=-1.0), "negative times"),
+    (stats.kaplan_meier, REMISSION.assign(event=2), r"true \(it happened\) or false"),
+    (logrank, REMISSION[REMISSION["system"] == "placebo"], "1 systems"),
+    (logrank, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
+    (stats.restricted_mean, NO_PLACEBO, "no time for 'placebo'"),
+    (stats.restricted_mean, REMISSION.assign(time=0, event=False), "followed for no reply"),
+])  # fmt: skip
 def test_bad_input_says_what_was_given(make, frame, words):
     with pytest.raises(InputError, match=words):
         make(frame)

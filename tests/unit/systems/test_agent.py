@@ -5,8 +5,6 @@ import json
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.llm import LLM, LLMError, Recorder
 from crs_lib.llm.base import ToolCall
 from crs_lib.llm.client import Pool
@@ -17,9 +15,8 @@ from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
 from tests.helpers.films import catalog as ten_films
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.sample import GROUNDER, SAMPLE
 
-CATALOG = sources.load()
-GROUNDER = Grounder(CATALOG)
 TEN = ten_films()
 WISH = "I'd like to see comedy films tonight. Any ideas?"
 WELL = [("search_films", {"genre": "comedy", "year_from": 1990})]
@@ -53,7 +50,7 @@ def made(server, tmp_path=None, backend="ollama", **rule):
     recorder = Recorder(tmp_path / "calls.sqlite") if tmp_path else None
     model = LLM(f"{backend}:tiny", host=server.url, recorder=recorder)
     pool = Pool(None, made={f"{backend}:tiny": model})
-    world = World(CATALOG, GROUNDER, pool, LLMSettings(**{"retriever": "bm25", **rule}))
+    world = World(SAMPLE, GROUNDER, pool, LLMSettings(**{"retriever": "bm25", **rule}))
     return systems.create(f"agent:{backend}:tiny", world, 7, 0), recorder
 
 
@@ -64,8 +61,6 @@ def one_turn(tools, backend="ollama", answer=choose, **rule):
 
 
 # ── the tool ───────────────────────────────────────────────────────────────────────────────────
-
-
 def titles(found):
     return [TEN.items[item].title for item in found.items]
 
@@ -88,35 +83,30 @@ def test_a_value_that_no_film_has_finds_nothing_and_is_named():
     assert found.items == () and found.notes == ("no movie has genre 'Western'",) and not found.fault
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "fault"),
-    [
-        ("find", {}, "there is no tool 'find'; the only one is search_films"),
-        ("search_films", {"genres": "war"}, "search_films takes no 'genres'; did you mean 'genre'?"),
-        ("search_films", {"year_from": "1990s"}, "year_from is '1990s'; give a year as a whole number"),
-        ("search_films", {"without": "war"}, "without is 'war'; give a list of texts"),
-        ("search_films", {"genre": ["war", "drama"]}, "give one text"),
-        ("search_films", {"year_to": True}, "give a year as a whole number"),
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments", "fault"), [
+    ("find", {}, "there is no tool 'find'; the only one is search_films"),
+    ("search_films", {"genres": "war"}, "search_films takes no 'genres'; did you mean 'genre'?"),
+    ("search_films", {"year_from": "1990s"}, "year_from is '1990s'; give a year as a whole number"),
+    ("search_films", {"without": "war"}, "without is 'war'; give a list of texts"),
+    ("search_films", {"genre": ["war", "drama"]}, "give one text"),
+    ("search_films", {"year_to": True}, "give a year as a whole number"),
+])  # fmt: skip
 def test_a_call_that_cannot_be_understood_finds_nothing_and_says_why(name, arguments, fault):
     found = agent.search(TEN, ToolCall(name, arguments), "bm25")
     assert fault in found.fault and found.items == () and found.arguments == arguments
 
 
 # ── servers with tools ─────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_an_agent_searches_and_then_recommends_what_it_found(backend):
     reply, bodies = one_turn(well, backend)
     (call,) = reply.extra["tool_calls"]
     assert call["name"] == "search_films" and call["arguments"] == WELL[0][1]
     assert call["n_found"] > 10 == len(call["films"])
-    assert [CATALOG.items[i].item_id for i in reply.items] == call["films"][:1]
+    assert [SAMPLE.items[i].item_id for i in reply.items] == call["films"][:1]
     assert reply.extra["tools"] == "native" and reply.extra["offered_ids"] == call["films"]
     assert [bool(body.get("tools")) for body in bodies] == [True, True, False]
-    film = CATALOG.items[reply.items[0]]
+    film = SAMPLE.items[reply.items[0]]
     assert "Comedy" in film.values["genre"] and film.year >= 1990
     result = json.loads(tool_results(bodies[1])[0])
     assert result["found"] == call["n_found"] and result["movies"][0].startswith(
@@ -124,27 +114,18 @@ def test_an_agent_searches_and_then_recommends_what_it_found(backend):
     )
 
 
-def test_an_agent_that_never_searches_recommends_nothing():
-    reply, bodies = one_turn(lambda body: [])
-    assert reply.extra["tool_calls"] == [] and reply.items == () and len(bodies) == 2
-
-
-def test_an_agent_that_searches_endlessly_is_stopped_after_four_searches():
-    reply, bodies = one_turn(lambda body: WELL)
-    assert len(reply.extra["tool_calls"]) == 4 and len(bodies) == 5
-    assert not bodies[-1].get("tools") and len(reply.items) == 1
-
-
-def test_calls_beyond_the_limit_are_answered_and_logged_but_not_made():
-    reply, bodies = one_turn(lambda body: WELL * 7, searches=3)
-    calls = reply.extra["tool_calls"]
-    assert len(calls) == 7 and ["error" in call for call in calls] == [False] * 3 + [True] * 4
-    assert calls[3]["error"] == "no search is left in this turn" and len(bodies) == 2
-
-
-def test_no_searches_at_all_is_a_setting():
-    reply, bodies = one_turn(lambda body: WELL, searches=0)
-    assert reply.extra["tool_calls"] == [] and len(bodies) == 1 and not bodies[0].get("tools")
+@pytest.mark.parametrize(("calls", "rule", "made", "refused", "asked", "films"), [
+    ([], {}, 0, 0, 2, 0),
+    (WELL, {}, 4, 0, 5, 1),  # it searches without end
+    (WELL * 7, {"searches": 3}, 3, 4, 2, 1),  # calls beyond the limit are answered and logged, but not made
+    (WELL, {"searches": 0}, 0, 0, 1, 0),
+])  # fmt: skip
+def test_an_agent_searches_so_often_as_it_may(calls, rule, made, refused, asked, films):
+    reply, bodies = one_turn(lambda body: calls, **rule)
+    errors = [call.get("error") for call in reply.extra["tool_calls"]]
+    assert errors == [None] * made + ["no search is left in this turn"] * refused
+    assert (len(bodies), len(reply.items)) == (asked, films)
+    assert not bodies[-1].get("tools") or not calls
 
 
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
@@ -178,28 +159,17 @@ def test_films_keep_their_numbers_over_the_turns():
     assert second.extra["offered_ids"] == first.extra["offered_ids"] and second.items == first.items
     roles = [message["role"] for message in server.bodies[-1]["messages"]]
     assert roles == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-    ]
+        "system", "user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "user",
+    ]  # fmt: skip
 
 
 def test_in_plain_text_what_the_model_writes_is_the_reply():
-    film = next(item for item in CATALOG.items if "Comedy" in item.values["genre"] and item.year >= 1990)
+    film = next(item for item in SAMPLE.items if "Comedy" in item.values["genre"] and item.year >= 1990)
     reply, bodies = one_turn(well, answer=lambda *_: f"See {film.title} ({film.year}).", structured=False)
-    assert [CATALOG.items[i] for i in reply.items] == [film] and len(bodies) == 2
+    assert [SAMPLE.items[i] for i in reply.items] == [film] and len(bodies) == 2
 
 
 # ── servers without tools ──────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
     with OllamaServer(tools=None, answer=choose) as server:
@@ -207,7 +177,7 @@ def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
         reply = system.reply(1, WISH, {})
         system.reply(2, "More, please.", {})
     assert reply.extra["tools"] == "json" and len(reply.extra["tool_calls"]) == 4  # it searches while it may
-    assert [CATALOG.items[i].item_id for i in reply.items] == reply.extra["tool_calls"][0]["films"][:1]
+    assert [SAMPLE.items[i].item_id for i in reply.items] == reply.extra["tool_calls"][0]["films"][:1]
     rows = list(recorder.rows())
     recorder.close()
     assert [row["error"] for row in rows].count("no tools") == 1 and len(rows) == 11
@@ -234,7 +204,7 @@ def test_a_server_without_tools_fails_where_tools_are_demanded():
 
 
 def test_json_actions_without_structure_end_in_a_text():
-    film = next(item for item in CATALOG.items if "Comedy" in item.values["genre"] and item.year >= 1990)
+    film = next(item for item in SAMPLE.items if "Comedy" in item.values["genre"] and item.year >= 1990)
 
     def answer(prompt, schema, seed):
         if "anyOf" in schema and "Result of" not in prompt:
@@ -244,14 +214,14 @@ def test_json_actions_without_structure_end_in_a_text():
     with OllamaServer(tools=None, answer=answer) as server:
         system, _ = made(server, structured=False)
         reply = system.reply(1, WISH, {})
-    assert [CATALOG.items[i] for i in reply.items] == [film] and len(reply.extra["tool_calls"]) == 1
+    assert [SAMPLE.items[i] for i in reply.items] == [film] and len(reply.extra["tool_calls"]) == 1
 
 
 def test_a_whole_session_repeats_to_the_byte():
     def session():
         with OllamaServer(tools=well, answer=choose) as server:
             pool = Pool(None, made={"ollama:tiny": LLM("ollama:tiny", host=server.url)})
-            world = World(CATALOG, GROUNDER, pool, LLMSettings(retriever="bm25"))
+            world = World(SAMPLE, GROUNDER, pool, LLMSettings(retriever="bm25"))
             return simulate.session(world, "agent:ollama:tiny", 0, SimulateConfig(n_turns=4)).dumps()
 
     assert session() == session()

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.llm import LLM, LLMError
@@ -18,16 +16,15 @@ from crs_lib.simulate import conversation
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
+from tests.helpers.sample import GROUNDER, SAMPLE
 
-CATALOG = sources.load()
-GROUNDER = Grounder(CATALOG)
 WISH = "I'd like to see comedy films tonight. Any ideas?"
 MODES = ("closed", "rag", "free")
 
 
 def with_model(answers, **rule) -> World:
     pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
-    return World(CATALOG, GROUNDER, pool, LLMSettings(**{"retriever": "hybrid:hashing", **rule}))
+    return World(SAMPLE, GROUNDER, pool, LLMSettings(**{"retriever": "hybrid:hashing", **rule}))
 
 
 def asked(world):
@@ -51,8 +48,6 @@ def talk(spec, session=0, n_turns=6, world=None, **config):
 
 
 # ── what a model is shown ──────────────────────────────────────────────────────────────────────
-
-
 def test_closed_puts_the_same_films_first_at_every_turn():
     world = with_model(lambda request: answer("Hm.", ["1"]))
     talk("closed:scripted", world=world)
@@ -68,9 +63,9 @@ def test_the_films_on_the_shelf_hold_answers_to_every_wish_and_are_the_same_for_
     for session in range(6):
         plan = conversation.scenario(world, session, config)
         films = conversation._shelf(world, plan, config)
-        assert len(set(films)) == 30 and all(CATALOG.recommendable[item] for item in films)
+        assert len(set(films)) == 30 and all(SAMPLE.recommendable[item] for item in films)
         for step in plan.steps:
-            assert set(films) & set(step.state.answers(CATALOG).tolist())
+            assert set(films) & set(step.state.answers(SAMPLE).tolist())
         assert films == conversation._shelf(world, conversation.scenario(world, session, config), config)
 
 
@@ -78,7 +73,7 @@ def test_the_whole_catalogue_is_shown_where_that_is_asked_for():
     world = with_model(lambda request: answer("Hm."), listed=0, num_ctx=200_000)
     talk("closed:scripted", n_turns=1, world=world)
     (request,) = asked(world)
-    assert request.messages[0].content.count("\n- [") == int(CATALOG.recommendable.sum())
+    assert request.messages[0].content.count("\n- [") == int(SAMPLE.recommendable.sum())
 
 
 def test_rag_shows_what_the_search_finds_for_the_words_of_the_user():
@@ -97,7 +92,7 @@ def test_rag_lists_nothing_where_nothing_is_found():
 def test_free_shows_no_film():
     _, (request,) = said_once("free")
     shown = " ".join(message.content for message in request.messages)
-    assert not any(item.item_id in shown for item in CATALOG.items) and "- [" not in shown
+    assert not any(item.item_id in shown for item in SAMPLE.items) and "- [" not in shown
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -127,13 +122,11 @@ def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
 
 
 # ── what is read from the answer ───────────────────────────────────────────────────────────────
-
-
 def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
     text = answer("Two.", ["2", "1", "2"], {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""})
     reply, (request,) = said_once("closed", answers=[text])
     ids = reply.extra["offered_ids"]
-    assert [CATALOG.items[i].item_id for i in reply.items] == [ids[1], ids[0]]
+    assert [SAMPLE.items[i].item_id for i in reply.items] == [ids[1], ids[0]]
     assert reply.extra["state"] == {"genre": "comedies", "actor": "Charlie Chaplin"}
     assert reply.constraints == {"genre": "Comedy", "actor": "Charlie Chaplin"}
     assert request.schema["properties"]["recommended"]["items"]["enum"][-1] == "30"
@@ -154,18 +147,18 @@ def test_the_wishes_are_asked_for_only_where_they_are_wanted():
 
 
 def test_free_titles_are_looked_up_and_foreign_ones_are_counted():
-    film = CATALOG.items[3]
+    film = SAMPLE.items[3]
     text = answer(
         'Try "Lamps of Nowhere".', [f"{film.title} ({film.year})", "The Lamp That Was Not", "X" * 80]
     )
     reply, _ = said_once("free", answers=[text])
-    assert [CATALOG.items[item] for item in reply.items] == [film]
+    assert [SAMPLE.items[item] for item in reply.items] == [film]
     assert reply.hallucinated == ("The Lamp That Was Not", "X" * 80, "Lamps of Nowhere")
     assert "offered_ids" not in reply.extra
 
 
 def test_in_plain_text_the_titles_count_and_those_asked_about_do_not():
-    asked_about, other = CATALOG.items[0], CATALOG.items[5]
+    asked_about, other = SAMPLE.items[0], SAMPLE.items[5]
     said = f"{asked_about.title} ({asked_about.year}) is funny. See {other.title} ({other.year}) or Lamps (1987)."
     for mode in ("free", "rag"):
         reply, (request,) = said_once(
@@ -173,12 +166,12 @@ def test_in_plain_text_the_titles_count_and_those_asked_about_do_not():
         )
         offered = reply.extra.get("offered_ids", [])
         wanted = {other.item_id, *(one for one in offered if one == asked_about.item_id)}
-        assert {CATALOG.items[item].item_id for item in reply.items} == wanted
+        assert {SAMPLE.items[item].item_id for item in reply.items} == wanted
         assert reply.hallucinated == ("Lamps",) and request.schema is None
 
 
 def test_a_reply_recommends_at_most_what_the_settings_allow():
-    names = ", ".join(f'"{item.title}" ({item.year})' for item in CATALOG.items[:6])
+    names = ", ".join(f'"{item.title}" ({item.year})' for item in SAMPLE.items[:6])
     reply, _ = said_once("free", answers=[names], structured=False, most=2)
     assert len(reply.items) == 2 and len(reply.extra["mentioned_ids"]) == 4
 
@@ -200,8 +193,6 @@ def test_a_number_that_was_not_shown_fails_the_session(mode):
 
 
 # ── specs ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_spec_names_mode_backend_and_model():
     specs = [
         f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in ("template", "ollama:a:b")
@@ -211,15 +202,12 @@ def test_a_spec_names_mode_backend_and_model():
     assert systems.model_of("ollama:a:b") == "ollama:a:b" and systems.model_of("tracker") == ""
 
 
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        ("closed", "needs a backend and its model after a colon"),
-        ("closed:olama:x", "unknown LLM backend 'olama:x'; did you mean 'ollama'"),
-        ("rag:ollama", "rag:ollama: 'ollama' names no model; write it like ollama:llama3:instruct"),
-        ("free:template:x", "write it like template"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "told"), [
+    ("closed", "needs a backend and its model after a colon"),
+    ("closed:olama:x", "unknown LLM backend 'olama:x'; did you mean 'ollama'"),
+    ("rag:ollama", "rag:ollama: 'ollama' names no model; write it like ollama:llama3:instruct"),
+    ("free:template:x", "write it like template"),
+])  # fmt: skip
 def test_a_spec_without_a_model_is_refused(spec, told):
     with pytest.raises(InputError, match=told):
         systems.check([spec])
@@ -227,17 +215,15 @@ def test_a_spec_without_a_model_is_refused(spec, told):
 
 def test_worded_is_what_a_bare_backend_is():
     def dialogue(spec):
-        world = World(CATALOG, GROUNDER, Pool(None), LLMSettings())
+        world = World(SAMPLE, GROUNDER, Pool(None), LLMSettings())
         return talk(spec, world=world).turns
 
     assert dialogue("worded:template") == dialogue("template")
 
 
 # ── systems that understand nothing ────────────────────────────────────────────────────────────
-
-
 def first_film(request):
-    numbers = request.schema["properties"]["recommended"]["items"].get("enum", [CATALOG.items[0].title])
+    numbers = request.schema["properties"]["recommended"]["items"].get("enum", [SAMPLE.items[0].title])
     return answer("This one, surely.", numbers[:1])
 
 
@@ -245,7 +231,7 @@ def random_films(request):
     draw = np.random.default_rng(request.seed)
     known = request.schema["properties"]["recommended"]["items"].get("enum")
     if known is None:
-        known = [CATALOG.items[i].title for i in draw.choice(len(CATALOG), 3).tolist()]
+        known = [SAMPLE.items[i].title for i in draw.choice(len(SAMPLE), 3).tolist()]
     return answer("Any of these.", list(dict.fromkeys(draw.choice(known, 3).tolist())))
 
 

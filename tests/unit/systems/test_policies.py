@@ -27,20 +27,6 @@ def films(reply):
     return [TEN.items[i].title for i in reply.items]
 
 
-def test_rank_counts_wishes_met_then_novelty_and_puts_what_is_retracted_last():
-    # drama with Ada Quill: Harbour Lights and Paper Kites meet both
-    first = systems.rank(TEN, {"genre": "Drama", "actor": "Ada Quill"}, {}, (), stream(1, "x"))
-    assert set(first[:2]) == {0, 1}
-    seen = systems.rank(TEN, {"genre": "Drama", "actor": "Ada Quill"}, {}, (0,), stream(1, "x"))
-    assert seen[:2] == (1, 0)  # 2, then 2 − ½
-    without = systems.rank(TEN, {"genre": "Drama"}, {"actor": "Ada Quill"}, (), stream(1, "x"), n=9)
-    assert set(without[-3:]) == {0, 1, 3}
-    assert 9 not in systems.rank(
-        TEN, {"writer": "Mo Reed"}, {}, (), stream(1, "x"), n=50
-    )  # never recommendable
-    assert len(systems.rank(TEN, {}, {}, (), stream(1, "x"), n=50)) == 9
-
-
 def by_score(wishes, avoid, seen, draw, n):
     """The definition of ``rank``: a score for every film, films that are never recommended last."""
     score = np.zeros(len(TEN))
@@ -68,11 +54,6 @@ def test_rank_is_the_order_of_the_scores(wishes, avoid, seen, seed, n):
     assert systems.rank(TEN, *given, stream(seed, "x"), n) == by_score(*given, stream(seed, "x"), n)
 
 
-def test_rank_breaks_ties_by_chance_only():
-    tops = {systems.rank(TEN, {"genre": "Drama"}, {}, (), stream(i, "x"))[0] for i in range(60)}
-    assert tops == {0, 1, 2, 4, 5}
-
-
 def test_a_wish_that_no_film_meets_changes_nothing():
     one = systems.rank(TEN, {"genre": "Drama", "actor": "Nobody"}, {"year": "2050"}, (), stream(1, "x"))
     assert one == systems.rank(TEN, {"genre": "Drama"}, {}, (), stream(1, "x"))
@@ -95,11 +76,9 @@ def constraints(spec, *utterances):
 
 def test_the_tracker_keeps_the_amnesiac_forgets_and_the_sticky_never_lets_go():
     said = (
-        "I'd like drama films",
-        "films with Ada Quill",
-        "instead of drama films I'd like comedy films",
+        "I'd like drama films", "films with Ada Quill", "instead of drama films I'd like comedy films",
         "More, please",
-    )
+    )  # fmt: skip
     both = {"genre": "Comedy", "actor": "Ada Quill"}
     assert constraints("tracker", *said) == [
         {"genre": "Drama"},
@@ -160,23 +139,20 @@ def test_noise_is_a_dose():
     assert (reply.items[0], dict(reply.constraints)) == (oracle.items[0], dict(oracle.constraints))
 
 
-@pytest.mark.parametrize(
-    ("specs", "message"),
-    [
-        (["trackr"], r"unknown policy 'trackr'; did you mean 'tracker'\? \(known: oracle, tracker"),
-        ([], r"systems is \[\]; give a list of policies"),
-        ("tracker", r"systems is 'tracker'; give a list of policies"),
-        (["tracker", "echo", "tracker"], r"systems names \['tracker'\] more than once"),
-        (["noisy"], r"policy 'noisy' needs a share of random turns after a colon"),
-        (["noisy:often"], r"noisy:often: give a share between 0 and 1, e.g. noisy:0.3"),
-        (["noisy:1.5"], r"noisy:1.5: give a share between 0 and 1"),
-        (["noisy:nan"], r"noisy:nan: give a share between 0 and 1"),
-        (["oracle:0"], r"oracle:0: give a whole number from 1 to 50, e.g. oracle:5"),
-        (["tracker:3.5"], r"tracker:3.5: give a whole number from 1 to 50"),
-        (["oracle_lag"], r"policy 'oracle_lag' needs a number of replies after a colon"),
-        (["echo:2"], r"policy 'echo' takes no argument, got 'echo:2'"),
-    ],
-)
+@pytest.mark.parametrize(("specs", "message"), [
+    (["trackr"], r"unknown policy 'trackr'; did you mean 'tracker'\? \(known: oracle, tracker"),
+    ([], r"systems is \[\]; give a list"),
+    ("tracker", r"systems is 'tracker'; give a list"),
+    (["tracker", "echo", "tracker"], r"systems names \['tracker'\] more than once"),
+    (["noisy"], r"policy 'noisy' needs a share of random turns after a colon"),
+    (["noisy:often"], r"noisy:often: give a share between 0 and 1, e.g. noisy:0.3"),
+    (["noisy:1.5"], r"noisy:1.5: give a share between 0 and 1"),
+    (["noisy:nan"], r"noisy:nan: give a share between 0 and 1"),
+    (["oracle:0"], r"oracle:0: give a whole number from 1 to 50, e.g. oracle:5"),
+    (["tracker:3.5"], r"tracker:3.5: give a whole number from 1 to 50"),
+    (["oracle_lag"], r"policy 'oracle_lag' needs a number of replies after a colon"),
+    (["echo:2"], r"policy 'echo' takes no argument, got 'echo:2'"),
+])  # fmt: skip
 def test_specs_are_checked_before_anything_runs(specs, message):
     with pytest.raises(InputError, match=message):
         systems.check(specs)

@@ -9,8 +9,6 @@ import pytest
 
 from crs_lib import runs, simulate
 from crs_lib.__main__ import main
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLMError, LLMSettings, Retry
 from crs_lib.runs.ledger import Ledger
@@ -28,12 +26,6 @@ FAST = partial(Programs, None, LLMSettings(timeout=2.0), retry=Retry(waits=2, fi
 
 ASK = contract.request("00000", 2, 3, "sample", [("USER", "A drama, please.")])
 ALLOWED = {"version", "session", "turn", "want", "catalog", "conversation", "role", "content"}
-
-
-@pytest.fixture(scope="module")
-def world():
-    catalog = sources.load()
-    return World(catalog, Grounder(catalog))
 
 
 @pytest.fixture(autouse=True)
@@ -131,18 +123,15 @@ def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(result
         programs.ask(spec, ASK)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("http:", "needs a URL after a colon"),
-        ("http://name:secret@host/x", "must not hold a name and password"),
-        ("http://host/x?key=1", "must not hold"),
-        ("exec:", "needs a command after a colon"),
-        ("exec:node 'adapter", "not a command line"),
-        ("python:MySystem", "write python:package.module:Class"),
-        ("python:my-module:My", "write python:package.module:Class"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "message"), [
+    ("http:", "needs a URL after a colon"),
+    ("http://name:secret@host/x", "must not hold a name and password"),
+    ("http://host/x?key=1", "must not hold"),
+    ("exec:", "needs a command after a colon"),
+    ("exec:node 'adapter", "not a command line"),
+    ("python:MySystem", "write python:package.module:Class"),
+    ("python:my-module:My", "write python:package.module:Class"),
+])  # fmt: skip
 def test_a_spec_that_cannot_be_read_is_refused_at_once(spec, message):
     with pytest.raises(InputError, match=message):
         config(spec)
@@ -308,18 +297,15 @@ def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
 
 
 # ── what is understood ─────────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("answer", "items", "foreign"),
-    [
-        ({"reply": "Metropolis and Modern Times."}, ["metropolis-1927", "modern-times-1936"], ()),
-        ({"reply": "Hm.", "recommended": ["metropolis-1927", "Modern Times", "METROPOLIS (1927)"]},
-         ["metropolis-1927", "modern-times-1936"], ()),
-        ({"reply": "See “Lamps of Nowhere”.", "recommended": ["Lamps of Nowhere", "Ape Days (1990)"]}, [],
-         ("Lamps of Nowhere", "Ape Days (1990)")),
-        ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
-        ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "items", "foreign"), [
+    ({"reply": "Metropolis and Modern Times."}, ["metropolis-1927", "modern-times-1936"], ()),
+    ({"reply": "Hm.", "recommended": ["metropolis-1927", "Modern Times", "METROPOLIS (1927)"]},
+     ["metropolis-1927", "modern-times-1936"], ()),
+    ({"reply": "See “Lamps of Nowhere”.", "recommended": ["Lamps of Nowhere", "Ape Days (1990)"]}, [],
+     ("Lamps of Nowhere", "Ape Days (1990)")),
+    ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
+    ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
+])  # fmt: skip
 def test_films_are_read_by_id_by_title_or_from_the_reply(world, answer, items, foreign):
     with ProgramServer(lambda _: (200, answer)) as server, FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)

@@ -17,18 +17,15 @@ def said(question, film="Paper Kites", i=0):
     return replies.answer(TEN, question, stream(i, "answer")).replace(film, "FILM")
 
 
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
-        ("Who is in Paper Kites?", {"Ada Quill"}), ("Remind me who plays in Paper Kites?", {"Ada Quill"}),
-        ("Who directed Paper Kites?", {"Zoe Tarn"}), ("Who made Paper Kites?", {"Zoe Tarn"}),
-        ("Paper Kites rings a bell. Who directed it?", {"Zoe Tarn"}),
-        ("Who wrote Paper Kites?", {"Ivo Lund"}), ("Whose script is Paper Kites?", {"Ivo Lund"}),
-        ("What tone does Paper Kites have?", {"drama", "comedy"}), ("When was Paper Kites made?", {"1962"}),
-        ("How long ago was Paper Kites made?", {"1962"}), ("How old is Paper Kites?", {"1962"}),
-        ("Is Paper Kites more gentle or more tense?", {"drama"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("question", "expected"), [
+    ("Who is in Paper Kites?", {"Ada Quill"}), ("Remind me who plays in Paper Kites?", {"Ada Quill"}),
+    ("Who directed Paper Kites?", {"Zoe Tarn"}), ("Who made Paper Kites?", {"Zoe Tarn"}),
+    ("Paper Kites rings a bell. Who directed it?", {"Zoe Tarn"}),
+    ("Who wrote Paper Kites?", {"Ivo Lund"}), ("Whose script is Paper Kites?", {"Ivo Lund"}),
+    ("What tone does Paper Kites have?", {"drama", "comedy"}), ("When was Paper Kites made?", {"1962"}),
+    ("How long ago was Paper Kites made?", {"1962"}), ("How old is Paper Kites?", {"1962"}),
+    ("Is Paper Kites more gentle or more tense?", {"drama"}),
+])  # fmt: skip
 def test_a_question_gets_the_fact_it_asks_for(question, expected):
     facts = {"Ada Quill", "Zoe Tarn", "Ivo Lund", "drama", "comedy", "1962"}
     for i in range(5):
@@ -101,13 +98,10 @@ def test_nothing_found_is_said():
         assert any(cue in said for cue in ("nothing", "all I have", "no further", "run out"))
 
 
-@pytest.mark.parametrize(
-    ("text", "more"),
-    [
-        ("More like that, please.", True), ("Which others would you add to these?", True), ("I'd like drama films.", True),
-        ("If nothing else fits, what comes close?", True), ("Hmm, let me think.", False), ("", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "more"), [
+    ("More like that, please.", True), ("Which others would you add to these?", True), ("I'd like drama films.", True),
+    ("If nothing else fits, what comes close?", True), ("Hmm, let me think.", False), ("", False),
+])  # fmt: skip
 def test_who_asks_for_more_is_heard(text, more):
     assert replies.wants_more(TEN, text) is more
 

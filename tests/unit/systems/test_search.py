@@ -4,8 +4,6 @@ import importlib.util
 
 import pytest
 
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
 from crs_lib.systems import base as systems
 from crs_lib.systems import search
@@ -14,8 +12,6 @@ from tests.helpers.films import catalog, grounder
 
 TEN = catalog()
 SMALL = World(TEN, grounder())
-SAMPLE = sources.load()
-WORLD = World(SAMPLE, Grounder(SAMPLE))
 
 
 def titles(reply, films=TEN):

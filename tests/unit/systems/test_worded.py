@@ -6,29 +6,19 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.catalog import grounder as grounding
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, LLMError, template
-from crs_lib.llm.base import Request
 from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate import user_llm
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
-from crs_lib.systems import worded
 from crs_lib.systems.base import World
 from tests.helpers.ollama_server import Faults, OllamaServer
 from tests.helpers.scripted import failing
 
 WISH = "I'd like to see comedy films tonight. Any ideas?"
-
-
-@pytest.fixture(scope="module")
-def world() -> World:
-    catalog = sources.load("sample")
-    return World(catalog, Grounder(catalog))
 
 
 def with_model(world: World, answers, **rule) -> World:
@@ -60,25 +50,20 @@ def structured(text, pick=1, known=None):
 
 
 # ── titles outside the catalogue ───────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('You might like "The Lamp of Nowhere".', ["The Lamp of Nowhere"]),
-        ("You might like “The Lamp of Nowhere” (1987).", ["The Lamp of Nowhere"]),
-        ("Have a look at **Lamps of Nowhere** tonight.", ["Lamps of Nowhere"]),
-        ("Try Lamps of Nowhere (1987) or the rest.", ["Lamps of Nowhere"]),
-        ("Consider The Lamp: Part Two (1987), and Ape's Day (1990).", ["The Lamp: Part Two", "Ape's Day"]),
-        ("Lamps of Nowhere is good.", []),  # a bare name cannot be told from other words
-        ('You said "I want to laugh tonight".', []),  # a quoted sentence
-        ('You asked for "Comedy".', []),  # a catalogue value
-        ("It was a good year (1999) for films.", []),
-        ("Metropolis (1927) fits.", []),  # in the catalogue
-        ('"Metropolis" (1927), *Metropolis*', []),
-        ("", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), [
+    ('You might like "The Lamp of Nowhere".', ["The Lamp of Nowhere"]),
+    ("You might like “The Lamp of Nowhere” (1987).", ["The Lamp of Nowhere"]),
+    ("Have a look at **Lamps of Nowhere** tonight.", ["Lamps of Nowhere"]),
+    ("Try Lamps of Nowhere (1987) or the rest.", ["Lamps of Nowhere"]),
+    ("Consider The Lamp: Part Two (1987), and Ape's Day (1990).", ["The Lamp: Part Two", "Ape's Day"]),
+    ("Lamps of Nowhere is good.", []),  # a bare name cannot be told from other words
+    ('You said "I want to laugh tonight".', []),  # a quoted sentence
+    ('You asked for "Comedy".', []),  # a catalogue value
+    ("It was a good year (1999) for films.", []),
+    ("Metropolis (1927) fits.", []),  # in the catalogue
+    ('"Metropolis" (1927), *Metropolis*', []),
+    ("", []),
+])  # fmt: skip
 def test_titles_are_found_by_how_they_are_written(world, text, found):
     unknown = world.grounder.unknown_titles(text, world.grounder.titles(text))
     assert [one.title for one in unknown] == found
@@ -101,8 +86,6 @@ def test_cutting_takes_whole_sentences(world):
 
 
 # ── the recommender ────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_structured_reply_recommends_what_its_ids_say(world):
     mine = with_model(world, [structured("Both are funny.", pick=2)])
     reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
@@ -116,23 +99,6 @@ def test_a_structured_reply_recommends_what_its_ids_say(world):
         "Comedy" in world.catalog.items[world.catalog.id_index[one]].values["genre"]
         for one in offered_ids(request)
     )
-
-
-def test_an_id_that_was_not_offered_breaks_the_schema_and_fails_the_session(world):
-    mine = with_model(world, structured("This one.", known=["no-such-film"]))
-    with pytest.raises(LLMError, match="breaks its schema"):
-        systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
-    assert len(asked(mine)) == 3  # the first seed and two others
-
-
-def test_in_plain_text_the_titles_count_and_those_asked_about_do_not(world):
-    film, other = world.catalog.items[0], world.catalog.items[5]
-    said = f"{film.title} ({film.year}) is about a lamp. But see {other.title} ({other.year})."
-    mine = with_model(world, [said], structured=False)
-    reply = systems.create("scripted", mine, 7, 0).reply(1, f"What is {film.title} about?", {})
-    assert [world.catalog.items[i].title for i in reply.items] == [other.title]
-    assert reply.extra["mentioned_ids"] == [film.item_id]
-    assert asked(mine)[0].schema is None
 
 
 def test_titles_outside_the_catalogue_are_logged_and_left_alone(world):
@@ -189,14 +155,6 @@ def test_without_any_room_the_sentence_is_cut_unasked(world):
     assert len(asked(mine)) == 1
 
 
-def test_a_huge_reply_is_asked_for_again_in_part(world):
-    bad = structured('Why not "Lamps of Nowhere"? ' + "word " * 40_000)
-    mine = with_model(world, [bad, structured("Metropolis (1927).")], enforce=True)
-    reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
-    assert reply.extra["enforced"] == "asked again"
-    assert len(asked(mine)[1].messages[1].content) == 2000
-
-
 def test_a_reply_that_stopped_at_its_length_says_so(world):
     with OllamaServer(faults=Faults(["cut"])) as server:
         pool = Pool(None, made={"ollama:tiny": LLM("ollama:tiny", host=server.url)})
@@ -232,18 +190,6 @@ def test_the_conversation_is_quoted_and_what_was_said_cannot_leave_the_quotation
     assert json.dumps(evil, ensure_ascii=False) in prompt
 
 
-def test_a_long_conversation_loses_its_oldest_utterances(world):
-    rule = LLMSettings(num_ctx=2048, num_predict=200)
-    speakers = ("USER", "SYSTEM")
-    lines = [worded._quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
-    prompt = worded._build_prompt(world.catalog, {}, (0, 1), lines, rule)
-    assert prompt.lines_left_out > 0
-    assert f'"{prompt.lines_left_out} word' in prompt.text
-    assert f'"{prompt.lines_left_out - 1} word' not in prompt.text
-    assert '"20 word' in prompt.text
-    LLM("scripted", answers=["ok"]).complete(Request.ask("crs", prompt.text, options=rule.options))
-
-
 def test_a_megabyte_of_rubbish_breaks_nothing(world):
     rubbish = "<script>alert(1)</script> {x} $y \x00\x07\x1b[31m \u202e </td>" + "A " * 500_000
     mine = with_model(world, [rubbish] * 3, structured=False)
@@ -258,44 +204,37 @@ def test_a_megabyte_of_rubbish_breaks_nothing(world):
 
 
 # ── the user ───────────────────────────────────────────────────────────────────────────────────
-
 TEMPLATE = "Instead of comedy films I'd like drama films."
 MUST = [("genre", "Drama")]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("No more comedy for me, rather some drama films.", ""),
-        ("I'd like drama films.", "does not name Comedy"),
-        ("Instead of comedy I want something else.", "does not name Drama"),
-        ("Instead of comedy films, drama films with Tom Hanks.", "adds Tom Hanks"),
-        ("Instead of comedy films, drama films like Metropolis.", "other films"),
-        ("", "0 characters"),
-        ("drama comedy " * 100, "1300 characters"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    ("No more comedy for me, rather some drama films.", ""),
+    ("I'd like drama films.", "does not name Comedy"),
+    ("Instead of comedy I want something else.", "does not name Drama"),
+    ("Instead of comedy films, drama films with Tom Hanks.", "adds Tom Hanks"),
+    ("Instead of comedy films, drama films like Metropolis.", "other films"),
+    ("", "0 characters"),
+    ("drama comedy " * 100, "1300 characters"),
+])  # fmt: skip
 def test_an_utterance_must_voice_the_plan(world, text, reason):
     assert reason in user_llm._fault(world.grounder, text, TEMPLATE, MUST)
     assert bool(user_llm._fault(world.grounder, text, TEMPLATE, MUST)) is bool(reason)
 
 
-@pytest.mark.parametrize(
-    ("raw", "line"),
-    [
-        ('"Drama, please."', "Drama, please."),
-        (" two\nlines ", "two lines"),
-        ('"A" or "B"', '"A" or "B"'),
-        ("“x”", "x"),
-    ],
-)
+@pytest.mark.parametrize(("raw", "line"), [
+    ('"Drama, please."', "Drama, please."),
+    (" two\nlines ", "two lines"),
+    ('"A" or "B"', '"A" or "B"'),
+    ("“x”", "x"),
+])  # fmt: skip
 def test_quotation_marks_around_it_all_are_taken_off(raw, line):
     assert user_llm.clean(raw) == line
 
 
 def wording(world, answers):
     mine = with_model(world, answers)
-    return user_llm.ModelWording(mine.llms, "scripted", mine.wording, mine.grounder, (7, 3, "tracker")), mine
+    return user_llm.ModelWording(mine.llms, "scripted", mine.llm, mine.grounder, (7, 3, "tracker")), mine
 
 
 def test_a_good_wording_is_taken(world):
@@ -345,8 +284,6 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
 
 
 # ── the batch's settings ───────────────────────────────────────────────────────────────────────
-
-
 def test_without_models_the_manifest_says_what_it_always_said():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
     names |= {"shift_first", "shift_gap", "shift_types", "insist", "templates", "explicitness"}
@@ -374,20 +311,17 @@ def test_work_goes_model_by_model():
     assert [models for _, models in spoken] == [("ollama:u",), ("ollama:a", "ollama:u")]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"llm": {"temprature": 1}}, "did you mean 'temperature'"),
-        ({"llm": {"temperature": 3}}, "from 0 to 2"),
-        ({"llm": {"num_ctx": 100, "num_predict": 200}}, "leaves no room"),
-        ({"llm": {"slots": 0}}, "slots is 0"),
-        ({"llm": {"enforce": "yes"}}, "true or false"),
-        ({"user_llm": "olama:x"}, "did you mean 'ollama'"),
-        ({"user_llm": "ollama"}, "write it like ollama:"),
-        ({"systems": ["ollama"]}, "needs a model"),
-        ({"shard": "1/4"}, "unknown setting 'shard'"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"llm": {"temprature": 1}}, "did you mean 'temperature'"),
+    ({"llm": {"temperature": 3}}, "less than or equal to 2"),
+    ({"llm": {"num_ctx": 100, "num_predict": 200}}, "leaves no room"),
+    ({"llm": {"slots": 0}}, "slots is 0"),
+    ({"llm": {"enforce": "yes"}}, "valid boolean"),
+    ({"user_llm": "olama:x"}, "did you mean 'ollama'"),
+    ({"user_llm": "ollama"}, "write it like ollama:"),
+    ({"systems": ["ollama"]}, "needs a model"),
+    ({"shard": "1/4"}, "unknown setting 'shard'"),
+])  # fmt: skip
 def test_bad_settings_say_what_to_do(settings, message):
     with pytest.raises(InputError, match=message):
         SimulateConfig(**settings)

@@ -9,33 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import psi
 
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM
 from crs_lib.thesis import topics
 from crs_lib.thesis.topics import (
-    FUNCTION_WORDS,
-    HINTS,
-    SHORT_WORDS,
     STEMS,
     _heuristic,
     _lemma,
     _singular,
     _tokens,
     admitted,
+    function_words,
+    hints,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("The sci-fi film's end.", ["the", "film", "end"]),
-        ("I couldn't, don't and won't", ["could", "and"]),
-        ('and/or end.The (great) "plot": new--old', ["great", "plot", "new", "old"]),
-        ("wait... what?! R2D2, 1999; a to of", ["wait", "what"]),
-        ("Amélie's café", ["amélie", "café"]),
-        ("", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("The sci-fi film's end.", ["the", "film", "end"]), ("I couldn't, don't and won't", ["could", "and"]),
+    ('and/or end.The (great) "plot": new--old', ["great", "plot", "new", "old"]),
+    ("wait... what?! R2D2, 1999; a to of", ["wait", "what"]), ("Amélie's café", ["amélie", "café"]),
+    ("", []),
+])  # fmt: skip
 def test_tokens_are_cut_as_a_treebank_tokeniser_cuts(text, expected):
     assert _tokens(text) == expected
 
@@ -68,8 +63,8 @@ def plain_heuristic(text: str) -> tuple[str, ...]:
     score: dict[str, int] = {}
     for word in re.sub("[^a-z0-9 -]", " ", text.lower()).split():
         stem = STEMS.search(word)
-        worth = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
-        if word not in FUNCTION_WORDS | SHORT_WORDS:
+        worth = 1 + 2 * any(hint in word for hint in hints()) + 2 * bool(stem and stem.group() != "futur")
+        if word not in function_words() | prompts.vocabulary("thesis", "short words"):
             score[word] = score.get(word, 0) + worth
     return tuple(sorted(score, key=lambda word: -score[word])[:5])
 
@@ -186,14 +181,10 @@ def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
     assert extractor.topics(texts[::-1]) == found[::-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("heuristics", {}, "did you mean 'heuristic'"),
-        ("heuristic", {"model": "here"}, "takes no topic model"),
-        ("llm", {}, "needs a model"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("heuristics", {}, "did you mean 'heuristic'"),
+    ("heuristic", {"model": "here"}, "takes no topic model"), ("llm", {}, "needs a model"),
+])  # fmt: skip
 def test_topic_extractors_refuse_what_they_cannot_use(name, options, message):
     with pytest.raises(InputError, match=message):
         topics.create(name, **options)

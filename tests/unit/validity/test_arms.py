@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Turn
 from crs_lib.core.errors import InputError
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.systems.base import World
 from crs_lib.validity import arms, realism
+from tests.helpers.sample import WORLD
 
 
 def test_the_twin_has_its_own_run_and_no_shift():
@@ -24,8 +22,7 @@ def test_the_twin_has_its_own_run_and_no_shift():
 
 @pytest.fixture(scope="module")
 def talks():
-    catalog = sources.load()
-    world = World(catalog, Grounder(catalog))
+    world = WORLD
     config = SimulateConfig(systems=("oracle", "random"), n_sessions=6, n_turns=16)
     keys = config.keys()
     return world, [simulate.session(world, key.system, key.session, config) for key in keys]

@@ -9,17 +9,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from crs_lib import simulate, systems
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import conversation_id
 from crs_lib.simulate.users import User
 from crs_lib.stats import auc
-from crs_lib.systems.base import World
+from tests.helpers.sample import SAMPLE, WORLD
 
-SAMPLE = sources.load()
-WORLD = World(SAMPLE, Grounder(SAMPLE))
 READER = "tracker"  # whose replies the users hear
 
 

@@ -15,7 +15,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 from crs_lib.systems import base as systems
 from crs_lib.validity import gate
-from crs_lib.validity.gate import AFTER, BEFORE, NOISY, ORDERINGS, POLICIES, RISING, WHOLE, Protocol, _Demand
+from crs_lib.validity.gate import AFTER, BEFORE, NOISY, ORDERINGS, POLICIES, RISING, WHOLE, Protocol
 
 # Means that meet every demand: the doses lie on a line from the oracle (1.0) to almost random (0.2).
 GOOD = {
@@ -56,18 +56,15 @@ def test_lower_is_better_turns_the_differences():
     assert (upside_down["verdict"] == "fail").sum() >= len(ORDERINGS) - 1
 
 
-@pytest.mark.parametrize(
-    ("change", "ordering"),
-    [
-        ({"tracker": 1.0}, "oracle above tracker"),
-        ({"popular": 0.55}, "amnesiac not below popular"),
-        ({"popular": 0.25}, "popular alike random"),  # 0.15 apart; a tenth of oracle - random is 0.09
-        ({"echo": 0.5}, "random above echo"),
-        ({"sticky": 0.95}, "tracker above sticky, after the first shift"),
-        ({"sticky": 0.4}, "sticky above amnesiac, before the first shift"),
-        ({"noisy:0.3": 0.2}, RISING),
-    ],
-)
+@pytest.mark.parametrize(("change", "ordering"), [
+    ({"tracker": 1.0}, "oracle above tracker"),
+    ({"popular": 0.55}, "amnesiac not below popular"),
+    ({"popular": 0.25}, "popular alike random"),  # 0.15 apart; a tenth of oracle - random is 0.09
+    ({"echo": 0.5}, "random above echo"),
+    ({"sticky": 0.95}, "tracker above sticky, after the first shift"),
+    ({"sticky": 0.4}, "sticky above amnesiac, before the first shift"),
+    ({"noisy:0.3": 0.2}, RISING),
+])  # fmt: skip
 @pytest.mark.slow
 def test_each_demand_can_be_failed_and_marks_the_metric(change, ordering):
     means = {**GOOD, **change}
@@ -279,13 +276,10 @@ def test_what_rests_on_a_reader_decides_no_metric(tmp_path):
     assert gate._by_metric(found)["history_cost"]["mark"] == ""
 
 
-@pytest.mark.parametrize(
-    ("demand", "message"),
-    [
-        ({"a": "oracle", "relation": "over", "b": "random"}, "relation 'over' is none of above, not_below"),
-        ({"a": "oracle", "relation": "above", "b": "rndom"}, "names 'rndom', which is not in systems"),
-    ],
-)
+@pytest.mark.parametrize(("demand", "message"), [
+    ({"a": "oracle", "relation": "over", "b": "random"}, "relation 'over' is none of above, not_below"),
+    ({"a": "oracle", "relation": "above", "b": "rndom"}, "names 'rndom', which is not in systems"),
+])  # fmt: skip
 def test_a_protocol_with_a_slip_is_refused(tmp_path, demand, message):
     with pytest.raises(InputError, match=message):
         outcome(tmp_path, [demand], frame(oracle=NONE))
@@ -311,11 +305,6 @@ def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypa
     (tmp_path / gate.LOG).write_text(json.dumps(older) + "\n")
     with pytest.raises(RunError, match=r"was confirmed on 'sample'"):
         gate.confirm("protocol", "sample")
-
-
-def test_a_demand_is_said_in_words():
-    assert _Demand("history_cost", "near", "oracle", "", 0.0, 0.03).text == "oracle equal to 0 within 0.03"
-    assert _Demand("uptake", "above", "oracle", "oracle_lag:1").text == "oracle better than oracle_lag:1"
 
 
 @pytest.mark.parametrize("given", [["--sessions", "5"], ["--turns", "3"], ["--seed", "5"]])

@@ -11,7 +11,8 @@ from crs_lib import evaluate, simulate
 from crs_lib.__main__ import main
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.report import annotate
+from crs_lib.report import page as pages
+from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import labels
 
 SYSTEMS = ("oracle", "tracker", "sticky", "random")
@@ -39,7 +40,7 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
     assert asked != ask(run, 12, kind, 1)
     counts = pd.Series([model for one in asked for model in one.systems]).value_counts()
     assert counts.max() - counts.min() <= (2 if kind == "single" else 4)
-    shown = annotate._page(asked, kind).partition('id="data">')[2].partition("</script>")[0]
+    shown = pages.question_page(asked, kind).partition('id="data">')[2].partition("</script>")[0]
     for model in SYSTEMS:
         assert f'"{model}"' not in shown  # no system is named
     for one in asked:
@@ -59,12 +60,12 @@ def test_too_few_sessions_and_unknown_kinds_are_said(run):
 
 
 def test_the_page_allows_its_own_script_and_nothing_else(run):
-    page = annotate._page(ask(run, 3), "single")
+    page = pages.question_page(ask(run, 3), "single")
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
     turn = {"user": "</script><b>", "system": "s", "shift": True}
     hostile = labels.Question("x", (), ((turn,),), ("a",), "1", 1, (1,))
-    assert "</script><b>" not in annotate._page([hostile], "single")
+    assert "</script><b>" not in pages.question_page([hostile], "single")
 
 
 def given(run, tmp_path, **options):
@@ -94,17 +95,14 @@ def test_raters_without_noise_agree_and_their_labels_follow_the_gain(run, tmp_pa
     assert found.correlations.loc[0, "spearman"] > 0.9
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"value": 6}, "a value from 1 to 5"),
-        ({"value": True}, "a value from 1 to 5"),
-        ({"value": None}, "a value from 1 to 5"),
-        ({"rater": ""}, "no label"),
-        ({"page": "0" * 16}, "belongs to page"),
-        ({"item": "nobody"}, "no question 'nobody'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"value": 6}, "a value from 1 to 5"),
+    ({"value": True}, "a value from 1 to 5"),
+    ({"value": None}, "a value from 1 to 5"),
+    ({"rater": ""}, "no label"),
+    ({"page": "0" * 16}, "belongs to page"),
+    ({"item": "nobody"}, "no question 'nobody'"),
+])  # fmt: skip
 def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message):
     main(["annotate", "--run", run, "--n", "4"])
     key = labels.read_key(run)
@@ -130,11 +128,10 @@ def test_labels_of_programs_are_told_from_those_of_people():
 
 
 def test_power_falls_with_fewer_questions_and_noisier_labels():
-    table = labels._power([30, 120, 3], 0.64)
+    table = correlation_power([30, 120, 3], 0.64)
     # tanh((1.96 + 0.84) · sqrt(1.06/27)) and that divided by 0.8
     seen = np.array([0.5047, 0.2604, math.nan])
     assert table["detectable"].to_numpy() == pytest.approx(seen, abs=1e-3, nan_ok=True)
     assert table["true_detectable"].to_numpy() == pytest.approx(seen / 0.8, abs=1e-3, nan_ok=True)
-    frame = pd.DataFrame({"item": ["a", "b"] * 4, "rater": list("wwxxyyzz")})
-    assert labels._reliability(0.5, frame) == pytest.approx(4 * 0.5 / 2.5)  # Spearman-Brown
-    assert math.isnan(labels._reliability(math.nan, frame))
+    assert reliability(0.5, 4) == pytest.approx(4 * 0.5 / 2.5)  # Spearman-Brown
+    assert math.isnan(reliability(math.nan, 4))
