@@ -611,7 +611,7 @@ def fresh_gain(shift: ShiftRecord) -> float:
     math.inf,
     LOWER,
     _COST,
-    gate=True,
+    gate=False,
     ratio=("shift_cost", "straight_gain"),
 )
 def share_lost(shift: ShiftRecord) -> float:
