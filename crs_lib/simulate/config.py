@@ -11,16 +11,17 @@ from pydantic import AfterValidator
 from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import paths, prompts, safety, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.llm.base import check_spec
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs.ledger import Key
-from crs_lib.simulate import scenarios, voices
+from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
+from crs_lib.simulate.voices import CHOICES, DEGREES, EXPLICIT, FIRST
 from crs_lib.systems.base import SYSTEMS, is_program, model_of, named
 from crs_lib.systems.base import check as check_systems
 
@@ -161,15 +162,17 @@ class SimulateConfig(Settings):
     ] = Rates()
     explicitness: Annotated[
         str,
-        OneOf(voices.DEGREES),
+        OneOf(DEGREES),
         Field(description="whether a shift names its new constraint, or a situation implies it"),
-    ] = voices.EXPLICIT
+    ] = EXPLICIT
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
-    templates: Annotated[
-        str, OneOf(prompts.USER_SETS), Field(description="template set of the user's words")
-    ] = "A"
+    voices: Annotated[
+        str,
+        OneOf(CHOICES),
+        Field(description="how users talk: all, development, confirmation, one voice, or A"),
+    ] = FIRST
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""

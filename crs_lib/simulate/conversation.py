@@ -16,7 +16,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm.client import Retry
 from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
-from crs_lib.simulate import scenarios, users
+from crs_lib.simulate import scenarios, users, voices
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import FRESH, SHIFT, STRAIGHT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
@@ -39,7 +39,7 @@ def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -
         types=tuple(config.shift_types),
         rates=config.rates,
         pace=scenarios.Pace.of(config.shift_first, config.shift_gap),
-        templates=config.templates,
+        voice=voices.drawn(config.voices, config.seed, number),
         insist=config.insist,
         explicitness=config.explicitness,
     )
@@ -110,10 +110,12 @@ def _window(catalog: Catalog, plan: Scenario, kind: str, window: scenarios.Windo
 def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, talk: _Talk) -> Dialogue:
     """A conversation as a dialogue; a system with a fixed list is given the films of ``session``."""
     plan, window = talk.plan, {"of": dict(talk.window)} if talk.window else {}
+    voice = {"voice": plan.voice} if plan.voice != voices.FIRST else {}
     name, spec = systems.named(spec)
     user = User(world.catalog, plan, _realiser(world, spec, plan.session, config))
     world = replace(world, conversation=conversation_id(config.seed, talk.name, plan.arm))
-    films = _films(world, spec, session, config)
+    shelf = systems.SYSTEMS.get(spec).facts.get("shelf")
+    films = _shelf(world, session, config) if shelf else ()
     system = systems.create(spec, world, config.seed, plan.session, films)
     found: list[Turn] = []
     for place, turn in enumerate(talk.turns, start=1):
@@ -129,18 +131,13 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
         turns=tuple(found),
         true_genre=plan.true_genre,
         shift_events=() if window else tuple(plan.events),
-        extra={"seed": config.seed, "arm": plan.arm, **window},
+        extra={"seed": config.seed, "arm": plan.arm, **voice, **window},
     )
 
 
 def conversation_id(seed: int, name: str, arm: str) -> str:
     """The id of a conversation as systems know it: digits, which tell neither the scenario nor the arm."""
     return str(rng.stream(seed, "movies", "conversation", name, arm).integers(10**17, 10**18))
-
-
-def _films(world: World, spec: str, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
-    """The films of a session, where the system is given a fixed list."""
-    return _shelf(world, plan, config) if systems.SYSTEMS.get(spec).facts.get("shelf") else ()
 
 
 def _shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:

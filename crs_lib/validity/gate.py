@@ -391,12 +391,12 @@ class Protocol:
         return list(tables.read_jsonl(path)) if path.exists() else []
 
     def batch(self, part: str, seed: int, run: str, catalog: str, workers: int) -> simulate.SimulateConfig:
-        """The sessions of one seed, in all arms; the seeds take turns with the template sets."""
-        sizes, sets = self.content["n_sessions"], self.content["templates"][part]
+        """The sessions of one seed, in all arms."""
+        sizes, voices = self.content["n_sessions"], self.content["voices"]
         return simulate.SimulateConfig(
             run=f"{run}-{seed}", catalog=catalog, systems=tuple(self.content["systems"]),
             n_sessions=int(sizes[part]), n_turns=int(self.content["n_turns"]), seed=seed, workers=workers,
-            arms=(SHIFT, *WINDOWS, NO_SHIFT), templates=sets[self.seeds(part).index(seed) % len(sets)],
+            arms=(SHIFT, *WINDOWS, NO_SHIFT), voices=voices[part],
         )  # fmt: skip
 
     def values(

@@ -171,7 +171,7 @@ def outcome(tmp_path, demands, table):
     content = {
         "alpha": 0.05, "systems": ["oracle", "sticky", "random"], "demands": {"history_cost": demands},
         "seeds": {"development": [1], "confirmation": [2]}, "n_sessions": {"development": 2, "confirmation": 2}, "n_turns": 8,
-        "templates": {"development": ["A"], "confirmation": ["B"]},
+        "voices": {"development": "A", "confirmation": "confirmation"},
     }  # fmt: skip
     path.write_text(yaml.safe_dump(content))
     return Protocol.read(path).test(table)
@@ -236,12 +236,12 @@ def test_too_few_scenarios_pass_nothing(tmp_path):
 def test_the_protocol_of_the_package_names_what_exists():
     own = Protocol.read()
     assert systems.check(own.content["systems"]) == own.content["systems"]
-    assert own.seeds("development") == [1, 2, 3]
+    assert own.seeds("development") == [1, 2]
     spent = {seed for line in own.log() if line["protocol"] != own.digest for seed in line["seeds"]}
     assert not {*own.seeds("confirmation")} & {*own.seeds("development"), *spent}
     assert len({(one.metric, one.text) for one in own.demands}) == len(own.demands)
-    sets = [own.batch("development", seed, "x", "sample", 1).templates for seed in own.seeds("development")]
-    assert sets == ["A", "B", "C"]
+    voices = [own.batch(part, own.seeds(part)[0], "x", "sample", 1).voices for part in own.content["seeds"]]
+    assert voices == ["development", "confirmation"]
 
 
 def test_the_marks_of_all_tables_are_those_of_the_confirmation():
