@@ -158,7 +158,7 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
 
 
 def test_a_value_of_another_type_is_named_with_its_lever():
-    with pytest.raises(InputError, match=r"keep is .many.; give a whole number >= 1"):
+    with pytest.raises(InputError, match=r"keep is .many.; input should be a valid integer"):
         run_cli("compare", "keep", "20", "many", "--data", str(CHAT))
 
 

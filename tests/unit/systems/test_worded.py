@@ -234,7 +234,7 @@ def test_quotation_marks_around_it_all_are_taken_off(raw, line):
 
 def wording(world, answers):
     mine = with_model(world, answers)
-    return user_llm.ModelWording(mine.llms, "scripted", mine.wording, mine.grounder, (7, 3, "tracker")), mine
+    return user_llm.ModelWording(mine.llms, "scripted", mine.llm, mine.grounder, (7, 3, "tracker")), mine
 
 
 def test_a_good_wording_is_taken(world):
@@ -286,7 +286,7 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
 # ── the batch's settings ───────────────────────────────────────────────────────────────────────
 def test_without_models_the_manifest_says_what_it_always_said():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
-    names |= {"shift_first", "shift_gap", "shift_types", "insist", "templates", "explicitness"}
+    names |= {"shift_first", "shift_gap", "shift_types", "insist", "voices", "explicitness"}
     assert set(SimulateConfig(arms=["shift"]).parameters("shift")) == names
     assert set(SimulateConfig().parameters("shift")) == names | {"windows"}
 
@@ -313,10 +313,10 @@ def test_work_goes_model_by_model():
 
 @pytest.mark.parametrize(("settings", "message"), [
     ({"llm": {"temprature": 1}}, "did you mean 'temperature'"),
-    ({"llm": {"temperature": 3}}, "from 0 to 2"),
+    ({"llm": {"temperature": 3}}, "less than or equal to 2"),
     ({"llm": {"num_ctx": 100, "num_predict": 200}}, "leaves no room"),
     ({"llm": {"slots": 0}}, "slots is 0"),
-    ({"llm": {"enforce": "yes"}}, "true or false"),
+    ({"llm": {"enforce": "yes"}}, "valid boolean"),
     ({"user_llm": "olama:x"}, "did you mean 'ollama'"),
     ({"user_llm": "ollama"}, "write it like ollama:"),
     ({"systems": ["ollama"]}, "needs a model"),
