@@ -39,7 +39,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     sentence += f"change theirs, {pays(cost[worst])}"
     if others:
         other = max(others, key=lambda name: ability[name].value)
-        sentence += f"; {other}, the ablest other system, {pays(cost[other])}"
+        sentence += f"; {other}, the ablest other system, {pays(cost[other])}; intervals are not simultaneous"
     return Finding(f"{sentence}.")
 
 

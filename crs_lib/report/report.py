@@ -126,7 +126,7 @@ class _Report:
         return (
             f"{quiet(note)}{bullets(stats.conclusions(ladder, plan))}{declared}"
             f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(ladder.pairwise)))}"
-            f"<h3>Ranks</h3>{quiet('Systems that share a letter are indistinguishable.')}"
+            f"<h3>Ranks</h3>{quiet('Systems that share a letter are not shown to differ.')}"
             f"{table(_headed(leaders))}"
             f"{self._thesis_tests()}"
         )
