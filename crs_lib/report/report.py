@@ -106,7 +106,7 @@ class _Report:
         board = shown.scoreboard(self.means, names).set_axis(["system", *map(_label, names)], axis=1)
         board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
         note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
-        if any(base.get(name).mark == base.NOT_VALID for name in self.means["metric"].unique()):
+        if any(base.DAGGER in base.get(name).label for name in self.means["metric"].unique()):
             note += f" {base.DAGGER_NOTE}."
         return f"{''.join(self._drawn(_FIRST))}{quiet(note)}{table(board)}"
 
