@@ -11,7 +11,7 @@ from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError, recovery
 from crs_lib.llm.template import answer as template_answer
-from crs_lib.report import figure_tables, models, statistics
+from crs_lib.report import figure_tables, statistics
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import sensitivity
 from tests.helpers.ollama_server import OllamaServer
@@ -71,11 +71,10 @@ def test_calls_are_those_of_the_log_and_what_the_cache_answered_was_not_sent():
     assert set(table["session_id"]) == {"00000", "00001", "00002"}
 
 
-def test_the_usage_table_counts_by_role_and_model_and_says_when_there_was_no_model():
-    table = models.usage("models").set_index("role")
+def test_the_usage_table_counts_by_role_and_model():
+    table = judging.usage("models").set_index("role")
     assert set(table.index) == {"crs", "judge"}
     assert (table[["calls", "tokens_in", "tokens_out", "seconds"]] > 0).all(axis=None)
-    assert models.usage("rules").iloc[0, 0] == "run 'rules' called no language model"
 
 
 LACKS = ("judge_means", "llm_calls", "sensitivity_choices", "sensitivity_catalogue")
