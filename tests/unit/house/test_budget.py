@@ -19,9 +19,9 @@ TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 21
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
     "systems": 1827, "validity": 1741, "metrics": 1330, "core": 913, "cli": 831, "data": 752, "retrieval": 644,
-    "runs": 610, "notebooks": 578,
+    "runs": 610, "notebooks": 577,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_370, 43_720, 215, 1_210
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_362, 43_706, 215, 1_210
 FRONT_DOOR_REACHED = 181
 
 
