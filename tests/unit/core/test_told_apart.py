@@ -6,6 +6,7 @@ import pytest
 
 from crs_lib.core import prompts
 from crs_lib.core.rng import stream
+from crs_lib.simulate.voices import VOICES
 from crs_lib.systems import tracker
 from tests.helpers import blind_reader
 from tests.helpers.wordings import every_text, readings, shifts
@@ -38,9 +39,9 @@ def reading(text):
     return "contradict" if unwanted > optional else "relax" if optional > unwanted else "unclear"
 
 
-@pytest.mark.parametrize("templates", prompts.USER_SETS)
-def test_relaxing_retracting_and_starting_over_cannot_be_confused(templates):
-    texts = every_text(prompts.USER_SETS[templates])
+def test_relaxing_retracting_and_starting_over_cannot_be_confused():
+    """In voice A, whose words this reader's cues were written for; the others are read blind, below."""
+    texts = every_text("user")
     told = [
         (kind, text, reading(text))
         for kind in ("relax", "contradict", "switch")
@@ -52,10 +53,9 @@ def test_relaxing_retracting_and_starting_over_cannot_be_confused(templates):
     assert {kind for kind, _, _ in told} == {found for kind, _, found in told if kind == found}
 
 
-@pytest.mark.parametrize("templates", prompts.USER_SETS)
-def test_two_readers_who_knew_nothing_but_the_sentences_read_what_is_meant(templates):
-    """A new template has to be read anew: tests/helpers/shift_readings.tsv."""
-    known, said = readings(), shifts(prompts.USER_SETS[templates])
+def test_two_readers_who_knew_nothing_but_the_sentences_read_what_is_meant():
+    """A new template of voice A has to be read anew: tests/helpers/shift_readings.tsv."""
+    known, said = readings(), shifts("user")
     read = [(kind, number, known[text]) for kind, number, text in said if text in known]
     assert {(kind, number) for kind, number, _ in said} == {(kind, number) for kind, number, _ in read}
     for reader in (0, 1):
@@ -70,11 +70,11 @@ def test_the_reader_is_not_the_tracker():
     assert len(own) > 30  # most of what the reader looks for, the tracker's rules do not know
 
 
-@pytest.mark.parametrize("templates", prompts.USER_SETS)
+@pytest.mark.parametrize("voice", prompts.USER_SETS)
 @pytest.mark.parametrize(("struck", "right"), [((), 0.8), (blind_reader.STRUCK, 0.98)])
-def test_a_reader_written_blind_is_right_wherever_it_knows_a_cue(templates, struck, right):
+def test_a_reader_written_blind_is_right_wherever_it_knows_a_cue(voice, struck, right):
     """A list of cues that nobody fitted to the templates: what it does not know, it must not misread."""
-    texts, patterns = every_text(prompts.USER_SETS[templates]), blind_reader.compiled(struck)
+    texts, patterns = every_text(prompts.USER_SETS[voice]), blind_reader.compiled(struck)
     told = [
         (kind, text, blind_reader.read(text, patterns))
         for kind in ("relax", "contradict", "switch")
@@ -86,18 +86,18 @@ def test_a_reader_written_blind_is_right_wherever_it_knows_a_cue(templates, stru
     assert len(wrong) <= (1 - right) * len(known), wrong[:5]
 
 
-@pytest.mark.parametrize("templates", prompts.USER_SETS)
-def test_sentences_begin_with_a_capital_and_end_once(templates):
+@pytest.mark.parametrize("voice", [name for name, one in VOICES.items() if one.small_letters < 1])
+def test_sentences_begin_with_a_capital_and_end_once(voice):
     slots = {"wish": "drama films by Ring Lardner Jr.", "old": "films in Polish", "bridge": "the director Ed Jr.",
              "one": "drama movie by Ring Lardner Jr.", "old_one": "movie in Polish", "title": "Iron Valley", "aside": "war films",
              "situation": "The kids are home."}  # fmt: skip
-    name = prompts.USER_SETS[templates]
+    name = prompts.USER_SETS[voice]
     for section in [
         s for s in prompts.sections(name) if s != "noun" and not s.endswith(("phrases", "bridges"))
     ]:
         for i in range(60):
             said = prompts.say(name, section, stream(i, section), **slots)
-            plain = said.replace("Jr.", "Jr").replace("...", ",")
+            plain = said.replace("Jr...", "Jr,").replace("Jr.", "Jr").replace("...", ",")
             assert not re.search(r"[.!?] [a-z]", plain), said
             assert ".." not in said.replace("...", ""), said
-            assert said[0].isupper(), said
+            assert said.lstrip('"')[0].isupper(), said

@@ -81,9 +81,8 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
 
 
 def test_a_run_without_judges_and_models_shows_no_cell_about_them(capsys, tmp_path):
-    models.judges("nobody")
-    models.judge_figures("nobody")
-    models.model_calls("nobody", figure=True)
+    models.taking_part("nobody")
+    models.taking_part("nobody", figures=True)
     assert capsys.readouterr().out == ""
 
 

@@ -167,7 +167,7 @@ def test_a_failed_export_is_made_good_by_the_next_start(results, do):
     ({"rates": {"question": 2}}, r"rates: question is 2; input should be less than or equal to 1"),
     ({"rates": 0.2}, "rates is 0.2"),
     ({"insist": "no"}, "insist is 'no'; input should be a valid boolean"),
-    ({"templates": "D"}, r"templates is 'D'"),
+    ({"voices": "B"}, r"voices is 'B'"),
     ({"shift_types": ["swich"]}, r"unknown shift type 'swich'; did you mean 'switch'\?"),
     ({"run": "../away"}, "run name '../away' cannot be a folder"),
     ({"run": ""}, "run name '' cannot be a folder"),
@@ -264,7 +264,7 @@ def test_every_knob_of_the_user_is_in_the_manifest_and_changes_the_dialogues(res
     plain = (do(run="plain", **two) / "dialogues.jsonl").read_bytes()
     knobs = {
         "shift_first": [3, 3], "shift_gap": [2, 2], "shift_types": ["replace", "switch"],
-        "rates": {"hesitation": 0.5, "question": 0}, "insist": False, "templates": "B",
+        "rates": {"hesitation": 0.5, "question": 0}, "insist": False, "voices": "quoting",
     }  # fmt: skip
     for name, value in knobs.items():
         folder = do(run=f"with-{name}", **two, **{name: value})
