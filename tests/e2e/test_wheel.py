@@ -18,7 +18,7 @@ PARTS = ("crs_lib", "notebooks", "data/samples", "pyproject.toml", "setup.py", "
 def run(words, folder, **variables):
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("CRS_", "PYTHON"))}
     done = subprocess.run(
-        words, cwd=folder, env=plain | variables, capture_output=True, text=True, check=False, timeout=200
+        words, cwd=folder, env=plain | variables, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

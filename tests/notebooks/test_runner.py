@@ -1,11 +1,9 @@
 """Running and refreshing real notebooks in real kernels."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -16,6 +14,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks.runner import load
 from tests.helpers import books
+from tests.helpers.jobs import alive, wait_until
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT = """import os, sys, crs_lib, matplotlib
@@ -175,30 +174,14 @@ def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_p
         text=True,
         preexec_fn=_can_be_interrupted,
     )
-    _wait(lambda: sign.exists() and sign.read_text())
+    wait_until(lambda: sign.exists() and sign.read_text())
     process.send_signal(signal.SIGINT)
     message = process.communicate(timeout=120)[1]
     assert process.returncode == 130
     assert message.strip().splitlines() == [
         "stopped; what was finished is stored, the same command continues"
     ]
-    _wait(lambda: not _alive(int(sign.read_text())))
-
-
-def _alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _wait(condition, seconds=60):
-    """Wait for what is sure to come; the limit only keeps a defect from hanging the tests."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
+    wait_until(lambda: not alive(int(sign.read_text())))
 
 
 READS = """before = paths.run_folder("movies", run) / "words.json"

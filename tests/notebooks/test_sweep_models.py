@@ -56,13 +56,6 @@ def test_one_message_names_all_that_any_cell_lacks(tmp_path, server, started, ca
     assert not (tmp_path / "results").exists()
 
 
-def test_a_context_that_is_too_short_for_the_judge_is_said_at_the_start(tmp_path, server, started, capsys):
-    path = sweep(tmp_path, {"host": server.url}, **{"04_evaluate.llm": {"host": server.url}})
-    assert main(["sweep", path]) == 2
-    assert "judge: ollama:j:1 has a context of 4096 tokens, num_ctx asks for 8192" in capsys.readouterr().err
-    assert started == []
-
-
 def test_with_all_models_there_the_sweep_starts(tmp_path, server, started):
     assert main(["sweep", sweep(tmp_path, {"host": server.url})]) == 0
     assert [book for book, _ in started] == ["03_simulate", "04_evaluate"] * 2

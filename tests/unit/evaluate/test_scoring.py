@@ -11,9 +11,7 @@ from crs_lib.metrics import conventions
 from tests.helpers.films import grounder
 
 TEN = grounder()
-HARBOUR, KITES, ORCHARD, PARROT = (
-    "harbour-lights-1951", "paper-kites-1962", "cold-orchard-1962", "the-tin-parrot-1975",
-)  # fmt: skip
+HARBOUR, KITES, ORCHARD = "harbour-lights-1951", "paper-kites-1962", "cold-orchard-1962"
 
 
 def user(text, wishes, *, asks=True, avoid=None, shift=False):

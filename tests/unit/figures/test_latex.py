@@ -6,35 +6,19 @@ import pytest
 
 from crs_lib.figures import NoDataError, latex
 
-LITERAL = {
-    "slot_echo": r"slot\_echo", "50 % & {a}": r"50 \% \& \{a\}", "L ↓": r"L $\downarrow$",
-    "a\\b": r"a\textbackslash{}b",
-}  # fmt: skip
 
-
-@pytest.mark.parametrize(("text", "expected"), LITERAL.items())
-def test_text_is_printed_literally(text, expected):
-    assert latex._escape(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(0.704, "0.70"), (-0.5, "$-0.50$"), (-0.001, "0.00"), (np.nan, "--"), (0, "0.00")]
-)
-def test_numbers(value, expected):
-    assert latex._number(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("p", "expected"), [(0.0004, "$<$.001"), (0.03, ".030"), (1.0, "1.000"), (np.nan, "--"), (0.001, ".001")]
-)
-def test_p_values(p, expected):
-    assert latex._p_value(p) == expected
-
-
-def test_an_interval_is_printed_only_where_there_is_one():
-    assert latex._within(0.5, 0.4, 0.6) == "0.50 [0.40, 0.60]"
-    assert latex._within(0.5, np.nan, np.nan) == "0.50"
-    assert latex._within(np.nan, np.nan, np.nan) == "--"
+@pytest.mark.parametrize(("cell", "given", "text"), [
+    (latex._escape, ["slot_echo"], r"slot\_echo"), (latex._escape, ["50 % & {a}"], r"50 \% \& \{a\}"),
+    (latex._escape, ["L ↓"], r"L $\downarrow$"), (latex._escape, ["a\\b"], r"a\textbackslash{}b"),
+    (latex._number, [0.704], "0.70"), (latex._number, [-0.5], "$-0.50$"), (latex._number, [-0.001], "0.00"),
+    (latex._number, [np.nan], "--"), (latex._number, [0], "0.00"),
+    (latex._p_value, [0.0004], "$<$.001"), (latex._p_value, [0.03], ".030"), (latex._p_value, [1.0], "1.000"),
+    (latex._p_value, [np.nan], "--"), (latex._p_value, [0.001], ".001"),
+    (latex._within, [0.5, 0.4, 0.6], "0.50 [0.40, 0.60]"), (latex._within, [0.5, np.nan, np.nan], "0.50"),
+    (latex._within, [np.nan] * 3, "--"),
+])  # fmt: skip
+def test_cells_are_literal_text_and_rounded_numbers(cell, given, text):
+    assert cell(*given) == text
 
 
 def shifts(**delays):

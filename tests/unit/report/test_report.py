@@ -155,6 +155,7 @@ def test_an_unknown_plan_and_an_unscored_run_are_refused(run):
         report.write("nowhere")
 
 
+@pytest.mark.full
 @pytest.mark.browser
 @pytest.mark.skipif(chromium.executable() is None, reason="no Chromium found; name it in CRS_CHROMIUM")
 @pytest.mark.subprocess

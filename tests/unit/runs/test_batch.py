@@ -1,7 +1,6 @@
 """Batches: any number of workers, any number of kills, a full disk; nothing lost, nothing done twice."""
 
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from crs_lib.runs.jobs import part_size
 from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.runs.processes import outcomes
 from tests.helpers import jobs
-from tests.helpers.jobs import Dies, Draws, Refuses, keys, run
+from tests.helpers.jobs import Dies, Draws, Refuses, alive, keys, run, stored, wait_until
 
 JOB = Path(jobs.__file__)
 WORKERS = [1, pytest.param(2, marks=pytest.mark.subprocess)]
@@ -37,24 +36,6 @@ def start(path, n, workers, pause=0.0):
     """The job as a process of its own."""
     words = [sys.executable, str(JOB), str(path), str(n), str(workers), str(pause)]
     return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-
-
-def stored(path):
-    if not path.exists():
-        return 0
-    try:
-        with Ledger(path) as ledger:
-            return len(ledger.finished())
-    except RunError:  # the table is not there yet
-        return 0
-
-
-def wait_until(condition, seconds=60):
-    """Wait for something that is sure to come; the limit only keeps a defect from hanging the tests."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("workers", [*WORKERS, pytest.param(3, marks=pytest.mark.subprocess)])
@@ -121,7 +102,7 @@ def killed(process, path, beyond):
     children = _children(process.pid)
     process.kill()
     process.communicate()
-    wait_until(lambda: not any(_alive(child) for child in children))  # the workers end by themselves
+    wait_until(lambda: not any(alive(child) for child in children))  # the workers end by themselves
     return stored(path)
 
 
@@ -177,12 +158,3 @@ def _finished(path):
 def _children(pid):
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in path.read_text().split()] if path.exists() else []
-
-
-def _alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
