@@ -172,13 +172,10 @@ def test_the_shift_type_is_planned_voiced_and_understood(run):
     assert voiced.loc[voiced["type"] == "leap", "voiced"].all()
 
 
-def test_the_shift_type_takes_its_share_of_the_plan(run):
+def test_the_shift_type_takes_its_share_of_the_plan_is_scored_and_drawn(run):
     planned = run["shifts"].query("model == 'tracker'")["type"].value_counts()
     assert set(planned.index) == {"refine", "switch", "replace", "relax", "contradict", "return", "leap"}
     assert 0.5 < planned["leap"] / planned.mean() < 1.6
-
-
-def test_the_shift_type_is_scored_and_drawn(run):
     leaps = run["shifts"].query("type == 'leap'").set_index("model")["recovered_item"].astype(float)
     assert leaps["tracker"].mean() > leaps["random"].mean()
     assert any(text.startswith("leap\nn = ") for text in run["said"]["adaptation_profile"])

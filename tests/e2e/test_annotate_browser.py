@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from crs_lib import evaluate, simulate
 from crs_lib.report import annotate
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
+from tests.helpers.sample import scored
 
 PROGRAM = chromium.executable()
 pytestmark = [
@@ -22,11 +22,7 @@ RUN = "annotate-e2e"
 
 
 def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
-    simulate.simulate(
-        simulate.SimulateConfig(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8),
-        progress=False,
-    )
-    evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
+    scored(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8)
     path = annotate.write(labels.AskConfig(run=RUN, n=10))
     given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
     with chromium.Browser(PROGRAM) as browser:
@@ -67,11 +63,7 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
 
 
 def test_pairs_stand_side_by_side_and_fit_a_small_screen():
-    simulate.simulate(
-        simulate.SimulateConfig(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8),
-        progress=False,
-    )
-    evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
+    scored(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8)
     path = annotate.write(labels.AskConfig(run=RUN, n=4, kind="pairs"))
     with chromium.Browser(PROGRAM) as browser:
         page = browser.page()

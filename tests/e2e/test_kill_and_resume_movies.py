@@ -1,6 +1,5 @@
 """A real batch, killed without warning, short of disk, or met by a second one: it goes on and ends the same."""
 
-import os
 import resource
 import signal
 import subprocess
@@ -8,9 +7,8 @@ import sys
 
 import pytest
 
-from crs_lib import evaluate, runs, simulate
+from crs_lib import runs, simulate
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.runs.ledger import Ledger
 from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.jobs import stored, wait_until
@@ -112,29 +110,3 @@ def test_a_full_disk_in_mid_batch_says_so_and_the_batch_goes_on_later(results, e
     done = start("full")
     assert (done.communicate(timeout=300)[1], done.returncode) == ("", 0)
     assert (folder / "dialogues.jsonl").read_bytes() == expected
-
-
-def test_a_second_batch_on_one_run_is_turned_away_and_harms_nothing(results, expected):
-    folder = results / "busy"
-    first = start("busy")
-    wait_until(lambda: finished(folder))
-    os.kill(first.pid, signal.SIGSTOP)
-    try:
-        second = start("busy")
-        message = second.communicate(timeout=300)[1]
-        assert second.returncode == 1
-        assert "another process is working on run 'busy'; wait for it or use another run name" in message
-    finally:
-        os.kill(first.pid, signal.SIGCONT)
-    assert (first.communicate(timeout=300)[1], first.returncode) == ("", 0)
-    assert (folder / "dialogues.jsonl").read_bytes() == expected
-
-
-def test_a_resumed_run_scores_like_one_that_was_never_killed(results, expected):
-    folder = results / "killed-1"
-    if not (folder / "dialogues.jsonl").exists():
-        pytest.skip("needs the killed run of this module")
-    for run in ("whole", "killed-1"):
-        evaluate.evaluate(EvaluateConfig(run=run))
-    for name in ("results.jsonl", "model_metrics.csv", "turns.parquet", "shifts.parquet"):
-        assert (folder / name).read_bytes() == (results / "whole" / name).read_bytes()

@@ -16,6 +16,7 @@ from crs_lib.report import annotate, report, trace
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.sample import simulated
 
 PROGRAM = chromium.executable()
 pytestmark = [
@@ -35,9 +36,7 @@ HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window
 
 def make(run, hostile=False):
     """A small evaluated run; returns its trace. Hostile: names, texts, constraints and titles that are markup."""
-    simulate.simulate(
-        simulate.SimulateConfig(run=run, systems=SYSTEMS, n_sessions=12, n_turns=14), progress=False
-    )
+    simulated(run=run, systems=SYSTEMS, n_sessions=12, n_turns=14)
     if hostile:
         path = paths.run_folder("movies", run) / "dialogues.jsonl"
         path.write_text("\n".join(json.dumps(spoilt(json.loads(line))) for line in path.open()) + "\n")

@@ -27,13 +27,10 @@ def test_text_stands_left_and_whole_numbers_right_on_their_point():
     assert rows[2][0][1].endswith("any film meets."), "a text is never cut off"
 
 
-def test_what_is_missing_is_a_dash_and_columns_of_blanks_and_numbers_are_numbers():
+def test_missing_values_are_dashes_an_index_is_shown_where_it_says_something():
     rows = cells(pd.DataFrame({"statistic": [1.5, ""], "estimate": [None, 2.0], "holds": [True, False]}))
     assert [side for side, _ in rows[1]] == ["right", "right", "left"]
     assert rows[1][1][1] == "–" and rows[2][0][1] == ""
-
-
-def test_an_index_is_shown_where_it_says_something_and_rows_are_counted():
     named = pd.DataFrame({"turns": [1]}, index=pd.Index(["a"], name="system"))
     assert cells(named)[1] == [("left", "a"), ("right", "1")]
     assert "… and 40 rows more" in _to_html(pd.DataFrame({"x": range(100)}))

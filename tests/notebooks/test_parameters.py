@@ -93,9 +93,7 @@ def test_only_what_json_holds_is_passed(value):
 
 
 @pytest.mark.parametrize("llm", [
-    {"host": "http://me:s3cret@gpu1"},
-    {"host": "gpu1, me:s3cret@gpu2"},
-    {"host": "http://gpu1/?api_key=s3cret"},
+    {"host": "http://me:s3cret@gpu1"}, {"host": "gpu1, me:s3cret@gpu2"}, {"host": "http://gpu1/?api_key=s3cret"},
     {"servers": ["https://s3cret@gpu1/v1"]},
 ])  # fmt: skip
 def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
@@ -112,12 +110,9 @@ def test_an_address_without_a_secret_is_passed(value):
     assert _Parameter("llm", "dict", {}, "").checked(value) == value
 
 
-def test_unknown_name_comes_with_a_suggestion():
+def test_unknown_names_get_a_suggestion_and_help_has_a_line_a_parameter():
     with pytest.raises(InputError, match="unknown parameter 'sede'; did you mean 'seed'"):
         check_parameters(read_parameters(CELL, "03_simulate"), {"sede": 1}, "03_simulate")
-
-
-def test_help_has_one_line_a_parameter_with_default():
     lines = help_text(read_parameters(CELL, "03_simulate"), "03_simulate").splitlines()
     assert len(lines) == 1 + 7
     assert lines[2].split() == ["seed", "(int)", *"seed of every random choice".split(), "[7]"]

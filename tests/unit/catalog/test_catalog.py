@@ -38,7 +38,7 @@ def test_exact_queries(constraints, expected):
     assert not found.dropped
 
 
-def test_relaxation_gives_up_the_least_kept_field_first():
+def test_relaxation_gives_up_unknown_values_and_then_the_least_kept_field():
     wishes = {"genre": "Drama", "director": "Zoe Tarn", "language": "Polish", "year": "1951"}
     assert names(TEN.query(wishes)) == []
     found = TEN.query(wishes, relax=True)
@@ -46,16 +46,10 @@ def test_relaxation_gives_up_the_least_kept_field_first():
     wishes = {"genre": "Comedy", "actor": "Stig", "language": "French", "year": "1990"}
     found = TEN.query(wishes, relax=True)  # year, then language, then actor: comedies are left
     assert (names(found)[:1], found.dropped) == (["Paper Kites"], ("year", "language", "actor"))
-
-
-def test_values_that_no_film_has_are_given_up_before_all_others():
     found = TEN.query({"genre": "Drama", "director": "Nobody", "year": "1951"}, relax=True)
     assert (names(found), found.dropped) == (["Harbour Lights"], ("director",))
     found = TEN.query({"genre": "Opera"}, relax=True)
     assert (len(found.items), found.dropped) == (9, ("genre",))
-
-
-def test_the_documented_order_is_that_of_the_fields():
     study = ["year", "language", "writer", "actor", "director", "genre"]
     assert [name for name in fields.RELAXATION_ORDER if name in study] == study
     assert "fields.RELAXATION_ORDER" in Catalog.query.__doc__
@@ -93,14 +87,11 @@ def test_values_and_support():
         TEN.values("rating")
 
 
-def test_popularity_is_the_number_of_other_credits():
+def test_popularity_facts_and_postings():
     # Harbour Lights: Ada Quill 3 − 1, Ben Orr 3 − 1, director Zoe Tarn 5 − 1, writer Zoe Tarn 1 − 1
     assert TEN.popularity[0] == 2 + 2 + 4 + 0
     assert TEN.popularity[9] == 4  # Mo Reed wrote five
     assert Catalog.from_records([("Alone", {"actor": ["A B"]})]).popularity.tolist() == [1]
-
-
-def test_facts_and_postings_are_each_other():
     for code in range(len(TEN.vocabulary)):
         items = TEN.items_with(code)
         assert items.tolist() == [i for i in range(len(TEN)) if code in TEN.fact_sets[i]]
@@ -134,11 +125,16 @@ def test_recommend_is_deterministic_for_a_seed_and_clamps_its_limit():
     assert TEN.recommend({"genre": "Drama", "year": "2050"})  # relaxed, never empty
 
 
-def test_a_record_has_the_form_it_came_in():
+def test_a_record_and_the_table_have_the_form_they_came_in():
     record = TEN.record(1)
     given = RECORDS["Paper Kites"]
     assert {key: record[key] for key in given} == given
     assert (record["name"], record["item_id"]) == ("Paper Kites", "paper-kites-1962")
+    frame = TEN.frame()
+    many = [name for name, row in fields.FIELDS.items() if row.many]
+    assert list(frame.columns) == ["item_id", "title", "year", *many, "plot"]
+    assert frame.loc[3, "actor"] == ["Ada Quill", "Cy Hale"]
+    assert frame["year"].tolist()[:2] == [1951, 1962]
 
 
 def test_a_saved_catalogue_reads_back_equal(tmp_path):
@@ -155,17 +151,13 @@ def test_a_saved_catalogue_reads_back_equal(tmp_path):
     assert again.read_bytes() == path.read_bytes()
 
 
-def test_the_table_has_a_list_column_for_every_field_of_many():
-    frame = TEN.frame()
-    many = [name for name, row in fields.FIELDS.items() if row.many]
-    assert list(frame.columns) == ["item_id", "title", "year", *many, "plot"]
-    assert frame.loc[3, "actor"] == ["Ada Quill", "Cy Hale"]
-    assert frame["year"].tolist()[:2] == [1951, 1962]
-
-
-def test_a_catalogue_where_nobody_is_credited_may_recommend_everything():
+def test_who_may_be_recommended_and_which_genre_may_be_a_goal():
     books = Catalog.from_records([("One", {"writer": ["A B"]}), ("Two", {"writer": ["C D"]})])
     assert books.query({}).items.tolist() == [0, 1]
+    records = [(f"Page {i}", {"genre": ["Drama"], "writer": ["A B"]}) for i in range(5)]
+    records += [(f"Film {i}", {"genre": ["War"], "actor": ["C D"]}) for i in range(5)]
+    both = Catalog.from_records(records)
+    assert (both.genres(), both.goal_genres) == (["Drama", "War"], ("War",))
 
 
 def test_wishes_to_try_leave_out_what_a_catalogue_lacks():
@@ -183,13 +175,6 @@ def test_wishes_to_try_leave_out_what_a_catalogue_lacks():
     assert views.example_constraints(bare) == []
     assert views.query_table(bare, []).empty
     assert str(bare.report).endswith("1 without actor and director (as all are, so all may be recommended)")
-
-
-def test_genres_that_cannot_be_recommended_are_no_goal():
-    records = [(f"Page {i}", {"genre": ["Drama"], "writer": ["A B"]}) for i in range(5)]
-    records += [(f"Film {i}", {"genre": ["War"], "actor": ["C D"]}) for i in range(5)]
-    both = Catalog.from_records(records)
-    assert (both.genres(), both.goal_genres) == (["Drama", "War"], ("War",))
 
 
 def test_the_frequent_and_the_rare_way_to_look_up_agree():

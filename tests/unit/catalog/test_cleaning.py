@@ -15,28 +15,19 @@ DIRTY = [
 ]  # fmt: skip
 
 
-def test_values_are_cleaned_in_order_and_doublets_go():
+def test_values_are_cleaned_and_films_of_one_title_are_one_unless_their_years_differ():
     items, _ = clean(DIRTY)
     alpha = items[0]
     assert alpha.values["genre"] == ("Drama", "Comedy")  # the second record is the same film and adds a genre
     assert alpha.values["actor"] == ("Ana Bell", "Cy Hale")
     assert (alpha.title, alpha.year, alpha.plot) == ("Alpha", 1980, "A plot.")
-
-
-def test_films_of_one_title_are_one_unless_their_years_differ():
     items, report = clean(DIRTY)
     assert [(item.title, item.year) for item in items] == [("Alpha", 1980), ("Alpha", 1999), ("Beta", None)]
     assert report.merged_films == [("ALPHA", "Alpha")]
     assert (report.films_read, report.films_kept) == (4, 3)
-
-
-def test_a_film_without_a_year_joins_the_first_of_its_title():
     records = [("Alpha", {"year": "1980"}), ("Alpha", {"year": "1999"}), ("Alpha", {"actor": ["Ana Bell"]})]
     items, _ = clean(records)
     assert [(item.year, item.values["actor"]) for item in items] == [(1980, ("Ana Bell",)), (1999, ())]
-
-
-def test_titles_without_words_are_told_apart():
     items, report = clean([("!!!", {"actor": ["Ana Bell"]}), ("???", {"actor": ["Cy Hale"]}), ("!!!", {})])
     assert [item.title for item in items] == ["!!!", "???"]
     assert report.merged_films == [("!!!", "!!!")]
@@ -73,15 +64,12 @@ def test_the_most_frequent_spelling_wins_then_the_first_in_order():
     ]
 
 
-def test_ids_are_kept_or_made_of_title_and_year_and_never_clash():
+def test_ids_are_kept_or_made_and_never_shared():
     records = [
         ("Alpha", {"year": "1980"}), ("Beta", {"original_id": "alpha-1980"}), ("Gamma", {"item_id": "g"}), ("…", {}), ("?", {}),
     ]  # fmt: skip
     items, _ = clean(records)
     assert [item.item_id for item in items] == ["alpha-1980-2", "alpha-1980", "g", "film", "film-2"]
-
-
-def test_two_films_with_one_id_are_refused():
     with pytest.raises(InputError, match="films 'Alpha' and 'Beta' share the id 'x'; ids must be unique"):
         clean([("Alpha", {"item_id": "x"}), ("Beta", {"item_id": "x"})])
 

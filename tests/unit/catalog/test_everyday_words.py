@@ -82,10 +82,7 @@ def test_quoted_means_that_marks_stand_on_both_sides_or_a_year_follows(text, sta
 
 
 @pytest.mark.parametrize(("text", "end", "year"), [
-    ("Alien (1979)", 5, 1979),
-    ('Alien" (1979, UK)', 5, 1979),
-    ("Alien 1979", 5, None),
-    ("Alien (197)", 5, None),
+    ("Alien (1979)", 5, 1979), ('Alien" (1979, UK)', 5, 1979), ("Alien 1979", 5, None), ("Alien (197)", 5, None),
     ("Alien", 5, None),
 ])  # fmt: skip
 def test_the_year_in_brackets_after_a_title(text, end, year):

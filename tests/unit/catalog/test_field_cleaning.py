@@ -23,9 +23,14 @@ def test_a_label_that_names_no_genre_is_dropped_with_a_reason(raw):
     assert lexicon.clean_genre(raw) == (None, "no genre")
 
 
-def test_nothing_is_cut_out_of_the_middle_of_a_label():
+def test_spellings_codes_and_weak_genres_of_the_lexicon():
     assert lexicon.clean_genre("Drama of the Sea").value is None
     assert lexicon.clean_language("Languages of Love").value == "Languages of Love"
+    spoken = {form for name in lexicon.LANGUAGES for form in fields.FIELDS["language"].forms(name)}
+    assert not spoken & set(lexicon.LANGUAGE_CODES)
+    assert all(lexicon.clean_language(code).value == name for code, name in lexicon.LANGUAGE_CODES.items())
+    forms = {fold(form) for name, aliases in lexicon.GENRES.items() for form in (name, *aliases)}
+    assert forms >= lexicon.WEAK_GENRES
 
 
 @pytest.mark.parametrize(("raw", "value"), [
@@ -65,9 +70,7 @@ def test_a_year_that_is_no_number_is_an_error(raw):
 
 
 def test_an_unknown_field_is_refused_with_a_suggestion():
-    with pytest.raises(
-        InputError, match=r"unknown field 'actors'; did you mean 'actor'\? \(known: genre, actor"
-    ):
+    with pytest.raises(InputError, match=r"unknown field 'actors'; did .*'actor'\? \(known: genre, actor"):
         fields.get("actors")
 
 
@@ -78,17 +81,6 @@ def test_a_spelling_belongs_to_one_name_only(table):
         for form in {fold(name), *map(fold, aliases)}:
             assert owner.setdefault(form, name) == name, form
     assert all(owner)
-
-
-def test_language_codes_are_cleaned_but_are_no_words_of_a_text():
-    spoken = {form for name in lexicon.LANGUAGES for form in fields.FIELDS["language"].forms(name)}
-    assert not spoken & set(lexicon.LANGUAGE_CODES)
-    assert all(lexicon.clean_language(code).value == name for code, name in lexicon.LANGUAGE_CODES.items())
-
-
-def test_weak_genres_are_forms_of_genres():
-    forms = {fold(form) for name, aliases in lexicon.GENRES.items() for form in (name, *aliases)}
-    assert forms >= lexicon.WEAK_GENRES
 
 
 def test_any_name_keeps_its_words_and_aliases_become_their_value():

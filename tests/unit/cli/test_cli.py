@@ -89,9 +89,7 @@ def test_a_wrong_command_line_is_refused_by_the_real_program():
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("a: [", "p.yaml is not YAML"),
-    ("- 1", "must map names"),
-    ("", "must map names"),
+    ("a: [", "p.yaml is not YAML"), ("- 1", "must map names"), ("", "must map names"),
     (None, "p.yaml: cannot be read"),
 ])  # fmt: skip
 def test_a_parameter_file_must_be_one(tmp_path, text, message):

@@ -16,10 +16,19 @@ from tests.helpers.wordings import every_text, expansions
 FILES = (*prompts.USER_SETS.values(), "system", "fields")
 
 
-def test_a_line_is_compiled_into_text_choices_and_slots():
+def test_a_line_is_compiled_and_missing_sections_and_slots_are_errors():
     line = prompts.compile_line("{Hi|Hello}, I want $wish.")
     assert expansions(line, "X") == ["Hi, I want X.", "Hello, I want X."]
     assert [type(part) for part in line] == [tuple, str, prompts._Slot, str]
+    with pytest.raises(InputError, match=r"user.wording has no templates under \[greeting\]"):
+        prompts.phrase("user", "greeting", stream(1, "x"))
+    with pytest.raises(InputError, match=r"user.wording, \[initial\]: a template needs \$wish"):
+        prompts.phrase("user", "initial", stream(1, "x"))
+    with pytest.raises(InputError, match=r"field 'actor', phrases: a template needs \$valeu"):
+        prompts.fill(prompts.compiled(("with $valeu",)), stream(1, "x"), "field 'actor', phrases", value="A")
+    acts = {"initial", "refine", "hesitate", "aside", "contradiction", "follow_up", "insist", "nothing_named"}
+    assert acts <= set(prompts.sections("user"))
+    assert all(fields.QUESTION_ACTS[act].asks for act in scenarios.QUESTIONS)
 
 
 @pytest.mark.parametrize("where", ["sample", "ten"])
@@ -45,12 +54,6 @@ def test_no_line_is_broken_or_written_twice(name):
         assert not [text for text in texts if set("{}|$") & set(text)], section
 
 
-def test_every_act_and_shift_of_a_scenario_has_words():
-    acts = {"initial", "refine", "hesitate", "aside", "contradiction", "follow_up", "insist", "nothing_named"}
-    assert acts <= set(prompts.sections("user"))
-    assert all(fields.QUESTION_ACTS[act].asks for act in scenarios.QUESTIONS)
-
-
 def test_every_wish_in_words_is_found_again_in_any_field():
     ten = grounder()
     wishes = {
@@ -61,12 +64,6 @@ def test_every_wish_in_words_is_found_again_in_any_field():
     for i in range(40):
         said = fields.noun_phrase(wishes, stream(i, "wish"))
         assert {fields.concept(*wish) for wish in wishes.items()} <= ten.topic_set(said), said
-
-
-def test_a_wish_in_words():
-    draw = stream(1, "wording")
-    assert fields.noun_phrase({}, draw).startswith("good ")
-    assert fields.noun_phrase({"genre": "Drama"}, draw).startswith("drama ")
 
 
 def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
@@ -90,21 +87,6 @@ def test_small_letters_leave_values_as_they_are():
     assert any("i like W" in text for text in said)
 
 
-def test_openings_are_many():
-    said = {prompts.say("user", "initial", stream(i, "opening"), wish="drama films") for i in range(300)}
-    assert len(said) >= 50
-    assert all(text[0].isupper() and "  " not in text for text in said)
-
-
 @pytest.mark.parametrize("value", ["$wish", "{a|b}", "100% $", "a|b"])
 def test_slots_are_filled_in_as_they_are(value):
     assert value in fields.question("question_plot", value, stream(3, "x"))
-
-
-def test_unknown_sections_and_missing_slots_are_errors():
-    with pytest.raises(InputError, match=r"user.wording has no templates under \[greeting\]"):
-        prompts.phrase("user", "greeting", stream(1, "x"))
-    with pytest.raises(InputError, match=r"user.wording, \[initial\]: a template needs \$wish"):
-        prompts.phrase("user", "initial", stream(1, "x"))
-    with pytest.raises(InputError, match=r"field 'actor', phrases: a template needs \$valeu"):
-        prompts.fill(prompts.compiled(("with $valeu",)), stream(1, "x"), "field 'actor', phrases", value="A")

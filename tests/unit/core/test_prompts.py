@@ -20,13 +20,10 @@ def test_a_value_is_put_in_once_and_never_read_as_a_template() -> None:
     assert '{"topics": ["...", "..."]}' in text
 
 
-def test_missing_and_unused_names_are_errors_that_name_them() -> None:
+def test_unknown_prompts_and_missing_or_unused_names_are_errors() -> None:
     with pytest.raises(InputError, match=r"missing: most; not in the file: mosst") as caught:
         prompts.render("movies/topics", mosst=3, fence="f", message="m")
     assert "it takes most, fence, message" in str(caught.value)
-
-
-def test_an_unknown_prompt_is_met_with_a_suggestion() -> None:
     with pytest.raises(InputError, match="did you mean 'movies/topics'"):
         prompts.source("movies/topic")
     with pytest.raises(InputError, match="unknown prompt"):

@@ -31,28 +31,26 @@ def animals():
     return registry
 
 
-def test_a_name_makes_a_thing(animals):
+def test_a_name_makes_a_thing_and_lists_are_read_in_order(animals):
     assert animals.create("cat").name == "Tom"
     assert animals.create("cat", name="Kit").name == "Kit"
     assert animals.create("parrot:a:b") == "says a:b"  # only the first colon separates
-
-
-def test_lists_are_read_from_it_in_order(animals):
     assert animals.names() == ["cat", "parrot"]
     assert [entry.name for entry in animals] == ["cat", "parrot"]
     assert len(animals) == 2
     assert "parrot:hello" in animals
     assert "dog" not in animals
     assert 3 not in animals
-
-
-def test_describe_has_a_row_a_member(animals):
     table = animals.describe()
     assert table.loc[:, ["name", "summary", "legs"]].to_numpy().tolist() == [
         ["cat", "Purrs.", 4],
         ["parrot", "Repeats a phrase.", 2],
     ]
     assert table["argument"].isna().tolist() == [True, False]
+    with pytest.raises(InputError, match="'cat' is registered twice"):
+        animals.register("cat")
+    with pytest.raises(InputError, match="holds a colon"):
+        animals.register("cat:big")
 
 
 @pytest.mark.parametrize(("spec", "message"), [
@@ -66,13 +64,6 @@ def test_describe_has_a_row_a_member(animals):
 def test_a_wrong_spec_says_what_to_do(animals, spec, message):
     with pytest.raises(InputError, match=message):
         animals.create(spec)
-
-
-def test_a_name_is_taken_once_and_holds_no_colon(animals):
-    with pytest.raises(InputError, match="'cat' is registered twice"):
-        animals.register("cat")
-    with pytest.raises(InputError, match="holds a colon"):
-        animals.register("cat:big")
 
 
 def test_members_with_a_place_come_first_in_its_order():

@@ -37,9 +37,6 @@ def test_the_recovery_table_by_hand():
     assert "of 2 replies" in head
     assert first.startswith(r"a\_ & 4 & 1.00 [0.51, 1.00] & 0.00 & 0.00")
     assert second.startswith(r"b & 4 & 0.50 [0.15, 0.85] & 0.50 & 1.25 [")
-
-
-def test_systems_that_all_recover_at_once_have_no_horizon():
     text = latex.table_recovery(shifts(a=[0.0, 0.0], b=[0.0, 0.0]))
     assert text.count(r"& -- \\") == 2
 
@@ -56,9 +53,6 @@ def test_the_pairwise_table_by_hand():
     line = next(line for line in text.splitlines() if "$-$" in line)
     assert line.startswith(r"b $-$ a & $-0.10$ [$-0.10$, $-0.10$] & $-1.00$ & ")
     assert line.endswith(r" & 6 \\")
-
-
-def test_a_pair_that_shares_no_scenario_does_not_take_the_others_away():
     alone = pd.DataFrame([{"model": "c", "session_id": 9, "item_tas": 0.5}])
     both = scored(4)
     text = latex.table_pairwise(pd.concat([both, alone]))

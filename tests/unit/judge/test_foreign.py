@@ -12,7 +12,7 @@ from crs_lib.judge.rating import read_scores
 from crs_lib.judge.run import flag_counts
 
 
-def test_judge_files_are_read_in_order_and_flagged(tmp_path: Path) -> None:
+def test_judge_files_are_read_in_order_flagged_or_refused(tmp_path: Path) -> None:
     head = "model,proactiveness,coherence,personalization\n"
     (tmp_path / "a_judge_scores.csv").write_text(head + "a:1b,4.0,5.0,1.0\na:1b,,9.0,0\n")
     (tmp_path / "b_judge_scores.csv").write_text(head + "b,3.5,4/5,nan\n")
@@ -32,9 +32,6 @@ def test_judge_files_are_read_in_order_and_flagged(tmp_path: Path) -> None:
     counts = flag_counts(table).set_index("construct")
     coherence = counts.loc["coherence", ["asked", "given", "not a number", "out of range"]]
     assert coherence.tolist() == [3, 1, 1, 1] and counts["asked"].tolist() == [3, 3, 3]
-
-
-def test_judge_files_that_cannot_be_counted_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no judge scores in"):
         read_scores(tmp_path)
     head = "model,proactiveness,coherence,personalization\n"

@@ -60,7 +60,7 @@ def test_judges_that_agree_and_one_that_does_not() -> None:
     assert whole.loc[("alpha", "all"), "value"] < table.loc[("alpha", "all"), "value"]
 
 
-def test_agreement_is_krippendorffs_alpha_of_medians() -> None:
+def test_agreement_is_alpha_of_medians_or_says_why_it_is_undefined() -> None:
     # Two judges, three dialogues: (1, 1), (2, 2), (3, 4). Ordinal alpha from the coincidence matrix:
     # counts 1: 2, 2: 2, 3: 1, 4: 1; midranks 1, 3, 4.5, 5.5; observed 2 * (5.5 - 4.5)^2 / 6 = 1/3.
     # Expected: sum over pairs of values n_c n_k (difference)^2 * 2 / (6 * 5)
@@ -70,14 +70,15 @@ def test_agreement_is_krippendorffs_alpha_of_medians() -> None:
     table = agreement(scores(rows), resamples=50).set_index(["measure", "judge"])
     assert table.loc[("alpha", "all"), "value"] == pytest.approx(1 - (1 / 3) / 6.6)
     assert table.loc[("retest", "a"), "reason"] == "fewer than two samples"
-
-
-def test_agreement_that_is_undefined_says_why() -> None:
     one = agreement(scores([("m", "0", "a", 0, 1), ("m", "1", "a", 0, 2)]), resamples=50)
     assert one["value"].isna().all() and one["reason"].notna().all()
     equal = [("m", str(i), judge, 0, 4) for i in range(5) for judge in "ab"]
     table = agreement(scores(equal), resamples=50).set_index("measure")
     assert table.loc["alpha", "reason"] == "all scores are equal"
+    with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
+        agreement(scores([]).drop(columns="construct"))
+    with pytest.raises(InputError, match=r"columns \['canary'\] are missing"):
+        canary_report(scores([]).drop(columns="canary"))
 
 
 def test_self_preference_is_the_difference_of_differences() -> None:
@@ -139,13 +140,6 @@ def test_the_summary_holds_every_check_and_says_what_is_missing() -> None:
     )
 
 
-def test_a_table_without_its_columns_is_named() -> None:
-    with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
-        agreement(scores([]).drop(columns="construct"))
-    with pytest.raises(InputError, match=r"columns \['canary'\] are missing"):
-        canary_report(scores([]).drop(columns="canary"))
-
-
 # --- canaries ---------------------------------------------------------------------------------------------
 REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
 TITLES = ["Heat", "Ronin", "Heathers", "Alpha Street", "Beta Road"]
@@ -171,25 +165,19 @@ def test_a_canary_changes_the_replies_and_nothing_else(name: str) -> None:
     Dialogue.from_json(json.loads(spoilt.dumps()))
 
 
-def test_no_shuffled_reply_stays_where_it_was() -> None:
+def test_each_canary_spoils_what_its_name_says() -> None:
     for number in range(20):
         spoilt = spoil(original(number), "shuffled", TITLES, seed=number)
         assert spoilt is not None
         moved = [turn.text for turn in spoilt.turns[1::2]]
         assert sorted(moved) == sorted(REPLIES)
         assert all(a != b for a, b in zip(moved, REPLIES, strict=True))
-
-
-def test_wrong_movies_replace_whole_titles_only() -> None:
     for number in range(20):
         spoilt = spoil(original(number), "wrong_movies", TITLES, seed=number)
         assert spoilt is not None
         text = " ".join(turn.text for turn in spoilt.turns[1::2])
         assert not any(title in text for title in ("Heat", "Ronin"))
         assert text.count("Alpha Street") + text.count("Beta Road") == 4
-
-
-def test_the_sticky_canary_repeats_its_first_reply() -> None:
     spoilt = spoil(original(), "sticky", TITLES, seed=0)
     assert spoilt is not None and {turn.text for turn in spoilt.turns[1::2]} == {REPLIES[0]}
 

@@ -140,12 +140,15 @@ def test_expected_scores_are_replayed_from_the_log_of_a_run(run, tmp_path):
     assert (both["template"] == both["replay:kept"]).all() and len(both) == 18
 
 
-def test_no_judges_no_work(run, tmp_path):
+def test_no_judges_no_work_and_no_dialogues_say_what_makes_them(run, tmp_path, monkeypatch):
     judging.judge_run(run, [])
     assert judging.scores_of(run) == {}
     assert judging.shown_scores(run)["note"].tolist() == ["run 'judged' was not judged"]
     assert judging.reliability_of(run)["note"].tolist() == ["run 'judged' has no judge scores to check"]
     assert "judge" not in runs.read_manifest("movies", run)["stages"]
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    with pytest.raises(RunError, match="no finished 03_simulate in run 'nowhere'"):
+        judging.judge_run("nowhere", ["template"])
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -164,12 +167,6 @@ def test_no_judges_no_work(run, tmp_path):
 def test_bad_settings_say_what_to_do(arguments, message):
     with pytest.raises(InputError, match=message):
         judging.judge_run("nowhere", **arguments)
-
-
-def test_a_run_without_dialogues_says_what_makes_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    with pytest.raises(RunError, match="no finished 03_simulate in run 'nowhere'"):
-        judging.judge_run("nowhere", ["template"])
 
 
 def test_the_models_settings_are_those_that_were_given(run, server):

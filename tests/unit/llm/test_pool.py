@@ -16,16 +16,15 @@ def ask(text: str = "hello") -> Request:
     return Request.ask("crs", text, seed=1, tags={"session": 3})
 
 
-def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged(tmp_path: Path) -> None:
+def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged_where_there_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Pool(tmp_path) as pool:
         assert pool("template") is pool("template")
         assert not pool.complete("template", ask()).cache_hit
         assert pool.complete("template", ask()).cache_hit
     assert (tmp_path / CACHE).exists()
     assert [row["cache_hit"] for row in Recorder(tmp_path / LOG).rows()] == [False, True]
-
-
-def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Pool(None) as pool:
         pool.complete("template", ask())
@@ -41,7 +40,7 @@ def test_halted_it_refuses_further_calls() -> None:
         pool.release("scripted")
 
 
-def test_backends_get_the_settings_they_take() -> None:
+def test_backends_get_the_settings_they_take_and_twice_their_slots() -> None:
     service = LLMSettings(host="gpu1", timeout=5.0, think=False)
     assert service.settings_for("ollama:a") == {"host": "gpu1", "timeout": 5.0, "think": False}
     assert service.settings_for("openai:a") == {"host": "gpu1", "timeout": 5.0}
@@ -49,9 +48,6 @@ def test_backends_get_the_settings_they_take() -> None:
     assert LLMSettings().settings_for("openai:a") == {"timeout": 300.0}
     with pytest.raises(InputError, match="did you mean 'ollama'"):
         service.settings_for("olama:a")
-
-
-def test_twice_as_many_sessions_as_the_servers_have_slots() -> None:
     with Pool(None, LLMSettings(host="gpu1,gpu2", slots=5)) as pool:
         assert pool.width(["ollama:a", "template"]) == 20
         assert pool.width([]) == 1

@@ -29,8 +29,12 @@ def test_thinking_is_split_off(said: str, text: str, thinking: str) -> None:
     assert _split_thinking(said) == (text, thinking)
 
 
-def test_what_the_server_split_off_comes_first() -> None:
+def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema() -> None:
     assert _split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
+    assert checked('```json\n{"score": 4}\n```', "stop", SCHEMA) == '{"score": 4}'
+    assert checked("Heat is a film by", "length", None) == "Heat is a film by"
+    with failing("cut"):
+        checked('{"score": 4}', "length", SCHEMA)
 
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=300))
@@ -38,10 +42,6 @@ def test_any_text_can_be_written_afterwards(said: str) -> None:
     parts = _split_thinking(said)
     assert json.loads(json.dumps(parts)) == list(parts)
     assert "".join(parts).encode("utf-8") + b"."
-
-
-def test_a_fence_around_json_is_taken_off() -> None:
-    assert checked('```json\n{"score": 4}\n```', "stop", SCHEMA) == '{"score": 4}'
 
 
 @pytest.mark.parametrize(("text", "where"), [
@@ -55,12 +55,6 @@ def test_a_reply_that_breaks_the_schema_says_where(text: str, where: str) -> Non
     with failing("bad reply", where) as caught:
         checked(text, "stop", SCHEMA)
     assert caught.value.text == text and len(str(caught.value)) < 500
-
-
-def test_a_cut_reply_is_an_error_only_with_a_schema() -> None:
-    assert checked("Heat is a film by", "length", None) == "Heat is a film by"
-    with failing("cut"):
-        checked('{"score": 4}', "length", SCHEMA)
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA])

@@ -13,16 +13,13 @@ def test_a_name_is_declared_once_and_an_unknown_one_refused_with_a_suggestion():
         base.get("cross_coherense")
 
 
-def test_describe_shows_every_metric_once_and_by_level():
+def test_metrics_are_described_and_marked_by_the_gate():
     table = base.describe()
     assert sorted(table["metric"]) == sorted(base.METRICS.names())
     sessions = base.describe("session")
     assert set(sessions["level"]) == {"session"} and len(sessions) < len(table)
     row = table.set_index("metric").loc["topic_adaptation_score", ["range", "short", "direction", "mark"]]
     assert row.tolist() == ["[-1, 2]", "TAS", base.HIGHER, base.NOT_VALID]
-
-
-def test_what_fails_the_gate_is_marked_and_what_has_none_is_not():
     assert (base.get("normalised_gain").mark, base.get("normalised_gain").label) == ("", "gain")
     assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
     assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"

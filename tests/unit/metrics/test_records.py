@@ -21,11 +21,18 @@ def turn(user=(), system=(), **changes):
     )  # fmt: skip
 
 
-def test_a_part_is_computed_once_for_each_record():
+def test_parts_are_computed_once_and_sessions_average_what_is_defined():
     calls = []
     first, second = turn(), turn()
     assert [one.once(calls.append) for one in (first, first, second, first)] == [None] * 4
     assert calls == [first, second]
+    turns = [turn({1}, {1}), turn(), turn({1}, {2})]
+    session = SessionRecord(turns, [], turns[0].background)
+    assert session.mean(overlap.cross_coherence) == 1 / 2
+    assert session.values(overlap.cross_coherence)[0::2] == [1, 0]
+    assert math.isnan(session.values(overlap.cross_coherence)[1])
+    assert (mean_defined([1, math.nan, 3]), mean_defined([0])) == (2, 0)
+    assert math.isnan(mean_defined([])) and math.isnan(mean_defined([math.nan]))
 
 
 def test_what_is_missing_and_what_is_new_are_sorted_keys():
@@ -36,16 +43,3 @@ def test_what_is_missing_and_what_is_new_are_sorted_keys():
     assert overlap.hallucinated_concepts(one) == ["year=1951"]
     assert overlap.missing_concepts(turn(codes, {year})) == ["actor=ada quill", "genre=drama"]
     assert (overlap.missing_concepts(turn()), overlap.hallucinated_concepts(turn())) == ([], [])
-
-
-def test_a_session_averages_the_turns_that_define_a_metric():
-    turns = [turn({1}, {1}), turn(), turn({1}, {2})]
-    session = SessionRecord(turns, [], turns[0].background)
-    assert session.mean(overlap.cross_coherence) == 1 / 2
-    assert session.values(overlap.cross_coherence)[0::2] == [1, 0]
-    assert math.isnan(session.values(overlap.cross_coherence)[1])
-
-
-def test_the_mean_leaves_out_what_is_missing():
-    assert (mean_defined([1, math.nan, 3]), mean_defined([0])) == (2, 0)
-    assert math.isnan(mean_defined([])) and math.isnan(mean_defined([math.nan]))

@@ -29,13 +29,10 @@ def test_what_was_not_seen_is_not_counted_as_fast(shifts, met, options, found):
     assert times(after_shifts(shifts, met, **options)) == found
 
 
-def test_rate_and_mean_delay():
+def test_rates_and_delays_of_nothing_are_undefined_not_perfect():
     found = after_shifts([2, 5, 6], MET)
     assert rate(found) == 2 / 3
     assert mean_delay(found) == (2 + 2) / 2  # the censored one is left out, which is why it is biased
-
-
-def test_nothing_to_recover_from_is_undefined_not_perfect():
     assert math.isnan(rate([]))
     assert math.isnan(mean_delay([]))
     assert math.isnan(mean_delay(after_shifts([5], MET[:7])))

@@ -14,7 +14,7 @@ def talk(model, *replies):
     return Dialogue("00000", model, tuple(turns))
 
 
-def test_habits_count_films_repetitions_and_unknown_titles():
+def test_habits_of_replies_and_authors_of_users_words():
     films = ["x", "y"]
     first = talk("a", ("One.", films, [], {}), ("One.", [], ["Lamps", "Lights"], {}), ("Two.", ["x"], [], {}))
     second = talk("a", ("One.", ["x"], [], {}))
@@ -23,9 +23,6 @@ def test_habits_count_films_repetitions_and_unknown_titles():
     assert row["replies"] == 4 and row["films"] == 1 and row["without film"] == 0.25
     assert row["said before"] == 0.25  # within the session alone
     assert row["unknown titles"] == 0.5
-
-
-def test_the_words_of_a_user_have_an_author_and_refusals_a_reason():
     users = [{"worded_by": "llm", "faults": []}, {"worded_by": "template", "faults": ["empty", "empty"]}, {}]
     table = models.worded_by([talk("a", *[("One.", [], [], user) for user in users])]).set_index("worded by")
     assert table.loc["llm", "turns"] == 1 and table.loc["template", "share"] == 0.67

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 
 import pytest
 
@@ -129,19 +128,6 @@ def test_more_workers_make_the_same_bytes(results, do):
     assert one == two
 
 
-def test_a_failed_export_is_made_good_by_the_next_start(results, do):
-    folder = do()
-    exported = (folder / "dialogues.jsonl").read_bytes()
-    (folder / "dialogues.jsonl").unlink()
-    with pytest.raises(
-        RunError,
-        match=r"dialogues.jsonl of run 'r' is gone; make it anew, with the run's own parameters: python -m crs_lib run 03_simulate -p run r",
-    ):
-        simulate.dialogues("r")
-    do()
-    assert (folder / "dialogues.jsonl").read_bytes() == exported
-
-
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(("change", "message"), [
     ({"n_sessions": 0}, "n_sessions is 0; give a whole number from 1 to 1,000,000"),
@@ -169,37 +155,6 @@ def test_a_bad_setting_is_refused_before_anything_is_written(results, change, me
     assert not results.exists()
 
 
-def test_another_catalogue_in_the_same_run_is_refused(results, tmp_path, do):
-    path = tmp_path / "films.json"
-    records = {
-        f"Film {i}": {"genre": ["Drama"], "actor": [f"Actor {i % 3}"], "year": str(1980 + i)}
-        for i in range(12)
-    }
-    path.write_text(json.dumps(records))
-    folder = do(catalog=str(path), n_turns=3)
-    before = everything(folder)
-    records["Film 1"]["year"] = "1999"
-    path.write_text(json.dumps(records))
-    with pytest.raises(RunError, match=r"made with other parameters .*input catalog"):
-        do(catalog=str(path), n_turns=3)
-    assert everything(folder) == before
-
-
-def test_a_damaged_ledger_is_refused_and_left_alone(results, do):
-    folder = do()
-    ledger = folder / "ledger.sqlite"
-    ledger.write_bytes(b"this is no data base, " * 200)
-    before = everything(folder)
-    with pytest.raises(
-        RunError, match=r"ledger.sqlite cannot be used .*; nothing was changed. Move it away to start afresh"
-    ):
-        do()
-    assert everything(folder) == before
-    ledger.rename(folder / "moved-away")  # what the message says
-    do()
-    assert (folder / "dialogues.jsonl").read_bytes() == before["dialogues.jsonl"]
-
-
 def test_a_body_that_is_no_dialogue_is_not_exported_whatever_its_hash(results, do):
     import sqlite3
 
@@ -214,22 +169,6 @@ def test_a_body_that_is_no_dialogue_is_not_exported_whatever_its_hash(results, d
         db.close()
         with pytest.raises(RunError, match="session 1 of 'echo' in the ledger is no dialogue"):
             do()
-
-
-def test_a_disk_that_refuses_the_export_leaves_the_old_one(results, monkeypatch, do):
-    folder = do()
-    before = everything(folder)
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunError, match=r"could not write .*: No space left on device; nothing changed"):
-        do()
-    monkeypatch.undo()
-    monkeypatch.setenv("CRS_RESULTS", str(results.parent))
-    assert everything(folder) == before
-    assert not list(folder.glob(".*.part"))
 
 
 def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monkeypatch):

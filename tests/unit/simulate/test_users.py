@@ -187,16 +187,6 @@ def test_insisting_is_a_factor():
             assert acts == [step.act for step in plan(session).steps]
 
 
-def test_the_template_sets_say_the_same_plan_in_other_words():
-    for session in range(4):
-        b, c = (plan(session, templates=name) for name in ("B", "C"))
-        assert b.events == c.events
-        first = b.events[0]["turn"]
-        assert [one.state for one in b.steps[first - 1 :]] == [one.state for one in c.steps[first - 1 :]]
-        said = zip(talk(b, good), talk(c, good), strict=True)
-        assert sum(one.text == other.text for one, other in said) == 0
-
-
 CASUAL = [plan(session, templates="C") for session in range(24)]
 
 

@@ -141,13 +141,6 @@ def test_differences_below_the_smallest_that_matters_are_called_so(results, ends
     assert set(results.pairwise["size"]) > {"", "below 0.05", "0.05 or more"}
 
 
-def test_power_is_each_contrasts_own(results):
-    found = results.power
-    assert found[["a", "b"]].to_numpy().tolist() == PLAN["contrasts"]
-    assert found.sort_values("sd_difference")["sessions_needed"].is_monotonic_increasing
-    assert found["sd_difference"].nunique() == len(found)
-
-
 def contrast_sentence(base, changes, equivalent, rank):
     """The sentence of the first contrast after its numbers were replaced."""
     pairs, tost, effects = (part.astype(object) for part in (base.pairwise, base.equivalence, base.effects))

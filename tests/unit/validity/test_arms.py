@@ -25,7 +25,7 @@ SINCE = [None, None, 0, 1, 0]
 SHIFTS = pd.DataFrame({"model": "a", "session_id": "0", "turn": [3, 5], "type": ["switch", "refine"]})
 
 
-def test_the_cost_is_a_difference_in_differences():
+def test_the_cost_is_a_difference_in_differences_of_like_arms():
     own, plain = turns([0.8, 0.6, 0.2, 0.4, 0.5], SINCE), turns([0.8, 0.6, 0.9, 0.7, 0.5])
     rows = arms._segments(own, plain, SHIFTS)
     # switch: twin 0.8 - 0.7, own 0.3 - 0.7; refine: twin 0.5 - 0.7, own 0.5 - 0.7
@@ -33,6 +33,12 @@ def test_the_cost_is_a_difference_in_differences():
     table = arms.cost(rows, resamples=50).set_index("type")
     assert table.loc[arms.ALL, "mean"] == pytest.approx(0.25)
     assert table.loc[arms.ALL, "n"] == 2
+    with pytest.raises(InputError, match="the two arms differ in"):
+        arms._segments(turns([0.1, 0.2], [None, 0]), turns([0.1]), SHIFTS)
+    config = SimulateConfig(run="thesis", n_sessions=2)
+    assert (arms._twin(config).run, arms._twin(config).arm) == ("thesis-none", "none")
+    with pytest.raises(InputError, match="has no shifts itself"):
+        arms._twin(arms._twin(config))
 
 
 def test_the_excess_is_what_the_oracle_does_not_pay():
@@ -43,18 +49,6 @@ def test_the_excess_is_what_the_oracle_does_not_pay():
     assert arms.excess(rows)["value"].tolist() == pytest.approx([0.4, 0.3])
     with pytest.raises(InputError, match="no system 'tracker' to compare with"):
         arms.excess(rows, "tracker")
-
-
-def test_arms_of_other_turns_are_refused():
-    with pytest.raises(InputError, match="the two arms differ in"):
-        arms._segments(turns([0.1, 0.2], [None, 0]), turns([0.1]), SHIFTS)
-
-
-def test_the_twin_has_its_own_run_and_no_shift():
-    config = SimulateConfig(run="thesis", n_sessions=2)
-    assert (arms._twin(config).run, arms._twin(config).arm) == ("thesis-none", "none")
-    with pytest.raises(InputError, match="has no shifts itself"):
-        arms._twin(arms._twin(config))
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.validity import agreement, raters
 from tests.helpers.films import grounder
+from tests.helpers.sample import simulated
 
 TEN = grounder()
 
@@ -133,8 +134,7 @@ def test_a_judge_is_met_simulator_by_simulator(tmp_path):
 @pytest.mark.slow
 def test_the_two_views_of_a_run_differ_only_in_the_state():
     systems = ("oracle", "random", "sticky")
-    config = simulate.SimulateConfig(run="bridge", systems=systems, n_sessions=6, n_turns=8)
-    simulate.simulate(config, progress=False)
+    simulated(run="bridge", systems=systems, n_sessions=6, n_turns=8)
     rows = raters.views(simulate.iter_dialogues("bridge"), Grounder(evaluate.catalog_of("bridge")))
     exact = rows[(rows["joint"] == 1) & (rows["turn"] == 1)]  # the same state, the same score
     assert exact["logged"].tolist() == exact["heard"].tolist() != []

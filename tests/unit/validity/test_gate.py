@@ -40,20 +40,19 @@ def verdict(means, ordering, **options):
     return tests.loc[ordering, "verdict"]
 
 
-def test_a_metric_that_meets_every_demand_has_no_mark():
+def test_a_metric_that_meets_every_demand_has_no_mark_whichever_way_is_better():
     tests = gate._test_all(values(GOOD))
     assert set(tests["verdict"]) == {"pass"}
     assert len(tests) == len(ORDERINGS) + 1
     table = gate._verdicts(tests).set_index("metric")
     assert table.loc["item_tas", "mark"] == ""
     assert table.loc["novelty", "mark"] == gate.DESCRIPTIVE
-
-
-def test_lower_is_better_turns_the_differences():
     assert base.get("copying").direction == base.LOWER
     assert set(gate._test_all(values(GOOD, "copying", -1.0))["verdict"]) == {"pass"}
     upside_down = gate._test_all(values(GOOD, "copying"))
     assert (upside_down["verdict"] == "fail").sum() >= len(ORDERINGS) - 1
+    with pytest.raises(InputError, match="the run lacks random, silent"):
+        gate._test_all(values({k: v for k, v in GOOD.items() if k not in ("random", "silent")}))
 
 
 @pytest.mark.parametrize(("change", "ordering"), [
@@ -89,11 +88,6 @@ def test_what_is_not_defined_is_neither_passed_nor_failed():
     assert tests.loc["random above echo", "verdict"] == "undefined"
     assert tests.loc["random above echo", "n_missing"] == len(WOBBLE)
     assert "random above echo (undefined)" in gate._verdicts(tests.reset_index())["failed"].iloc[0]
-
-
-def test_a_run_without_a_policy_is_refused_by_name():
-    with pytest.raises(InputError, match="the run lacks random, silent"):
-        gate._test_all(values({k: v for k, v in GOOD.items() if k not in ("random", "silent")}))
 
 
 def test_parts_of_a_session_are_means_over_their_turns():
@@ -214,19 +208,13 @@ def test_what_does_not_hold_fails(tmp_path):
     assert board[["held", "asked"]].to_numpy().tolist() == [[1, 3]]
 
 
-def test_a_metric_with_values_where_nothing_shifts_fails(tmp_path):
+def test_what_cannot_be_tested_is_decided_by_rule(tmp_path):
     table = frame(oracle=NONE).assign(history_cost=0.0)
     assert outcome(tmp_path, [{"relation": "undefined"}], table)["verdict"].tolist() == ["fail"]
-
-
-def test_values_without_spread_are_decided_without_a_test(tmp_path):
     demands = [{"a": "oracle", "relation": "near", "value": 0.0, "margin": 0.03},
                {"a": "sticky", "relation": "beyond", "value": 0.5}]  # fmt: skip
     found = outcome(tmp_path, demands, frame(oracle=[0.0] * 3, sticky=[0.5] * 3))
     assert found["p"].tolist() == [0, 1]
-
-
-def test_too_few_scenarios_pass_nothing(tmp_path):
     found = outcome(
         tmp_path, [{"a": "oracle", "relation": "near", "value": 0, "margin": 1}], frame(oracle=[0.0])
     )

@@ -9,15 +9,12 @@ from crs_lib.systems.gamed import Tricks, read
 from crs_lib.validity import redteam
 
 
-def test_a_policy_is_its_spec():
+def test_a_policy_is_its_spec_and_the_search_is_seeded():
     tricks = Tricks(lag=0.5, echoes=1)
     assert read(tricks.argument) == tricks
     assert systems.check([f"gamed:{tricks.argument}"])
     with pytest.raises(InputError, match="give 9 shares"):
         systems.check(["gamed:1/2"])
-
-
-def test_the_search_is_seeded_and_begins_with_the_plain_echo():
     first, again = redteam._drawn(40, 1), redteam._drawn(40, 1)
     assert first == again != redteam._drawn(40, 2)
     assert first[0] == Tricks(abstention=1, echoes=1)

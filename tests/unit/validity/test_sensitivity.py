@@ -28,16 +28,16 @@ def test_the_weights_map_on_paper():
     assert weighted.loc[(1, 0, 0, 0), ["best", "tau"]].tolist() == ["a", 1.0]
 
 
-def test_the_simplex_is_complete_and_sums_to_one():
+def test_the_simplex_is_complete_and_tau_agrees_with_scipy():
     grid = sensitivity._simplex()
     assert all(sum(one._asdict().values()) == pytest.approx(1) and one.alpha > 0 for one in grid)
     assert len(grid) == 35 - 15  # C(7, 3) points, less those without weight on S*: C(6, 2)
-
-
-def test_tau_agrees_with_scipy_and_needs_two_systems():
     a, b = pd.Series([1.0, 2, 3, 3], list("wxyz")), pd.Series([2.0, 1, 3, 4], list("wxyz"))
     assert sensitivity._tau(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
     assert pd.isna(sensitivity._tau(a[:1], b))
+    table = sensitivity.weights(turns().assign(satisfaction_corrected=float("nan")))
+    assert table["tau"].isna().all()
+    assert set(table["best"]) == {""}
 
 
 def scores(**by_system):
@@ -50,7 +50,7 @@ def scores(**by_system):
     return pd.DataFrame(rows)
 
 
-def test_agreement_is_tau_of_the_means_and_its_interval_redraws_scenarios():
+def test_agreement_is_tau_of_the_means_of_what_is_there():
     """Means 1, 2, 3 against 2, 1, 3: of three pairs two agree, tau = (2 - 1) / 3."""
     a = scores(x=[1.0, 1.0, 1.0], y=[2.0, 2.0, 2.0], z=[3.0, 3.0, 3.0])
     b = scores(z=[3.0, 3.0, 3.0], x=[4.0, 1.0, 1.0], y=[0.5, 1.5, 1.0])
@@ -60,20 +60,11 @@ def test_agreement_is_tau_of_the_means_and_its_interval_redraws_scenarios():
     assert found["low"] == pytest.approx(-1 / 3)  # the first scenario alone: x above y and z
     assert found["high"] == 1  # the others alone: x below y below z
     assert (found["n_systems"], found["n_sessions"]) == (3, 3)
-
-
-def test_agreement_leaves_out_what_is_missing():
     a = scores(x=[1.0, 1.0], y=[2.0, 2.0], z=[float("nan")] * 2)
     b = scores(x=[1.0, float("nan")], y=[2.0, 2.0], z=[0.0, 0.0])
     found = sensitivity._agreement(a, b, "score")
     assert (found["tau"], found["n_systems"]) == (1, 2)
     assert pd.isna(sensitivity._agreement(a, scores(z=[1.0]), "score")["tau"])
-
-
-def test_weights_without_any_item_have_no_ranking():
-    table = sensitivity.weights(turns().assign(satisfaction_corrected=float("nan")))
-    assert table["tau"].isna().all()
-    assert set(table["best"]) == {""}
 
 
 @pytest.fixture(scope="module")
