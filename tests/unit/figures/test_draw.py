@@ -89,8 +89,6 @@ def test_the_command_draws_a_finished_run(folders, capsys):
     assert all(line.startswith("drawn: ") for line in lines)
 
 
-
-
 def test_few_scenarios_show_nothing_about_sizes_of_the_catalogue():
     ends = {"metric": "item_tas", "tau": 0.9, "low": 0.8, "high": 1.0, "n_systems": 3, "n_sessions": 49}
     table = pd.DataFrame({"share": [0.5, 1.0], "films": 10}).assign(**ends)

@@ -1,9 +1,12 @@
-"""The record of a turn: parts are computed once, and concepts are compared by key."""
+"""The list of metrics, and the record of a turn: parts are computed once, and concepts are compared by key."""
 
 import math
 
+import pytest
+
 from crs_lib.core.dialogue import Pair, Turn
-from crs_lib.metrics import conventions, overlap
+from crs_lib.core.errors import InputError
+from crs_lib.metrics import base, conventions, overlap
 from crs_lib.metrics.records import Background, SessionRecord, Text, TurnRecord, mean_defined
 from tests.helpers.films import grounder
 
@@ -43,3 +46,24 @@ def test_what_is_missing_and_what_is_new_are_sorted_keys():
     assert overlap.hallucinated_concepts(one) == ["year=1951"]
     assert overlap.missing_concepts(turn(codes, {year})) == ["actor=ada quill", "genre=drama"]
     assert (overlap.missing_concepts(turn()), overlap.hallucinated_concepts(turn())) == ([], [])
+
+
+def test_a_name_is_declared_once_and_an_unknown_one_refused_with_a_suggestion():
+    with pytest.raises(InputError, match="'cross_coherence' is registered twice"):
+        base.declare(base.get("cross_coherence"))
+    with pytest.raises(InputError, match="unknown metric 'cross_coherense'; did you mean 'cross_coherence'"):
+        base.get("cross_coherense")
+
+
+def test_metrics_are_described_and_marked_by_the_gate():
+    table = base.describe()
+    assert sorted(table["metric"]) == sorted(base.METRICS.names())
+    sessions = base.describe("session")
+    assert set(sessions["level"]) == {"session"} and len(sessions) < len(table)
+    row = table.set_index("metric").loc["topic_adaptation_score", ["range", "short", "direction", "mark"]]
+    assert row.tolist() == ["[-1, 2]", "TAS", base.HIGHER, base.NOT_VALID]
+    assert (base.get("normalised_gain").mark, base.get("normalised_gain").label) == ("", "gain")
+    assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
+    assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
+    assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "non-repetition")
+    assert base.get("missing_concepts").mark == ""

@@ -10,7 +10,7 @@ from crs_lib import report, stats
 from crs_lib.cli import show as commands
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
-from crs_lib.report import findings, models
+from crs_lib.report import findings, models, statistics
 
 SYSTEMS = ("oracle", "tracker", "sticky")
 
@@ -118,3 +118,15 @@ def test_turns_of_users_say_who_insists_and_who_words_them():
     assert turns["insists"].tolist() == [False, True, True, True]
     assert turns["by_model"].tolist() == [True, True, True, False]
     assert report.user_turns([]).empty
+
+
+def test_checks_that_could_not_be_made_are_a_row_with_the_reason():
+    made = {
+        "check": "convergence", "test": "mixed model", "holds": True, "follows": "it can be read", "note": "",
+    }  # fmt: skip
+    lost = {"note": "0 of 9 scenarios are complete for all 3 systems"}
+    table = statistics.assumption_table(pd.DataFrame([lost, made]))
+    assert list(table.columns) == ["check", "test", "holds", "follows", "note"]
+    assert list(table["note"]) == [lost["note"], ""]
+    alone = statistics.assumption_table(pd.DataFrame([made]))
+    assert list(alone.columns) == ["check", "test", "holds", "follows"]

@@ -109,7 +109,7 @@ def test_models_of_one_name_are_two_systems_and_bare_sessions_take_their_place(p
     assert "was already read" in found.skipped["reason"].iloc[0]
     bare = {"conversation": thesis(0)["conversation"]}
     lines(place / "a.jsonl", bare, bare)
-    simulate.import_logs(simulate.ImportConfig(logs=str(place), run="bare", system="mine"))
+    simulate.import_logs(simulate.ImportConfig(logs=str(place / "a.jsonl"), run="bare", system="mine"))
     found = [(d.model_name, d.session_id) for d in simulate.iter_dialogues("bare")]
     assert found == [("mine", "00000"), ("mine", "00001")]
 

@@ -1,4 +1,4 @@
-"""The control policies: each does what its name says, and nothing else."""
+"""The tracker's readings and the control policies: each does what its name says, and nothing else."""
 
 import dataclasses
 
@@ -11,6 +11,7 @@ from crs_lib.catalog import fields
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.systems import base as systems
+from crs_lib.systems import tracker
 from crs_lib.systems.base import World
 from tests.helpers.films import catalog, grounder
 
@@ -279,3 +280,37 @@ def test_who_has_nothing_more_says_so_and_recommends_fewer_or_none():
     reply = one.reply(2, "More, please", meta)
     assert reply.items == ()
     assert any(cue in reply.text for cue in ("nothing", "all I have", "no further", "run out"))
+
+
+@pytest.mark.parametrize(("text", "wanted", "given_up", "reset"), [
+    ("I'd like drama films with Ada Quill", {"genre": "Drama", "actor": "Ada Quill"}, {}, False),
+    ("Instead of drama films I'd like comedy films", {"genre": "Comedy"}, {"genre": "Drama"}, False),
+    ("Forget films in French, the rest stays", {}, {"language": "French"}, False),
+    ("Never mind the rest: films in French", {"language": "French"}, {}, True),
+    ("not films with Ada Quill. I do want films with Ben Orr", {"actor": "Ben Orr"}, {"actor": "Ada Quill"}, False),
+    ("Wait, maybe not films in French. No, I do want films in French", {"language": "French"}, {}, False),
+    ("What is Iron Valley about?", {}, {}, False),
+    ("I liked Her, the drama", {"genre": "Drama"}, {}, False),
+    ("films written by Zoe Tarn", {"writer": "Zoe Tarn"}, {}, False),
+    ("films directed by Zoe Tarn", {"director": "Zoe Tarn"}, {}, False),
+    ("films made by Ivo Lund", {"director": "Ivo Lund"}, {}, False),
+    ("", {}, {}, False),
+])  # fmt: skip
+def test_readings(text, wanted, given_up, reset):
+    found = tracker.read(WORLD.grounder, text)
+    assert (found.wanted, found.given_up, found.reset) == (wanted, given_up, reset)
+
+
+@pytest.mark.parametrize(("state", "text", "expected"), [
+    ({"genre": "Drama"}, "I'd like comedy films", {"genre": "Comedy"}),
+    ({"genre": "Drama"}, "with Ada Quill", {"genre": "Drama", "actor": "Ada Quill"}),
+    ({"genre": "Drama", "year": "1988"}, "drop films from 1988, please", {"genre": "Drama"}),
+    ({"genre": "Drama", "year": "1988"}, "drop films from 1962, please", {"genre": "Drama", "year": "1988"}),
+    ({"genre": "Drama", "year": "1988"}, "Forget the rest: films in French", {"language": "French"}),
+    ({"genre": "Drama"}, "Forget the rest", {"genre": "Drama"}),  # nothing new: nothing is cleared
+    ({"genre": "Drama"}, "More, please", {"genre": "Drama"}),
+])  # fmt: skip
+def test_the_state_after_an_utterance(state, text, expected):
+    before = dict(state)
+    assert tracker.apply(state, tracker.read(WORLD.grounder, text)) == expected
+    assert state == before
