@@ -12,12 +12,10 @@ from tests.helpers.sample import scored
 
 PROGRAM = chromium.executable()
 pytestmark = [
-    pytest.mark.full,
-    pytest.mark.browser,
-    pytest.mark.subprocess,
+    pytest.mark.full, pytest.mark.browser, pytest.mark.subprocess,
     pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
     pytest.mark.slow,
-]
+]  # fmt: skip
 RUN = "annotate-e2e"
 
 

@@ -192,13 +192,9 @@ def test_a_run_is_replayed_without_any_model(results, spec):
     with OllamaServer(llm_job.models(2)) as server:
         llm_job.work(results, server.url, "whole", *SIZE)
     simulated(
-        run="again",
-        catalog=llm_job.catalogue(results),
-        systems=[f"replay:whole@ollama:{spec}"],
-        n_sessions=SIZE[1],
-        n_turns=SIZE[2],
-        user_llm="replay:whole@ollama:user:1",
-    )
+        run="again", catalog=llm_job.catalogue(results), systems=[f"replay:whole@ollama:{spec}"],
+        n_sessions=SIZE[1], n_turns=SIZE[2], user_llm="replay:whole@ollama:user:1",
+    )  # fmt: skip
     heard = [d.turns for d in simulate.dialogues("whole") if d.model_name == f"ollama:{spec}"]
     assert [d.turns for d in simulate.dialogues("again")] == heard
 
@@ -206,13 +202,9 @@ def test_a_run_is_replayed_without_any_model(results, spec):
 def test_a_server_that_speaks_openai_is_a_system_too(results):
     with OllamaServer(["m0:1"]) as server:
         simulated(
-            run="openai",
-            catalog=llm_job.catalogue(results),
-            systems=["openai:m0:1"],
-            n_sessions=2,
-            n_turns=3,
+            run="openai", catalog=llm_job.catalogue(results), systems=["openai:m0:1"], n_sessions=2, n_turns=3,
             llm={"host": server.url},
-        )
+        )  # fmt: skip
         judging.judge_run("openai", ["openai:m0:1"], llm={"host": server.url}, progress=False)
         assert server.counts["/api/tags"] == 0  # nothing of Ollama's was asked
     assert [d.model_name for d in simulate.dialogues("openai")] == ["openai:m0:1"] * 2

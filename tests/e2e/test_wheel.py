@@ -36,18 +36,9 @@ def wheel(tmp_path_factory):
         ignored = shutil.ignore_patterns("__pycache__", ".*", "shipped")
         shutil.copytree(place, target, ignore=ignored) if place.is_dir() else shutil.copy(place, target)
     words = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        ".",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "-q",
-        "-w",
-        str(out),
-    ]
+        sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--no-index", "-q",
+        "-w", str(out),
+    ]  # fmt: skip
     run(words, source)
     (made,) = out.glob("crs_lib-*.whl")
     return made

@@ -54,18 +54,15 @@ def run(path, n_sessions):
     asked = "Which country does {} come from?"
     assert main(["trace", "--run", "new"]) == 0
     return {
-        "fields": list(FIELDS),
-        "relaxation": list(RELAXATION_ORDER),
-        "values": catalog.values("country"),
+        "fields": list(FIELDS), "relaxation": list(RELAXATION_ORDER), "values": catalog.values("country"),
         "voiced": realism._voiced(dialogues, grounder).to_dict("list"),
         "answers": [replies.answer(grounder, asked.format(f.title), stream(1, "x")) for f in catalog.items],
         "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
         "field_table": tables.field_table(catalog).set_index("field")["distinct"].to_dict(),
         "coverage": tables.coverage(dialogues, grounder).set_index("field").to_dict("index"),
-        "concept_top": texts("concept_top", turns),
-        "adaptation_profile": texts("adaptation_profile", shifts),
+        "concept_top": texts("concept_top", turns), "adaptation_profile": texts("adaptation_profile", shifts),
         "leaderboard": texts("leaderboard", evaluate.read("new", "model_metrics")),
-    }
+    }  # fmt: skip
 
 
 def printed(*command):

@@ -31,16 +31,11 @@ def test_a_good_notebook_breaks_no_rule_and_numbers_in_names_are_no_results(good
 
 
 CODE = {
-    "def f():\n    return 1": "'def'",
-    "class A:\n    x = 1": "'class'",
-    "try:\n    x = 1\nfinally:\n    x = 2": "'try'",
-    "while False:\n    x = 1": "'while'",
-    "f = lambda: 1": "'lambda'",
-    "%matplotlib inline": "no magics",
-    "!ls": "no magics",
-    "\n".join(f"x{i} = {i}" for i in range(9)): "9 lines",
-    "": "empty",
-}
+    "def f():\n    return 1": "'def'", "class A:\n    x = 1": "'class'",
+    "try:\n    x = 1\nfinally:\n    x = 2": "'try'", "while False:\n    x = 1": "'while'",
+    "f = lambda: 1": "'lambda'", "%matplotlib inline": "no magics", "!ls": "no magics",
+    "\n".join(f"x{i} = {i}" for i in range(9)): "9 lines", "": "empty",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("source", CODE)

@@ -169,11 +169,9 @@ def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_p
     slow = f"import os, time\nPath({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
     path = books.write(tmp_path, "01_hello", replace={"work": slow})
     process = subprocess.Popen(
-        [sys.executable, *PROGRAMS[program], "run", str(path)],
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, *PROGRAMS[program], "run", str(path)], stderr=subprocess.PIPE, text=True,
         preexec_fn=_can_be_interrupted,
-    )
+    )  # fmt: skip
     wait_until(lambda: sign.exists() and sign.read_text())
     process.send_signal(signal.SIGINT)
     message = process.communicate(timeout=120)[1]

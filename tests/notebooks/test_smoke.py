@@ -107,10 +107,8 @@ def test_plain_papermill_works_from_both_folders(folder, tmp_path):
     path = next(path for path in BOOKS if path.stem == PAPERMILL)
     name, value = next((name, value) for name, value in values_for(path).items())
     command = [
-        str(Path(sys.prefix) / "bin" / "papermill"),
-        str(path.relative_to(folder)),
-        str(tmp_path / "out.ipynb"),
-    ]
+        str(Path(sys.prefix) / "bin" / "papermill"), str(path.relative_to(folder)), str(tmp_path / "out.ipynb"),
+    ]  # fmt: skip
     done = subprocess.run(
         [*command, "-p", name, str(value)], cwd=folder, capture_output=True, text=True, check=False
     )

@@ -36,12 +36,9 @@ def here(tmp_path, monkeypatch):
 
 def sweep(folder, **changes):
     record = {
-        "notebooks": ["01_first", "02_second"],
-        "parameters": {"weight": 1},
-        "grid": {"count": [2, 3], "scale": [0.5]},
-        "run": "n{count}-x{scale}",
-        **changes,
-    }
+        "notebooks": ["01_first", "02_second"], "parameters": {"weight": 1},
+        "grid": {"count": [2, 3], "scale": [0.5]}, "run": "n{count}-x{scale}", **changes,
+    }  # fmt: skip
     path = folder / "sweep.yaml"
     path.write_text(json.dumps({key: value for key, value in record.items() if value is not None}))
     return path

@@ -112,12 +112,8 @@ def brute(catalog, wishes):
 @st.composite
 def catalog_and_wishes(draw):
     catalog = Catalog.from_records(
-        draw(
-            st.lists(
-                st.tuples(st.text("abcdefgh", min_size=1, max_size=3), record()), min_size=1, max_size=12
-            )
-        )
-    )
+        draw(st.lists(st.tuples(st.text("abcdefgh", min_size=1, max_size=3), record()), min_size=1, max_size=12)),
+    )  # fmt: skip
     wishes = {}
     for name in draw(st.lists(st.sampled_from(SHIFT_FIELDS), unique=True, max_size=4)):
         known = st.sampled_from([*catalog.values(name), "1999" if name == "year" else "Nobody At All"])

@@ -78,10 +78,8 @@ def test_values_and_support():
     assert TEN.values("genre", 3) == ["Comedy", "Drama"]
     assert TEN.values("genre", 99) == []
     assert (
-        TEN.support("genre", "Drama"),
-        TEN.support("actor", "ada  QUILL"),
-        TEN.support("actor", "X Y"),
-    ) == (6, 3, 0)
+        TEN.support("genre", "Drama"), TEN.support("actor", "ada  QUILL"), TEN.support("actor", "X Y"),
+    ) == (6, 3, 0)  # fmt: skip
     assert TEN.genres(5) == TEN.get_available_genres() == ["Comedy", "Drama"]
     assert TEN.get_attribute_values("language") == ["English", "French", "Polish", "Romanian"]
     assert TEN.get_attribute_values("name") == TEN.get_attribute_values("title") == sorted(set(TITLES))
@@ -167,10 +165,8 @@ def test_wishes_to_try_leave_out_what_a_catalogue_lacks():
     """The ten films, then titles with a genre only, then titles only: notebook 01 runs on each."""
     constraints = views.example_constraints(catalog())
     assert constraints == [
-        {"genre": "Comedy"},
-        {"actor": "Cy Hale"},
-        {**constraints[0], **constraints[1], "year": "1900"},
-    ]
+        {"genre": "Comedy"}, {"actor": "Cy Hale"}, {**constraints[0], **constraints[1], "year": "1900"},
+    ]  # fmt: skip
     genres = Catalog.from_records([("A", {"genre": ["Drama"]}), ("B", {"genre": ["War"]})], "genres")
     assert views.example_constraints(genres) == [{"genre": "Drama"}, {"genre": "Drama", "year": "1900"}]
     assert views.query_table(genres, views.example_constraints(genres))["exact answers"].tolist() == [1, 0]

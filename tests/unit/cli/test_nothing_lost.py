@@ -182,13 +182,9 @@ def test_a_clock_that_goes_backwards_changes_no_byte(tmp_path, monkeypatch):
 
     def made(run):
         config = simulate.SimulateConfig(
-            run=run,
-            catalog=llm_job.catalogue(tmp_path),
-            systems=["template"],
-            n_sessions=1,
-            n_turns=3,
+            run=run, catalog=llm_job.catalogue(tmp_path), systems=["template"], n_sessions=1, n_turns=3,
             user_llm="template",
-        )
+        )  # fmt: skip
         folder = simulate.simulate(config, progress=False)
         judge.judge_run(run, ["template"], progress=False)
         evaluate.evaluate(evaluate.EvaluateConfig(run=run))

@@ -79,13 +79,10 @@ NASTY = "<script>alert(\"x\")</script> & 'quoted'"
 
 def test_nothing_of_a_dialogue_becomes_markup():
     record = changed(
-        session_id=NASTY,
-        model_name=NASTY,
+        session_id=NASTY, model_name=NASTY,
         conversation=[{"speaker": "USER", "text": NASTY}, {"speaker": "SYSTEM", "text": NASTY}],
-        shift_events=[
-            {"turn": 1, "type": NASTY, "from_focus": NASTY, "to_focus": NASTY, "bridge_value": NASTY}
-        ],
-    )
+        shift_events=[{"turn": 1, "type": NASTY, "from_focus": NASTY, "to_focus": NASTY, "bridge_value": NASTY}],
+    )  # fmt: skip
     marks = [[Mark(0, 8, NASTY, NASTY)], []]
     shown = Dialogue.from_json(record).with_marks(marks)._repr_html_()
     assert "<script" not in shown
@@ -96,11 +93,9 @@ def test_nothing_of_a_dialogue_becomes_markup():
 def test_marks_are_shown_longest_first_and_shifts_before_their_turn():
     text = "a New York comedy"
     turn = Turn(
-        "USER",
-        text,
-        {},
+        "USER", text, {},
         (Mark(2, 5, "word", "new"), Mark(2, 10, "city", "New York"), Mark(11, 17, "genre", "Comedy")),
-    )
+    )  # fmt: skip
     shown = Dialogue("1", "m", (turn,))._repr_html_()
     assert shown.count("border-radius") == 2
     assert 'title="word=new, city=New York">New York</span>' in shown

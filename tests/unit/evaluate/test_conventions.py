@@ -193,10 +193,8 @@ def written(tmp_path_factory):
 
 
 SETTINGS = {
-    "default": (),
-    "thesis_grounded": ("--extractor", "embed"),
-    "thesis_legacy": ("--topic-model", "topics"),
-}
+    "default": (), "thesis_grounded": ("--extractor", "embed"), "thesis_legacy": ("--topic-model", "topics"),
+}  # fmt: skip
 
 
 COMMANDS = (

@@ -33,13 +33,11 @@ def scored(*turns, events=(), **changes):
 
 OLD, NEW = {"genre": "Drama", "actor": "Ada Quill"}, {"genre": "Comedy", "actor": "Ada Quill"}
 TALK = (
-    user("I'd like drama films with Ada Quill", OLD),
-    system("How about Harbour Lights (1951)?", HARBOUR),
+    user("I'd like drama films with Ada Quill", OLD), system("How about Harbour Lights (1951)?", HARBOUR),
     user("Instead of drama films I'd like comedy films", NEW, shift=True),
     system("Harbour Lights, a drama, or Paper Kites, a comedy.", HARBOUR, KITES),
-    user("More like that, please", NEW),
-    system("See Cold Orchard.", ORCHARD),
-)
+    user("More like that, please", NEW), system("See Cold Orchard.", ORCHARD),
+)  # fmt: skip
 EVENT = {"turn": 2, "type": "replace"}
 FOUND = scored(*TALK, events=(EVENT,))
 

@@ -62,12 +62,9 @@ def results(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
         scored(
-            run="tiny",
-            n_sessions=4,
-            n_turns=8,
-            systems=("oracle", "tracker", "sticky", "random", "echo"),
+            run="tiny", n_sessions=4, n_turns=8, systems=("oracle", "tracker", "sticky", "random", "echo"),
             arms=("shift", "straight", "fresh", "none"),
-        )
+        )  # fmt: skip
         sensitivity.make("tiny", 2)
         simulated(run="unscored", n_sessions=1, n_turns=2, systems=("echo",))
     return folder

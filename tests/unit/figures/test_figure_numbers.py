@@ -67,10 +67,8 @@ def test_pairs_on_a_page_and_bars_over_those_that_are_not_told_apart():
 
 def test_means_leave_out_what_is_missing_and_resample_sessions_not_turns():
     values = {
-        "model": ["a"] * 3 + ["b"] * 3,
-        "session_id": ["1", "2", "3"] * 2,
-        "score": [0, 1] + [np.nan] * 4,
-    }
+        "model": ["a"] * 3 + ["b"] * 3, "session_id": ["1", "2", "3"] * 2, "score": [0, 1] + [np.nan] * 4,
+    }  # fmt: skip
     found = base.means(pd.DataFrame(values), ["model"], "score").set_index("model")
     assert found.loc["a", ["mean", "n", "n_missing"]].tolist() == [0.5, 2, 1]
     assert np.isnan(found.loc["b", "mean"]) and found.loc["b", "n"] == 0

@@ -246,13 +246,11 @@ def test_endless_turns_are_shortened_and_counted_further_where_they_do_not_fit()
 # --- wishes -----------------------------------------------------------------------------------------------
 def test_wishes_come_from_the_log_a_line_for_each_change() -> None:
     states = [
-        {"constraints": {"genre": "drama"}},
-        {"constraints": {"genre": "drama"}},
+        {"constraints": {"genre": "drama"}}, {"constraints": {"genre": "drama"}},
         {"constraints": {"genre": "drama", "actor": ["Kim Lee", "Jo Ek"], "year": None}},
         {"wishes": {"genre": "comedy"}, "constraints": {"genre": "drama"}, "avoid": {"actor": 'Kim "K" Lee'}},
-        {"constraints": {}},
-        {},
-    ]
+        {"constraints": {}}, {},
+    ]  # fmt: skip
     turns: list[Turn] = []
     for state in states:
         turns += [Turn(USER, "I want x", {"user_meta": state}), Turn(SYSTEM, "y")]

@@ -102,11 +102,8 @@ def test_canaries_are_judged_apart(run, server):
 
 def test_scores_enter_a_result_and_what_was_not_judged_stays(run, server):
     result = {
-        "model": "tracker",
-        "session_id": "00001",
-        "judge": dict.fromkeys(CONSTRUCTS),
-        "detail": {"n": 1},
-    }
+        "model": "tracker", "session_id": "00001", "judge": dict.fromkeys(CONSTRUCTS), "detail": {"n": 1},
+    }  # fmt: skip
     assert judging.add_scores(result, judging.scores_of(run)) == result
     judge(run, server)
     scores = judging.scores_of(run)

@@ -20,10 +20,8 @@ def test_hours_are_calls_times_seconds_over_those_really_at_once() -> None:
     assert judge["hours"] == pytest.approx(3_000 * 6 / 5 / 3600)  # 1.00
     assert everything["hours"] == pytest.approx(crs["hours"] + judge["hours"])
     assert (everything["calls"], everything["tokens_in"], everything["tokens_out"]) == (
-        23_000,
-        10.0 + 6.0,
-        1.2 + 0.24,
-    )
+        23_000, 10.0 + 6.0, 1.2 + 0.24,
+    )  # fmt: skip
     three_waited_for_one_slot = {("crs", "m"): Cost(500.0, 60.0, 3.0, 3.0)}
     hours = [estimate([Work("crs", "m", 3600, n)], three_waited_for_one_slot)["hours"][0] for n in (1, 3, 16)]
     assert hours == pytest.approx([3.0, 1.0, 1.0])

@@ -105,12 +105,8 @@ def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole() -> None:
     error.tried = ("dropped",)
     again = pickle.loads(pickle.dumps(error))
     assert (again.kind, again.remedy, again.pause, again.tried, str(again)) == (
-        "busy",
-        "wait",
-        3.0,
-        ("dropped",),
-        "later",
-    )
+        "busy", "wait", 3.0, ("dropped",), "later",
+    )  # fmt: skip
     with pytest.raises(KeyError):
         LLMError("no such word", "x")
 

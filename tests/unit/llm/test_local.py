@@ -19,11 +19,9 @@ from tests.helpers.engine import write_model
 
 OPTIONS = {"num_ctx": 1024, "num_predict": 48, "temperature": 0.0}
 SCHEMA = {
-    "type": "object",
-    "properties": {"pick": {"type": "string", "enum": ["red", "blue"]}},
-    "required": ["pick"],
+    "type": "object", "properties": {"pick": {"type": "string", "enum": ["red", "blue"]}}, "required": ["pick"],
     "additionalProperties": False,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -324,9 +324,7 @@ def test_the_second_editions_cost_is_a_mean_over_the_replies_that_both_users_got
     shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [0])).shifts[0]
     # gains in the session: (1 − 8/9)/(2 − 8/9) = .1 and 1
     shift.arms = {
-        gain.FRESH_V2: [1.0, 0.5, 1.0],
-        gain.PLACEBO: [0.5, math.nan],
-        gain.PLACEBO_FRESH: [1.0, 1.0],
-    }
+        gain.FRESH_V2: [1.0, 0.5, 1.0], gain.PLACEBO: [0.5, math.nan], gain.PLACEBO_FRESH: [1.0, 1.0],
+    }  # fmt: skip
     assert gain.history_cost_v2(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
     assert gain.placebo_cost(shift) == pytest.approx(0.5)

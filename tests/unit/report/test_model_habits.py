@@ -31,10 +31,8 @@ def test_habits_of_replies_and_authors_of_users_words():
 
 def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
     gains = {
-        "m": (0.5, 0.6, 0.4, 0.7, 0.5),
-        "list": (0.5, 0.5, 0.5, 0.6, 0.6),
-        "poor": (0.1, 0.1, 0, 0.2, 0.1),
-    }
+        "m": (0.5, 0.6, 0.4, 0.7, 0.5), "list": (0.5, 0.5, 0.5, 0.6, 0.6), "poor": (0.1, 0.1, 0, 0.2, 0.1),
+    }  # fmt: skip
     rows = [(name, f"{i:05d}", value) for name, values in gains.items() for i, value in enumerate(values)]
     results = pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain"])
     table = models.against(results, [("m", "list"), ("m", "poor"), ("m", "m"), ("poor", "m")])

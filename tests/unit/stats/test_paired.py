@@ -59,11 +59,9 @@ def test_differences_that_rounding_alone_tells_apart_tie_and_equal_systems_have_
 def test_exact_sign_flip_equals_scipy(gaps):
     row = stats.sign_flip_pairs(versus_zero(gaps), permutations=2**12).iloc[0]
     again = sp.permutation_test(
-        (np.asarray(gaps, float), np.zeros(len(gaps))),
-        lambda x, y, axis: (x - y).mean(axis),
-        permutation_type="samples",
-        vectorized=True,
-    )
+        (np.asarray(gaps, float), np.zeros(len(gaps))), lambda x, y, axis: (x - y).mean(axis),
+        permutation_type="samples", vectorized=True,
+    )  # fmt: skip
     assert row["p"] == pytest.approx(min(1.0, again.pvalue), abs=1e-12)
 
 

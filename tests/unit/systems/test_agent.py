@@ -176,12 +176,8 @@ def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
     recorder.close()
     assert [row["error"] for row in rows].count("no tools") == 1 and len(rows) == 11
     assert rows[0]["tool_calls"] == [] and [row["step"] for row in rows if row["turn"] == 2] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
+        0, 1, 2, 3, 4,
+    ]  # fmt: skip
 
 
 def test_json_actions_are_a_setting_and_demanded_tools_must_be_there():

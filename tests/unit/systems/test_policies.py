@@ -82,17 +82,11 @@ def test_the_tracker_keeps_the_amnesiac_forgets_and_the_sticky_never_lets_go():
     )  # fmt: skip
     both = {"genre": "Comedy", "actor": "Ada Quill"}
     assert constraints("tracker", *said) == [
-        {"genre": "Drama"},
-        {"genre": "Drama", "actor": "Ada Quill"},
-        both,
-        both,
-    ]
+        {"genre": "Drama"}, {"genre": "Drama", "actor": "Ada Quill"}, both, both,
+    ]  # fmt: skip
     assert constraints("amnesiac", *said) == [
-        {"genre": "Drama"},
-        {"actor": "Ada Quill"},
-        {"genre": "Comedy"},
-        {},
-    ]
+        {"genre": "Drama"}, {"actor": "Ada Quill"}, {"genre": "Comedy"}, {},
+    ]  # fmt: skip
     old = {"genre": "Drama", "actor": "Ada Quill"}
     assert constraints("sticky", *said) == [{"genre": "Drama"}, old, old, old]
 
