@@ -19,8 +19,12 @@ pytestmark = [
 RUN = "annotate-e2e"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def run():
+    return scored(RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8)
+
+
 def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
-    scored(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8)
     path = annotate.write(labels.AskConfig(run=RUN, n=10))
     given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
     with chromium.Browser(PROGRAM) as browser:
@@ -61,7 +65,6 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
 
 
 def test_pairs_stand_side_by_side_and_fit_a_small_screen():
-    scored(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8)
     path = annotate.write(labels.AskConfig(run=RUN, n=4, kind="pairs"))
     with chromium.Browser(PROGRAM) as browser:
         page = browser.page()

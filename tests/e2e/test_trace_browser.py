@@ -65,6 +65,18 @@ def spoilt(record):
     return record
 
 
+def light_report(run):
+    """The report of a run with one outcome, and a pixel in place of each figure."""
+    ladder = stats.ladder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            stats, "ladder", lambda scores, plan: ladder(scores, plan.changed(secondary_outcomes=()))
+        )
+        patch.setattr(figures, "make", lambda *_: None)
+        patch.setattr(style, "data", lambda *_: PIXEL)
+        return report.write(run)
+
+
 @pytest.fixture(scope="module")
 def running():
     with chromium.Browser(PROGRAM) as started:
@@ -179,16 +191,13 @@ def test_false_claims_and_violations_are_marked_at_the_reply(opened):
         assert marked == mine.loc[mine[name] > 0, "turn"].tolist()
 
 
-def test_filtering_by_shift_type_keeps_the_sessions_that_have_one(opened):
+def test_filters_by_type_and_order_by_score_narrow_and_sort_the_list(opened):
     events = {d.session_id: {e["type"] for e in d.shift_events} for d in simulate.dialogues("trace-e2e")}
     kind = "contradict"
     opened.choose("#type", kind)
     wanted = sum(kind in kinds for kinds in events.values()) * len(SYSTEMS)
     assert 0 < wanted < 36
     assert opened.text("#count") == f"{wanted} of 36 sessions"
-
-
-def test_the_lowest_score_comes_first_when_asked(opened):
     opened.choose("#order", "low")
     values = [float(t.replace("−", "-")) for t in opened.texts("#rows .item .value")]
     assert values == sorted(values)
@@ -250,7 +259,7 @@ def test_help_names_the_keys_and_closes(opened):
     assert shown(opened) == ["oracle session 00000"]
 
 
-def test_hostile_text_stays_text(page, monkeypatch):
+def test_hostile_text_stays_text(page):
     page.open(make("trace-hostile", hostile=True))
     page.wait("document.querySelectorAll('.turn').length > 0")
     page.choose("#with", "amnesiac" + HOSTILE)
@@ -268,13 +277,7 @@ def test_hostile_text_stays_text(page, monkeypatch):
         shown.count(HOSTILE) + shown.count(escaped) > 10 * len(said) // 2
     )  # texts, wishes, belief, state, calls, shifts, titles
 
-    ladder = stats.ladder
-    monkeypatch.setattr(
-        stats, "ladder", lambda scores, plan: ladder(scores, plan._replace(secondary_outcomes=()))
-    )
-    monkeypatch.setattr(figures, "make", lambda *_: None)  # figures are pictures, and text no longer
-    monkeypatch.setattr(style, "data", lambda *_: PIXEL)
-    page.open(report.write("trace-hostile"))
+    page.open(light_report("trace-hostile"))
     untouched(page, "script, iframe, img:not([src^='data:image/png'])")
     assert "</script><script>window.hacked" in page.js("document.body.textContent")
     page.open(annotate.write(labels.AskConfig(run="trace-hostile", n=4)))
@@ -418,15 +421,8 @@ def test_tool_calls_are_shown_and_hostile_arguments_stay_text(page):
 
 @pytest.fixture(scope="module")
 def written(index):
-    """The report of the same run, with a pixel in place of each figure."""
-    with pytest.MonkeyPatch.context() as patch:
-        ladder = stats.ladder
-        patch.setattr(
-            stats, "ladder", lambda scores, plan: ladder(scores, plan._replace(secondary_outcomes=()))
-        )
-        patch.setattr(figures, "make", lambda *_: None)
-        patch.setattr(style, "data", lambda *_: PIXEL)
-        return report.write("trace-e2e")
+    """The report of the same run."""
+    return light_report("trace-e2e")
 
 
 def drawn(page, path):

@@ -249,6 +249,7 @@ def test_judge_files_are_read_in_order_flagged_or_refused(tmp_path: Path) -> Non
     counts = flag_counts(table).set_index("construct")
     coherence = counts.loc["coherence", ["asked", "given", "not a number", "out of range"]]
     assert coherence.tolist() == [3, 1, 1, 1] and counts["asked"].tolist() == [3, 3, 3]
+    (tmp_path := tmp_path / "refused").mkdir()
     with pytest.raises(InputError, match="no judge scores in"):
         read_scores(tmp_path)
     head = "model,proactiveness,coherence,personalization\n"

@@ -108,7 +108,7 @@ def killed(process, path, beyond):
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path, workers):
     path, n = tmp_path / "ledger.sqlite", 150
     reached = [0]
