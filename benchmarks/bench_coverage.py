@@ -16,6 +16,7 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.rng import stream
 from crs_lib.evaluate import arms
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.systems.base import World
 
@@ -28,7 +29,7 @@ def population(scenarios: int, templates: str, metric: str, seed: int = 11) -> p
     catalog = sources.load()
     world, rule = World(catalog, Grounder(catalog)), conventions.get("default")
     config = simulate.SimulateConfig(systems=SYSTEMS, templates=templates, seed=seed, n_turns=TURNS)
-    scorer, rows = evaluate.Scorer(world.grounder, rule), []
+    scorer, rows = Scorer(world.grounder, rule), []
     for number in range(scenarios):
         plan = simulate.scenario(world, number, config)
         for spec in SYSTEMS:

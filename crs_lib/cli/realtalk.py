@@ -88,13 +88,11 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
     takes=[f"{_CONFIG} run data teachers selection mode reading arc_cases final force seed {_MODEL}"],
 )  # fmt: skip
 def evaluate(
-    *, train_only: bool = False, test_only: bool = False, teach: bool = False, train: Path | None = None,
-    **given: Any,
+    *, test_only: bool = False, teach: bool = False, train: Path | None = None, **given: Any
 ) -> None:  # fmt: skip
     """Score chats, the test split once; or train the ranker of the package.
 
-    train_only: chats 1 to 7 (the default)
-    test_only: chats 8 to 10; requires --final
+    test_only: chats 8 to 10 instead of 1 to 7; requires --final
     teach: train the ranker of the package on the train chats instead
     train: a folder with realtalk/ and locomo/ to learn from
     """
@@ -104,8 +102,6 @@ def evaluate(
     if teach:
         _teach(train)
         return
-    if train_only and test_only:
-        raise InputError("give one of --train-only and --test-only")
     config = RealTalkConfig(**given, split="test" if test_only else _split(given["data"]))
     study.check_test_split(config)
     start = time.perf_counter()

@@ -112,7 +112,8 @@ def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     """
     from crs_lib import evaluate, notebooks
     from crs_lib.metrics.base import DAGGER_NOTE
-    from crs_lib.report import findings, scoreboard
+    from crs_lib.report import findings
+    from crs_lib.report.tables import scoreboard
     from crs_lib.validity import sensitivity
 
     run, asked = _DEMO["run"], {**_DEMO, "n_sessions": n_sessions, "n_turns": n_turns}

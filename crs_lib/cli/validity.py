@@ -192,7 +192,7 @@ def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given:
     out: where the page goes (default: the run's folder)
     import_: labels that the page exported, to analyse
     """
-    from crs_lib.report import annotate as pages
+    from crs_lib.report import page
     from crs_lib.validity import labels
 
     config = labels.AskConfig(**given)
@@ -202,5 +202,6 @@ def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given:
             table(frame)
         print(f"tables: {paths.shown(labels.write(config.run, found))}/")
     else:
-        print(f"written: {paths.shown(pages.write(config, out))}   open it in a browser, no server is needed")
+        written = paths.shown(page.write_questions(config, out))
+        print(f"written: {written}   open it in a browser, no server is needed")
         print(f"then: python -m crs_lib validity annotate --run {config.run} --import labels-*.jsonl")

@@ -129,6 +129,12 @@ def lines(name: str) -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
+def vocabulary(name: str, section: str) -> frozenset[str]:
+    """The words of a section of a wording file."""
+    return frozenset(" ".join(lines(name)[section]).split())
+
+
+@cache
 def sections(name: str, small: bool = False) -> Mapping[str, tuple[Template, ...]]:
     """The lines of a wording file as templates, by section."""
     return {section: compiled(part, small) for section, part in lines(name).items()}

@@ -41,6 +41,7 @@ from crs_lib.core.errors import InputError, did_you_mean, unknown
 __all__ = ["Entry", "Field", "OneOf", "Registry", "RunName", "Seed", "Setting", "Settings", "fields_of"]
 
 T = TypeVar("T")
+_Facts = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,16 @@ class Registry(Generic[T]):
     """Members by name. ``kind`` is the word that error texts use ("policy", "figure").
 
     ``room`` names the package whose files register the members: the first look for one that is not known yet,
-    or at all, imports every file, so that a new one needs no entry in any list. The files ``first`` come
-    first. Members with the fact ``place`` (a number) come first, in its order; the others follow in the order
-    of registration.
+    or at all, imports every file, those named ``first`` before the others, so that a new one needs no entry
+    in any list. ``words`` gives further facts of members, by name, that stand in a file of texts. Members
+    with the fact ``place`` (a number) come first, in its order; then the others as they were registered.
     """
 
-    def __init__(self, kind: str, room: str = "", first: Sequence[str] = ()) -> None:
+    def __init__(
+        self, kind: str, room: str = "", first: Sequence[str] = (), words: Callable[[], _Facts] | None = None
+    ) -> None:
         self.kind = kind
-        self._room, self._first = room, first
+        self._room, self._first, self._words = room, first, words
         self._entries: dict[str, Entry[T]] = {}
 
     def _known(self) -> dict[str, Entry[T]]:
@@ -73,6 +76,9 @@ class Registry(Generic[T]):
             for name in [*self._first, *(file.name for file in files)]:
                 importlib.import_module(f"{self._room}.{name}")
             self._room = ""
+            for name, facts in self._words().items() if self._words else ():
+                if name in self._entries:
+                    self._entries[name].facts.update(facts)
         return self._entries
 
     def register(self, name: str, **facts: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
@@ -96,7 +102,7 @@ class Registry(Generic[T]):
 
     def __contains__(self, spec: object) -> bool:
         name = str(spec).partition(":")[0]
-        return name in self._entries or name in self._known()
+        return (name in self._entries and not self._words) or name in self._known()
 
     def names(self) -> list[str]:
         """All names, in the order of the members."""

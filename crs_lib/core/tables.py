@@ -187,7 +187,8 @@ def read_table(
     columns are kept once each (as categories): a long text that is the same in all rows takes no room. Raises
     RunError naming the file that is missing, InputError for a column that is not there.
     """
-    _check_there(path)
+    if not path.exists():
+        raise RunError(f"no {path.name} in {path.parent.name!r}")
     wanted = list(dict.fromkeys((*contract.key, *columns))) if columns else None
     if path.suffix == ".csv":
         frame = pd.read_csv(path, usecols=wanted)
@@ -201,26 +202,6 @@ def read_table(
         frame = _from_lines(path, wanted, repeated)
     replace(contract, columns=tuple(wanted or contract.columns)).check(frame)
     return frame[list(columns)] if columns else frame
-
-
-def read_pieces(
-    path: Path, columns: Sequence[str] | None = None, rows: int = 100_000
-) -> Iterator[pd.DataFrame]:
-    """The rows of a Parquet table in their order, in frames of at most ``rows``: memory stays flat.
-
-    Raises as :func:`read_table`.
-    """
-    import pyarrow.parquet as pq
-
-    _check_there(path)
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=rows, columns=columns and list(columns)):
-            yield Contract(path.name, tuple(columns or ()), ()).check(batch.to_pandas())
-
-
-def _check_there(path: Path) -> None:
-    if not path.exists():
-        raise RunError(f"no {path.name} in {path.parent.name!r}")
 
 
 class Rows:

@@ -22,8 +22,7 @@ from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
 from crs_lib.retrieval.bm25 import BM25, Lexical
-from crs_lib.retrieval.dense import Dense
-from crs_lib.retrieval.encoders import ENCODERS
+from crs_lib.retrieval.encoders import ENCODERS, Dense
 from crs_lib.retrieval.fusion import Fused, Retriever, build
 from crs_lib.retrieval.store import StoredIds, load_arrays, new_folder, save_folder, save_ids
 

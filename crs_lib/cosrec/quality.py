@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
+from crs_lib.cosrec.audit import conversation_ratings
 from crs_lib.cosrec.labels import quality_agreement
 from crs_lib.cosrec.records import Conversation, Partition
-from crs_lib.cosrec.statistics import conversation_ratings
 from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 

@@ -176,19 +176,3 @@ def read_routes(path: Path) -> dict[str, Routes]:
     for row in tables.read_jsonl(path):
         out.setdefault(row["system"], {})[row["conversation"], row["turn"]] = list(row["modules"])
     return out
-
-
-def run_table(runs: Mapping[str, Run]) -> pd.DataFrame:
-    """One row a run: topics, hits, and hits for a topic on average."""
-    sizes = {name: (len(run), sum(map(len, run.values()))) for name, run in runs.items()}
-    rows = [(name, topics, hits, round(hits / topics, 1)) for name, (topics, hits) in sizes.items()]
-    return pd.DataFrame(rows, columns=["system", "topics", "hits", "hits a topic"]).set_index("system")
-
-
-def route_table(routes: Mapping[str, Routes]) -> pd.DataFrame:
-    """User turns by the modules that they are sent to, one column a system."""
-    counts = {
-        name: pd.Series([", ".join(modules) or "none" for modules in sent.values()]).value_counts()
-        for name, sent in routes.items()
-    }
-    return pd.DataFrame(counts).fillna(0).astype(int).sort_index().rename_axis("modules")

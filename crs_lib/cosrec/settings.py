@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import pandas as pd
 from pydantic import AfterValidator
 
 from crs_lib.core import prompts
@@ -83,10 +82,6 @@ class RetrieveSettings(Settings):
         last = self.rewriters[-1]
         twins = [_RetrievalSystem(f"{r}, {last}, {KEYWORDS}", r, last, True) for r in self.retrievers]
         return plain + (twins if self.mapping else [])
-
-    def table(self) -> pd.DataFrame:
-        """One row a system: retriever, rewriter, whether the user's keywords join the query, router."""
-        return pd.DataFrame(self.systems()).assign(router=self.router).set_index("name")
 
 
 class ScoreSettings(Settings):

@@ -7,8 +7,7 @@ import pandas as pd
 from crs_lib import runs, stats
 from crs_lib.core import paths
 from crs_lib.core.errors import NoDataError, RunError
-from crs_lib.cosrec import corpus, evaluate, intents, labels, quality, quirks, retrieve, rewriting
-from crs_lib.cosrec import statistics as counts
+from crs_lib.cosrec import audit, corpus, evaluate, intents, labels, quality, retrieve, rewriting
 from crs_lib.cosrec.settings import (
     KEYWORDS,
     NAME,
@@ -26,14 +25,14 @@ _PEOPLE = "intents ceiling intent_agreement quality_agreement rewriting signals 
 def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
     """The corpus itself (``corpus``), its quirks, the stated statistics, ratings and judgments."""
     read = corpus.load_all(settings.source)
-    odd = pd.concat([quirks.report(partition) for partition in read.values()], ignore_index=True)
+    odd = pd.concat([audit.find_quirks(partition) for partition in read.values()], ignore_index=True)
     stage.counts.update(quirks=len(odd), conversations=sum(len(p.conversations) for p in read.values()))
     return {
         "corpus": read,
         "quirks": odd,
-        "claims": counts.readme_claims(read),
-        "ratings": counts.conversation_ratings(read),
-        "judged": counts.judgments_per_intent(read["curated"]),
+        "claims": audit.readme_claims(read),
+        "ratings": audit.conversation_ratings(read),
+        "judged": audit.judgments_per_intent(read["curated"]),
     }
 
 
@@ -137,9 +136,9 @@ STUDY: Study = Study(
         StageSpec("people", _EVALUATE, ScoreSettings, _people, outputs=_OF_PEOPLE),
     ],
     derived={
-        "average_ratings": lambda run: counts.average_rating_counts(_ratings(run)),
-        "aspect_ratings": lambda run: counts.aspect_rating_counts(_ratings(run)),
-        "judgments": lambda run: counts.judgment_counts(STUDY.read(run, "judged")),
+        "average_ratings": lambda run: audit.average_rating_counts(_ratings(run)),
+        "aspect_ratings": lambda run: audit.aspect_rating_counts(_ratings(run)),
+        "judgments": lambda run: audit.judgment_counts(STUDY.read(run, "judged")),
         "systems": _systems,
     },
 )  # fmt: skip

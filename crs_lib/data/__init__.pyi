@@ -1,21 +1,15 @@
 from .logs import Broken, files, log_quirk_counts, log_quirks, read, readable, session_key
-from .quirks import Quirk, quirk_counts, quirks_table
-from .registry import RECORDED, REGISTRY, Dataset, describe, get, locate
+from .registry import REGISTRY, describe, get, locate
 
 __all__ = [
-    "RECORDED",
     "REGISTRY",
     "Broken",
-    "Dataset",
-    "Quirk",
     "describe",
     "files",
     "get",
     "locate",
     "log_quirk_counts",
     "log_quirks",
-    "quirk_counts",
-    "quirks_table",
     "read",
     "readable",
     "session_key",

@@ -251,21 +251,6 @@ def read(run: str, table: str, convention: str = "", columns: Sequence[str] | No
     return MOVIES.read(run, table, variant=_variant_of(name), columns=columns, repeated=Provenance._fields)
 
 
-def pieces(
-    run: str, table: str, columns: Sequence[str] | None = None, convention: str = "", rows: int = 100_000
-) -> Iterator[pd.DataFrame]:
-    """The rows of "turns" or "shifts" in frames of at most ``rows``, memory flat; raises as :func:`read`.
-
-    The turns of a session stand together, and may be divided between two frames.
-    """
-    name = convention_of(run, convention)
-    entry(run, name)
-    path = MOVIES.path(run, table, variant=_variant_of(name))
-    if path.suffix != ".parquet":
-        raise InputError(f"{path.name} is no Parquet file; read it whole, or some of its columns")
-    yield from tables.read_pieces(path, columns, rows)
-
-
 def conventions_of(run: str) -> list[str]:
     """The conventions that a run is scored under, ``default`` first and then the latest; often one."""
     stages = runs.read_manifest(simulate.STUDY, run).get("stages", {})
@@ -319,10 +304,3 @@ def catalog_of(run: str) -> Catalog:
     """The catalogue that a run was made with, frozen in its folder."""
     runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     return sources.load(MOVIES.path(run, "catalog"))
-
-
-def long(results: pd.DataFrame, metrics: Iterable[str]) -> pd.DataFrame:
-    """Session scores in long form for statistics: system, scenario, metric, value."""
-    names = [base.get(name).name for name in metrics]
-    frame = results.melt(["model", "session_id"], names, "metric", "value")
-    return frame.rename(columns={"model": "system", "session_id": "scenario"}).astype({"value": float})

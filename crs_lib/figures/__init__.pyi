@@ -1,9 +1,8 @@
-from .base import FIGURES, TABLES, NoDataError, of_systems
+from .base import FIGURES, NoDataError, of_systems
 from .drawing import caption, draw, make, names, redraw, show, title, why_not
 
 __all__ = [
     "FIGURES",
-    "TABLES",
     "NoDataError",
     "caption",
     "draw",

@@ -18,20 +18,21 @@ __all__ = ["FIGURES", "TABLES", "NoDataError"]  # the error is what a drawing fu
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
 
+
+def _captions() -> dict[str, dict[str, Any]]:
+    """The words of figures, ``crs_lib/prompts/<study>/captions.toml``; their order there is that of pages."""
+    texts = {study: prompts.lists(f"{study}/captions") for study in ("movies", "cosrec", "realtalk")}
+    rows = [(study, name, facts) for study, found in texts.items() for name, facts in found.items()]
+    return {name: {"study": study, **facts, "place": i} for i, (study, name, facts) in enumerate(rows)}
+
+
 # Functions of tidy frames that return a matplotlib Figure (a LaTeX ``tabular``), by name. Facts: ``study``,
 # ``tables`` (the frames it takes, in order), ``caption``, ``note`` (the small print under it; both may name
 # what :func:`counts` and :func:`words` give), ``place`` (its number on pages) and, where the stages of
 # every run do not make its data, ``made_by``: the command that does (may name {run}). ``dark``: a PNG for
 # dark pages, too. ``title``: its heading where the name in words is none.
-FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
-TABLES: Registry[str] = Registry("table", room="crs_lib.figures")
-
-
-# Words of the figures, ``crs_lib/prompts/<study>/captions.toml``; their order there is that of pages.
-_STUDIES = {study: prompts.lists(f"{study}/captions") for study in ("movies", "cosrec", "realtalk")}
-_WORDS = {
-    name: {"study": study, **facts} for study, texts in _STUDIES.items() for name, facts in texts.items()
-}
+FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures", words=_captions)
+TABLES: Registry[str] = Registry("table", room="crs_lib.figures", words=_captions)
 
 
 def figure(caption: str = "", *, registry: Registry[Any] = FIGURES, **facts: Any) -> Callable[[Draw], Draw]:
@@ -44,10 +45,7 @@ def figure(caption: str = "", *, registry: Registry[Any] = FIGURES, **facts: Any
     def add(make: Draw) -> Draw:
         name, taken = make.__name__, inspect.signature(make).parameters.values()
         tables = tuple(one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD)
-        own = {"study": "movies", "caption": caption}
-        if name in _WORDS:
-            own = _WORDS[name] | {"place": list(_WORDS).index(name)}
-        registry.register(name, tables=tables, **own | facts)(make)
+        registry.register(name, tables=tables, **{"study": "movies", "caption": caption} | facts)(make)
         return make
 
     return add

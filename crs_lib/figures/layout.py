@@ -19,7 +19,7 @@ _IN_TIME = ["normalised_gain", "item_tas", "topic_adaptation_score"]
 
 SHOWN: dict[str, list[str]] = {
     "turn_table": [
-        *_OVERLAP, "topic_adaptation_score", "satisfaction_corrected", "item_tas", "normalised_gain",
+        "cross_coherence", "topic_adaptation_score", "satisfaction_corrected", "normalised_gain",
     ],
     "metric_bars": [*_MAIN, "item_recovery_rate", "satisfaction", *_LEAKS, *_TEXT],
     "correlation_heatmap": [*_MAIN, "novelty", *_LEAKS, "item_recovery_rate", *_TEXT],

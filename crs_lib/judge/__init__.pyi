@@ -1,12 +1,10 @@
-from .config import JudgeConfig
 from .rating import read_scores
-from .reliability import agreement, canary_report, headline, self_preference, summary
+from .reliability import headline, summary
 from .run import (
     SCORES,
     add_scores,
     adopt,
     flag_counts,
-    is_judged,
     judge_run,
     on_record,
     read_records,
@@ -19,14 +17,10 @@ from .run import (
 
 __all__ = [
     "SCORES",
-    "JudgeConfig",
     "add_scores",
     "adopt",
-    "agreement",
-    "canary_report",
     "flag_counts",
     "headline",
-    "is_judged",
     "judge_run",
     "on_record",
     "read_records",
@@ -34,7 +28,6 @@ __all__ = [
     "reliability_of",
     "score_table",
     "scores_of",
-    "self_preference",
     "shown_scores",
     "summary",
     "usage",

@@ -1,4 +1,4 @@
-from .base import BACKENDS, Backend, LLMError, Message, Reply, Request
+from .base import BACKENDS, LLMError, Message, Reply, Request
 from .calls import Cache, Recorder, export, usage
 from .client import LLM, Pool, Retry
 from .settings import LLMSettings
@@ -6,7 +6,6 @@ from .settings import LLMSettings
 __all__ = [
     "BACKENDS",
     "LLM",
-    "Backend",
     "Cache",
     "LLMError",
     "LLMSettings",

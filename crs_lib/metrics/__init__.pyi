@@ -1,3 +1,3 @@
-from .base import METRICS, describe, get, in_range, scored_names
+from .base import describe, get, in_range, scored_names
 
-__all__ = ["METRICS", "describe", "get", "in_range", "scored_names"]
+__all__ = ["describe", "get", "in_range", "scored_names"]

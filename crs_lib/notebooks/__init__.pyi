@@ -1,14 +1,12 @@
 from .look import begin
 from .rules import refresh
-from .runner import committed, find, output, parameters_of, run, study
+from .runner import committed, find, parameters_of, run
 
 __all__ = [
     "begin",
     "committed",
     "find",
-    "output",
     "parameters_of",
     "refresh",
     "run",
-    "study",
 ]

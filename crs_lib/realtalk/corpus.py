@@ -4,7 +4,6 @@ Positions are file order; ids are opaque keys. The messages that an annotated ev
 the reading, from strict to repaired.
 """
 
-import calendar
 import datetime as dt
 import hashlib
 import json
@@ -317,13 +316,6 @@ def _read_time(value: object) -> dt.datetime | None:
         except ValueError:
             continue
     return None
-
-
-def month_number(name: str) -> int | None:
-    """1 for January (or Jan), 12 for December; None for other words. Source: English month names."""
-    low = name.lower().rstrip(".")
-    found = (i for i in range(1, 13) if calendar.month_name[i].lower().startswith(low[:9]))
-    return next(found, None) if len(low) > 2 else None
 
 
 # ── evidence ─────────────────────────────────────────────────────────────────────────────────────────

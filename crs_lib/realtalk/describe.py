@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crs_lib.core.text import shorten
 from crs_lib.data.quirks import Quirk, quirk_counts, quirks_table
 from crs_lib.metrics import evidence as measures
-from crs_lib.realtalk import corpus, dates, plan
+from crs_lib.realtalk import corpus, plan
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.wording import learn_names
@@ -96,8 +96,8 @@ def _slip(chat: Chat, text: str) -> str:
 def questions(found: Sequence[Chat], reading: str = corpus.VALID) -> pd.DataFrame:
     """One row a question: ``gold`` messages, their ``sessions`` (``apart``: several), ``odd`` annotation.
 
-    Odd is evidence that is missing or not exactly one existing id: what the readings differ in. The plan's
-    ``kind``, number of ``named`` people and ``dated`` (a calendar day) stand beside it.
+    Odd is evidence that is missing or not exactly one existing id: what the readings differ in. ``named`` is
+    the number of people that the question names, ``own`` how many of its messages they wrote.
     """
     rows = []
     for chat in found:
@@ -111,10 +111,10 @@ def questions(found: Sequence[Chat], reading: str = corpus.VALID) -> pd.DataFram
                 "chat": chat.name, "question": f"{chat.name} {one.index}", "gold": len(places),
                 "sessions": met, "apart": met > 1,
                 "odd": not one.evidence or any(text not in chat.position for text in one.evidence),
-                "kind": made.kind, "named": len(made.speakers), "dated": bool(made.windows),
+                "named": len(made.speakers),
                 "own": sum(chat.messages[p].speaker in made.speakers for p in places),
             })  # fmt: skip
-    columns = ["chat", "question", "gold", "sessions", "apart", "odd", "kind", "named", "dated", "own"]
+    columns = ["chat", "question", "gold", "sessions", "apart", "odd", "named", "own"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -123,39 +123,6 @@ def spoken(asked: pd.DataFrame) -> pd.DataFrame:
     one = asked[(asked["named"] == 1) & (asked["gold"] > 0)]
     rows = one.loc[one.index.repeat(one["gold"]), ["question", "own"]]
     return rows.assign(own=rows.groupby("question").cumcount() < rows["own"])
-
-
-def regularities(found: Sequence[Chat]) -> pd.DataFrame:
-    """What a planner can count on: people named, whose words bear the evidence, days, forms of questions."""
-    asked = questions(found)
-    own = spoken(asked)["own"]
-    rows: list[tuple[str, float]] = [
-        (f"questions naming {n} speakers", count)
-        for n, count in asked["named"].value_counts(sort=False).sort_index().items()
-    ]
-    rows += [("evidence by the one speaker named, %", round(100 * own.mean(), 1) if len(own) else np.nan)]
-    rows += [("questions with a calendar day", asked["dated"].sum())]
-    rows += [(f"questions of kind {kind!r}", n) for kind, n in Counter(asked["kind"]).most_common()]
-    return pd.DataFrame(rows, columns=["regularity", "value"])
-
-
-def index(built: ChatIndex) -> pd.DataFrame:
-    """The index of a chat in one column of numbers: L1 segments, L1.5 signals, L2 threads."""
-    found = built.threads
-    sizes = [s.end - s.start for s in built.segments]
-    spans: list[dates.Span] = [span for day in built.signals.days for span in day]
-    rows: list[tuple[str, float]] = [
-        ("L1 segments", len(sizes)),
-        ("L1 messages a segment", round(float(np.mean(sizes)), 2)),
-        ("L1.5 messages that ask", int(built.signals.column("question").sum())),
-        ("L1.5 messages with photo", int(built.signals.column("photo").sum())),
-        ("L1.5 date expressions", len(spans)),
-        ("L1.5 names for speakers", len(built.names)),
-        ("L2 threads", len(found)),
-        ("L2 segments in threads", sum(len(t.segments) for t in found)),
-        ("L2 weak threads", sum(t.weak for t in found)),
-    ]
-    return pd.DataFrame(rows, columns=["index", "value"])
 
 
 def thread_pairs(built: Sequence[ChatIndex]) -> pd.DataFrame:

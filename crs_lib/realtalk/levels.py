@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.core.text import words
-from crs_lib.realtalk import dates
 from crs_lib.realtalk.corpus import Chat, ChatMessage
-from crs_lib.realtalk.wording import content_words
+from crs_lib.realtalk.wording import Span, content_words, find_dates
 
 _GAP_MINUTES = 30
 _WIDTH, _LEAST, _DEPTH = 3, 3, 0.5
@@ -170,7 +168,7 @@ class Signals(NamedTuple):
     """
 
     table: NDArray[np.float32]
-    days: list[list[dates.Span]]
+    days: list[list[Span]]
 
     def column(self, name: str) -> NDArray[np.float32]:
         """One signal of all messages, (messages,)."""
@@ -181,7 +179,7 @@ def read(chat: Chat) -> Signals:
     """The signals of every message; rates lie in [0, 1], ``mood`` in [-1, 1], the rest counts."""
     rows, days = [], []
     for message in chat.messages:
-        spans = dates.find(message.text, message.time.date()) if message.time else []
+        spans = find_dates(message.text, message.time.date()) if message.time else []
         rows.append(_row(message, len(spans)))
         days.append(spans)
     return Signals(np.array(rows, dtype=np.float32).reshape(-1, len(COLUMNS)), days)
@@ -209,55 +207,3 @@ def _row(message: ChatMessage, when: int) -> list[float]:
         (good - bad) / max(good + bad, 1),
         float(sum(t in _CONFLICT for t in tokens)),
     ]
-
-
-def of_segments(chat: Chat, segments: list[TopicSegment], signals: Signals) -> pd.DataFrame:
-    """One row a segment: rhythm, mood and topic frequency, and how unusual they are in this chat.
-
-    ``reply_delay`` and ``silence_after`` are minutes, null where times are missing or nothing follows.
-    ``unusual`` names the columns whose robust z (median, 1.4826 times the median absolute deviation)
-    exceeds 2. Source: Iglewicz and Hoaglin (1993), modified z-scores.
-    """
-    seen: Counter[str] = Counter(word for segment in segments for word in segment.label)
-    rows = [_segment_row(chat, segment, signals, seen) for segment in segments]
-    frame = pd.DataFrame(rows)
-    measured = ["reply_delay", "silence_after", "mood", "conflict", "topic_frequency"]
-    marks = {name: _robust_z(frame[name].to_numpy(dtype=float)) > 2 for name in measured}
-    frame["unusual"] = [", ".join(name for name in measured if marks[name][i]) for i in range(len(frame))]
-    return frame
-
-
-def _segment_row(
-    chat: Chat, segment: TopicSegment, signals: Signals, seen: Counter[str]
-) -> dict[str, object]:
-    part = chat.messages[segment.start : segment.end]
-    gaps = [
-        (after.time - before.time).total_seconds() / 60
-        for before, after in itertools.pairwise(part)
-        if before.time and after.time and before.speaker != after.speaker
-    ]
-    following = chat.messages[segment.end].time if segment.end < len(chat.messages) else None
-    last = part[-1].time
-    inside = slice(segment.start, segment.end)
-    return {
-        "start": segment.start,
-        "end": segment.end,
-        "session": segment.session,
-        "label": " ".join(segment.label),
-        "initiator": part[0].speaker,
-        "reply_delay": float(np.mean(gaps)) if gaps else float("nan"),
-        "silence_after": (following - last).total_seconds() / 60 if following and last else float("nan"),
-        "mood": float(signals.column("mood")[inside].mean()),
-        "conflict": float(signals.column("conflict")[inside].sum()),
-        "topic_frequency": float(sum(seen[word] for word in segment.label)),
-        "photos": int(signals.column("photo")[inside].sum()),
-    }
-
-
-def _robust_z(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Distance from the median in robust standard deviations; 0 where all are alike, NaN stays NaN."""
-    if not np.isfinite(values).any():
-        return np.full(len(values), np.nan)
-    centre = np.nanmedian(values)
-    spread = 1.4826 * np.nanmedian(np.abs(values - centre))
-    return (values - centre) / spread if spread > 0 else np.where(np.isnan(values), np.nan, 0.0)

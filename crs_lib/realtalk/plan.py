@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crs_lib.core.text import fold
-from crs_lib.realtalk import dates, wording
+from crs_lib.realtalk import wording
 from crs_lib.realtalk.wording import content_words
 
 KINDS = ("when", "where", "who", "why", "how", "how long", "count", "yes-no", "list", "what")
@@ -58,7 +58,7 @@ def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Quer
     """
     found = wording.named(question, known)
     speakers = tuple(dict.fromkeys(found.values()))
-    spans = [s for s in dates.find(question, today or dt.date(2000, 1, 1)) if s.exact]
+    spans = [s for s in wording.find_dates(question, today or dt.date(2000, 1, 1)) if s.exact]
     windows = tuple((s.start.isoformat(), s.end.isoformat()) for s in spans)
     bare = question
     for words in dict.fromkeys(span.words for span in spans):

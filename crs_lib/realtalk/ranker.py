@@ -20,7 +20,7 @@ from crs_lib import data as datasets
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import one_thread
-from crs_lib.realtalk import channels, corpus, dates, features, levels, plan, wording
+from crs_lib.realtalk import channels, corpus, features, levels, plan, wording
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.config import FOREIGN, OWN, TEACHERS
 from crs_lib.realtalk.corpus import Chat
@@ -282,7 +282,7 @@ def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[_Training
     gold = corpus.gold(index.chat)
     asked = [question for question in index.chat.questions if question.index in gold]
     plans = [plan.make(q.text, index.names, index.today) for q in asked]
-    code = indexes.source_digest(channels, dates, features, indexes, levels, plan, wording)
+    code = indexes.source_digest(channels, features, indexes, levels, plan, wording)
     chat = (VERSION, code, index.chat.digest, index.encoder, index.tuned, SHARE)
     names = [
         indexes.kept_key("training", *chat, q.text, asdict(made), sorted(gold[q.index]))

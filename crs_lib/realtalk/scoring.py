@@ -9,8 +9,9 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import arcs, corpus, dates
+from crs_lib.realtalk import arcs, corpus
 from crs_lib.realtalk.corpus import Chat
+from crs_lib.realtalk.wording import find_dates
 
 Record = Mapping[str, Any]
 RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")
@@ -218,13 +219,13 @@ def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
     times = [m.time for m in chat.messages if m.time]
     today = max(times).date() if times else dt.date(2000, 1, 1)
-    wanted = [span for span in dates.find(expected, today) if (span.end - span.start).days <= 31]
+    wanted = [span for span in find_dates(expected, today) if (span.end - span.start).days <= 31]
     if not wanted:
         return math.nan
     if answer["days"]:
         first, last = (dt.date.fromisoformat(day) for day in answer["days"])
     else:
-        told = dates.find(answer["text"] or "", today)
+        told = find_dates(answer["text"] or "", today)
         if not told:
             return 0.0
         first, last = told[0].start, told[0].end

@@ -60,7 +60,7 @@ def cases(config: RealTalkConfig, found: Sequence[Chat]) -> list[arcs.Arc]:
 
 
 def _corpus(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
-    """Stage "corpus": four tables of the chats, and the ARC cases."""
+    """Stage "corpus": three tables of the chats, and the ARC cases."""
     found = chats(config)
     stage.counts.update(chats=len(found), messages=sum(len(c.messages) for c in found))
     arcs.write(stage.path("arcs.json"), cases(config, found))
@@ -68,7 +68,6 @@ def _corpus(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
         "chats": describe.chats(found),
         "evidence": describe.evidence(found),
         "quirks": describe.quirks(found),
-        "regularities": describe.regularities(found),
     }
 
 
@@ -194,7 +193,7 @@ REALTALK = runs.Study(
     [
         runs.StageSpec(
             "corpus", "21_realtalk_corpus", RealTalkConfig, _corpus, needs=_chats_by_digest,
-            outputs={name: f"{name}.csv" for name in ("chats", "evidence", "quirks", "regularities")},
+            outputs={name: f"{name}.csv" for name in ("chats", "evidence", "quirks")},
             parameters=lambda config: {"data": config.data, "split": config.split, "reading": config.reading},
         ),
         runs.StageSpec(
@@ -216,7 +215,7 @@ read = REALTALK.read
 
 
 def describe_corpus(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
-    """Stage "corpus": writes its four tables and ``arcs.json``; returns the tables."""
+    """Stage "corpus": writes its three tables and ``arcs.json``; returns the tables."""
     return REALTALK.run("corpus", config)
 
 

@@ -1,10 +1,13 @@
-"""Words: as retrieval counts them, and whom they mean (speakers by name, by what they are called)."""
+"""Words of messages and questions: stems that retrieval counts, names of speakers, dates as day ranges."""
 
+import calendar
+import datetime as dt
 import difflib
 import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from crs_lib.core.text import fold, words
 from crs_lib.realtalk.corpus import Chat
@@ -143,3 +146,199 @@ def named(text: str, names: Mapping[str, str]) -> dict[str, str]:
             if speaker:
                 found[word] = speaker
     return found
+
+
+# ── dates ────────────────────────────────────────────────────────────────────────────────────────────
+
+Day = dt.date
+_NUMBERS = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
+    "nine": 9, "ten": 10, "couple of": 2, "a couple of": 2, "few": 3, "a few": 3, "several": 4,
+}  # fmt: skip
+_WEEKDAYS = {name.lower(): i for i, name in enumerate(calendar.day_name)}
+_SEASONS = {"winter": 12, "spring": 3, "summer": 6, "fall": 9, "autumn": 9}  # first month, three months long
+_HOLIDAYS = {
+    "new year's eve": (12, 31), "new years eve": (12, 31), "nye": (12, 31),
+    "new year": (1, 1), "new years": (1, 1),
+    "christmas eve": (12, 24), "christmas": (12, 25), "xmas": (12, 25), "halloween": (10, 31),
+    "valentine's day": (2, 14), "valentines day": (2, 14),
+}  # fmt: skip
+_M = (
+    r"(?P<m>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_W = r"(?P<w>" + "|".join(_WEEKDAYS) + ")"
+_S = r"(?P<s>" + "|".join(_SEASONS) + ")"
+_H = r"(?P<h>" + "|".join(sorted(_HOLIDAYS, key=len, reverse=True)) + ")"
+_N = r"(?P<n>\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
+_UNIT = r"(?P<u>day|week|month|year)s?"
+
+
+class Span(NamedTuple):
+    """A stretch of days, both ends included, and the words that say it. ``exact`` names a calendar day."""
+
+    start: Day
+    end: Day
+    words: str
+    exact: bool
+
+
+def find_dates(text: str, today: Day) -> list[Span]:
+    """Every date expression of a text, in order, as days relative to ``today``; at most one a place.
+
+    A closed grammar of English forms: ``31.12.2023``, ``5 January (2024)``, ``January 5th``,
+    ``January 2024``, ``2019``, yesterday, tomorrow, tonight, last night, (last, this, next) week, month,
+    year, weekend, weekday or season, ``three days ago``, ``in two weeks``, holidays. What cannot be a date
+    (31 February) is left out. Day comes before month in numeric dates.
+    """
+    low = text.lower().replace("’", "'").replace("`", "'")
+    taken: list[tuple[int, int]] = []
+    found: list[tuple[int, Span]] = []
+    for pattern, make, exact in _GRAMMAR:
+        for match in pattern.finditer(low):
+            if any(match.start() < end and start < match.end() for start, end in taken):
+                continue
+            try:
+                start, end = make(match, today)
+            except (ValueError, OverflowError):
+                continue
+            taken.append(match.span())
+            found.append((match.start(), Span(start, end, match[0], exact)))
+    return [span for _, span in sorted(found, key=lambda pair: pair[0])]
+
+
+def _month_number(name: str) -> int | None:
+    """1 for January (or Jan), 12 for December; None for other words. Source: English month names."""
+    low = name.lower().rstrip(".")
+    found = (i for i in range(1, 13) if calendar.month_name[i].lower().startswith(low[:9]))
+    return next(found, None) if len(low) > 2 else None
+
+
+def _month(year: int, month: int) -> tuple[Day, Day]:
+    year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
+    return Day(year, month, 1), Day(year, month, calendar.monthrange(year, month)[1])
+
+
+def _shift(today: Day, count: int, unit: str) -> tuple[Day, Day]:
+    """``count`` units away, as wide as the unit makes it sensible."""
+    if unit == "day":
+        day = today + dt.timedelta(days=count)
+        return day, day
+    if unit == "week":
+        day = today + dt.timedelta(weeks=count)
+        return day - dt.timedelta(days=3), day + dt.timedelta(days=3)
+    if unit == "month":
+        return _month(today.year, today.month + count)
+    return Day(today.year + count, 1, 1), Day(today.year + count, 12, 31)
+
+
+def _nearest_year(month: int, day: int, today: Day) -> Day:
+    """The day of that month and date that lies nearest to today: a chat in January means last December."""
+    options: list[Day] = []
+    for year in (today.year - 1, today.year, today.year + 1):
+        try:
+            options.append(Day(year, month, day))
+        except ValueError:
+            continue
+    if not options:
+        raise ValueError("no such day")
+    return min(options, key=lambda option: (abs((option - today).days), option))
+
+
+def _day_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    month, date, year = _month_in(match), int(match["d"]), match["y"]
+    day = (
+        Day(int(year) + 2000 * (int(year) < 100), month, date) if year else _nearest_year(month, date, today)
+    )
+    return day, day
+
+
+def _month_in(match: re.Match[str]) -> int:
+    return int(match["m"]) if match["m"].isdigit() else _month_number(match["m"]) or 0
+
+
+def _month_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    month = _month_in(match)
+    return _month(int(match["y"]) if match["y"] else _nearest_year(month, 15, today).year, month)
+
+
+def _year_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    return Day(int(match["y"]), 1, 1), Day(int(match["y"]), 12, 31)
+
+
+def _away(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    count = int(match["n"]) if match["n"].isdigit() else _NUMBERS[match["n"]]
+    return _shift(today, count if match[0].startswith(("in", "within")) else -count, match["u"])
+
+
+_STEPS = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1}
+
+
+def _named_unit(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    step, unit = _STEPS[match["k"]], match["u"]
+    monday = today - dt.timedelta(days=today.weekday())
+    if unit == "week":
+        start = monday + dt.timedelta(weeks=step)
+        return start, start + dt.timedelta(days=6)
+    if unit == "weekend":
+        start = monday + dt.timedelta(weeks=step, days=5)
+        return start, start + dt.timedelta(days=1)
+    return _shift(today, step, unit)
+
+
+def _weekday(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    wanted, step = _WEEKDAYS[match["w"]], match["k"]
+    ahead = (wanted - today.weekday()) % 7
+    days = ahead or 7 if step in ("next", "coming") else (ahead if step in ("this", "on") else ahead - 7)
+    day = today + dt.timedelta(days=days)
+    return day, day
+
+
+def _season(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    first, step = _SEASONS[match["s"]], match["k"]
+    year = int(match["y"]) if match["y"] else today.year
+    start, end = _month(year, first)[0], _month(year, first + 2)[1]
+    before = step in ("last", "past", "previous") and end >= today
+    after = step in ("next", "coming") and start <= today
+    if not match["y"] and (before or after):
+        year += -1 if before else 1
+        start, end = _month(year, first)[0], _month(year, first + 2)[1]
+    return start, end
+
+
+def _holiday(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    day = _nearest_year(*_HOLIDAYS[match["h"]], today)
+    return day, day
+
+
+def _near(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    day = today + dt.timedelta(days=_DAYS.get(match[0], 0))
+    return day, day
+
+
+_DAYS = {
+    "the day before yesterday": -2, "the day after tomorrow": 2, "yesterday": -1, "last night": -1,
+    "tomorrow": 1,
+}  # fmt: skip
+_Y = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?"
+_WHICH = r"(?P<k>last|past|previous|this|next|coming"
+_FORMS = (
+    (r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d{1,2})-(?P<d>\d{1,2})\b", _day_of, True),
+    (r"\b(?P<d>\d{1,2})[./](?P<m>\d{1,2})[./](?P<y>(?:20)?\d\d)\b", _day_of, True),
+    (rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_M}\b\.?{_Y}", _day_of, True),
+    (rf"\b{_M}\b\.?\s+(?:the\s+)?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:){_Y}", _day_of, True),
+    (r"\bthe day (?:before yesterday|after tomorrow)\b", _near, False),
+    (r"\b(?:yesterday|last night|tomorrow)\b", _near, False),
+    (r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", _near, False),
+    (rf"\b{_N}\s+{_UNIT}\s+(?:ago|before|back)\b", _away, False),
+    (rf"\b(?:in|within)\s+{_N}\s+{_UNIT}\b", _away, False),
+    (rf"\b{_WHICH})\s+(?P<u>weekend|week|month|year)\b", _named_unit, False),
+    (rf"\b{_WHICH}|on)\s+{_W}\b", _weekday, False),
+    (rf"\b(?:{_WHICH}|in the|in)\s+){_S}\b(?:\s+(?:of\s+)?(?P<y>(?:19|20)\d\d))?", _season, False),
+    (rf"\b{_H}\b", _holiday, False),
+    (rf"\b(?:(?:in|of|since|until|by|this|last|next|mid)\s+){_M}\b{_Y}", _month_of, False),
+    (rf"\b{_M}\s+(?P<y>(?:19|20)\d\d)\b", _month_of, False),
+    (r"\b(?P<y>(?:19|20)\d\d)\b", _year_of, False),
+)
+# The forms, most specific first: pattern, what it means, whether it names a calendar day.
+_GRAMMAR = [(re.compile(pattern), make, exact) for pattern, make, exact in _FORMS]

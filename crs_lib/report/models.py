@@ -9,7 +9,6 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
 from crs_lib.report.figure_tables import call_log, draw
-from crs_lib.report.tables import most_frequent
 from crs_lib.stats import Design, cluster_bootstrap_differences
 
 
@@ -31,7 +30,8 @@ def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
             })  # fmt: skip
             heard.add(text)
     grouped = pd.DataFrame(rows).groupby("system", sort=False)
-    return grouped.mean(numeric_only=False).assign(replies=grouped["replies"].sum()).astype(float).round(2)
+    shares = grouped.mean(numeric_only=False).astype(float).round(2)
+    return shares.assign(replies=grouped["replies"].sum().astype(int))
 
 
 def call_costs(name: str) -> pd.DataFrame:
@@ -44,21 +44,8 @@ def call_costs(name: str) -> pd.DataFrame:
     mode = frame["system"].where(frame["role"] == "crs", "").str.partition(":")[0]
     means = {name: (name, "mean") for name in ("tokens_in", "tokens_out", "seconds")}
     table = frame.assign(mode=mode).groupby(["role", "mode"]).agg(calls=("request", "size"), **means)
-    return table.round({"tokens_in": 0, "tokens_out": 0, "seconds": 1}).reset_index()
-
-
-def worded_by(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
-    """Who worded the users' turns, a row for model and template: turns, share, why the model's was refused.
-
-    ``reason`` is the most frequent fault of the model's attempts at those turns; a dash where there was none.
-    """
-    logs = [pair.user.user_meta for talk in dialogues for pair in talk.pairs()]
-    frame = pd.DataFrame({
-        "worded by": [str(log.get("worded_by", "template")) for log in logs],
-        "reason": [str((log.get("faults") or ["–"])[0])[:60] for log in logs],
-    })  # fmt: skip
-    table = frame.groupby("worded by").agg(turns=("reason", "size"), reason=("reason", most_frequent))
-    return table.assign(share=(table["turns"] / len(frame)).round(2)).reset_index()
+    whole = {"tokens_in": int, "tokens_out": int}
+    return table.round({**dict.fromkeys(whole, 0), "seconds": 1}).astype(whole).reset_index()
 
 
 def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
@@ -104,10 +91,10 @@ def judges(run: str) -> None:
 
 
 def judge_figures(run: str, convention: str = "") -> None:
-    """The judges' scores by system and against the metric; nothing for a run without judges."""
+    """The judges' scores against the metric, session by session; nothing for a run without judges."""
     if judging.scores_of(run):
-        _show("**Judges.** Their scores by system, and against the metric session by session.")
-        draw(run, "judge_radar", "judge_scatter", convention=convention)
+        _show("**Judges.** Their scores against the metric, session by session.")
+        draw(run, "judge_scatter", convention=convention)
 
 
 def model_calls(run: str, figure: bool = False) -> None:

@@ -3,12 +3,17 @@
 import base64
 import hashlib
 import html
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+
+from crs_lib.core import prompts, tables
+from crs_lib.validity import labels
+from crs_lib.validity.labels import AskConfig, Question
 
 _FOLDER = Path(__file__).resolve().parent
 
@@ -92,3 +97,27 @@ def table(frame: pd.DataFrame) -> str:
     named = html.escape(f"Table: {', '.join(map(str, frame))}", quote=True)
     inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide" role="group" tabindex="0" aria-label="{named}">{inner}</div>'
+
+
+def write_questions(config: AskConfig, out: Path | None = None) -> Path:
+    """Write the page that asks people about a run, and the run's key; by default in the run's folder.
+
+    Labels stay in the browser until they are exported; the page names no system. Returns the page.
+
+    Raises InputError and RunError as :func:`crs_lib.validity.labels.sample`.
+    """
+    asked = labels.sample(config)
+    path = out or labels.folder(config.run) / "annotate.html"
+    labels.write_key(config.run, config.kind, asked)
+    return tables.write_whole(path, question_page(asked, config.kind))
+
+
+def question_page(asked: Sequence[Question], kind: str) -> str:
+    """One file for a browser: scripts and styles are allowed by checksum only, data never runs."""
+    css, js = part("annotate.css"), part("annotate.js")
+    shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
+    scale = prompts.lists("movies/annotation")[kind]  # the question, and its five answers
+    data = {"page": labels.digest(asked), **scale, "questions": shown}
+    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing can close its element
+    parts = {"css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "data": inert}
+    return fill(part("annotate.html"), parts)

@@ -257,18 +257,13 @@ def _label(metric: str) -> str:
     return facts.label.replace(facts.short, words, 1).replace(f" {base.DAGGER}", f"\u00a0{base.DAGGER}")
 
 
-_WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2")
-
-
 def _headed(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of statistics as a person reads it: columns in words, whole numbers."""
+    """A table of statistics as a person reads it: columns in words, numbers to the right."""
     shown = frame.copy()
     for name in shown:
         values = list(shown[name])
-        if name in _WHOLE:
-            values = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
         numeric = all(isinstance(v, int | float) for v in values)
-        shown[name] = pd.to_numeric(pd.Series(values, shown.index)) if numeric else values  # to the right
+        shown[name] = pd.to_numeric(pd.Series(values, shown.index)) if numeric else values
     if "outcome" in shown:
         shown["outcome"] = [_label(v) if v in base.METRICS else v for v in shown["outcome"]]
     return shown.rename(columns={name: heading(name) for name in shown})

@@ -106,17 +106,23 @@ def plan_table(plan: Plan) -> pd.DataFrame:
     return pd.DataFrame({"declared": list(rows), "how": list(rows.values())})
 
 
-def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
-    """A frame without empty columns, p-values (``p``, ``p_…``) in words; notes are kept where there are any.
+_WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2", "sessions_needed")
 
-    ``p_best`` is no p-value but a share of draws, and stays a number.
+
+def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """A frame without empty columns: p-values (``p``, ``p_…``) in words, counts as whole numbers.
+
+    Notes are kept where there are any. ``p_best`` is no p-value but a share of draws, and stays a number.
     """
     shown = frame[list(columns)] if columns else frame
     shown = shown.replace("", pd.NA).dropna(axis=1, how="all").reset_index(drop=True)
     for name in shown.columns:
         if name == "p" or (name.startswith("p_") and name != "p_best"):
             shown[name] = ["" if pd.isna(p) else p_in_words(float(p)) for p in shown[name]]
-    return shown.astype(object).where(shown.notna(), "")
+    shown = shown.astype(object).where(shown.notna(), "")
+    for name in shown.columns.intersection(_WHOLE):
+        shown[name] = [int(v) if isinstance(v, float) and v.is_integer() else v for v in shown[name]]
+    return shown
 
 
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:

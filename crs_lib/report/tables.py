@@ -1,4 +1,4 @@
-"""Small rounded tables that the notebooks show: of a catalogue, its texts, a batch and its scores."""
+"""Small tables that the notebooks show: of a catalogue, its texts, a batch of dialogues and their scores."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +11,14 @@ from crs_lib.catalog.fields import GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.text import shorten
+from crs_lib.evaluate import score_all
 from crs_lib.figures import layout
 from crs_lib.figures.base import convention_of, primary
 from crs_lib.metrics import base
+from crs_lib.metrics.conventions import Convention
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.conversation import trial as trial_turns
+from crs_lib.systems.base import World
 
 
 def most_frequent(values: Iterable[str]) -> str:
@@ -25,26 +30,6 @@ def most_frequent(values: Iterable[str]) -> str:
 def _values(catalog: Catalog, field: str) -> list[str]:
     """The values of a field, one for each film that has it."""
     return [value for item in catalog.items for value in item.values[field]]
-
-
-def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
-    """The concepts of a text with the number of films that have them and their idf weight."""
-    codes = sorted(grounder.concepts(text), key=lambda code: (-grounder.idf[code], code))
-    df = grounder.catalog.document_frequency
-    rows = [{"concept": grounder.key(c), "films": int(df[c]), "weight": grounder.idf[c]} for c in codes]
-    return pd.DataFrame(rows, columns=["concept", "films", "weight"])
-
-
-def settings(convention: Any) -> pd.DataFrame:
-    """The settings of a config or convention as a table, one row each."""
-    names = type(convention).__annotations__
-    return pd.DataFrame([{"setting": name, "value": _shown(getattr(convention, name))} for name in names])
-
-
-def _shown(value: Any) -> str:
-    if hasattr(value, "_asdict"):
-        return ", ".join(f"{name} {part:g}" for name, part in value._asdict().items())
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def transcript(dialogue: Dialogue, limit: int = 10) -> pd.DataFrame:
@@ -204,23 +189,6 @@ def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     return table.rename_axis(columns=None).reset_index()
 
 
-def explicitness_table(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
-    """Scores in the replies to shifts, for shifts that name their new constraint and for those that imply it.
-
-    One row a system and degree: number of shifts, and means of the gain, the uptake and the joint accuracy
-    of the state in the reply to the shift; empty without shifts, and under a convention without such a table.
-    """
-    if "explicitness" not in shifts:
-        return pd.DataFrame(columns=["model", "explicitness", "shifts"])
-    keys = ["model", "session_id", "turn"]
-    names = [name for name in ("normalised_gain", "uptake", "state_joint") if name in turns]
-    both = shifts[[*keys, "explicitness"]].merge(turns[[*keys, *names]], on=keys)
-    grouped = both.groupby(["model", "explicitness"], sort=False)
-    table = grouped[names].mean(numeric_only=False).astype(float).round(2)
-    table.insert(0, "shifts", grouped.size())
-    return table.reset_index()
-
-
 def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
     """The turns with their main scores: system, session, turn, stage, and each score that the run has."""
     names = ("model", "session_id", "turn", "stage", *layout.SHOWN["turn_table"])
@@ -230,10 +198,10 @@ def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined.
 
-    The convention's outcomes where none is named; all metrics where none of those has a row. A dagger marks
-    the metrics that are not valid for ranking (docs/validity.md, section 1).
+    The convention's outcomes that have a mean where none is named, all metrics where none of those has. A
+    dagger marks the metrics that are not valid for ranking (docs/validity.md, section 1).
     """
-    given = dict.fromkeys(model_metrics["metric"])
+    given = dict.fromkeys(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
     usual = [name for name in layout.outcomes(convention_of(model_metrics)) if name in given]
     names = [base.get(m).name for m in metrics or usual or given]
     frame = model_metrics[model_metrics["metric"].isin(names)].copy()
@@ -262,14 +230,40 @@ def undefined_table(turns: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame
     return shares.rename(columns={m: base.get(m).short for m in names}).rename_axis("system").reset_index()
 
 
-def top_concepts(turns: pd.DataFrame, column: str, n: int = 8) -> pd.DataFrame:
-    """The concepts most often missing or added per system, with the number of turns.
+def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
+    """Three turns with the first system of the settings, one of them a shift of the constraints.
 
-    Empty where the convention takes down no concepts.
+    One row a turn: what the user said, the active constraints, the reply, and ``met``, the constraints that
+    the best of its films meets.
     """
+    items = world.catalog.items
     rows = []
-    for model, part in turns.groupby("model", sort=False) if column in turns else ():
-        counts = Counter(concept for concepts in part[column] for concept in concepts)
-        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:n]
-        rows += [{"system": model, "concept": concept, "turns": count} for concept, count in ranked]
-    return pd.DataFrame(rows, columns=["system", "concept", "turns"])
+    for number, turn in enumerate(trial_turns(world, config), start=1):
+        films = [items[item] for item in turn.reply.items]
+        met = [sum(value in film.values[name] for name, value in turn.wishes.items()) for film in films]
+        rows.append({
+            "turn": number, "user": turn.utterance,
+            "constraints": ", ".join(f"{name} = {value}" for name, value in turn.wishes.items()),
+            "reply": turn.reply.text, "met": f"{max(met, default=0)} of {len(turn.wishes)}",
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def session_scores(dialogues: Sequence[Dialogue], world: World, convention: Convention) -> pd.DataFrame:
+    """Headline scores of each session: model, session_id, a column a metric; missing where undefined."""
+    names = layout.HEADLINE
+    rows = [scores.session for scores in score_all(dialogues, world.grounder, convention)]
+    return pd.DataFrame(rows)[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
+
+
+def mean_scores(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean headline scores of each system of :func:`session_scores`, best first by the first score.
+
+    A session without a value is left out of a mean, and a metric without any value has no column.
+    """
+    names = [name for name in layout.HEADLINE if results[name].notna().any()]
+    grouped = results.groupby("model", sort=False)
+    means = grouped[names].mean()
+    means.insert(0, "sessions", grouped.size())
+    means = means.sort_values(names[0], ascending=base.get(names[0]).direction == base.LOWER, kind="stable")
+    return means.rename_axis("system").reset_index()

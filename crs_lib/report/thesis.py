@@ -1,7 +1,6 @@
 """Logs on their way to the thesis's tables, and the parts of its numbers: the frames of notebook 07."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,16 +94,6 @@ def leaders(run: str, names: Sequence[str]) -> list[str]:
     return found
 
 
-def judge_table(run: str, convention: str) -> pd.DataFrame:
-    """Mean, interval, n and missing of each construct by system; a note where nobody judged."""
-    table = evaluate.read(run, "model_metrics", convention)
-    found = table[table["metric"].isin(list(CONSTRUCTS))]
-    if found.empty:
-        return pd.DataFrame({"note": [f"run {run!r} has no judge scores"]})
-    columns = ["metric", "model", "mean", "low", "high", "n", "n_missing"]
-    return found[columns].sort_values("metric", kind="stable").reset_index(drop=True)
-
-
 class _Scores(NamedTuple):
     """A convention's tables: a row per session (with the detail), per turn, and per shift."""
 
@@ -126,14 +115,10 @@ def _scores(run: str, base_name: str) -> _Scores | None:
     return _Scores(sessions.drop(columns="detail").join(more), turns, shifts)
 
 
-def _none(convention: str) -> pd.DataFrame:
-    return pd.DataFrame({"note": [f"the run is not scored under {convention}"]})
-
-
-def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame:
+def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
     """Published figure, ours and the difference by convention, metric and model.
 
-    A note for a run on other logs than the thesis's, or without its published figures (the mirror has them).
+    None for a run on other logs than the thesis's, or without its published figures (the mirror has them).
     """
     rows = []
     for name in names:
@@ -148,55 +133,63 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame:
                     "published": f"{figure:.6f}", "ours": f"{mean:.6f}",
                     "difference": f"{0.0 if abs(apart) < 5e-10 else apart:+.1e}",
                 })  # fmt: skip
-    return pd.DataFrame(rows) if rows else pd.DataFrame({"note": ["nothing is published on these logs"]})
+    return pd.DataFrame(rows) if rows else None
 
 
-def silence(run: str) -> pd.DataFrame:
-    """How much of the concept overlap comes from turns in which neither side names a concept, by model.
+def parts(run: str) -> pd.DataFrame:
+    """Shares in [0, 1] of what the thesis's numbers are made of: a row each, a column a system.
 
-    Of the scores under ``thesis_grounded``; a note where the run has none.
+    Rows of a convention that the run is not scored under are left out; NaN where there is nothing to share.
     """
-    scored = _scores(run, "thesis_grounded")
-    if scored is None:
-        return _none("thesis_grounded")
-    rows = []
-    for model, turns in scored.turns.groupby("model", sort=False):
-        empty, total = turns["both_empty"].astype(bool), turns["cross_coherence"].sum()
-        rows.append({
-            "model": model, "turns without concepts": empty.mean(),
-            "overlap from them": turns.loc[empty, "cross_coherence"].sum() / total if total else 0.0,
-            "overlap elsewhere": turns.loc[~empty, "cross_coherence"].mean(),
-            "recovered by silence": _silent(scored.shifts[scored.shifts["model"] == model], turns),
-            "clipped turns": turns["clipped"].mean(),
-        })  # fmt: skip
-    return pd.DataFrame(rows)
+    rows: dict[str, Any] = {}
+    if grounded := _scores(run, "thesis_grounded"):
+        rows |= _silences(grounded)
+    if legacy := _scores(run, "thesis_legacy"):
+        sums = legacy.sessions.groupby("model", sort=False)[["n_recovered", "n_recovered_late"]].sum()
+        rows["recoveries after the next shift (legacy)"] = sums["n_recovered_late"] / sums["n_recovered"]
+        found = recovered_sessions(run).groupby("model", sort=False)["never"]
+        rows["sessions that never recover, scored as the fastest (legacy)"] = found.mean()
+    rows["concepts found inside words"] = pd.Series(_inside_words(run))
+    rows["constraints that no film meets in full"] = pd.Series(_unmet(run))
+    return pd.DataFrame(rows).T.astype(float).round(3).rename_axis("share of").reset_index()
 
 
-def _silent(shifts: pd.DataFrame, turns: pd.DataFrame) -> float:
-    """Share of the recovered shifts whose recovering turn names no concept on either side."""
+def _silences(scored: _Scores) -> dict[str, Any]:
+    """Shares by system of the turns in which neither side names a concept, and of late recoveries."""
+    turns, shifts = scored.turns, scored.shifts
+    silent, overlap, by = turns["both_empty"].astype(bool), turns["cross_coherence"], turns["model"]
+    coming = shifts.groupby(["model", "session_id"], sort=False)["turn"].shift(-1)
     done = shifts[shifts["recovered_combined"].fillna(False).astype(bool)]
-    done = done.assign(turn=done["turn"] + done["delay_combined"].astype(int))
-    at = done.merge(turns[["session_id", "turn", "both_empty"]], on=["session_id", "turn"])
-    return float(at["both_empty"].astype(bool).sum()) / len(done) if len(done) else 0.0
+    at = done["turn"] + done["delay_combined"].astype(int)
+    keys = ["model", "session_id", "turn"]
+    when = done.assign(turn=at)[keys].merge(turns[[*keys, "both_empty"]], on=keys)
+    late = at >= coming[done.index]
+    return {
+        "turns in which neither side names a concept": silent.groupby(by, sort=False).mean(),
+        "concept overlap that comes from such turns": overlap.where(silent, 0.0).groupby(by).sum()
+        / overlap.groupby(by).sum(),
+        "recoveries in such a turn": when["both_empty"].astype(bool).groupby(when["model"]).mean(),
+        "turns whose score is clipped": turns["clipped"].astype(float).groupby(by).mean(),
+        "recoveries after the next shift (grounded)": late.groupby(done["model"]).mean(),
+    }
 
 
-def inside_words(run: str, n: int = 5) -> pd.DataFrame:
-    """Substring matches that are no whole words: their share by speaker, and the most frequent concepts."""
-    catalog = _catalog(run)
-    made = extractors.ExtractorInputs(catalog.space)
-    turns = [turn for dialogue in simulate.iter_dialogues(run) for turn in dialogue.turns]
-    rows = []
-    for speaker in ("USER", "SYSTEM"):
-        texts = [turn.text for turn in turns if turn.speaker == speaker]
-        loose, strict = (
-            extractors.memoised(extractors.create(name, made), texts) for name in ("substring", "rules")
-        )
-        wrong = Counter(key for text in texts for key in catalog.space.keys(loose[text] - strict[text]))
-        top = sorted(wrong, key=lambda key: (-wrong[key], key))[:n]
-        total = sum(len(loose[text]) for text in texts)
-        share = wrong.total() / total if total else 0.0
-        rows.append({"speaker": speaker, "inside words": share, "most often": ", ".join(top)})
-    return pd.DataFrame(rows)
+def _inside_words(run: str) -> dict[str, float]:
+    """The share of the substring extractor's concepts that are no whole words, by system."""
+    space = _catalog(run).space
+    made = extractors.ExtractorInputs(space)
+    texts: dict[str, list[str]] = {}
+    for talk in simulate.iter_dialogues(run):
+        texts.setdefault(talk.model_name, []).extend(turn.text for turn in talk.turns)
+    every = [text for said in texts.values() for text in said]
+    loose, strict = (
+        extractors.memoised(extractors.create(name, made), every) for name in ("substring", "rules")
+    )
+    counts = {
+        name: [(len(loose[t]), len(loose[t] - strict[t])) for t in said] for name, said in texts.items()
+    }
+    sums = {name: [sum(column) for column in zip(*pairs, strict=True)] for name, pairs in counts.items()}
+    return {name: wrong / max(1, total) for name, (total, wrong) in sums.items()}
 
 
 def _catalog(run: str) -> ThesisCatalog:
@@ -207,70 +200,25 @@ def _catalog(run: str) -> ThesisCatalog:
     return ThesisCatalog.load(str(MOVIES.path(run, name)))
 
 
-def late(run: str) -> pd.DataFrame:
-    """Recoveries that came only after the next shift, as a share of all recoveries, by version.
-
-    A version that the run is not scored under has no row; a note where it has neither.
-    """
-    rows = {}
-    if grounded := _scores(run, "thesis_grounded"):
-        shifts = grounded.shifts
-        coming = shifts.groupby(["model", "session_id"], sort=False)["turn"].shift(-1)
-        done = shifts["recovered_combined"].fillna(False).astype(bool)
-        rows["grounded"] = done, done & (shifts["turn"] + shifts["delay_combined"] >= coming)
-    if legacy := _scores(run, "thesis_legacy"):
-        rows["legacy"] = legacy.sessions["n_recovered"], legacy.sessions["n_recovered_late"]
-    if not rows:
-        return _none("thesis_grounded or thesis_legacy")
-    sums = {version: (int(done.sum()), int(crossed.sum())) for version, (done, crossed) in rows.items()}
-    table = pd.DataFrame([(name, n, late / max(n, 1)) for name, (n, late) in sums.items()])
-    return table.set_axis(["version", "recoveries", "after the next shift"], axis=1)
-
-
 def recovered_sessions(run: str) -> pd.DataFrame:
-    """The sessions under ``thesis_legacy`` with ``never``, whether none recovers, and ``speed`` in CAS.
+    """The sessions under ``thesis_legacy`` with ``never``, whether none of their shifts is recovered.
 
-    The part is 1 − clamp((delay − 1)/5) in [0, 1]: 1 for a session that never recovers, whose delay is 0.
     Without rows where the run is not scored under that convention.
     """
     legacy = _scores(run, "thesis_legacy")
     if legacy is None:
-        return pd.DataFrame(columns=["model", "session_id", "never", "speed"])
-    delay = legacy.sessions["avg_recovery_delay"]
-    return legacy.sessions.assign(
-        never=legacy.sessions["n_recovered"] == 0, speed=1 - ((delay - 1) / 5).clip(0, 1)
-    )
+        return pd.DataFrame(columns=["model", "session_id", "never"])
+    return legacy.sessions.assign(never=legacy.sessions["n_recovered"] == 0)
 
 
-def never(run: str) -> pd.DataFrame:
-    """Sessions that never recover, and the part of CAS that their delay of 0 earns, by model.
-
-    The means of :func:`recovered_sessions`; a note where the run has none.
-    """
-    frame = recovered_sessions(run)
-    if frame.empty:
-        return _none("thesis_legacy")
-    rows = []
-    for model, part in frame.groupby("model", sort=False):
-        rows.append({
-            "model": model, "sessions": len(part), "never recover": int(part["never"].sum()),
-            "speed score, never": part.loc[part["never"], "speed"].mean(),
-            "speed score, others": part.loc[~part["never"], "speed"].mean(),
-        })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def retrieval(run: str) -> pd.DataFrame:
-    """How the thesis's retrieval would have answered the constraints of the logged systems, in shares."""
-    catalog = _catalog(run)
-    asked: dict[str, list[str]] = {}
+def _unmet(run: str) -> dict[str, float]:
+    """The share of the logged constraints that no film meets in every field, by system."""
+    catalog, asked = _catalog(run), dict[str, list[bool]]()
     for talk in simulate.iter_dialogues(run):
         wishes = [pair.system.meta.get("constraints") or {} for pair in talk.pairs()]
-        asked.setdefault(talk.model_name, []).extend(catalog.candidates(wish).how for wish in wishes)
-    hows = ["all fields", "fewer fields", "union", "catalogue"]
-    shares = {model: pd.Series(found).value_counts(normalize=True) for model, found in asked.items()}
-    table = pd.DataFrame(shares).reindex(hows).fillna(0.0).T
-    return table.rename_axis("model").rename_axis(columns=None).reset_index()
+        found = [catalog.candidates(wish).how != "all fields" for wish in wishes]
+        asked.setdefault(talk.model_name, []).extend(found)
+    return {name: sum(found) / max(1, len(found)) for name, found in asked.items()}
 
 
 # The logs that each convention was published on, by their name in the file of published figures.

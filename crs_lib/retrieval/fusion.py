@@ -1,10 +1,8 @@
 """Retrievers by spec, one interface for every collection; several rankings of one query made into one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
@@ -99,36 +97,3 @@ def _reciprocal_rank(rankings: Sequence[Ranking], k: int | None = None) -> list[
     """Sum of 1 / (60 + rank) over the lists, in (0, lists / 61]."""
     found = _ranks(rankings)
     return ranked({name: sum(1 / (60 + r) for r in where.values()) for name, where in found.items()}, k)
-
-
-def _summed(rankings: Sequence[Ranking], spread: Callable[[list[float]], Any]) -> dict[str, float]:
-    """Sums of the scores' distances from the list's lowest in units of their ``spread``, by document.
-
-    Equal scores all become 1: to be found is more than to be missing.
-    """
-    total = dict.fromkeys(_ranks(rankings), 0.0)
-    for ranking in rankings:
-        scores = [hit.score for hit in ranking]
-        low, unit = min(scores, default=0.0), float(spread(scores)) if scores else 0.0
-        for hit in ranking:
-            total[hit.id] += (hit.score - low) / unit if unit > 0 else 1.0
-    return total
-
-
-@FUSIONS.register("combsum", source="Fox and Shaw (1994), TREC-2; min-max scaling as in Lee (1997), SIGIR")
-def _combsum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
-    """Sum of min-max scaled scores, in [0, lists]; a list that lacks a document adds 0."""
-    return ranked(_summed(rankings, np.ptp), k)
-
-
-@FUSIONS.register("combmnz", source="Fox and Shaw (1994), TREC-2")
-def _combmnz(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
-    """CombSUM times the number of lists that hold the document, in [0, lists squared]."""
-    found = _ranks(rankings)
-    return ranked({name: len(found[name]) * s for name, s in _summed(rankings, np.ptp).items()}, k)
-
-
-@FUSIONS.register("zscore", source="Savoy (2004), TREC: z-scores moved so that the lowest is 0")
-def _zscore(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
-    """Sum of z-scores, each list moved so that its lowest hit has 0; a missing document adds 0."""
-    return ranked(_summed(rankings, np.std), k)

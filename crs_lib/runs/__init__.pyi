@@ -1,5 +1,7 @@
 from .folder import (
     Stage,
+    StageSpec,
+    Study,
     as_written,
     code_version,
     entry,
@@ -11,7 +13,6 @@ from .folder import (
     stage,
 )
 from .jobs import Part, Start, job
-from .study import StageSpec, Study
 
 __all__ = [
     "Part",

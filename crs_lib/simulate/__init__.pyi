@@ -1,6 +1,4 @@
 from .config import (
-    DEFAULT_SYSTEMS,
-    FAILED,
     RAW_CATALOG,
     STUDY,
     SimulateConfig,
@@ -11,18 +9,15 @@ from .config import (
     run_folder,
 )
 from .conversation import arms_of, scenario, session
-from .logged import ImportConfig, Imported, import_logs
+from .logged import ImportConfig, import_logs
 from .run import prepare, simulate
 from .shifts import SHIFTS
 
 __all__ = [
-    "DEFAULT_SYSTEMS",
-    "FAILED",
     "RAW_CATALOG",
     "SHIFTS",
     "STUDY",
     "ImportConfig",
-    "Imported",
     "SimulateConfig",
     "arms_of",
     "dialogue_file",

@@ -1,15 +1,8 @@
-from .base import SYSTEMS, System, SystemReply, World, check, create
-from .contract import VERSION, Answer
+from .base import SYSTEMS, World
 from .programs import Programs
 
 __all__ = [
     "SYSTEMS",
-    "VERSION",
-    "Answer",
     "Programs",
-    "System",
-    "SystemReply",
     "World",
-    "check",
-    "create",
 ]

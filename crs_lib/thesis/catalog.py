@@ -24,7 +24,6 @@ CONCEPT_FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 FIELDS = ("name", "genre", "actor", "director", "language", "writer", "year")
 _EXPECTED = "give a JSON file title -> record, as that of: python -m crs_lib data get opendialkg-movies"
 _ALIASES = {"title": "name", "plot_keywords": "plot", "plot_kw": "plot"}
-_PLOT_STOP_WORDS = frozenset(" ".join(prompts.lines("thesis")["common words of plots"]).split())
 
 
 class _Candidates(NamedTuple):
@@ -170,7 +169,8 @@ def _union(parts: Iterable[Iterable[int]]) -> frozenset[int]:
 def plot_keywords(text: str) -> list[str]:
     """Words of four letters a–z or more of a text, in order, each once, without the commonest."""
     found = re.findall(r"[a-z]{4,}", text.lower())
-    return list(dict.fromkeys(word for word in found if word not in _PLOT_STOP_WORDS))
+    common = prompts.vocabulary("thesis", "common words of plots")
+    return list(dict.fromkeys(word for word in found if word not in common))
 
 
 def _listed(value: Any) -> Sequence[str]:

@@ -22,7 +22,7 @@ from crs_lib import data as datasets
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.thesis.legacy import LegacyScorer
-from crs_lib.thesis.topics import FUNCTION_WORDS, TOPICS, Lda, Topics, admitted
+from crs_lib.thesis.topics import TOPICS, Lda, Topics, admitted, function_words
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -133,9 +133,9 @@ class ReplayedLda(Lda):
 
     def _bag(self, text: str) -> Counter[int]:
         """The model's words in a text: number to count."""
-        number = self._model.number
+        number, common = self._model.number, function_words()
         words = (word for word in self._cut(text) if len(word) > 2 and word.isalpha())
-        lemmas = (self._lemma(word) for word in words if word not in FUNCTION_WORDS)
+        lemmas = (self._lemma(word) for word in words if word not in common)
         return Counter(number[word] for word in lemmas if word in number)
 
 

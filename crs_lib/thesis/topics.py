@@ -39,14 +39,20 @@ _SMALL = np.finfo(np.float32).eps  # in the norm of φ: of topics that share a t
 _EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
 _TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
 _PLURAL_ENDS = ("s", "en", "eet", "eeth", "ice", "eese", "ople", "a", "i", "ae")  # no other word is looked up
-_WORDS = prompts.lines("thesis")
-FUNCTION_WORDS, SHORT_WORDS, GENERIC = (
-    frozenset(" ".join(_WORDS[part]).split()) for part in ("function words", "short words", "generic")
-)
-HINTS = ", ".join(_WORDS["hints"]).split(", ")
 STEMS = re.compile("love|fear|sad|happy|romantic|tense|dark|futur|drama|emot|space|ghost|sci")
 _ASCII_WORD = re.compile(r"[a-z0-9-]+")
 MOST = 5
+
+
+@cache
+def hints() -> list[str]:
+    """The beginnings of words that hint at films or feelings."""
+    return ", ".join(prompts.lines("thesis")["hints"]).split(", ")
+
+
+def function_words() -> frozenset[str]:
+    """The words of a text that carry no topic."""
+    return prompts.vocabulary("thesis", "function words")
 
 
 def _pieces(text: str) -> list[str]:
@@ -104,9 +110,9 @@ def admitted(topics: Iterable[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=100_000)
 def _tidy(topic: str) -> str:
     """The topic in lower case without blanks around it; empty where it does not count."""
-    tidy = topic.strip().lower()
-    named = any(hint in tidy for hint in HINTS) or STEMS.search(tidy)
-    return tidy if named and len(tidy) > 1 and tidy not in GENERIC else ""
+    tidy, generic = topic.strip().lower(), prompts.vocabulary("thesis", "generic")
+    named = any(hint in tidy for hint in hints()) or STEMS.search(tidy)
+    return tidy if named and len(tidy) > 1 and tidy not in generic else ""
 
 
 def _heuristic(text: str) -> tuple[str, ...]:
@@ -122,10 +128,10 @@ def _heuristic(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=100_000)
 def _worth(word: str) -> int:
     """What an occurrence of a word scores; 0 for a function word."""
-    if word in FUNCTION_WORDS or word in SHORT_WORDS:
+    if word in function_words() or word in prompts.vocabulary("thesis", "short words"):
         return 0
     stem = STEMS.search(word)
-    return 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
+    return 1 + 2 * any(hint in word for hint in hints()) + 2 * bool(stem and stem.group() != "futur")
 
 
 class TopicModel:
@@ -267,7 +273,8 @@ def train(
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
 
-    cut = [[word for word in _tokens(plot) if word not in FUNCTION_WORDS] for plot in plots]
+    common = function_words()
+    cut = [[word for word in _tokens(plot) if word not in common] for plot in plots]
     seen = set(chain.from_iterable(cut))
     texts = [[_singular(word, seen) for word in words] for words in cut]
     df = Counter(chain.from_iterable(map(set, texts)))

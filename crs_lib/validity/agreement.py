@@ -27,7 +27,7 @@ from crs_lib.metrics import conventions
 from crs_lib.metrics.base import HIGHER, Metric, declare
 from crs_lib.metrics.records import mean_defined
 from crs_lib.validity import heard
-from crs_lib.validity.heard import CUES
+from crs_lib.validity.heard import cue
 
 Floats = NDArray[np.float64]
 _SOURCE = "docs/validity.md, section 4"
@@ -105,7 +105,7 @@ def _of_dialogue(on_paper: Sequence[float], taken: Sequence[float]) -> float:
 
 def _elicits(text: str) -> bool:
     """Whether a text asks what the person wants."""
-    return "?" in text and bool(CUES["elicits"].search(fold(text)))
+    return "?" in text and bool(cue("elicits").search(fold(text)))
 
 
 def logged(dialogue: Dialogue, grounder: Grounder, *, whole: bool = True) -> Dialogue:
@@ -222,12 +222,12 @@ def _rows(
         log, text = pair.user.user_meta, pair.system.text
         said, n_words, elicits = fold(text), len(words(text)), _elicits(text)
         asked |= bool(log["requests"])
-        thanks = bool(CUES["thanks"].search(fold(pair.user.text))) and not log["requests"]
+        thanks = bool(cue("thanks").search(fold(pair.user.text))) and not log["requests"]
         reply = _ReplyFeatures(
             len(pair.system.meta["rec_ids"]), gain=metrics["normalised_gain"], novel=metrics["novelty"],
             invited=asked or elicited, elicits=elicits, elicited_before=elicited,
             answers=bool(log["asks_about"]) and n_words >= _ANSWER_WORDS,
-            closes=thanks and bool(CUES["closes"].search(said)), repeats=said in before,
+            closes=thanks and bool(cue("closes").search(said)), repeats=said in before,
         )  # fmt: skip
         elicited |= elicits
         before.add(said)

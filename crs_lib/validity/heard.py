@@ -12,6 +12,7 @@ that a person has not seen: "no, I have never seen it" turns nothing down. The c
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, GOAL_FIELD
@@ -19,19 +20,26 @@ from crs_lib.catalog.grounder import Grounder, Match
 from crs_lib.core import prompts
 from crs_lib.core.text import fold
 
-_LINES = prompts.lines("heard")
-_FIELD_WORDS = {"about": [word for row in FIELDS.values() for word in row.people_ask]}
-CUES = {
-    name: re.compile(rf"\b(?:{'|'.join([*cues, *_FIELD_WORDS.get(name, ())])})\b")
-    for name, cues in _LINES.items()
-}
-_KINDS = [tuple(line.split(": ")) for line in _LINES["kinds"]]  # genres, and the words that stand for them
-_KIND = re.compile("|".join(rf"(?P<k{i}>\b(?:{cues})\b)" for i, (_, cues) in enumerate(_KINDS)))
 _SAYABLE = frozenset(name for name, row in FIELDS.items() if row.people_say_values)
 _CLAUSE, _SENTENCE = re.compile(r"[.!?;:\n]| but |\b[Nn]o,"), re.compile(r"[.!?;\n]")
 _BRACKETED = re.compile(r"[(\[](\d+)[)\]]")
 _NEAR = 4  # words between a refusal and the value that it refuses
 _ATTITUDES = ("wanted", "unwanted", "given up")
+
+
+@cache
+def cue(name: str) -> re.Pattern[str]:
+    """The pattern of a section of cues; those of "about" are joined by what the fields are asked with."""
+    asked = [word for row in FIELDS.values() for word in row.people_ask if name == "about"]
+    return re.compile(rf"\b(?:{'|'.join([*prompts.lines('heard')[name], *asked])})\b")
+
+
+@cache
+def _films() -> tuple[re.Pattern[str], list[list[str]]]:
+    """The pattern of words that stand for kinds of film, and the genres of each of its groups."""
+    kinds = [line.split(": ") for line in prompts.lines("heard")["kinds"]]
+    pattern = "|".join(rf"(?P<k{i}>\b(?:{cues})\b)" for i, (_, cues) in enumerate(kinds))
+    return re.compile(pattern), [genres.split(", ") for genres, _ in kinds]
 
 
 class _Heard(NamedTuple):
@@ -89,7 +97,7 @@ def _hear(grounder: Grounder, text: str) -> _Heard:
     # Of a value that is named twice the last attitude counts.
     held = {m.code: _attitude(text[: m.start], text[m.end :]) for m in sorted(_in_role(matches, text))}
     of = {name: frozenset(code for code, one in held.items() if one == name) for name in _ATTITUDES}
-    resets, about, asks = (bool(CUES[name].search(fold(text))) for name in ("resets", "about", "asks"))
+    resets, about, asks = (bool(cue(name).search(fold(text))) for name in ("resets", "about", "asks"))
     named, about = tuple(dict.fromkeys(title.item for title in titles)), about and bool(titles or "?" in text)
     return _Heard(of["wanted"], of["unwanted"], of["given up"], resets, named, about, asks)
 
@@ -98,8 +106,8 @@ def _sayable(match: Match, text: str) -> bool:
     """Whether the field is one whose values people say; a year only where that very year is meant."""
     if match.field in _SAYABLE:
         return True
-    exact = CUES["of_the_year"].search(fold(text[: match.start]))
-    return bool(exact) and not CUES["bound"].search(fold(text[match.end :]))
+    exact = cue("of_the_year").search(fold(text[: match.start]))
+    return bool(exact) and not cue("bound").search(fold(text[match.end :]))
 
 
 def _inside(match: Match, other: Match) -> bool:
@@ -110,11 +118,11 @@ def _inside(match: Match, other: Match) -> bool:
 
 def _kinds(grounder: Grounder, text: str, taken: Sequence[tuple[int, int]]) -> list[Match]:
     """The genres that words for kinds of film stand for, outside what is taken already."""
-    found = []
-    for match in _KIND.finditer(text.lower().replace("-", " ")):
+    found, (pattern, kinds) = [], _films()
+    for match in pattern.finditer(text.lower().replace("-", " ")):
         if any(start < match.end() and match.start() < end for start, end in taken):
             continue
-        genres = _KINDS[int(str(match.lastgroup)[1:])][0].split(", ")
+        genres = kinds[int(str(match.lastgroup)[1:])]
         codes = ((genre, grounder.catalog.code(GOAL_FIELD, genre)) for genre in genres)
         known = ((genre, code) for genre, code in codes if code is not None)
         found += [Match(*match.span(), GOAL_FIELD, genre, code, "") for genre, code in [*known][:1]]
@@ -137,20 +145,20 @@ def _last_clause(text: str) -> str:
 def _attitude(before: str, after: str) -> str:
     """The attitude to a value: wanted, unwanted, or given up without being refused."""
     clause, behind = _last_clause(before), fold(_SENTENCE.split(after)[0])
-    if CUES["gives_up_before"].search(clause) or CUES["gives_up_after"].search(behind):
+    if cue("gives_up_before").search(clause) or cue("gives_up_after").search(behind):
         return "given up"
-    return "unwanted" if _negated(CUES["resets"].sub(" ", clause)) else "wanted"
+    return "unwanted" if _negated(cue("resets").sub(" ", clause)) else "wanted"
 
 
 def _negated(clause: str) -> bool:
     """Whether the clause before a value refuses it: the last cue is a refusal near by, or a dislike."""
-    if CUES["corrects"].search(clause):
+    if cue("corrects").search(clause):
         return False
-    refusals = CUES["refuses"].finditer(clause)
+    refusals = cue("refuses").finditer(clause)
     near = [cue.start() for cue in refusals if clause[cue.end() :].count(" ") <= _NEAR]
-    disliked = [cue.start() for cue in CUES["unliked"].finditer(clause)]
-    outside = CUES["unliked"].sub(lambda cue: "#" * len(cue.group()), clause)
-    wished = [cue.start() for cue in CUES["positive"].finditer(outside)]
+    disliked = [cue.start() for cue in cue("unliked").finditer(clause)]
+    outside = cue("unliked").sub(lambda cue: "#" * len(cue.group()), clause)
+    wished = [cue.start() for cue in cue("positive").finditer(outside)]
     return max([*near, *disliked], default=-1) > max(wished, default=-1)
 
 
@@ -186,7 +194,7 @@ def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
     """
     for start, end, *_ in sorted(titles, reverse=True):
         text = f"{text[:start]} {text[end:]}"
-    said = CUES["unseen"].sub(" ", fold(text))
-    rejects = len(CUES["rejects"].findall(said))
-    accepts = len(CUES["accepts"].findall(CUES["rejects"].sub(" # ", said)))
+    said = cue("unseen").sub(" ", fold(text))
+    rejects = len(cue("rejects").findall(said))
+    accepts = len(cue("accepts").findall(cue("rejects").sub(" # ", said)))
     return accepts / (accepts + rejects) if accepts or rejects else math.nan

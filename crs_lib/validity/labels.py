@@ -21,7 +21,7 @@ import pydantic
 import scipy
 
 from crs_lib import evaluate, simulate, stats
-from crs_lib.core import paths, prompts, rng, safety, tables
+from crs_lib.core import paths, rng, safety, tables
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
@@ -30,7 +30,6 @@ from crs_lib.validity import agreement
 
 BEFORE, AFTER = 2, 3  # turns shown before a shift, and from the shift on
 KEY, FOLDER = "key.json", "annotation"
-SCALES = prompts.lists("movies/annotation")  # the question of each kind of page, and its five answers
 SCRIPTED = "scripted"  # the prefix of raters that are programs
 _POWER, _LEVEL = 0.8, 0.05
 

@@ -14,6 +14,7 @@ from crs_lib.cli.show import READERS
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import layout, style
+from crs_lib.figures.base import TABLES
 from crs_lib.metrics import base, constructs, evidence
 from tests.helpers import fonts
 
@@ -416,7 +417,7 @@ def test_metrics_can_be_chosen_and_are_checked(name):
         figures.make(name, *tables_of(entry), metrics=["item_tass"])
 
 
-@pytest.mark.parametrize("entry", figures.TABLES, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", TABLES, ids=lambda entry: entry.name)
 @SIZES
 def test_a_table_is_sound_latex(entry, systems):
     text = entry.make(*tables_of(entry, systems))
@@ -445,7 +446,7 @@ def read(run, table):
 
 def of(study):
     """The figures and the tables of a study by name."""
-    return figures.names(study), [entry.name for entry in figures.TABLES if entry.facts["study"] == study]
+    return figures.names(study), [entry.name for entry in TABLES if entry.facts["study"] == study]
 
 
 @pytest.mark.parametrize("study", READERS)

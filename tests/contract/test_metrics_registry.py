@@ -5,16 +5,18 @@ import math
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, figures, metrics, report, simulate
+from crs_lib import evaluate, figures, metrics, simulate
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout
+from crs_lib.figures.base import TABLES
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
 from crs_lib.report import statistics
-from crs_lib.simulate.config import SimulateConfig
+from crs_lib.report import tables as views
+from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
 from crs_lib.validity import gate
 from tests.helpers.made_up import restored
 from tests.helpers.sample import WORLD, scored
@@ -28,7 +30,7 @@ def scores():
     """All control policies on a few users."""
     world = WORLD
     config = SimulateConfig(
-        systems=[*simulate.DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14
+        systems=[*DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14
     )
     keys = config.keys()
     talks = [simulate.session(world, key.system, key.session, config) for key in keys]
@@ -56,7 +58,7 @@ def test_a_metric_is_declared_whole(one):
 
 @pytest.mark.parametrize("table", layout.SHOWN)
 def test_a_table_that_shows_metrics_exists_and_names_metrics_once(table):
-    assert table in {*figures.FIGURES.names(), *figures.TABLES.names(), "turn_table"}
+    assert table in {*figures.FIGURES.names(), *TABLES.names(), "turn_table"}
     shown = layout.SHOWN[table]
     assert len(set(shown)) == len(shown)
     assert all(base.get(name).compute for name in [*shown, *layout.HEADLINE])
@@ -170,13 +172,13 @@ def test_a_made_up_metric_has_a_mean_for_each_system(run):
 
 def test_a_made_up_metric_is_in_the_tables_of_the_notebooks(run):
     turns, means = evaluate.read(run, "turns"), evaluate.read(run, "model_metrics")
-    assert list(report.turn_table(turns))[-1] == "films_shown"
-    board = report.scoreboard(means)
+    assert list(views.turn_table(turns))[-1] == "films_shown"
+    board = views.scoreboard(means)
     assert list(board)[-1] == "films"
     assert board.set_index("system").loc["silent", "films"].startswith("0.000")
     assert set(MADE_UP) <= set(statistics.stats_frame(evaluate.read(run, "results")))
     assert set(MADE_UP) <= set(metrics.describe()["metric"])
-    assert "films" in report.undefined_table(turns, ["films_shown"])
+    assert "films" in views.undefined_table(turns, ["films_shown"])
 
 
 def test_a_made_up_metric_is_drawn_and_put_through_the_gate(run):
@@ -186,7 +188,7 @@ def test_a_made_up_metric_is_drawn_and_put_through_the_gate(run):
     assert [title for title in titles if title][-3:] == ["last ↓", "answered ↑", "films"]
     assert figures.make("leaderboard", means).axes[-1].get_title() == "films"
     assert figures.make("distributions", results).axes[-1].get_title() == "films"
-    assert "films" in figures.TABLES.get("table_model_metrics").make(means)
+    assert "films" in TABLES.get("table_model_metrics").make(means)
     values = gate._session_values(evaluate.read(run, "turns"), evaluate.read(run, "results"))
     assert set(MADE_UP) <= set(values["metric"])
     assert set(values.loc[values["metric"] == "shift_answered", "scope"]) == {gate.WHOLE, gate.AFTER}
@@ -196,7 +198,7 @@ def test_an_older_run_is_shown_without_the_metric_that_it_lacks(run):
     lacking = evaluate.read(run, "results").drop(columns=["films_shown"])
     means = evaluate.read(run, "model_metrics")
     assert figures.make("distributions", lacking).axes[-1].get_title() != "films"
-    assert "films" not in report.scoreboard(means[means["metric"] != "films_shown"])
+    assert "films" not in views.scoreboard(means[means["metric"] != "films_shown"])
     assert "films_shown" not in statistics.stats_frame(lacking)
 
 

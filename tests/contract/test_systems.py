@@ -6,7 +6,7 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.core.errors import InputError
-from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import SYSTEMS, SystemReply
 from crs_lib.systems.policies import Oracle
@@ -93,4 +93,4 @@ def test_the_default_policies_of_the_study_are_registered():
         "oracle", "tracker", "amnesiac", "sticky", "popular", "random", "echo", "slot_echo", "silent", "noisy",
     }  # fmt: skip
     assert needed <= set(SYSTEMS.names())
-    assert set(simulate.DEFAULT_SYSTEMS) <= needed
+    assert set(DEFAULT_SYSTEMS) <= needed

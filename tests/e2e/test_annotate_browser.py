@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from crs_lib.report import annotate
+from crs_lib.report import page as pages
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
 from tests.helpers.sample import scored
@@ -25,7 +25,7 @@ def run():
 
 
 def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
-    path = annotate.write(labels.AskConfig(run=RUN, n=10))
+    path = pages.write_questions(labels.AskConfig(run=RUN, n=10))
     given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
     with chromium.Browser(PROGRAM) as browser:
         browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
@@ -65,7 +65,7 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
 
 
 def test_pairs_stand_side_by_side_and_fit_a_small_screen():
-    path = annotate.write(labels.AskConfig(run=RUN, n=4, kind="pairs"))
+    path = pages.write_questions(labels.AskConfig(run=RUN, n=4, kind="pairs"))
     with chromium.Browser(PROGRAM) as browser:
         page = browser.page()
         page.open(path)

@@ -11,6 +11,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
 from crs_lib.report import report
+from crs_lib.simulate.config import FAILED
 from tests.helpers import llm_job
 from tests.helpers.ollama_server import NOISE, Faults, OllamaServer
 from tests.helpers.sample import simulated
@@ -130,7 +131,7 @@ def test_a_session_that_failed_is_tried_with_more_seeds_at_the_next_start(result
             llm_job.work(results, server.url, "some", 1, 2, 4)
         folder = llm_job.work(results, server.url, "some", 1, 2, 4)
     assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 2)
-    assert not (folder / simulate.FAILED).exists()
+    assert not (folder / FAILED).exists()
 
 
 @pytest.mark.full

@@ -12,7 +12,8 @@ from crs_lib.core import paths, tables
 from crs_lib.core.tables import sha256
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
-from crs_lib.report import annotate, report, trace
+from crs_lib.report import page as pages
+from crs_lib.report import report, trace
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
 from tests.helpers.ollama_server import OllamaServer
@@ -280,7 +281,7 @@ def test_hostile_text_stays_text(page):
     page.open(light_report("trace-hostile"))
     untouched(page, "script, iframe, img:not([src^='data:image/png'])")
     assert "</script><script>window.hacked" in page.js("document.body.textContent")
-    page.open(annotate.write(labels.AskConfig(run="trace-hostile", n=4)))
+    page.open(pages.write_questions(labels.AskConfig(run="trace-hostile", n=4)))
     page.key("3")
     untouched(page, "img, iframe, #sides script")
     assert page.text("#state").startswith("Question 2 of 4 · 1 answered")

@@ -3,7 +3,7 @@
 import pytest
 
 from crs_lib.core import paths
-from crs_lib.cosrec import corpus, quirks, statistics
+from crs_lib.cosrec import audit, corpus
 from crs_lib.cosrec.labels import majority_labels
 from crs_lib.cosrec.records import Partition, topic
 
@@ -19,10 +19,10 @@ def released() -> dict[str, Partition]:
 
 
 def test_sizes_claims_and_topics(released: dict[str, Partition]) -> None:
-    found = statistics.overview(released)
+    found = audit.overview(released)
     assert found["crowd"].tolist() == [291, 4606, 2329, 26.9, 1378, 9217, 8851, None, 538, None, None, None]
     assert found["curated"].tolist() == [20, 296, 150, 26.9, 94, None, None, 143, 52, 43, 225, 17464]
-    claims = statistics.readme_claims(released).set_index("claim")["verdict"]
+    claims = audit.readme_claims(released).set_index("claim")["verdict"]
     assert claims.value_counts().to_dict() == {"reproduced": 10, "not verifiable": 5, "differs": 5}
     assert claims["figure: judgments per intent, grade 2"] == "reproduced"
     assert claims["figure: conversations by average rating"] == "differs"
@@ -42,8 +42,8 @@ def test_majority_labels(released: dict[str, Partition]) -> None:
 
 
 def test_quirks(released: dict[str, Partition]) -> None:
-    crowd = quirks.report(released["crowd"]).groupby("quirk").size()
-    curated = quirks.report(released["curated"]).groupby("quirk").size()
+    crowd = audit.find_quirks(released["crowd"]).groupby("quirk").size()
+    curated = audit.find_quirks(released["curated"]).groupby("quirk").size()
     expected = {
         "two S lines in a row": 9, "ends with the user": 61, "placeholder left by the generator": 4,
         "not English": 1, "user with keywords and no profile": 23, "empty keyword": 2,

@@ -17,7 +17,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from crs_lib import data as datasets
-from crs_lib import evaluate, figures, report, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER
@@ -60,7 +60,8 @@ def run(path, n_sessions):
         "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
         "field_table": tables.field_table(catalog).set_index("field")["distinct"].to_dict(),
         "coverage": tables.coverage(dialogues, grounder).set_index("field").to_dict("index"),
-        "concept_top": texts("concept_top", turns), "adaptation_profile": texts("adaptation_profile", shifts),
+        "added": sorted({concept for added in turns["hallucinated_concepts"] for concept in added}),
+        "adaptation_profile": texts("adaptation_profile", shifts),
         "leaderboard": texts("leaderboard", evaluate.read("new", "model_metrics")),
     }  # fmt: skip
 
@@ -81,7 +82,7 @@ def metric():
     return {
         "by_turn": turns.groupby("model")["first_film_met"].apply(list).map(_plain).to_dict(),
         "n_items": turns.groupby("model")["n_items"].apply(list).to_dict(),
-        "table": list(report.turn_table(turns)),
+        "table": list(tables.turn_table(turns)),
         "means": means[means["metric"] == "first_film_met"].set_index("model")["mean"].to_dict(),
         "bars": texts("metric_bars", means),
         "command": printed("figures", "--run", "mine", "--only", "metric_bars"),

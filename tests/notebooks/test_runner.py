@@ -12,6 +12,7 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
 from tests.helpers import books
 from tests.helpers.jobs import alive, wait_until
@@ -103,7 +104,7 @@ def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
     [("01_a", "movies"), ("14_a", "cosrec"), ("21_a", "realtalk"), ("31_a", "movies"), ("a", "other")],
 )
 def test_the_tens_digit_names_the_study(name, study):
-    assert notebooks.study(Path(f"{name}.ipynb")) == study
+    assert runner.study(Path(f"{name}.ipynb")) == study
 
 
 FAILURES = {

@@ -11,6 +11,7 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
+from crs_lib.notebooks import runner
 
 BOOKS = notebooks.committed()
 CHAT = str(paths.samples() / "realtalk" / "Chat_13_Lucia_Hendrik.json")
@@ -42,7 +43,7 @@ def values_for(path):
     return values | ({"run": run} if "run" in defaults else {})
 
 
-STUDIES = list(dict.fromkeys(notebooks.study(path) for path in BOOKS))
+STUDIES = list(dict.fromkeys(runner.study(path) for path in BOOKS))
 IN_ONE_PROCESS = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -71,7 +72,7 @@ def cells_with(path, values):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_study_runs_with_other_parameters_each_notebook_on_the_files_of_the_one_before(study):
-    mine = [path for path in BOOKS if notebooks.study(path) == study]
+    mine = [path for path in BOOKS if runner.study(path) == study]
     values = {path.stem: values_for(path) for path in mine}
     assert all(values.values()), "a notebook without parameters can be neither swept nor smoked"
     given = json.dumps([(path.stem, cells_with(path, values[path.stem])) for path in mine])

@@ -127,7 +127,7 @@ def test_a_notebook_that_changed_or_was_cut_off_is_run_again(here, monkeypatch):
     values = {"run": "n2", "count": 2}
     assert runs == [("01_first", values)]
 
-    out = notebooks.output(notebooks.find("01_first"), values)
+    out = runner.output(notebooks.find("01_first"), values)
     book = books.book("01_first", replace={"begin": PLAIN})
     book.metadata["papermill"] = {"parameters": values, "end_time": "2026", "exception": None}
     books.save(book, out)

@@ -113,9 +113,8 @@ def test_a_broken_line_is_named(tmp_path, text, message):
 
 
 def test_missing_tables_and_folders_that_cannot_be_made_are_named(tmp_path):
-    for read in (tables.read_table, lambda path, _: list(tables.read_pieces(path))):
-        with pytest.raises(RunError, match=r"no turns.parquet in '"):
-            read(tmp_path / "turns.parquet", tables.TURNS)
+    with pytest.raises(RunError, match=r"no turns.parquet in '"):
+        tables.read_table(tmp_path / "turns.parquet", tables.TURNS)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match=r"could not write x.jsonl: .*; nothing changed"):
         tables.write_jsonl(tmp_path / "file" / "sub" / "x.jsonl", [{"a": 1}])
@@ -139,27 +138,19 @@ def test_numpy_numbers_become_plain_ones():
     assert type(tables.finite(np.int32(3))) is int
 
 
-def test_a_table_is_read_in_pieces_and_in_columns(tmp_path):
+def test_a_table_is_read_in_columns(tmp_path):
     frame = pd.DataFrame(
         {"model": ["m"] * 7, "session_id": list("aabbccd"), "turn": [1, 2, 1, 2, 1, 2, 1], "long": ["same"] * 7, "x": range(7)}
     )  # fmt: skip
     path = tmp_path / "t.parquet"
     tables.write_parquet(path, frame)
-    parts = list(tables.read_pieces(path, rows=3))
-    assert [len(part) for part in parts] == [3, 3, 1]
-    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), frame)
-    assert [list(part) for part in tables.read_pieces(path, ["x", "turn"], 5)] == [["x", "turn"]] * 2
     whole = tables.read_table(path, tables.TURNS, repeated=("long", "absent"))
     assert whole["long"].tolist() == ["same"] * 7
     assert whole["long"].memory_usage(index=False) < frame["long"].memory_usage(index=False)
     pd.testing.assert_frame_equal(whole.astype({"long": "str"}), frame)
     assert tables.read_table(path, tables.TURNS, columns=["x"])["x"].tolist() == list(range(7))
-    for read in (
-        lambda: tables.read_table(path, tables.TURNS, columns=["y"]),
-        lambda: list(tables.read_pieces(path, ["y"])),
-    ):
-        with pytest.raises(InputError, match=r"parquet: columns \['y'\] are missing; it has \["):
-            read()
+    with pytest.raises(InputError, match=r"parquet: columns \['y'\] are missing; it has \["):
+        tables.read_table(path, tables.TURNS, columns=["y"])
 
 
 def test_lines_are_read_column_by_column_and_what_a_row_lacks_is_missing(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec import corpus, evaluate, quirks, statistics
+from crs_lib.cosrec import audit, corpus, evaluate
 from crs_lib.cosrec.labels import majority_labels
 from crs_lib.cosrec.records import IntentLabel, Utterance, number, topic, user_of
 
@@ -144,15 +144,15 @@ def test_a_byte_order_mark_and_blank_lines_belong_to_no_id(tmp_path: Path) -> No
 def test_what_nobody_rated_or_annotated_is_odd_and_not_fatal(tmp_path: Path) -> None:
     write(tmp_path, quality={"C_1": []}, **annotated())
     found = {"curated": corpus.load(tmp_path, "curated")}
-    assert statistics.conversation_ratings(found).empty
+    assert audit.conversation_ratings(found).empty
     assert not majority_labels(found["curated"])[["search", "ties"]].to_numpy().any()
-    odd = set(quirks.report(found["curated"])["quirk"])
+    odd = set(audit.find_quirks(found["curated"])["quirk"])
     assert {"an empty list of ratings", "a record without annotators"} <= odd
 
 
 def test_a_corpus_without_judgments_is_audited(tmp_path: Path) -> None:
     found = corpus.load(write(tmp_path), "curated")
-    claims = statistics.readme_claims({"crowd": found, "curated": found}).set_index("claim")
+    claims = audit.readme_claims({"crowd": found, "curated": found}).set_index("claim")
     assert claims.loc["figure: judgments per intent, grade 2", "found"] == ""
     with pytest.raises(InputError, match=r"has no judgments \(qrels.qrels\)"):
         evaluate.score(found, {"mine": {}})

@@ -6,7 +6,7 @@ import pytest
 from crs_lib import figures
 from crs_lib.__main__ import main
 from crs_lib.core.errors import RunError
-from crs_lib.cosrec import corpus, statistics
+from crs_lib.cosrec import audit, corpus
 from crs_lib.cosrec.settings import CorpusSettings
 from crs_lib.cosrec.study import STUDY, figure_table
 from crs_lib.figures import NoDataError
@@ -30,14 +30,14 @@ def place(results, tmp_path, monkeypatch):
 
 def test_the_files_give_what_the_corpus_gives():
     found = corpus.load_all("sample")
-    ratings = statistics.conversation_ratings(found)
+    ratings = audit.conversation_ratings(found)
     bars, aspects = figure_table("a", "average_ratings"), figure_table("a", "aspect_ratings")
-    pd.testing.assert_frame_equal(bars, statistics.average_rating_counts(ratings))
-    pd.testing.assert_frame_equal(aspects, statistics.aspect_rating_counts(ratings))
+    pd.testing.assert_frame_equal(bars, audit.average_rating_counts(ratings))
+    pd.testing.assert_frame_equal(aspects, audit.aspect_rating_counts(ratings))
     assert set(bars["n_conversations"]) == {len(ratings)} == {bars["conversations"].sum()}
     assert aspects.groupby("aspect")["conversations"].sum().tolist() == [len(ratings)] * 4
     judged = figure_table("a", "judgments")
-    per_intent = statistics.judgments_per_intent(found["curated"])
+    per_intent = audit.judgments_per_intent(found["curated"])
     assert judged.groupby("grade")["intents"].sum().to_dict() == dict.fromkeys(
         ("not relevant", "partially relevant", "highly relevant"), len(per_intent)
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crs_lib.cosrec import corpus, quirks
+from crs_lib.cosrec import audit, corpus
 from crs_lib.cosrec.catalogue_rules import _latin_share, is_english, language
 from crs_lib.cosrec.labels import curated_labels, majority_labels
 
@@ -35,7 +35,7 @@ def test_every_kind_of_quirk_is_found_once(tmp_path: Path) -> None:
         keywords={"C_1": {"A": ["x", "", "x", "y", "z", "w"], "C": []}},
         qrels="C_1_0_0\t0\tm#1\t1\nC_1_0_0#0\t0\tb01\t1\nC_1_0_0#9\t0\tB02\t2\n",
     )
-    report = quirks.report(corpus.load(tmp_path, "curated"))
+    report = audit.find_quirks(corpus.load(tmp_path, "curated"))
     found = report.groupby(["where", "quirk"]).size().to_dict()
     assert found == {
         ("C_1", "ends with the user"): 1,
@@ -71,14 +71,14 @@ def test_every_kind_of_quirk_is_found_once(tmp_path: Path) -> None:
         ("C_1_0_0#9", "no document of grade 0"): 1,
         ("C_1_0_0#9", "user index without a user (as documented)"): 1,
     }
-    assert quirks.summary(report)["cases"].sum() == len(report)
+    assert audit.quirk_summary(report)["cases"].sum() == len(report)
 
 
 def test_a_clean_corpus_has_no_quirks(tmp_path: Path) -> None:
     write(tmp_path, conversations={"C_1": "U: I need a light tent\nS: Take the blue one"})
-    report = quirks.report(corpus.load(tmp_path, "curated"))
+    report = audit.find_quirks(corpus.load(tmp_path, "curated"))
     assert report.empty
-    assert quirks.summary(report).empty
+    assert audit.quirk_summary(report).empty
 
 
 def test_majority_is_more_than_half(tmp_path: Path) -> None:

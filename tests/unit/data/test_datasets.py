@@ -25,7 +25,7 @@ from crs_lib import data as datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.data import fetch, registry
-from crs_lib.data.registry import Dataset, File, Origin, files
+from crs_lib.data.registry import RECORDED, Dataset, File, Origin, files
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
 ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
@@ -264,7 +264,7 @@ def test_a_person_who_watches_sees_a_bar(server, tmp_path, monkeypatch):
 
 
 def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(server, tmp_path, capsys):
-    assert NEW.checksum == datasets.RECORDED
+    assert NEW.checksum == RECORDED
     server.answers[server.raw("data/new.json")] = b'{"a": 1}'
     place = fetch.fetch(NEW)
     recorded = json.loads((tmp_path / "external/.recorded/new.json").read_text())
@@ -276,7 +276,7 @@ def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(server, t
     with pytest.raises(RunError, match="not what was recorded on its first download"):
         fetch.fetch(NEW)
     assert command_line.main(["data", "list"]) == 0
-    assert datasets.RECORDED in capsys.readouterr().out
+    assert RECORDED in capsys.readouterr().out
 
 
 MEMBERS = {
@@ -403,7 +403,7 @@ def test_every_row_keeps_the_contract(row):
     if row.members:
         assert re.compile(row.members).groups == 1
         assert row.folder and row.origin.commit in row.address()
-    assert row.checksum == datasets.RECORDED or all(file.sha256 for file in row.files)
+    assert row.checksum == RECORDED or all(file.sha256 for file in row.files)
     assert len(row.wanted) < 2 or row.folder  # several files are located as a folder
 
 

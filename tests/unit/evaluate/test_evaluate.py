@@ -118,15 +118,9 @@ def test_settings_are_checked(options, message):
         EvaluateConfig(**options)
 
 
-def test_the_long_form_and_tables_of_older_conventions_leave_out_what_is_not_given(run):
-    table = evaluate.long(evaluate.read("r", "results"), ["item_tas", "novelty"])
-    assert list(table.columns) == ["system", "scenario", "metric", "value"]
-    assert len(table) == 12 * 2
-    with pytest.raises(InputError, match="unknown metric 'item_tass'"):
-        evaluate.long(evaluate.read("r", "results"), ["item_tass"])
+def test_tables_leave_out_what_the_older_convention_does_not_give():
     turns = pd.DataFrame({"model": ["a"], "session_id": ["0"], "turn": [1], "cross_coherence": [0.5]})
     assert list(views.turn_table(turns)) == list(turns)
-    assert views.top_concepts(turns, "missing_concepts").empty
     assert EvaluateConfig(run="r", convention="thesis_legacy").metrics == thesis_legacy.METRICS
 
 

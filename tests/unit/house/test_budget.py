@@ -13,16 +13,16 @@ from tests.helpers.house import FRONTS, MODULES, PACKAGE, tree
 ROOMS = {
     "core": 700, "runs": 560, "llm": 1350, "stats": 1800, "retrieval": 620, "data": 700, "catalog": 1550,
     "metrics": 1250, "systems": 1750, "simulate": 1350, "evaluate": 800, "judge": 680, "thesis": 1000,
-    "validity": 1500, "figures": 1750, "report": 1650, "cosrec": 2900, "realtalk": 3000, "notebooks": 520, "cli": 820,
+    "validity": 1500, "figures": 1750, "report": 1650, "cosrec": 2815, "realtalk": 2915, "notebooks": 520, "cli": 820,
 }  # fmt: skip
 TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 180, 20, 26
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
-    "systems": 1827, "validity": 1665, "metrics": 1330, "core": 933, "cli": 923, "data": 732, "retrieval": 663,
-    "runs": 612, "notebooks": 580,
+    "systems": 1827, "validity": 1665, "metrics": 1330, "core": 933, "cli": 921, "data": 732, "retrieval": 644,
+    "runs": 610, "notebooks": 580,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_700, 44_250, 222, 1_225
-FRONT_DOOR_REACHED = 225
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_500, 43_860, 216, 1_208
+FRONT_DOOR_REACHED = 181
 
 
 def room(path):

@@ -27,7 +27,7 @@ HEIGHTS = {
 # Files that a journey may pass, those of core included; the aims are 36, 32 and 22.
 MOST_FILES = {
     "`run 03_simulate -p systems tracker` to a line of `dialogues.jsonl`": 36,
-    "dialogues to a cost of shifts in `model_metrics.csv`": 32, "a question to RealTalk to its ranked ids": 24,
+    "dialogues to a cost of shifts in `model_metrics.csv`": 31, "a question to RealTalk to its ranked ids": 22,
 }  # fmt: skip
 OTHER_STUDIES = ("cosrec", "realtalk")
 MOVIES = ("catalog", "systems", "simulate", "judge", "thesis", "evaluate", "validity", "report")
@@ -192,7 +192,7 @@ def watch(event, arguments):
         path, mode, flags = arguments
         path = os.fsdecode(path) if isinstance(path, (str, bytes)) else str(path)
         writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-        source = path.endswith((".py", ".pyc", ".pyi")) or "/crs_lib/prompts/" in path  # texts are source, too
+        source = path.endswith((".py", ".pyc", ".pyi"))
         ours = path.startswith(root) and "/.venv/" not in path and not source
         if (writes or ours) and path != os.devnull:
             events.append(f"opens {path}")

@@ -28,10 +28,11 @@ def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged_where_there_is_a_
         assert pool.complete("template", ask()).cache_hit
     assert (tmp_path / CACHE).exists()
     assert [row["cache_hit"] for row in Recorder(tmp_path / LOG).rows()] == [False, True]
-    monkeypatch.chdir(tmp_path)
+    (empty := tmp_path / "empty").mkdir()
+    monkeypatch.chdir(empty)
     with Pool(None) as pool:
         pool.complete("template", ask())
-    assert list(tmp_path.iterdir()) == []
+    assert list(empty.iterdir()) == []
 
 
 def test_halted_it_refuses_further_calls() -> None:

@@ -51,9 +51,9 @@ def test_three_readings_keep_what_is_known_of_them(train):
 
 
 def test_a_planner_meets_the_regularities(train):
-    found = describe.regularities(train).set_index("regularity")["value"]
-    assert [found[f"questions naming {n} speakers"] for n in (0, 1, 2)] == [7, 425, 70]
-    assert found["evidence by the one speaker named, %"] > 95
+    asked = describe.questions(train)
+    assert [(asked["named"] == n).sum() for n in (0, 1, 2)] == [7, 425, 70]
+    assert describe.spoken(asked)["own"].mean() > 0.95
 
 
 def test_locomo_is_read_whole(mirror):

@@ -2,15 +2,7 @@ import numpy as np
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import (
-    channels,
-    corpus,
-    describe,
-    features,
-    index,
-    levels,
-    plan,
-)
+from crs_lib.realtalk import channels, corpus, describe, features, index, levels, plan
 from crs_lib.retrieval import encoders, lowrank
 
 needs_minilm = pytest.mark.skipif(
@@ -225,13 +217,6 @@ def test_signals_of_one_message(make_chat):
     assert row["question"] == 0 and found.column("question")[1] == 1
     assert row["mood"] == 1 and row["first_person"] == pytest.approx(2 / row["length"])
     assert found.days[0][0].start.isoformat() == "2023-12-31"
-
-
-def test_unusual_is_measured_robustly():
-    z = levels._robust_z(np.array([1.0, 2, 3, 4, 100, np.nan]))
-    # median 3, absolute deviations 2, 1, 0, 1, 97: their median 1; (100 - 3) / 1.4826 = 65.4
-    assert z[4] == pytest.approx(97 / 1.4826) and np.isnan(z[5]) and abs(z[2]) < 1e-12
-    assert levels._robust_z(np.ones(3)).tolist() == [0, 0, 0]
 
 
 def test_threads_join_sessions_and_never_a_segment_twice(built):

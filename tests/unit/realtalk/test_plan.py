@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.realtalk import dates, plan, wording
+from crs_lib.realtalk import plan, wording
 
 NAMES = {"kate": "Kate", "tom": "Tom", "elise": "elise"}
 DAY = dt.date(2024, 1, 10)  # a Wednesday
@@ -106,18 +106,18 @@ def test_a_word_without_end_is_like_no_name():
     ],
 )
 def test_date_expressions_become_day_ranges(text, start, end):
-    (span,) = dates.find(text, DAY)
+    (span,) = wording.find_dates(text, DAY)
     assert (span.start.isoformat(), span.end.isoformat()) == (start, end)
 
 
 @pytest.mark.parametrize("text", ["31.02.2024", "99.99.2024", "may be", "room 101", "version 1.2.3456", ""])
 def test_what_is_no_date_is_none(text):
-    assert [s for s in dates.find(text, DAY) if s.exact] == []
+    assert [s for s in wording.find_dates(text, DAY) if s.exact] == []
 
 
 @given(st.text(max_size=60), st.dates(dt.date(1990, 1, 1), dt.date(2090, 1, 1)))
 def test_ranges_never_end_before_they_start(text, today):
-    assert all(span.start <= span.end for span in dates.find(text + " last week 3 days ago", today))
+    assert all(span.start <= span.end for span in wording.find_dates(text + " last week 3 days ago", today))
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,7 @@ from hypothesis import strategies as st
 
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import (
-    answers,
-    channels,
-    corpus,
-    index,
-    query,
-    ranker,
-    scoring,
-)
+from crs_lib.realtalk import answers, channels, corpus, index, query, ranker, scoring
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.describe import Trace
 from crs_lib.retrieval import encoders

@@ -22,8 +22,6 @@ def test_questions_are_counted_as_their_tables_say(sample, make_chat):
     assert rows["odd"].sum() == odd == 6
     own = describe.spoken(rows)
     assert len(own) == rows.loc[rows["named"] == 1, "gold"].sum()
-    share = describe.regularities([sample]).set_index("regularity")["value"]
-    assert share["evidence by the one speaker named, %"] == round(100 * own["own"].mean(), 1)
     assert describe.questions([make_chat([("Ann", "Hello")])]).empty
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crs_lib import report, stats
+from crs_lib import stats
 from crs_lib.cli import show as commands
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.report import findings, models, statistics
+from crs_lib.report import tables as views
 
 SYSTEMS = ("oracle", "tracker", "sticky")
 
@@ -114,10 +115,10 @@ def talk(name, number, by):
 
 
 def test_turns_of_users_say_who_insists_and_who_words_them():
-    turns = report.user_turns([talk("m", n, "llm" if n < 3 else "template") for n in range(4)])
+    turns = views.user_turns([talk("m", n, "llm" if n < 3 else "template") for n in range(4)])
     assert turns["insists"].tolist() == [False, True, True, True]
     assert turns["by_model"].tolist() == [True, True, True, False]
-    assert report.user_turns([]).empty
+    assert views.user_turns([]).empty
 
 
 def test_checks_that_could_not_be_made_are_a_row_with_the_reason():

@@ -10,9 +10,14 @@ from crs_lib import evaluate, simulate
 from crs_lib.core import paths
 from crs_lib.figures import layout
 from crs_lib.metrics import conventions
-from crs_lib.report import tour
+from crs_lib.report import tables
 from crs_lib.systems import Programs, policies, tracker
 from crs_lib.systems import base as systems
+
+
+def conversations(world, config):
+    """Every session of the settings, as the notebook holds them."""
+    return [simulate.session(world, s, n, config) for s in config.systems for n in range(config.n_sessions)]
 
 
 @pytest.mark.slow
@@ -20,9 +25,9 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     config = simulate.SimulateConfig(run="tour-unit", systems=("random", "tracker"), n_sessions=3, n_turns=10)
     simulate.simulate(config, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run="tour-unit"))
-    made = tour.conversations(world, config)
+    made = conversations(world, config)
     assert made == simulate.dialogues("tour-unit")
-    scores = tour.mean_scores(tour.session_scores(made, world, conventions.get("default")))
+    scores = tables.mean_scores(tables.session_scores(made, world, conventions.get("default")))
     table = evaluate.read("tour-unit", "results")
     names = layout.HEADLINE
     wanted = table.astype(dict.fromkeys(names, float)).groupby("model")[names].mean()
@@ -58,10 +63,10 @@ def test_a_system_of_ones_own_is_tried_and_placed_among_the_others(world):
     own = "python:my_system:MySystem"
     mine = systems.World(world.catalog, world.grounder, programs=Programs(None, catalog=world.catalog))
     config = simulate.SimulateConfig(systems=(own, "random", "oracle"), n_sessions=2, n_turns=8)
-    table = tour.trial(mine, config)
+    table = tables.trial(mine, config)
     assert table["turn"].tolist() == [1, 2, 3]
     assert table["met"].iloc[0] == "1 of 1", "the class reads a genre"
     assert table["constraints"].iloc[1] != table["constraints"].iloc[2]
-    results = tour.session_scores(tour.conversations(mine, config), mine, conventions.get("default"))
-    assert tour.mean_scores(results)["system"].iloc[0] == "oracle"
+    results = tables.session_scores(conversations(mine, config), mine, conventions.get("default"))
+    assert tables.mean_scores(results)["system"].iloc[0] == "oracle"
     assert set(results["model"]) == {own, "random", "oracle"}

@@ -6,7 +6,7 @@ import pytest
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.bm25 import Lexical
-from crs_lib.retrieval.dense import Dense
+from crs_lib.retrieval.encoders import Dense
 from crs_lib.retrieval.fusion import RETRIEVERS, Fused, build
 
 TEXTS = {

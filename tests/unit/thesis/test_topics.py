@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import psi
 
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM
 from crs_lib.thesis import topics
 from crs_lib.thesis.topics import (
-    FUNCTION_WORDS,
-    HINTS,
-    SHORT_WORDS,
     STEMS,
     _heuristic,
     _lemma,
     _singular,
     _tokens,
     admitted,
+    function_words,
+    hints,
 )  # fmt: skip
 
 
@@ -68,8 +68,8 @@ def plain_heuristic(text: str) -> tuple[str, ...]:
     score: dict[str, int] = {}
     for word in re.sub("[^a-z0-9 -]", " ", text.lower()).split():
         stem = STEMS.search(word)
-        worth = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
-        if word not in FUNCTION_WORDS | SHORT_WORDS:
+        worth = 1 + 2 * any(hint in word for hint in hints()) + 2 * bool(stem and stem.group() != "futur")
+        if word not in function_words() | prompts.vocabulary("thesis", "short words"):
             score[word] = score.get(word, 0) + worth
     return tuple(sorted(score, key=lambda word: -score[word])[:5])
 

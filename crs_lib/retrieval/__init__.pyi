@@ -1,3 +1,0 @@
-from .fusion import FUSIONS, Fused, Retriever
-
-__all__ = ["FUSIONS", "Fused", "Retriever"]
