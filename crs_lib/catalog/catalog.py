@@ -258,19 +258,14 @@ class Catalog:
 
         A field with several values a film is a column of lists, one with a single value a column of texts.
         """
-        return pd.DataFrame(
-            {
-                "item_id": [item.item_id for item in self.items],
-                "title": [item.title for item in self.items],
-                YEAR_FIELD: pd.array([item.year for item in self.items], dtype="Int64"),
-                **{
-                    row.column: [_written(item, name) for item in self.items]
-                    for name, row in self.fields.items()
-                    if name != YEAR_FIELD
-                },
-                "plot": [item.plot for item in self.items],
-            }
-        )
+        columns = {
+            row.column: [_written(item, name) for item in self.items]
+            for name, row in self.fields.items() if name != YEAR_FIELD
+        }  # fmt: skip
+        years = pd.array([item.year for item in self.items], dtype="Int64")
+        ids, titles = [item.item_id for item in self.items], [item.title for item in self.items]
+        head, plots = {"item_id": ids, "title": titles}, [item.plot for item in self.items]
+        return pd.DataFrame({**head, YEAR_FIELD: years, **columns, "plot": plots})
 
     # ── querying ───────────────────────────────────────────────────────────────────────────────
     def query(self, constraints: Constraints, *, relax: bool = False) -> _Found:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog import fields, lexicon, rules
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import ALL_FIELDS, PLOT
+from crs_lib.catalog.fields import ALL_FIELDS
 from crs_lib.catalog.rules import Context, Matcher, Rule, no_rule, value_rule
 from crs_lib.core.dialogue import Dialogue, Mark
 from crs_lib.core.text import fold, shorten
@@ -192,26 +192,15 @@ class Match(NamedTuple):
 class Grounder:
     """Finds a catalogue's concepts and titles in texts; built once per catalogue.
 
-    ``active_fields`` are the fields that count (default: those of the catalogue that TAS scores);
-    ``plot_keywords`` adds the content words of the plots as a field ``plot`` (any word of four letters that
-    is no everyday word), unless the catalogue has that field.
-    Raises InputError for an unknown field.
+    ``active_fields`` are the fields that count (default: those of the catalogue that TAS scores). Raises
+    InputError for an unknown field.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        active_fields: Sequence[str] | None = None,
-        *,
-        plot_keywords: bool = False,
-    ) -> None:
+    def __init__(self, catalog: Catalog, active_fields: Sequence[str] | None = None) -> None:
         self.catalog = catalog
         scored = [name for name, row in catalog.fields.items() if row.in_tas]
         wanted = scored if active_fields is None else active_fields
         self.active_fields = tuple(fields.get(name).name for name in wanted)
-        self._plot_words = (
-            sorted(catalog.plot_keywords) if plot_keywords and PLOT not in catalog.fields else []
-        )
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
         spellings = self._spellings()
         self._matcher = Matcher(list(spellings), self._everyday)
@@ -227,26 +216,19 @@ class Grounder:
                 for form in row.forms(value):
                     rule = value_rule(row.rule, form, self._everyday)
                     table.setdefault(form, []).append((code, rule))
-        for number, word in enumerate(self._plot_words):
-            table.setdefault(word, []).append((len(terms) + number, no_rule))
         return table
 
     def key(self, code: int) -> str:
         """``field=value`` of a code, folded."""
-        return self._keys[code]
+        return self.catalog.vocabulary.keys[code]
 
     def keys(self, codes: Iterable[int]) -> list[str]:
         """The concept keys of codes, sorted."""
-        return sorted(map(self._keys.__getitem__, codes))
-
-    @cached_property
-    def _keys(self) -> tuple[str, ...]:
-        return (*self.catalog.vocabulary.keys, *(f"{PLOT}={word}" for word in self._plot_words))
+        return sorted(map(self.catalog.vocabulary.keys.__getitem__, codes))
 
     def field_of(self, code: int) -> str:
         """The field of a code."""
-        n = len(self.catalog.vocabulary)
-        return self.catalog.vocabulary.field[code] if code < n else PLOT
+        return self.catalog.vocabulary.field[code]
 
     # ── concepts ───────────────────────────────────────────────────────────────────────────────
     def concepts(self, text: str) -> frozenset[int]:
@@ -273,13 +255,11 @@ class Grounder:
         return lru_cache(_KEPT)(self._audit)
 
     def _audit(self, text: str) -> tuple[Match, ...]:
-        near = Context(text)
+        near, terms = Context(text), self.catalog.vocabulary
         found = []
         for start, end, form in self._matcher.find(near.tokens):
             for code, rule in self._meanings[form]:
-                name, value = self.key(code).split("=", 1)
-                if code < len(self.catalog.vocabulary):
-                    value = self.catalog.vocabulary.value[code]
+                name, value = terms.field[code], terms.value[code]
                 found.append(Match(*near.span(start, end), name, value, code, rule(near, start, end)))
         return tuple(sorted(found))
 
@@ -309,13 +289,6 @@ class Grounder:
     def idf(self) -> NDArray[np.float64]:
         """Inverse document frequency of every concept over the catalogue: ln((1+N)/(1+df)) + 1."""
         df = self.catalog.document_frequency
-        if self._plot_words:
-            place = {word: i for i, word in enumerate(self._plot_words)}
-            counts = np.zeros(len(place), dtype=np.int64)
-            for item in self.catalog.items:
-                for word in fields.plot_keywords(item.plot):
-                    counts[place[word]] += 1
-            df = np.concatenate([df, counts])
         weights: NDArray[np.float64] = np.log((1 + len(self.catalog)) / (1 + df)) + 1
         return weights
 

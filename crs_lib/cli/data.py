@@ -165,12 +165,12 @@ def score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any)
     workers: processes (the result does not depend on it)
     out: where the tables go (default: results/movies/scores)
     """
-    from crs_lib import data, llm
+    from crs_lib import data, evaluate, llm
     from crs_lib.evaluate.choose import ScoringConfig
 
     place = out or paths.run_folder("movies", "scores")
     config = ScoringConfig(**given, inputs={"logs": tables.of_files(data.files(logs))})
-    frame = _score_logs(logs, config, place, workers=workers)
+    frame = evaluate.score_logs(logs, config, place, workers)
     wide = frame.pivot_table(index="metric", columns="model", values="mean", dropna=False, sort=False)
     print(wide.dropna(how="all").round(4).to_string(na_rep="-"))
     print(f"\ntables: {paths.shown(place)}/  ({', '.join(_SCORES)})")
@@ -180,34 +180,3 @@ def score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any)
         if lost:
             first = f"{lost[0]['session_id']} of {lost[0]['model']}: {lost[0]['detail']['failed']}"
             print(f"sessions without scores: {len(lost)}; the first is {first}. The same command asks again")
-
-
-def _score_logs(log: str, config: Any, out: Path, *, workers: int = 1) -> pd.DataFrame:
-    """Score a log into a folder; returns the table of model metrics.
-
-    Where a model is asked, a preflight comes first and its calls are kept in the folder, so that the same
-    command continues. Raises InputError for logs or settings that cannot be used, RunError for a model that
-    is not there or cannot be asked. Files appear whole or not at all.
-    """
-    from crs_lib import data
-    from crs_lib.evaluate import tables as score_tables
-    from crs_lib.llm import calls
-    from crs_lib.llm.preflight import preflight
-    from crs_lib.thesis import asking
-
-    if config.asks and config.llm:
-        found = preflight([asking.need(config.llm, config.model_settings)])
-        weights = {f"weights of {config.llm}": str(found["digest"].iloc[0])}
-        config = config.changed(inputs={**config.inputs, **weights}, calls=str(out))
-    ready = config.make()
-    try:
-        with tables.together():
-            scored = score_tables.stream(data.read(log), ready.scorer, config, workers)
-            sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
-            frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
-            tables.write_csv(out / "model_metrics.csv", frame)
-    finally:
-        if isinstance(ready.scorer, asking.AskedScorer):
-            ready.scorer.close()
-            calls.export_all(out)
-    return frame

@@ -62,12 +62,13 @@ def sweep(file: str) -> None:
 
     file: a file, or the name of one in notebooks/sweeps
     """
+    from crs_lib import evaluate
     from crs_lib.cli import show
     from crs_lib.notebooks import sweeps
 
     found = sweeps.read(file)
     try:
-        table(sweeps.run(file, say=print, ready=_preflight))
+        table(sweeps.run(file, say=print, ready=evaluate.check_models))
     finally:
         show.finish(found, Path(file).stem)
 
@@ -86,6 +87,7 @@ def simulate(
     log: a finished run, for --estimate
     scheduler: address of a Dask scheduler
     """
+    from crs_lib import evaluate
     from crs_lib.notebooks import sweeps
     from crs_lib.simulate import run as simulation
     from crs_lib.simulate.config import SimulateConfig
@@ -104,7 +106,7 @@ def simulate(
         show_costs("movies", work, log, "run a few sessions")
         return
     if sweep:
-        _preflight([(_SIMULATE, one) for one in asked])
+        evaluate.check_models([(_SIMULATE, one) for one in asked])
     for config in configs:
         print(f"finished: {paths.shown(simulation.simulate(config))}")
 
@@ -178,48 +180,3 @@ def judge(run: str, *, report: bool = False, **given: Any) -> None:
         table(judging.flag_counts(scores), "Scores asked for, given and missing")
         table(judging.summary(scores), "How far the judges can be trusted")
         table(judging.headline(scores), "Mean scores, without judges of the system's own family")
-
-
-def _preflight(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Check once that every model and program of these notebooks, as (name, parameters), is there.
-
-    Models are the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished
-    stage needs no model, and without models no server is contacted. Raises one RunError that lists every
-    missing model, and InputError for invalid settings.
-    """
-    from crs_lib.llm.preflight import preflight, refuse
-
-    needs: dict[str, Any] = {}
-    absent: list[str] = []
-    for notebook, given in work:
-        for need in _needs(notebook, given, absent):
-            needs.setdefault(repr(need), need)
-    refuse(absent)
-    preflight(needs.values())
-
-
-def _needs(notebook: str, given: Mapping[str, Any], absent: list[str]) -> Iterable[Any]:
-    """The models of a notebook whose stage is not finished; programs that are not there go to ``absent``."""
-    from crs_lib import judge as judging
-    from crs_lib import runs
-    from crs_lib.catalog import sources
-    from crs_lib.judge.config import JudgeConfig
-    from crs_lib.judge.run import STAGE
-    from crs_lib.simulate.config import STUDY, SimulateConfig, needs
-    from crs_lib.systems import programs
-
-    if notebook == _EVALUATE and given.get("judges"):
-        taken = {"run", "judges", "samples", "llm"}
-        judged = JudgeConfig(**{name: value for name, value in given.items() if name in taken})
-        of = runs.entry(STUDY, judged.run, "simulate")
-        dialogues = of["outputs"]["dialogues.jsonl"] if of.get("status") == "finished" else ""
-        before = runs.entry(STUDY, judged.run, STAGE)
-        return () if judging.on_record(judged, dialogues, before) else judged.needs()
-    if notebook == _SIMULATE:
-        config = SimulateConfig(**given)
-        made = [runs.entry(STUDY, config.run_of(arm), "simulate") for arm in config.lasting]
-        if any(entry.get("status") != "finished" for entry in made):
-            absent += programs.missing(config.programs())
-            if config.roles():
-                return needs(config.roles(), config.llm_settings, sources.load(config.catalog))
-    return ()

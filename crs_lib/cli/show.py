@@ -52,6 +52,7 @@ def draw(
 ) -> None:
     """Draw the figures of a run; for a figure without data print one line that says what is missing."""
     from crs_lib import evaluate, figures
+    from crs_lib.figures import base as registered
 
     for one in [study] if study else _studies(run, only):
         module, _, function = READERS[one].partition(":")
@@ -59,7 +60,7 @@ def draw(
         name = evaluate.convention_of(run, convention) if one == "movies" else ""
 
         def frame(run: str, table: str, read: Any = read, name: str = name) -> pd.DataFrame:
-            return figures.of_systems(read(run, table, name), systems) if name else read(run, table)
+            return registered.of_systems(read(run, table, name), systems) if name else read(run, table)
 
         place = "" if name in ("", "default") else paths.slug(name)
         left_out = list[str]()

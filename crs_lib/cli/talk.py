@@ -1,6 +1,5 @@
 """``chat``: turns with any system, held by a simulated user or by the person at the terminal."""
 
-import os
 import sys
 import tempfile
 import time
@@ -9,12 +8,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from crs_lib.cli import terminal
 from crs_lib.cli.app import command
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field
+from crs_lib.core.text import shorten
 
 _SHOWN = 2_000  # characters of a reply
 
@@ -61,7 +60,7 @@ def _simulate(world: Any, config: Any, session: int) -> None:
     print(f", users of seed {config.seed}")
     for number, turn in enumerate(trial(world, config, session), start=1):
         found.append(turn)
-        print(f"\n{number}  user    {_ink('1', turn.utterance)}")
+        print(f"\n{number}  user    {turn.utterance}")
         _fact("constraints", _pairs(turn.wishes))
         _show(world.catalog, spec, turn.reply, turn.wishes, turn.seconds)
     replies = [turn.reply for turn in found]
@@ -136,14 +135,14 @@ def _ready(config: Any) -> Iterator[Any]:
 def _show(catalog: Any, spec: str, reply: Any, wishes: Mapping[str, str], seconds: float) -> None:
     """Print a reply with the films, the titles outside the catalogue and the state that were read from it."""
     name = spec if len(spec) <= 24 else spec.partition(":")[0]
-    print(f"{name}> {_ink('1;36', _plain(reply.text) or '(no words)')}")
+    print(f"{name}> {shorten(reply.text, _SHOWN) or '(no words)'}")
     for item in reply.items:
         film = catalog.items[item]
         year = f" ({film.year})" if film.year else ""
         met = f", meets {_met(catalog, item, wishes)} of {len(wishes)}" if wishes else ""
         _fact("film", f"{film.title}{year} [{film.item_id}]{met}")
     if reply.hallucinated:
-        _fact("unknown", _plain("; ".join(reply.hallucinated)))
+        _fact("unknown", "; ".join(reply.hallucinated))
     state = reply.extra.get("state", reply.constraints)
     if state or "state" in reply.extra:
         _fact("state", _pairs(state))
@@ -160,25 +159,14 @@ def _spans(grounder: Any, text: str) -> str:
     """The stretches of a text that name concepts or titles, each with what it names."""
     found = [(m.start, m.end, f"{m.field}={m.value}") for m in grounder.audit(text) if not m.rejected]
     found += [(m.start, m.end, grounder.catalog.items[m.item].item_id) for m in grounder.titles(text)]
-    shown = [f"{_ink('4;33', _plain(text[start:end]))} {name}" for start, end, name in sorted(found)]
+    shown = [f"{text[start:end]} {name}" for start, end, name in sorted(found)]
     return "; ".join(shown) or "none"
 
 
 def _pairs(state: Mapping[str, Any]) -> str:
     words = {name: one if isinstance(one, str) else " or ".join(one) for name, one in state.items()}
-    return _plain(", ".join(f"{name} = {word}" for name, word in words.items())) or "none"
+    return ", ".join(f"{name} = {word}" for name, word in words.items()) or "none"
 
 
 def _fact(name: str, text: str) -> None:
-    print(f"   {_ink('2', f'{name:<12}')}{text}")
-
-
-def _plain(text: str) -> str:
-    """A text without control characters, which could steer the terminal."""
-    return "".join(one if one.isprintable() or one == "\n" else " " for one in text[:_SHOWN])
-
-
-def _ink(code: str, text: str) -> str:
-    """The text in a colour (an SGR code), where there is a terminal that shows colours."""
-    plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain else terminal.coloured(code, text)
+    print(f"   {name:<12}{text}")

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import select
 import signal
 import sys
@@ -96,20 +95,11 @@ class _Escaping:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._mark = secrets.token_hex(8)  # no foreign text can know it
-
-    def coloured(self, code: str, text: str) -> str:
-        """The text so that :meth:`write` shows it in a colour of ours."""
-        return f"\x1b{self._mark}[{code}m{text}\x1b{self._mark}[0m"
 
     def write(self, text: str) -> int:
         """Write the text with control characters as escapes; what the output cannot encode, too."""
-        plain = printable(text).replace(f"\\x1b{self._mark}[", "\x1b[")
-        try:
-            return int(self._stream.write(plain))
-        except UnicodeEncodeError:
-            encoding = getattr(self._stream, "encoding", None) or "ascii"
-            return int(self._stream.write(plain.encode(encoding, "backslashreplace").decode(encoding)))
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        return int(self._stream.write(printable(text).encode(encoding, "backslashreplace").decode(encoding)))
 
     def writelines(self, texts: Any) -> None:
         """Write texts one after the other."""
@@ -125,9 +115,3 @@ def escaped() -> Iterator[None]:
     """Within, what is printed on standard output is made printable."""
     with contextlib.redirect_stdout(_Escaping(sys.stdout)):
         yield
-
-
-def coloured(code: str, text: str) -> str:
-    """The text in a colour of the terminal (an SGR code), as standard output takes it now."""
-    stream = sys.stdout
-    return stream.coloured(code, text) if isinstance(stream, _Escaping) else f"\x1b[{code}m{text}\x1b[0m"

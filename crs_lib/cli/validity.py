@@ -89,69 +89,67 @@ def realism(**given: Any) -> None:
     table(found[["templates", *told]])
 
 
-_PARTS = OneOf(("rated", "ceilings", "success", "simulators", "judges", "views"))
+_PARTS = OneOf(("rated", "revisions", "ceilings", "success"))
 
 
 @command("validity people", reads="dialogues catalog", writes="out")
 def people(
-    part: Annotated[str, _PARTS], *, run: str = "demo", catalog: str = "", n: int = 24, strict: bool = False,
-    llm: tuple[str, ...] = ("local:smollm2",), dialogues: Path | None = None, out: Path | None = None,
+    part: Annotated[str, _PARTS], *, catalog: str = "", strict: bool = False, dialogues: Path | None = None,
+    out: Path | None = None, export: Annotated[str, OneOf(("face",))] = "face",
 ) -> None:  # fmt: skip
-    """Compare scores with raters, success and judges; score conversations that people rated.
+    """Compare scores with raters and success; score conversations that people rated.
 
-    The parts: scores of conversations that people rated (--dialogues, --catalog, --out); ceilings, the raters
-    of AB-ReDial; success of simulated users on Concept4CRS; simulators, a published judge on UserSimCRS;
-    language models as judges of what people rated; views, a run of ours with logged and with heard state.
+    The parts: scores of conversations that people rated (--dialogues, --catalog, --out); revisions, ratings
+    of replies to people who changed their minds; ceilings, raters against one another (AB-ReDial, USS);
+    success of simulated users on Concept4CRS.
 
-    run: the run of the part views
     catalog: a catalogue's file (default: the data set redial-movies)
-    n: conversations that a judge sees
     strict: of rated: stop at a conversation that cannot be read or has no name
-    llm: judges
     dialogues: of rated: a log of any known form, e.g. CRSArena-Eval
-    out: of rated: where the predictions go
+    out: of rated and revisions: where the predictions or the tables go
+    export: of rated: the form of the predictions, a FACE run file
     """
-    from crs_lib import data, evaluate, simulate
+    from crs_lib import data
     from crs_lib.catalog import sources
     from crs_lib.catalog.grounder import Grounder
-    from crs_lib.validity import agreement, raters
+    from crs_lib.validity import raters, revisions
 
     if part == "rated":
         if not (dialogues and catalog and out):
             raise InputError("rated needs --dialogues FILE --catalog FILE --out RUN.json")
         _rated(dialogues, Grounder(sources.load(catalog)), out, strict)
         return
-    if part == "views":
-        logged = simulate.iter_dialogues(run)
-        table(raters.bridge(raters.views(logged, Grounder(evaluate.catalog_of(run)))))
-        return
     films = Grounder(sources.load(catalog or data.locate("redial-movies")))
     if part == "ceilings":
-        for name in (raters.TURNS, raters.DIALOGUES):
-            rated = raters.abredial(name)
-            table(raters.ceiling(rated.ratings))
-            _agreement(agreement.rate(rated.dialogues, films))
+        _ceilings(films)
         return
-    log = {"success": "concept4crs", "simulators": "usersimcrs", "judges": "crsarena"}[part]
-    talks = list(data.readable(data.locate(log), lambda broken: None))
-    if part == "success":
-        frame = raters.success(talks, films)
-        found = [raters.prediction(frame), raters.systems(frame), frame[["found"]].describe().T]
-    elif part == "simulators":
-        frame = raters.judged(talks, films)
-        found = [make(frame) for make in (raters.with_judge, raters.survival)]
-    else:
-        folder, drawn = paths.results() / "movies" / "people", raters.chosen(talks, n)
-        answers = pd.concat(raters.ask(drawn, spec, folder / paths.slug(spec)) for spec in llm)
-        found = [raters.beside(answers, agreement.rate(talks, films))]
-    for frame in found:
-        table(frame)
+    if part == "revisions":
+        found = revisions.study(revisions.replies(films))
+        if out:
+            revisions.write(found, out)
+        for frame in found:
+            table(frame)
+        return
+    frame = raters.success(raters.conversations("concept4crs"), films)
+    for found in (raters.prediction(frame), raters.systems(frame)):
+        table(found)
+
+
+def _ceilings(films: Any) -> None:
+    """Raters against one another, and the scores beside them where replies were rated."""
+    from crs_lib.validity import agreement, raters
+
+    for name in ("abredial", "uss"):
+        table(raters.ceiling(raters.ratings(raters.conversations(name))), name)
+    rows = agreement.rate(raters.conversations("abredial"), films)
+    table(agreement.agreement(rows, agreement.SHOWN))
+    table(raters.aspects(rows).drop(columns=[*raters.PUBLISHED]))
 
 
 def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
     """Score conversations that people rated into a file, and compare where they carry ratings."""
     from crs_lib import data
-    from crs_lib.validity import agreement
+    from crs_lib.validity import agreement, raters
 
     broken = list[data.Broken]()
     talks = data.read(log) if strict else data.readable(log, broken.append)
@@ -167,22 +165,12 @@ def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
         print(f"{silent} of them without a reply: 0, a system that never answers follows nothing")
     if broken:
         table(pd.DataFrame(broken[:5]), f"{len(broken)} conversations not scored, the first:")
-    print(f"predictions by {agreement.RECEIVED}: {paths.shown(out)}")
+    print(f"predictions, a FACE run file: {paths.shown(out)}")
     given = frame.groupby(["system", "conv_id"])[[agreement.RATING, agreement.OVERALL]].transform("count")
     if (given > 0).any(axis=None):
-        _agreement(frame[(given > 0).any(axis=1)])
-
-
-def _agreement(rows: pd.DataFrame) -> None:
-    """Print how far scores agree with the ratings of replies and of whole dialogues, whichever there are."""
-    from crs_lib.validity import agreement as scores
-
-    table(scores.agreement(rows, scores.SHOWN))
-    whole = scores.per_dialogue(rows, [scores.RECEIVED])
-    ways = ((rows, scores.RECEIVED, scores.RATING), (whole, scores.WHOLE, scores.OVERALL))
-    for frame, score, rating in ways:
-        if frame[rating].notna().any():
-            table(scores.against_baselines(frame, score, rating))
+        known = frame[(given > 0).any(axis=1)]
+        table(agreement.agreement(known, agreement.SHOWN))
+        table(raters.aspects(known), "seven aspects of CRSArena-Eval; G-Eval, FACE: printed, ReDial part")
 
 
 @command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"])

@@ -15,7 +15,6 @@ import importlib
 import inspect
 import math
 import pkgutil
-import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -269,25 +268,6 @@ class Setting:
             return OneOf(typing.get_args(self.kind))
         return next((mark for mark in (*self.marks, *self.items) if isinstance(mark, OneOf)), None)
 
-    @property
-    def expected(self) -> str:
-        """The values that are expected, in words: "a whole number from 1 to 50"."""
-        names = self.names.names() if self.names else []
-        if self.several:
-            kind = re.sub("y$", "ie", getattr(self.names and self.names.known, "kind", "name"))
-            usual = {str: "texts", int: "whole numbers", float: "numbers"}.get(self.items[0], "values")
-            return f"a list of {kind}s, e.g. {names[:2]}" if names else f"a list of {usual}"
-        if names:
-            return " or ".join(map(repr, names)) if len(names) == 2 else f"one of {', '.join(names)}"
-        words = (_WORDS.get(kind, f"a {getattr(kind, '__name__', kind)}") for kind in self.kinds)
-        return " or ".join(", ".join(words).rsplit(", ", 1)) + _between(self.marks)
-
-
-_WORDS: dict[Any, str] = {
-    int: "a whole number", float: "a number", str: "a text", bool: "true, false", type(None): "null",
-    tuple: "a list", Sequence: "a list", Mapping: "an object",
-}  # fmt: skip
-
 
 def fields_of(settings: type[Settings]) -> tuple[Setting, ...]:
     """The fields of a settings class, in order."""
@@ -308,20 +288,12 @@ def _sentence(settings: type[Settings], given: Mapping[str, Any], error: Validat
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
         return InputError(f"{where}{cause}")
-    field = fields[str(first["loc"][0])]
+    field, told = fields[str(first["loc"][0])], first["msg"][0].lower() + first["msg"][1:]
     if first["type"] == "missing":
-        return InputError(f"{where}{field.name} is missing; give {field.expected}")
-    value = given.get(field.name, field.default)
+        return InputError(f"{where}{field.name} is missing; give {field.help or 'it'}")
     names = field.names.names() if field.names else []
-    hint = did_you_mean(str(cause or ("" if field.several else value)), names)
-    known = f"{hint} (known: {', '.join(names)})" if hint else f"; give {field.expected}"
-    return InputError(f"{where}{field.name} is {value!r}{known}")
-
-
-def _between(marks: Sequence[Any]) -> str:
-    """The bounds among the marks in words: " from 1 to 50", " >= 0"."""
-    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    found = {name: getattr(mark, name) for mark in marks for name in signs if hasattr(mark, name)}
-    if found.keys() == {"ge", "le"}:
-        return f" from {found['ge']:,} to {found['le']:,}"
-    return " and".join(f" {sign} {found[name]:,}" for name, sign in signs.items() if name in found)
+    if field.several:
+        told = f"give a list{f', e.g. {names[:2]}' if names else ''}"
+    elif names:
+        told = f"give one of {', '.join(names)}{did_you_mean(str(first['input']), names)}"
+    return InputError(f"{where}{field.name} is {given.get(field.name, field.default)!r}; {told}")

@@ -12,7 +12,7 @@ import pandas as pd
 from crs_lib.cosrec.catalogue_rules import is_english, language
 from crs_lib.cosrec.labels import shares
 from crs_lib.cosrec.records import ASPECTS, Partition, topic, user_of
-from crs_lib.data.quirks import Quirk, quirk_counts, quirks_table
+from crs_lib.data.logs import Quirk, quirk_counts, quirks_table
 
 # sha256 of the released files that the stated numbers belong to (revision d2f238d)
 RELEASE = {

@@ -84,11 +84,12 @@ def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[D
     for file in wanted:
         address = dataset.address(file)
         path = _pulled(address, aside / Path(file.path).name, timeout)
-        if not file.sha256:  # the content must at least begin like JSON, not like an error page
+        if not file.sha256:  # the content must at least begin like a file of its kind, not like an error page
             with path.open("rb") as opened:
                 start = opened.read(200).removeprefix(b"\xef\xbb\xbf").lstrip()
-            if start[:1] not in (b"{", b"["):
-                raise RunError(f"{address} gave what is not JSON ({start[:40]!r}); nothing was kept")
+            if start[:1] == b"<" or (path.suffix == ".json" and start[:1] not in (b"{", b"[")):
+                kind = path.suffix.removeprefix(".").upper()
+                raise RunError(f"{address} gave what is not {kind} ({start[:40]!r}); nothing was kept")
         yield dataset, {file.path: path}
 
 

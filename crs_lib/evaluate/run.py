@@ -6,15 +6,15 @@ A run holds the scores of any number of conventions: those of ``default`` in its
 
 import importlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 
+from crs_lib import data, runs, simulate
 from crs_lib import judge as judging
-from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
@@ -38,7 +38,7 @@ from crs_lib.evaluate.choose import (
 from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.records import Scores, unscored
-from crs_lib.runs import StageSpec, Study
+from crs_lib.runs import StageSpec, Study, jobs
 
 DEFAULT = "default"  # the convention whose scores lie in the run's own folder
 
@@ -180,30 +180,98 @@ def evaluate(config: EvaluateConfig) -> Path:
                 unscored(row["model"], row["session_id"], scoring.rule.name, ready.metrics, row["error"])
                 for row in simulate.failed_sessions(config.run)
             ]
+            means = judging.headline(judging.score_table(config.run)) if judged else None
             with tables.together():
-                sessions = score_tables.write(itertools.chain(scored, lost), target, ready.provenance)
-                table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
-                if judged:
-                    table = score_tables.with_judges(
-                        table, judging.headline(judging.score_table(config.run)), sessions
-                    )
-                tables.write_csv(target("model_metrics.csv"), table)
+                sessions, _ = _write(itertools.chain(scored, lost), target, ready, means)
         finally:
-            if scoring.asks:
-                _end_calls(ready, out)
+            _end_calls(ready, out)
         stage.counts |= {"sessions": len(sessions), "models": sessions["model"].nunique()}
         stage.counts |= {"failed": len(lost)} if lost else {}
     return out
 
 
-def _end_calls(ready: PreparedScorer, folder: Path) -> None:
-    """Close the connections to the extractors' model and write down what was asked."""
-    from crs_lib.llm import calls
-    from crs_lib.thesis.asking import AskedScorer
+def score_logs(log: str | Path, config: ScoringConfig, out: Path, workers: int = 1) -> pd.DataFrame:
+    """Score a log into a folder; returns the table of model metrics.
 
-    if isinstance(ready.scorer, AskedScorer):
-        ready.scorer.close()
+    Where a model is asked, a preflight comes first and its calls are kept in the folder, so that the same
+    command continues. Raises InputError for logs or settings that cannot be used, RunError for a model that
+    is not there or cannot be asked. Files appear whole or not at all.
+    """
+    if config.asks and config.llm:
+        from crs_lib.thesis import asking
+
+        digests = jobs.checked([asking.need(config.llm, config.model_settings)])
+        config = config.changed(inputs={**config.inputs, **jobs.weights_as_inputs(digests)}, calls=str(out))
+    ready = config.make()
+    try:
+        with tables.together():
+            scored = score_tables.stream(data.read(log), ready.scorer, config, workers)
+            return _write(scored, lambda name: out / name, ready)[1]
+    finally:
+        _end_calls(ready, out)
+
+
+def _write(
+    scored: Iterator[Scores],
+    target: Callable[[str], Path],
+    ready: PreparedScorer,
+    judged: pd.DataFrame | None = None,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Write the scores and their means, with those of judges; returns the sessions and the means."""
+    sessions = score_tables.write(scored, target, ready.provenance)
+    means = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
+    if judged is not None:
+        means = score_tables.with_judges(means, judged, sessions)
+    tables.write_csv(target("model_metrics.csv"), means)
+    return sessions, means
+
+
+def _end_calls(ready: PreparedScorer, folder: Path) -> None:
+    """Close the connections to the extractors' model, where one is asked, and write down what was asked."""
+    close = getattr(ready.scorer, "close", None)
+    if close is not None:
+        from crs_lib.llm import calls
+
+        close()
         calls.export_all(folder)
+
+
+def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Check once that every model and program of these notebooks, as (name, parameters), is there.
+
+    Models are the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished
+    stage needs no model, and without models no server is contacted. Raises one RunError that lists every
+    missing model, and InputError for invalid settings.
+    """
+    from crs_lib.llm.preflight import preflight, refuse
+    from crs_lib.simulate.config import needs as models_of
+    from crs_lib.systems import programs
+
+    needs, absent = list[Any](), list[str]()
+    for notebook, given in work:
+        if notebook == "04_evaluate" and given.get("judges"):
+            needs += _judges(given)
+        elif notebook == "03_simulate":
+            config = simulate.SimulateConfig(**given)
+            made = (runs.entry(simulate.STUDY, config.run_of(arm), "simulate") for arm in config.lasting)
+            if any(entry.get("status") != "finished" for entry in made):
+                absent += programs.missing(config.programs())
+                roles = config.roles()
+                needs += models_of(roles, config.llm_settings, sources.load(config.catalog)) if roles else []
+    refuse(absent)
+    preflight({repr(need): need for need in needs}.values())
+
+
+def _judges(given: Mapping[str, Any]) -> list[Any]:
+    """The models of a judgement with these parameters; none where all was judged before."""
+    from crs_lib.judge import config, run
+
+    taken = ("run", "judges", "samples", "llm")
+    judged = config.JudgeConfig(**{name: given[name] for name in taken if name in given})
+    of = runs.entry(simulate.STUDY, judged.run, "simulate")
+    dialogues = of["outputs"]["dialogues.jsonl"] if of.get("status") == "finished" else ""
+    before = runs.entry(simulate.STUDY, judged.run, run.STAGE)
+    return [] if run.on_record(judged, dialogues, before) else judged.needs()
 
 
 def _catalog(config: EvaluateConfig) -> str:

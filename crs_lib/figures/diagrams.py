@@ -106,31 +106,37 @@ _USES = {
 
 @figure()
 def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
-    """Coverage, values, cleaning and uses of every field of a run's catalogue."""
+    """Values, coverage, cleaning and uses of every field of a run's catalogue."""
     filled(catalogue_fields, ["field", "coverage", "values", "changed", *_USES])
     rows = len(catalogue_fields)
     made, axes = style.figure(1.1 + 0.3 * rows, 1, 3, sharey=True, width_ratios=[1.1, 1, 1.5])
-    share, size, uses = axes[0]
+    sizes, facts, uses = axes[0]
     places = np.arange(rows)
-    share.barh(places, catalogue_fields["coverage"], height=0.65, color="#0072B2", alpha=0.8)
-    share.set(xlim=(0, 1), title="films with a value", ylabel="attribute", xlabel="share of films")
-    share.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    share.grid(axis="x")
+    bars = sizes.barh(places, catalogue_fields["values"], height=0.65, color="#0072B2", alpha=0.8)
+    counts = [f"{int(n):,}" for n in catalogue_fields["values"]]
+    sizes.bar_label(bars, counts, fontsize=style.SMALL, padding=2)
+    sizes.set(xscale="log", xlim=(1, None), title="distinct values", ylabel="attribute", xlabel="values")
+    sizes.xaxis.set_major_formatter("{x:,.0f}")
+    sizes.minorticks_off()
+    sizes.margins(x=0.25)
+    sizes.grid(axis="x")
     small: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL}
-    for column, x, title in (("values", 0.3, "values"), ("changed", 0.78, "labels cleaned")):
-        for place, text in ((-1.05, title), *enumerate(f"{int(n):,}" for n in catalogue_fields[column])):
-            size.text(x, place, text, **small)
-    for k, (column, title) in enumerate(_USES.items()):
+    shares = [f"{100 * share:.3g} %" for share in catalogue_fields["coverage"]]
+    cleaned = [f"{int(n):,}" for n in catalogue_fields["changed"]]
+    for column, x, title in ((shares, 0.25, "films\nwith a value"), (cleaned, 0.75, "labels\ncleaned")):
+        for place, text in ((-1.05, title), *enumerate(column)):
+            facts.text(x, place, text, **small)
+    for k, (name, title) in enumerate(_USES.items()):
         uses.text(k, -1.05, title.replace(" ", "\n"), **small)
-        for place, used in enumerate(catalogue_fields[column]):
+        for place, used in enumerate(catalogue_fields[name]):
             colour = style.INK if used else style.GRID
             uses.plot(k, place, "o" if used else "_", markersize=5, color=colour)
-    size.set(xlim=(0, 1), xticks=[])
+    facts.set(xlim=(0, 1), xticks=[])
     uses.set(xlim=(-0.6, len(_USES) - 0.4), xticks=[])
-    for panel in (size, uses):
+    for panel in (facts, uses):
         panel.spines[:].set_visible(False)
-    share.set_yticks(places, catalogue_fields["field"])
-    share.set_ylim(rows - 0.4, -1.6)
+    sizes.set_yticks(places, catalogue_fields["field"])
+    sizes.set_ylim(rows - 0.4, -1.6)
     for panel in axes[0]:
         panel.tick_params(axis="y", length=0)
     films = f"{int(catalogue_fields['n_films'].max()):,} films after cleaning"

@@ -19,7 +19,7 @@ from crs_lib.figures.base import (
     require,
     systems_of,
 )
-from crs_lib.figures.judges import JUDGED
+from crs_lib.figures.pairs import JUDGED
 from crs_lib.figures.recovery import waiting
 from crs_lib.figures.shifts import recovered_by_type
 from crs_lib.metrics import base

@@ -15,24 +15,20 @@ _MAIN = ["normalised_gain", "item_tas", "satisfaction_corrected"]
 _OVERLAP = ["cross_coherence", "context_retention", "topic_interference"]
 _TEXT = ["topic_adaptation_score", *_OVERLAP, "topic_recovery_rate", "slot_f1"]
 _LEAKS = ["topic_interference_leakage", "copying"]
-_IN_TIME = ["normalised_gain", "item_tas", "topic_adaptation_score"]
 
 SHOWN: dict[str, list[str]] = {
     "turn_table": [
         "cross_coherence", "topic_adaptation_score", "satisfaction_corrected", "normalised_gain",
     ],
-    "metric_bars": [*_MAIN, "item_recovery_rate", "satisfaction", *_LEAKS, *_TEXT],
+    "metric_bars": [
+        "normalised_gain", "satisfaction_corrected", "item_recovery_rate", *_LEAKS, "topic_adaptation_score",
+    ],
     "correlation_heatmap": [*_MAIN, "novelty", *_LEAKS, "item_recovery_rate", *_TEXT],
     "distributions": [*_MAIN, "topic_adaptation_score"],
     "table_model_metrics": [
         *_MAIN, "item_recovery_rate", "topic_interference_leakage", "topic_adaptation_score",
     ],
-    "component_dots": [
-        "satisfaction", "item_recovery_rate", *_LEAKS, "cross_coherence", "context_retention", "slot_f1",
-        "uptake", "release", "retention",
-    ],
-    "score_over_turns": _IN_TIME,
-    "score_around_shifts": _IN_TIME,
+    "score_around_shifts": ["normalised_gain", "topic_adaptation_score"],
 }  # fmt: skip
 
 _RECOVERY = ("topic_recovery_rate", "avg_recovery_delay")

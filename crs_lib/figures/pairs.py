@@ -1,4 +1,4 @@
-"""Figures of pairs: metric with metric (correlations), system with system (effect sizes)."""
+"""Figures of pairs: metric with metric, system with system, a metric with the judges' scores."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -8,10 +8,28 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.core import rng
 from crs_lib.figures import style
-from crs_lib.figures.base import NoDataError, figure, filled, primary, require, shown_in
+from crs_lib.figures.base import (
+    NoDataError,
+    figure,
+    filled,
+    means,
+    primary,
+    require,
+    shown_in,
+    systems_of,
+)
 from crs_lib.metrics import base
-from crs_lib.stats import Design, adjust, bootstrap_estimates, friedman, wilcoxon_pairs
+from crs_lib.metrics.constructs import CONSTRUCTS, Construct
+from crs_lib.stats import (
+    Design,
+    adjust,
+    bootstrap_estimates,
+    cluster_bootstrap_correlation,
+    friedman,
+    wilcoxon_pairs,
+)
 from crs_lib.stats.ranking import mean_ranks
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
@@ -199,3 +217,69 @@ def _bars(order: Sequence[str], apart: set[frozenset[str]]) -> list[tuple[int, i
         if not apart & {frozenset(pair) for pair in combinations(order[first : last + 1], 2)}
     ]
     return [(i, j) for i, j in runs if not any(a <= i and j <= b for a, b in runs if (a, b) != (i, j))]
+
+
+_JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie beside one another
+JUDGED = "python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL"
+
+
+@figure(made_by=JUDGED)
+def judge_scatter(results: pd.DataFrame) -> Any:
+    """A panel per construct: sessions by score and judges' mean, with rank correlations."""
+    name = primary(results)
+    require(results, ["session_id", name], sessions=3)
+    frame, judged = with_judges(results)
+    if not judged:
+        raise NoDataError("no session has a score by a judge")
+    made, axes = style.figure(3.5, 1, len(judged), sharey=True)
+    for panel, construct in zip(axes[0], judged, strict=True):
+        _sessions(panel, frame, name, construct)
+        words = f"{construct.removeprefix(PREFIX)} ↑\n{_correlations(frame, name, construct)}"
+        panel.set_title(words, fontsize=style.SMALL)
+        panel.set_xlabel(style.titled(name))
+        panel.locator_params(axis="x", nbins=4)
+        panel.grid()
+    scales = [_construct(name.removeprefix(PREFIX)).scale for name in judged]
+    low, high = (int(end([end(scale) for scale in scales])) for end in (min, max))
+    axes[0][0].set(ylabel="judges' mean score", ylim=(low - 0.3, high + 0.3), yticks=range(low, high + 1))
+    style.legend(made, systems_of(frame))
+    return made
+
+
+def _sessions(panel: Any, frame: pd.DataFrame, metric: str, construct: str) -> None:
+    """The sessions of each system, moved a little in height, and its mean with intervals both ways."""
+    across, up = (means(frame, ["model"], column).set_index("model") for column in (metric, construct))
+    moved = rng.stream(0, "figures", construct).uniform(-_JITTER, _JITTER, len(frame))
+    looks = style.looks(systems_of(frame))
+    for name, look in looks.items():
+        mine = (frame["model"] == name).to_numpy()
+        x, y = frame.loc[mine, metric], frame.loc[mine, construct] + moved[mine]
+        panel.plot(x, y, look.marker, color=look.colour, markersize=0.55 * look.size, alpha=0.3)
+    for name, look in looks.items():
+        x, y = across.loc[name], up.loc[name]
+        panel.plot([x["low"], x["high"]], [y["mean"]] * 2, color=look.colour, linewidth=1.3)
+        panel.plot([x["mean"]] * 2, [y["low"], y["high"]], color=look.colour, linewidth=1.3)
+        mark: dict[str, Any] = {"color": look.colour, "mec": "white", "mew": 0.7}
+        panel.plot(x["mean"], y["mean"], look.marker, markersize=1.5 * look.size, **mark)
+
+
+def _correlations(frame: pd.DataFrame, metric: str, construct: str) -> str:
+    """Both rank correlations with their intervals, a line each; "–" where one is not defined."""
+    if frame[[metric, construct]].notna().all(axis=1).sum() < 2:
+        return "ρ –\nwithin –"
+    design = Design(scenario="session_id")
+    found = {
+        "ρ": cluster_bootstrap_correlation(frame, metric, construct, design, method="percentile"),
+        "within": within_correlations(frame, [metric, construct]),
+    }
+    lines = []
+    for head, table in found.items():
+        value, low, high = (float(table[end].iloc[0]) for end in ("correlation", "low", "high"))
+        known = f"{signed(value)} [{signed(low)}, {signed(high)}]"
+        lines.append(f"{head} {'–' if np.isnan(value) else known}")
+    return "\n".join(lines)
+
+
+def _construct(name: str) -> Construct:
+    """The declaration of a construct; of one that foreign results bring along, the usual scale."""
+    return CONSTRUCTS.get(name, Construct(name, ""))

@@ -1,55 +1,16 @@
-"""Scores in time: over the turns, around the shifts, and the waiting time until recovery."""
+"""Scores in time: around the shifts, and the waiting time until recovery."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, means, recovered_by, require, shown_in, systems_of
 from crs_lib.stats import Design, kaplan_meier
 from crs_lib.stats.survival import net_incidence
-
-_FIRST = 2  # metrics that are shown in time
-
-
-@figure()
-def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
-    """Mean score by turn and system with bands, above the share of sessions that shift there."""
-    shown = shown_in("score_over_turns", turns, metrics)[: len(metrics) or _FIRST]
-    require(turns, ["session_id", "turn", "since_shift", *shown])
-    ratios = {"sharex": True, "height_ratios": [*[1.0] * len(shown), 0.3]}
-    made, axes = style.figure(0.9 + 2.1 * len(shown), len(shown) + 1, 1, **ratios)
-    for panel, metric in zip(axes[:, 0], shown, strict=False):
-        _lines(panel, means(turns, ["model", "turn"], metric), "turn")
-        panel.set_ylabel(style.titled(metric))
-    strip, share = axes[-1, 0], _shift_share(turns)
-    strip.bar(share.index, share.to_numpy(), width=0.7, color=style.FAINT)
-    strip.set(ylabel="shifts", xlabel="turn", ylim=(0, max(0.1, float(share.max()) * 1.25)))
-    strip.locator_params(axis="y", nbins=2)
-    strip.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    strip.set_xlim(turns["turn"].min() - 0.6, turns["turn"].max() + 0.6)
-    strip.xaxis.get_major_locator().set_params(integer=True)
-    made.align_ylabels()
-    style.legend(made, systems_of(turns))
-    return made
-
-
-def _shift_share(turns: pd.DataFrame) -> pd.Series:
-    """Share of the sessions in [0, 1] whose user shifts at a turn, by turn; 0 before the first shift."""
-    shifts = turns["since_shift"].astype("Float64").eq(0).fillna(False).astype(float)
-    return shifts.groupby(turns["turn"]).mean()
-
-
-def _lines(panel: Any, table: pd.DataFrame, x: str) -> None:
-    """A line with markers and a band for each system; undefined points are gaps."""
-    step = max(1, round(table[x].nunique() / 6))
-    for place, (name, look) in enumerate(style.looks(systems_of(table)).items()):
-        part = table[table["model"] == name].sort_values(x)
-        style.band(panel, part[x].to_numpy(dtype=float), part, look, markevery=(place % step, step))
-    panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
-    panel.grid(axis="y")
 
 
 def _around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
@@ -73,7 +34,7 @@ _BEFORE, _AFTER = 3, 4  # turns around a shift
 @figure()
 def score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by system from three turns before a shift to four after it."""
-    shown = shown_in("score_around_shifts", turns, metrics)[: len(metrics) or _FIRST]
+    shown = shown_in("score_around_shifts", turns, metrics)[: len(metrics) or 2]
     require(turns, ["session_id", "turn", "since_shift", *shown])
     near = _around_shifts(turns, _BEFORE, _AFTER)
     if near.empty:
@@ -90,6 +51,24 @@ def score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
     return made
 
 
+def _lines(panel: Any, table: pd.DataFrame, x: str) -> None:
+    """A line with markers and a band for each system; undefined points are gaps.
+
+    Systems stand a little beside one another, so that equal scores do not hide each other.
+    """
+    looks = style.looks(systems_of(table))
+    for aside, (name, look) in zip(_aside(len(looks)), looks.items(), strict=True):
+        part = table[table["model"] == name].sort_values(x)
+        style.band(panel, part[x].to_numpy(dtype=float) + aside, part, look)
+    panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
+    panel.grid(axis="y")
+
+
+def _aside(systems: int) -> NDArray[np.float64]:
+    """How far each system stands beside a reply, in replies."""
+    return np.linspace(-0.5, 0.5, systems + 2)[1:-1] * min(0.06 * systems, 0.5)
+
+
 def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     """Each shift as a right-censored time: ``system``, ``time`` in replies, ``event`` (recovered).
 
@@ -103,6 +82,7 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
 
 
 _FEWEST = 10  # shifts at risk below which a curve ends
+_LAST = 3  # reply at which recovery is compared with chance
 
 
 @figure()
@@ -115,7 +95,7 @@ def recovery_curves(shifts: pd.DataFrame) -> Any:
     made, axes = style.figure(3.3 + below, 2, 1, sharex=True, height_ratios=[2.2, below])
     upper, lower = axes[:, 0]
     curves, counts = kaplan_meier(times), dict[tuple[str, int], int]()
-    for name, look in style.looks(order).items():
+    for aside, (name, look) in zip(_aside(len(order)), style.looks(order).items(), strict=True):
         mine = times.loc[times["system"] == name, "time"]
         counts |= {(name, at): int((mine >= at).sum()) for at in range(last + 1)}
         part = curves[curves["system"] == name].drop_duplicates("time", keep="last")
@@ -123,11 +103,11 @@ def recovery_curves(shifts: pd.DataFrame) -> Any:
         part = part[part["time"] <= end]
         ends = part[["survival", "low", "high"]].to_numpy(dtype=float)
         share, low, high = 1 - np.vstack([ends, ends[-1]]).T
-        at = np.append(part["time"], end + 0.45)
+        at = np.append(part["time"], end + 0.45) + aside
         upper.fill_between(at, high, low, step="post", color=look.colour, alpha=0.15, linewidth=0)
         upper.step(at, share, where="post", color=look.colour, linestyle=look.line)
         mark: dict[str, Any] = {"color": look.colour, "ms": look.size, "clip_on": False}
-        upper.plot(part["time"], 1 - part["survival"], look.marker, **mark)
+        upper.plot(part["time"] + aside, 1 - part["survival"], look.marker, **mark)
     upper.set(ylabel="cumulative incidence", ylim=(-0.03, 1.03), xlim=(-0.3, last + 0.45))
     upper.grid(axis="y")
     _waiting_table(lower, counts, order, last)
@@ -172,66 +152,45 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     "python -m crs_lib run 04_evaluate -p run {run}-calm"
 )
 def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
-    """Chance-corrected cumulative incidence of recovery, a column for each stratum of answers."""
+    """Recovery beyond chance by system, a panel for each number of films that answer the shift.
+
+    The estimate is that of the last reply, at most the third, before which ten shifts are at risk.
+    """
     risks = require(replies_at_risk, ["session_id", "reply", "event", "expected", "answers", "users"])
-    order, last = systems_of(risks), int(risks["reply"].max())
+    order = systems_of(risks)
     strata = [name for name in STRATA if (risks["answers"] == name).any()]
-    below = 0.18 * len(order)
-    shared = {"sharex": True, "sharey": "row", "height_ratios": [2.2, below]}
-    made, axes = style.figure(3.3 + below, 2, len(strata), **shared)
-    floor = 0.0  # of the lowest interval
-    for panel, lower, stratum in zip(*axes, strata, strict=True):
-        mine = risks[risks["answers"] == stratum].rename(
-            columns={"model": "system", "session_id": "scenario"}
-        )
+    risks = risks.rename(columns={"model": "system", "session_id": "scenario"})
+    made, axes = style.figure(0.95 + 0.26 * len(order), 1, len(strata), sharey=True)
+    for panel, stratum in zip(axes[0], strata, strict=True):
+        mine = risks[risks["answers"] == stratum]
+        shifts = mine[mine["reply"] == 0].groupby("system").size()
         curves = net_incidence(mine, Design(resamples=1000), time="reply")
-        curves = curves[curves["at_risk"] >= _FEWEST]
-        floor = min([floor, *curves["low"]])
-        _incidences(panel, curves, order)
-        panel.set(title=f"{stratum} films", xlim=(-0.4, last + 0.4))
-        counts = mine.groupby(["system", "reply"]).size().to_dict()
-        _waiting_table(lower, counts, order, last, len(strata))
-        lower.set_title("at risk", loc="left", fontsize=style.SMALL)
-    ylim = (max(-1.05, min(-0.25, floor - 0.05)), 1.05)
-    axes[0][0].set(ylabel="cumulative incidence\nbeyond chance", ylim=ylim)
-    style.legend(made, order)
+        curves = curves[(curves["at_risk"] >= _FEWEST) & (curves["time"] <= _LAST)]
+        ends = curves.rename(columns={"incidence": "mean"}).groupby("system").tail(1).set_index("system")
+        for place, (name, look) in enumerate(style.looks(order).items()):
+            style.beside(panel, place, f"{shifts.get(name, 0)}")
+            if name in ends.index:
+                style.estimate(panel, place, ends.loc[name], look)
+                if ends.loc[name, "mean"] < -1:
+                    panel.plot(-1, place, "<", color=look.colour, markersize=look.size)
+        panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
+        panel.set_xlim(-1.1, 1.1)
+        style.across(panel, f"{stratum} films", 4)
+    style.name_rows(made, axes, style.labels(order))
     style.note(
         made,
-        f"{risks['users'].iloc[0]}; bands: 95 % intervals, n = {risks['session_id'].nunique()} scenarios; "
-        f"curves end where fewer than {_FEWEST} shifts are at risk; 0 is chance.",
+        f"{risks['users'].iloc[0]}; lines: 95 % intervals, n = {risks['scenario'].nunique()} scenarios; "
+        f"beside a panel: shifts; ◂: below −1; no mark: fewer than {_FEWEST} shifts; 0 is chance.",
     )
     return made
 
 
-def _incidences(panel: Any, curves: pd.DataFrame, order: Sequence[str]) -> None:
-    """A curve for each system; those of a single point stand side by side."""
-    counted = curves["system"].value_counts()
-    alone = [name for name in order if counted.get(name) == 1]
-    step = min(0.16, 0.7 / max(1, len(alone)))
-    for name, look in style.looks(order).items():
-        part = curves[curves["system"] == name]
-        if name in alone:
-            times = part["time"] + step * (alone.index(name) - (len(alone) - 1) / 2)
-            style.band(panel, times, part, look, "incidence")
-            panel.vlines(times, part["low"], part["high"], color=look.colour, linewidth=1)
-        elif len(part):
-            style.band(panel, part["time"], part, look, "incidence")
-    if curves.empty:
-        panel.text(0.5, 0.5, "fewer than 10 at risk", transform=panel.transAxes, ha="center")
-    panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
-    panel.grid(axis="y")
-
-
-_ROOM = 100  # characters across the panel
-
-
 def _waiting_table(
-    panel: Any, counts: Mapping[tuple[str, int], int], order: Sequence[str], last: int, panels: int = 1
+    panel: Any, counts: Mapping[tuple[str, int], int], order: Sequence[str], last: int
 ) -> None:
     """The number at risk by system (rows) and reply (columns)."""
     widest = 1 + len(str(max(counts.values(), default=0)))
-    room = _ROOM if panels == 1 else (_ROOM - 30) // panels
-    step = max(1, -(-(last + 1) * widest // room))  # numbers that do not touch
+    step = max(1, -(-(last + 1) * widest // 100))  # 100 characters across: numbers that do not touch
     small: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL}
     for place, name in enumerate(order):
         for at in range(0, last + 1, step):

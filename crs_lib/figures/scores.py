@@ -129,35 +129,6 @@ def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
     panel.plot([low, high], [foot, foot], color=colour, linewidth=0.8)
 
 
-@figure()
-def component_dots(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
-    """Components scaled to [0, 1], 1 is best: a row each, the systems' means as dots with intervals."""
-    known = _by_metric(model_metrics, shown_in("component_dots", model_metrics, metrics))
-    found = {n: part for n, part in known.items() if np.isfinite([base.get(n).low, base.get(n).high]).all()}
-    if not found:
-        raise NoDataError("no metric with a finite range has a mean")
-    order = systems_of(model_metrics)
-    made, panel = style.single(1.0 + len(found) * (0.12 + 0.07 * len(order)))
-    for place, (metric, part) in enumerate(found.items()):
-        style.dots(panel, place, order, {name: _as_share(metric, part.loc[name]) for name in order})
-        if place:
-            panel.axhline(place - 0.5, color=style.GRID, linewidth=0.6)
-    names = ["1 − " * _lower(name) + base.get(name).label for name in found]
-    panel.set_yticks(range(len(found)), names)
-    panel.set(xlabel="share of the range, 1 is best", ylabel="component", ylim=(len(found) - 0.5, -0.5))
-    panel.tick_params(axis="y", length=0)
-    panel.grid(axis="x")
-    style.legend(made, order, lines=False)
-    return made
-
-
-def _as_share(metric: str, row: pd.Series) -> tuple[float, float, float]:
-    """Mean and interval as shares of the metric's range, turned so that 1 is best."""
-    facts = base.get(metric)
-    mean, low, high = ((row[key] - facts.low) / (facts.high - facts.low) for key in ("mean", "low", "high"))
-    return (1 - mean, 1 - high, 1 - low) if _lower(metric) else (mean, low, high)
-
-
 _CALLS = {"tokens_in": "tokens read", "tokens_out": "tokens written", "seconds": "seconds"}
 _OTHER = style.Look(style.FAINT, "o", "-")  # a model that is no system: a user, a judge
 
@@ -221,9 +192,16 @@ def sweep_outcomes(sweep: pd.DataFrame) -> Any:
     looks = style.looks(systems_of(sweep))
     for panel, (parameter, convention, part) in zip(axes[0], parts, strict=True):
         values = [str(value) for value in dict.fromkeys(part["value"])]
-        for name, look in looks.items():
+        at = np.arange(len(values))
+        for place, (name, look) in enumerate(looks.items()):
             rows = part[part["model"] == name].groupby("value")[["mean", "low", "high"]].mean()
-            style.band(panel, range(len(values)), rows.reindex(values), look)
+            rows = rows.reindex(values)
+            if parameter == "seed":  # seeds have no order that a line could follow
+                aside = at + 0.5 * ((place + 0.5) / len(looks) - 0.5)
+                panel.vlines(aside, rows["low"], rows["high"], color=look.colour, linewidth=1)
+                panel.plot(aside, rows["mean"], look.marker, color=look.colour, markersize=look.size)
+            else:
+                style.band(panel, at, rows, look)
         ticks = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"}
         panel.set_xticks(range(len(values)), style.labels(values, 16), **ticks)
         panel.set(xlabel=parameter, title=f"{style.titled(primary(part))}, {convention}")
@@ -231,5 +209,5 @@ def sweep_outcomes(sweep: pd.DataFrame) -> Any:
         panel.margins(x=0.15)
     axes[0][0].set_ylabel("mean score")
     style.legend(made, list(looks))
-    style.note(made, "Bands: 95 % interval, averaged over the runs that share a value.")
+    style.note(made, "Bands and lines across: 95 % interval, averaged over the runs that share a value.")
     return made

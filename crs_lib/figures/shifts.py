@@ -1,6 +1,5 @@
-"""What happens at shifts: the share of gain lost, uptake and release, recovery by type, concepts."""
+"""What happens at shifts: the share of gain lost, uptake and release, recovery by type."""
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, means, recovered_by, require, systems_of
 from crs_lib.metrics.gain import ABLE
-from crs_lib.stats import Design, cluster_bootstrap, cost_interval
+from crs_lib.stats import cost_interval
 
 _PARTS = ("uptake", "release", "retention")
 
@@ -102,7 +101,7 @@ def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
         mine = table[table["part"] == part]
         for place, kind in enumerate(types):
             found = mine[mine["type"] == kind].set_index("model")[["mean", "low", "high"]]
-            style.dots(panel, place, order, {str(name): ends for name, *ends in found.itertuples()}, 0.7)
+            style.dots(panel, place, order, {str(name): ends for name, *ends in found.itertuples()})
         panel.set(xlabel=style.titled(part), ylim=(len(types) - 0.5, -0.5))
         panel.set_yticks(range(len(types)), types if part == _PARTS[0] else [""] * len(types))
         panel.axvline(0, color=style.FAINT, linewidth=0.6)
@@ -167,59 +166,3 @@ def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     low, high = proportion_confint(cells["sum"], cells["n"], method="wilson")
     found = cells.assign(share=cells["sum"] / cells["n"], low=low.clip(0.0), high=high.clip(upper=1.0))
     return found.reset_index()[["model", "type", "share", "low", "high", "n"]]
-
-
-_TOP = 3  # concepts of a system
-_SIDES = {"missing": "missing_concepts", "added": "hallucinated_concepts"}
-
-
-@figure()
-def concept_top(turns: pd.DataFrame) -> Any:
-    """The concepts that each system most often leaves out and most often adds, as shares of its turns."""
-    require(turns, ["session_id", *_SIDES.values()])
-    order, by_system = systems_of(turns), dict(iter(turns.groupby("model")))
-    tables = {(n, side): _concept_shares(by_system[n], side, _TOP) for n in order for side in _SIDES.values()}
-    if all(table.empty for table in tables.values()):
-        raise NoDataError("no concept is missing or added in any turn")
-    made, axes = style.figure(0.75 + len(order) * (0.22 + 0.17 * _TOP), len(order), 2, sharex="col")
-    looks, names = style.looks(order), style.labels(order, 34)
-    for panels, name, text in zip(axes, order, names, strict=True):
-        for panel, side in zip(panels, _SIDES.values(), strict=True):
-            _concept_bars(panel, tables[name, side], looks[name].colour)
-        panels[0].set_title(text, loc="left", fontweight="bold")
-    for panel, title in zip(axes[-1], _SIDES, strict=True):
-        panel.set_xlabel(f"{title}: share of the turns")
-        panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
-        panel.locator_params(axis="x", nbins=5)
-        panel.set_xlim(left=0)
-    made.supylabel("concept")
-    return made
-
-
-def _concept_bars(panel: Any, table: pd.DataFrame, colour: str) -> None:
-    """The shares of a system's first concepts with their intervals; "none" where there is no concept."""
-    for place, row in enumerate(table.to_dict("records")):
-        panel.barh(place, row["mean"], height=0.7, color=colour, alpha=0.75)
-        style.interval(panel, place, row["low"], row["high"], style.INK, linewidth=1.0)
-    if table.empty:
-        panel.text(0, 0, " none", va="center", color=style.FAINT)
-    panel.set_yticks(range(len(table)), style.labels(list(table.get("concept", [])), 26))
-    panel.set(ylim=(_TOP - 0.4, -0.6))
-    panel.tick_params(axis="y", length=0)
-    panel.grid(axis="x")
-
-
-def _concept_shares(turns: pd.DataFrame, column: str, top: int) -> pd.DataFrame:
-    """The ``top`` concepts of a list column by the share of turns in [0, 1] that hold them, with intervals.
-
-    Most frequent first, equal ones by name; sessions are resampled with all their systems.
-    """
-    held = [set() if found is None else {str(concept) for concept in found} for found in turns[column]]
-    totals = Counter(concept for found in held for concept in found)
-    best = sorted(totals, key=lambda name: (-totals[name], name))[:top]
-    if not best:
-        return pd.DataFrame()
-    rows = [turns[["session_id"]].assign(concept=name, held=[name in one for one in held]) for name in best]
-    frame = pd.concat(rows, ignore_index=True).astype({"held": float, "session_id": str})
-    shares = cluster_bootstrap(frame, Design(system="concept", scenario="session_id", value="held"))
-    return shares.rename(columns={"system": "concept"}).set_index("concept").loc[best].reset_index()

@@ -11,11 +11,9 @@ from crs_lib.figures.pairs import signed
 from crs_lib.metrics import base
 
 _INTERVAL = ("metric", "tau", "low", "high", "n_systems", "n_sessions")
-_MARKS = (
-    ("#0072B2", "o", "-"), ("#D55E00", "s", (0, (4, 1.5))), ("#009E73", "^", (0, (1, 1))),
-    ("#CC79A7", "D", (0, (5, 1, 1, 1))), ("#222222", "v", (0, (2, 1))),
-)  # fmt: skip
-_WEIGHTS = {"alpha": "S*", "beta": "N·S", "gamma": "leakage", "delta": "copying"}
+_WEIGHTS = {
+    "alpha": "net satisfaction", "beta": "novelty × satisfaction", "gamma": "leakage", "delta": "copying",
+}  # fmt: skip
 _MADE_BY = "python -m crs_lib validity sensitivity --run {run}"
 _SIZE = "{n_systems} systems, n = {n_sessions} sessions per system; 1 is the same order."
 FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
@@ -42,7 +40,7 @@ def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
         panel.set_xticks(range(cells.shape[1]), [f"{beta:g}" for beta in cells.columns])
         panel.set_title(f"copying {delta:g}", fontsize=style.SMALL)
     axes[0][0].set_yticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
-    axes[0][0].set(ylabel="weight of S*", xlabel="weight of N·S")
+    axes[0][0].set(ylabel="weight of net satisfaction", xlabel="weight of novelty × satisfaction")
     made.colorbar(image, ax=list(axes[0]), label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])
     weights = ", ".join(f"{name} {declared[column]:g}" for column, name in _WEIGHTS.items())
     size = _SIZE.format(n_systems=int(declared["n_systems"]), n_sessions=int(declared["n_sessions"]))
@@ -56,24 +54,15 @@ def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
 
 @figure(made_by=_MADE_BY)
 def sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
-    """Tau by setting, a panel for each choice of the convention, a mark for each metric."""
-    table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL]).astype({"setting": str})
-    kinds = {str(kind): part for kind, part in table.groupby("choice", sort=False)}
-    sizes = [part["setting"].nunique() for part in kinds.values()]
-    made, axes = style.figure(2.9, 1, len(kinds), sharey=True, width_ratios=sizes)
-    for panel, (kind, part) in zip(axes[0], kinds.items(), strict=True):
-        order = list(dict.fromkeys(part["setting"]))
-        _marks(panel, part, "setting", order, 0.13)
-        panel.set_xticks(range(len(order)), [name.replace("/", "/\n") for name in order])
-        panel.set(xlim=(-0.5, len(order) - 0.5), xlabel=kind.replace(", ", "\n"))
-    axes[0][0].set_ylabel("Kendall's τ to the default")
-    _legend(made, table)
-    return made
+    """Tau with its interval, a row for each choice and its setting, a column for each metric."""
+    table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL])
+    rows = [f"{choice}: {setting}" for choice, setting in zip(table["choice"], table["setting"], strict=True)]
+    return _taus(table.assign(row=rows), "setting")
 
 
 @figure(made_by=f"{_MADE_BY} --sessions {FEWEST_SCENARIOS}")
 def sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame) -> Any:
-    """Tau by the share of the films that are kept, a line for each metric.
+    """Tau with its interval, a row for each share of the films that is kept, a column for each metric.
 
     NoDataError for fewer than :data:`FEWEST_SCENARIOS`, whose intervals span most of the scale.
     """
@@ -81,38 +70,32 @@ def sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame) -> Any:
     if (n := int(table["n_sessions"].max())) < FEWEST_SCENARIOS:
         few = f"the ranking was simulated anew on {n} scenarios; at least {FEWEST_SCENARIOS} are needed"
         raise NoDataError(few)
-    films = table.drop_duplicates("share").set_index("share")["films"].sort_index()
-    made, panel = style.single(2.9)
-    _marks(panel, table, "share", list(films.index), 0.08, line=True)
-    panel.set_xticks(range(len(films)), [f"{share:.0%}\n{n:,} films" for share, n in films.items()])
-    panel.set(xlabel="share of the catalogue", ylabel="Kendall's τ to the whole catalogue")
-    _legend(made, table)
+    rows = [f"{share:.0%}, {n:,} films" for share, n in zip(table["share"], table["films"], strict=True)]
+    return _taus(table.assign(row=rows), "share of the catalogue")
+
+
+def _taus(table: pd.DataFrame, title: str) -> Any:
+    """Cells of tau with their intervals: the rows of a table by its metrics."""
+    orders = {name: list(dict.fromkeys(table[name])) for name in ("row", "metric")}
+    cells = table.set_index(["row", "metric"])[["tau", "low", "high"]]
+    index = pd.MultiIndex.from_product(orders.values(), names=["row", "metric"])
+    ends = cells.reindex(index).to_numpy(dtype=float).reshape(*map(len, orders.values()), 3)
+    texts = [[_tau(*cell) for cell in row] for row in ends]
+    made, panel = style.single(1.1 + 0.27 * len(orders["row"]))
+    image = style.cells(panel, ends[..., 0], texts, dark=0.6, lowest=-0.2)
+    panel.set_xticks(range(len(orders["metric"])), [style.short(name) for name in orders["metric"]])
+    panel.set_yticks(range(len(orders["row"])), orders["row"])
+    panel.set(xlabel="metric", ylabel=title)
+    panel.xaxis.tick_top()
+    panel.xaxis.set_label_position("top")
+    made.colorbar(image, ax=panel, label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])
     return made
 
 
-def _marks(
-    panel: Any, table: pd.DataFrame, by: str, order: list[Any], apart: float, *, line: bool = False
-) -> None:
-    """Tau with its interval at each value of ``by``, in order, the metrics beside one another."""
-    metrics = list(dict.fromkeys(table["metric"]))
-    for number, (name, (colour, marker, dashes)) in enumerate(zip(metrics, _MARKS * 3, strict=False)):
-        part = table[table["metric"] == name]
-        at = part[by].map(order.index) + apart * (number - (len(metrics) - 1) / 2)
-        panel.vlines(at, part["low"], part["high"], color=colour, linewidth=1.3)
-        look = {"linestyle": dashes, "linewidth": 0.8} if line else {"linestyle": "none"}
-        panel.plot(at, part["tau"], marker, color=colour, markersize=4.5, **look)
-    panel.axhline(1, color=style.FAINT, linewidth=0.6, zorder=0)
-    panel.grid(axis="y")
-
-
-def _legend(made: Any, table: pd.DataFrame) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=colour, marker=marker, linestyle="none", label=style.short(name))
-        for name, (colour, marker, _) in zip(dict.fromkeys(table["metric"]), _MARKS * 3, strict=False)
-    ]
-    made.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
+def _tau(tau: float, low: float, high: float) -> str:
+    """An agreement with its interval, ".85 [.77, 1]"; alone where it does not vary or has none."""
+    value, *ends = (signed(one).replace("1.00", "1") for one in (tau, low, high))
+    return f"{value} [{', '.join(ends)}]" if low < high else value
 
 
 _COLUMNS = (

@@ -188,18 +188,16 @@ def estimate(
     axes.plot(row["mean"], at, look.marker, color=look.colour, **{"markersize": look.size, **marker})
 
 
-def dots(
-    axes: Any, row: float, systems: Sequence[str], ends: Mapping[str, Sequence[float]], size: float = 0.8
-) -> None:
+def dots(axes: Any, row: float, systems: Sequence[str], ends: Mapping[str, Sequence[float]]) -> None:
     """The systems' means with intervals, one below another around a row; ``ends`` are mean, low and high.
 
-    ``size`` is the share of the markers' usual size. Nothing is drawn for a system without ends.
+    Nothing is drawn for a system without ends.
     """
     for step, (name, look) in enumerate(looks(systems).items()):
         mean, low, high = ends.get(name, (float("nan"),) * 3)
         at = row + 0.8 * ((step + 0.5) / len(systems) - 0.5)
         interval(axes, at, low, high, look.colour, linewidth=1.0)
-        axes.plot(mean, at, look.marker, color=look.colour, markersize=size * look.size)
+        axes.plot(mean, at, look.marker, color=look.colour, markersize=0.7 * look.size)
 
 
 def band(axes: Any, x: Any, rows: Any, look: Look, value: str = "mean", **line: Any) -> None:

@@ -98,20 +98,20 @@ def _n_constraints(turn: TurnRecord) -> int:
     return len(turn.constraints)
 
 
-@metric("satisfaction", "S", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
+@metric("satisfaction", "satisfaction", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_of_turn(turn: TurnRecord) -> float:
     """S: :func:`satisfaction` of the active constraints, in [0, 1]."""
     return satisfaction(turn.constraints, turn.facts, asked=turn.asked)
 
 
-@metric("satisfaction_corrected", "S*", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
+@metric("satisfaction_corrected", "net satisfaction", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_corrected(turn: TurnRecord) -> float:
     """S*: S beyond a uniform draw, at most 1; see :func:`_beyond_chance`."""
     expected = turn.background.once(_expected_uniform)(turn.constraints)
     return _beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
-@metric("satisfaction_popular", "S* (popular)", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
+@metric("satisfaction_popular", "above popular", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_popular(turn: TurnRecord) -> float:
     """S beyond a draw by connectedness, at most 1; see :func:`_beyond_chance`."""
     expected = turn.background.once(_expected_popular)(turn.constraints)
@@ -124,7 +124,7 @@ def novelty_of_turn(turn: TurnRecord) -> float:
     return novelty(turn.items, turn.seen)
 
 
-@metric("topic_interference_leakage", "L", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
+@metric("topic_interference_leakage", "leakage", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def leakage_of_turn(turn: TurnRecord) -> float:
     """L: :func:`_leakage` of constraints given up and values excluded, in [0, 1]."""
     return _leakage(turn.facts, turn.constraints, turn.dropped)

@@ -9,7 +9,7 @@ from crs_lib.core.text import ngrams
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
-_COPYING = "docs/metrics.md, section 3"
+_COPYING, _PENALTY = "docs/metrics.md, section 3", "copying penalty (docs/metrics.md, section 3)"
 BOTH_EMPTY = "no concept on either side"
 _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
 
@@ -160,7 +160,7 @@ def copied_share(
     return largest
 
 
-@metric("topic_interference", "I", TURN, 0, 1, LOWER, source=f"copying penalty ({_COPYING})", gate=False)
+@metric("topic_interference", "interference", TURN, 0, 1, LOWER, source=_PENALTY, gate=False)
 def interference(turn: TurnRecord) -> float:
     """I: :func:`copied_share` of the reply, in [0, 1]."""
     return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders)

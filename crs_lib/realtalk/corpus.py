@@ -18,7 +18,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
-from crs_lib.data.quirks import Quirk
+from crs_lib.data.logs import Quirk
 
 REALTALK, LOCOMO = "realtalk", "locomo"
 TRAIN, TEST, OTHER = "train", "test", "other"

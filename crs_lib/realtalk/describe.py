@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.core.text import shorten
-from crs_lib.data.quirks import Quirk, quirk_counts, quirks_table
+from crs_lib.data.logs import Quirk, quirk_counts, quirks_table
 from crs_lib.metrics import evidence as measures
 from crs_lib.realtalk import corpus, plan
 from crs_lib.realtalk.corpus import Chat

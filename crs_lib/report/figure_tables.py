@@ -13,6 +13,7 @@ from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, layout
+from crs_lib.figures import base as registered
 from crs_lib.figures.recovery import at_risk
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base
@@ -79,10 +80,10 @@ def draw(run: str, *names: str, convention: str = "", systems: Sequence[str] = (
     for name in names:
         wanted = figures.FIGURES.get(name).facts["tables"]
         try:
-            frames = (figures.of_systems(read(run, table, convention), systems) for table in wanted)
+            frames = (registered.of_systems(read(run, table, convention), systems) for table in wanted)
             figures.draw(name, *frames)
         except NoDataError as error:
-            print(figures.why_not(name, run, error))
+            print(registered.why_not(name, run, error))
 
 
 def _planned(run: str, convention: str, plan: Plan | None) -> tuple[pd.DataFrame, Plan]:

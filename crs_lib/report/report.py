@@ -17,6 +17,7 @@ from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
+from crs_lib.figures import base as registered
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.notebooks.look import heading
@@ -179,27 +180,26 @@ class _Report:
         return _note(text) + table(pd.DataFrame(rows))
 
     def _figures(self) -> str:
-        known = [name for name in figures.names(simulate.STUDY) if name not in _FIRST]
+        known = [name for name in registered.names(simulate.STUDY) if name not in _FIRST]
         diagrams = {name for name in known if not set(figures.FIGURES.get(name).facts["tables"]) - _DESIGN}
         names = sorted(known, key=lambda name: name in diagrams)  # these hold no results
         return "\n".join(self._drawn(names)) or _note("The run has too little data for any figure.")
 
     def _drawn(self, names: Sequence[str]) -> Iterator[str]:
-        """The figures that the run has data for, as PNGs inside the page with title and caption."""
+        """The figures that the run has data for, as PNGs inside the page; the caption is their text form."""
         for name in names:
             try:
                 frames = [self._table(table) for table in figures.FIGURES.get(name).facts["tables"]]
-                heading = html.escape(figures.title(name))
+                heading = html.escape(registered.title(name))
                 picture = style.data(figures.make(name, *frames), "png", DPI)
             except NoDataError:
                 continue
-            caption = html.escape(figures.caption(name, *frames))
+            caption = html.escape(registered.caption(name, *frames))
             data = base64.b64encode(picture).decode("ascii")
             yield (
                 f'<figure id="figure-{name}"><h3>{heading}</h3>'
                 f'<div class="wide" role="group" tabindex="0" aria-label="Figure: {heading}">'
-                f'<img src="data:image/png;base64,{data}" alt="{heading}"></div>'
-                f"<figcaption>{caption}</figcaption></figure>"
+                f'<img src="data:image/png;base64,{data}" alt="{caption}"></div></figure>'
             )
 
     def _table(self, name: str) -> pd.DataFrame:

@@ -145,7 +145,7 @@ def _shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, .
 
     Up to as many answers as a reply recommends for each of the user's states in turn; the order says nothing.
     """
-    rule, catalog = world.wording, world.catalog
+    rule, catalog = world.llm, world.catalog
     draw = rng.stream(config.seed, "movies", plan.session, "answers")
     states = {json.dumps([dict(s.state.constraints), dict(s.state.avoid)]): s.state for s in plan.steps}
     held = [draw.permutation(state.answers(catalog))[: rule.most].tolist() for state in states.values()]
@@ -160,7 +160,7 @@ def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> M
     if world.llms is None:
         raise InputError(f"user_llm {config.user_llm!r} needs language models; give the World a Pool as llms")
     place = (config.seed, number, spec)
-    return ModelWording(world.llms, config.user_llm, world.wording, world.grounder, place)
+    return ModelWording(world.llms, config.user_llm, world.llm, world.grounder, place)
 
 
 def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:

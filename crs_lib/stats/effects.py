@@ -1,12 +1,13 @@
 """Effect sizes with intervals: how much, not only whether."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from crs_lib.stats.design import USUAL, Design, Floats, rankable
 from crs_lib.stats.estimates import bootstrap_estimates, weighted_ranks
@@ -76,6 +77,28 @@ def _delta_interval(delta: float, variance: float, z: float) -> tuple[float, flo
     middle, spread = delta - delta**3, (1 - delta**2) ** 2 + z**2 * variance
     half, scale = z * variance**0.5 * spread**0.5, 1 - delta**2 + z**2 * variance
     return max(-1.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def correlation(x: ArrayLike, y: ArrayLike) -> float:
+    """Pearson's correlation in [-1, 1]; NaN for fewer than three pairs or where one side does not vary."""
+    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return math.nan
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
+    """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`correlation`."""
+    return correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
+
+
+def partial_spearman(x: Floats, y: Floats, given: Floats) -> float:
+    """Spearman's correlation in [-1, 1] of what is left after ranks of ``given`` (n, k) are regressed out."""
+    if len(x) < given.shape[1] + 3:
+        return math.nan
+    base = np.column_stack([np.ones(len(x)), *(scipy.stats.rankdata(column) for column in given.T)])
+    left = [ranks - base @ np.linalg.lstsq(base, ranks)[0] for ranks in map(scipy.stats.rankdata, (x, y))]
+    return correlation(left[0], left[1])
 
 
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:

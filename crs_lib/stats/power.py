@@ -41,6 +41,26 @@ def contrast_power(
     return pd.DataFrame(rows)
 
 
+def reliability(alpha: float, raters: float) -> float:
+    """Reliability of the mean of raters, in [0, 1]: Spearman and Brown's formula on alpha; NaN without it."""
+    return math.nan if math.isnan(alpha) else max(0.0, raters * alpha / (1 + (raters - 1) * alpha))
+
+
+def correlation_power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
+    """The smallest correlation that a number of items finds with a power of 0.8 at the level 0.05.
+
+    ``detectable`` is that of the values as they are (Fisher's z, the variance of ranks 1.06);
+    ``true_detectable`` the correlation with values without noise that shows as much, given their reliability,
+    NaN where none does.
+    """
+    z = scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8)
+    n = pd.Series(n_items, dtype=float)
+    seen = np.tanh(z * np.sqrt(1.06 / (n - 3).where(n > 3)))
+    true = seen / math.sqrt(reliable) if reliable > 0 else seen * math.nan
+    frame = pd.DataFrame({"n": n_items, "detectable": seen, "reliability": reliable})
+    return frame.assign(true_detectable=true.where(true <= 1))
+
+
 def contrast_curves(
     frame: pd.DataFrame, effects: Sequence[float], sessions: Sequence[int], design: Design, tests: int = 1
 ) -> pd.DataFrame:

@@ -135,14 +135,14 @@ class _Agent(ModelSystem):
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
         super().__init__(world, seed, session, spec, argument)
         self.found: dict[int, None] = {}  # films of all searches; their place is their number
-        self.native = self.rule.tools != "json"
+        self.native = self.llm.tools != "json"
         self.searches: list[_Search] = []  # of this turn
         self.calls, self.left_out = 0, 0  # of this turn: calls of the model, utterances that did not fit
 
     @classmethod
-    def films_shown(cls, rule: LLMSettings) -> int | None:
+    def films_shown(cls, llm: LLMSettings) -> int | None:
         """Those of all results of a turn."""
-        return SHOWN * rule.searches
+        return SHOWN * llm.searches
 
     def offer(self) -> Offer:
         """The films that searches have found so far."""
@@ -168,16 +168,16 @@ class _Agent(ModelSystem):
     def by_tools(self, turn: int, asked: list[Message]) -> Reply:
         """Searches through the server's own tools, which join ``asked``, then the reply."""
         last = list[Message]()
-        while len(self.searches) < self.rule.searches:
+        while len(self.searches) < self.llm.searches:
             try:
                 said = self.call(turn, asked, None, [_tool(self.world.catalog.fields)])
             except LLMError as error:
-                if error.kind != "no tools" or self.rule.tools == "native":
+                if error.kind != "no tools" or self.llm.tools == "native":
                     raise
                 self.native = False
                 return self.by_json(turn, asked)
             if not said.calls:
-                if not self.rule.structured:
+                if not self.llm.structured:
                     return said
                 last = [Message("assistant", shorten(said.text, TURN_LIMIT))]
                 break
@@ -185,18 +185,18 @@ class _Agent(ModelSystem):
             asked.append(Message("assistant", said.text, calls))
             asked += [Message("tool", self.result(call), answers=call) for call in calls]
         offer = self.offer()
-        end = Message("user", prompts.render("movies/crs_agent_reply", form=form(offer, self.rule)))
-        schema = reply_schema(offer, self.rule) if self.rule.structured else None
+        end = Message("user", prompts.render("movies/crs_agent_reply", form=form(offer, self.llm)))
+        schema = reply_schema(offer, self.llm) if self.llm.structured else None
         return self.call(turn, [*asked, *last, end], schema)
 
     def by_json(self, turn: int, asked: list[Message]) -> Reply:
         """Searches as JSON actions, which join ``asked``, then the reply."""
         while True:
-            offer, left = self.offer(), self.rule.searches - len(self.searches)
-            said = self.call(turn, asked, _action_schema(offer, self.rule, search_too=left > 0))
+            offer, left = self.offer(), self.llm.searches - len(self.searches)
+            said = self.call(turn, asked, _action_schema(offer, self.llm, search_too=left > 0))
             record = json.loads(said.text)
             if record.pop("action") == "reply":
-                return replace(said, text=json.dumps(record) if self.rule.structured else record["reply"])
+                return replace(said, text=json.dumps(record) if self.llm.structured else record["reply"])
             call = ToolCall(TOOL, record.get("arguments", {}))
             asked.append(Message("assistant", said.text))
             asked.append(Message("user", prompts.render("movies/crs_agent_result", result=self.result(call))))
@@ -213,20 +213,20 @@ class _Agent(ModelSystem):
 
     def system_message(self, offer: Offer) -> str:
         """The task; without the server's own tools also how to act."""
-        task = prompts.render(self.prompt, most=self.rule.most, searches=self.rule.searches)
+        task = prompts.render(self.prompt, most=self.llm.most, searches=self.llm.searches)
         if self.native:
             return task
         known = parameters(offer.fields)["properties"]
         arguments = "\n".join(f"- {name}: {told['description']}" for name, told in known.items())
-        how = prompts.render("movies/crs_agent_json", arguments=arguments, form=form(offer, self.rule))
+        how = prompts.render("movies/crs_agent_json", arguments=arguments, form=form(offer, self.llm))
         return f"{task}\n\n{how}"
 
     def result(self, call: ToolCall) -> str:
         """What the model is told of a search, which is done and logged here."""
-        if len(self.searches) >= self.rule.searches:
+        if len(self.searches) >= self.llm.searches:
             done = _Search(call.name, dict(call.arguments), fault="no search is left in this turn")
         else:
-            done = search(self.world.catalog, call, self.rule.retriever)
+            done = search(self.world.catalog, call, self.llm.retriever)
         self.searches.append(done)
         if done.fault:
             return json.dumps({"error": done.fault}, ensure_ascii=False)
@@ -251,10 +251,10 @@ class _Agent(ModelSystem):
         return told | ({"notes": list(done.notes)} if done.notes else {})
 
 
-def _action_schema(offer: Offer, rule: LLMSettings, *, search_too: bool) -> dict[str, Any]:
+def _action_schema(offer: Offer, llm: LLMSettings, *, search_too: bool) -> dict[str, Any]:
     """The JSON schema of an action: a search, where one is left, or the reply."""
-    reply = reply_schema(offer, rule)
-    if not rule.structured:
+    reply = reply_schema(offer, llm)
+    if not llm.structured:
         reply["properties"] = {"reply": reply["properties"]["reply"]}
         reply["required"] = ["reply"]
     reply["properties"] = {"action": {"const": "reply"}, **reply["properties"]}
@@ -270,11 +270,11 @@ def _action_schema(offer: Offer, rule: LLMSettings, *, search_too: bool) -> dict
     return {"anyOf": [look_up, reply]}
 
 
-def most_calls(system: str, rule: LLMSettings) -> int:
+def most_calls(system: str, llm: LLMSettings) -> int:
     """The most calls that a system makes to its model in a turn: an agent's searches and its reply."""
     if SYSTEMS.get(system).make is not _Agent:
         return 1
-    return rule.searches + 1 + (rule.searches > 0 and rule.structured)
+    return llm.searches + 1 + (llm.searches > 0 and llm.structured)
 
 
 def _bounded(value: Any) -> Any:

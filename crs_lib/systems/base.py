@@ -51,7 +51,7 @@ class World:
     catalog: Catalog
     grounder: Grounder
     llms: "Pool | None" = None
-    wording: LLMSettings = field(default_factory=LLMSettings)
+    llm: LLMSettings = field(default_factory=LLMSettings)
     programs: _Asked | None = None
     conversation: str = ""
 

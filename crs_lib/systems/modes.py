@@ -76,7 +76,7 @@ def film_facts(catalog: Catalog, item: int) -> str:
     return " ".join(f"{head}: {'; '.join(said)}".split())
 
 
-def reply_schema(offer: Offer, rule: LLMSettings) -> dict[str, Any]:
+def reply_schema(offer: Offer, llm: LLMSettings) -> dict[str, Any]:
     """The JSON schema of a reply: the stated constraints (optional), the films, the text."""
     short = {"type": "string", "maxLength": VALUE_LIMIT}
     named: dict[str, Any] = short if offer.open else {"enum": list(offer.names)}
@@ -87,12 +87,12 @@ def reply_schema(offer: Offer, rule: LLMSettings) -> dict[str, Any]:
         "properties": dict.fromkeys(offer.fields, short),
         "additionalProperties": False,
     }
-    text = {"type": "string", "minLength": 1, "maxLength": rule.reply_limit or REPLY_LIMIT}
-    most = rule.most if offer.open or offer.items else 0
+    text = {"type": "string", "minLength": 1, "maxLength": llm.reply_limit or REPLY_LIMIT}
+    most = llm.most if offer.open or offer.items else 0
     return {
         "type": "object",
         "properties": {
-            **({"state": wishes} if rule.state else {}),
+            **({"state": wishes} if llm.state else {}),
             "recommended": {"type": "array", "items": named, "maxItems": most},
             "reply": text,
         },
@@ -101,12 +101,12 @@ def reply_schema(offer: Offer, rule: LLMSettings) -> dict[str, Any]:
     }
 
 
-def form(offer: Offer, rule: LLMSettings) -> str:
+def form(offer: Offer, llm: LLMSettings) -> str:
     """The last words of a prompt: the form that an answer must have."""
-    if not rule.structured:
+    if not llm.structured:
         return prompts.source("movies/crs_form_text")
     fields = ", ".join(offer.fields)
-    state = f"{prompts.render('movies/crs_form_state', fields=fields)} " if rule.state else ""
+    state = f"{prompts.render('movies/crs_form_state', fields=fields)} " if llm.state else ""
     return prompts.render(f"movies/crs_form_{'titles' if offer.open else 'ids'}", state=state)
 
 
@@ -156,7 +156,7 @@ class ModelSystem:
     ) -> None:
         if world.llms is None:
             raise InputError(f"system {spec!r} needs language models; give the World a Pool as llms")
-        self.world, self.llms, self.rule = world, world.llms, world.wording
+        self.world, self.llms, self.llm = world, world.llms, world.llm
         self.seed, self.session, self.spec, self.model = seed, session, spec, argument
         self.shelf = tuple(shelf)
         self.said: list[str] = []
@@ -172,21 +172,21 @@ class ModelSystem:
         return self.replied(parsed, offer, extra)
 
     @classmethod
-    def longest(cls, catalog: Catalog, rule: LLMSettings) -> int:
+    def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
         """Tokens that the longest prompt may take before the context bounds it: no earlier turn in it."""
         lengths = sorted((tokens_of(film_facts(catalog, i)) + 8 for i in range(len(catalog))), reverse=True)
-        said = prompts.source(cls.prompt) + form(Offer((), open=True), rule) + "x" * TURN_LIMIT
-        most = cls.films_shown(rule)
+        said = prompts.source(cls.prompt) + form(Offer((), open=True), llm) + "x" * TURN_LIMIT
+        most = cls.films_shown(llm)
         return tokens_at_most([Message("user", said)]) + sum(lengths if most is None else lengths[:most])
 
     @classmethod
-    def films_shown(cls, rule: LLMSettings) -> int | None:
+    def films_shown(cls, llm: LLMSettings) -> int | None:
         """The most films in a prompt; None for all of them."""
-        return rule.listed or None
+        return llm.listed or None
 
     def offered(self, items: tuple[int, ...], *, open: bool = False) -> Offer:
         """An offer of these films."""
-        return Offer(items, open, tuple(self.world.catalog.fields), most=self.rule.most)
+        return Offer(items, open, tuple(self.world.catalog.fields), most=self.llm.most)
 
     def offer(self) -> Offer:
         """The films that the model may recommend at this turn."""
@@ -198,11 +198,11 @@ class ModelSystem:
 
     def system_message(self, offer: Offer) -> str:
         """The task, which comes first."""
-        return prompts.render(self.prompt, most=self.rule.most, form=form(offer, self.rule))
+        return prompts.render(self.prompt, most=self.llm.most, form=form(offer, self.llm))
 
     def schema(self, offer: Offer) -> dict[str, Any] | None:
         """The JSON schema of the answer; None for plain text."""
-        return reply_schema(offer, self.rule) if self.rule.structured else None
+        return reply_schema(offer, self.llm) if self.llm.structured else None
 
     def messages(
         self, offer: Offer, utterance: str, more: Sequence[Message] = ()
@@ -218,14 +218,14 @@ class ModelSystem:
         said = self.ask(turn, messages, self.schema(offer))
         parsed = self.read(said, offer, utterance)
         extra |= {"reply_cut": True} if said.stop == "length" else {}
-        if self.rule.enforce and parsed.foreign:
+        if self.llm.enforce and parsed.foreign:
             parsed, log = self._enforced(turn, offer, said, parsed, utterance)
             extra |= log
         return parsed, extra
 
     def read(self, said: Reply, offer: Offer, utterance: str) -> _ParsedReply:
         """The answer, read."""
-        return _read_reply(self.world.grounder, said.text, offer, utterance, structured=self.rule.structured)
+        return _read_reply(self.world.grounder, said.text, offer, utterance, structured=self.llm.structured)
 
     def _enforced(
         self, turn: int, offer: Offer, said: Reply, parsed: _ParsedReply, utterance: str
@@ -239,7 +239,7 @@ class ModelSystem:
         again = Message("user", prompts.render("movies/crs_again", foreign=named))
         more = (Message("assistant", shorten(said.text, TURN_LIMIT)), again)
         messages, _ = self.messages(offer, utterance, more)
-        if tokens_at_most(messages) <= room(self.rule.options):
+        if tokens_at_most(messages) <= room(self.llm.options):
             parsed = self.read(self.ask(turn, messages, self.schema(offer), step=1), offer, utterance)
             log["enforced"] = "cut" if parsed.foreign else "asked again"
         if parsed.foreign:
@@ -250,7 +250,7 @@ class ModelSystem:
 
     def fitting(self, first: Message, last: Sequence[Message]) -> tuple[tuple[Message, ...], dict[str, Any]]:
         """The messages of a call: the task, as many of the latest turns as fit, and this turn's messages."""
-        free = room(self.rule.options) - tokens_at_most([first, *last])
+        free = room(self.llm.options) - tokens_at_most([first, *last])
         kept: list[Message] = []
         shown = 0
         for turn in reversed(self.turns):
@@ -268,7 +268,7 @@ class ModelSystem:
         """One call; ``step`` counts the calls of a turn."""
         place = ("crs", turn, step) if step else ("crs", turn)
         request = Request(
-            tuple(messages), "crs", options=self.rule.options, schema=schema, tools=tuple(tools),
+            tuple(messages), "crs", options=self.llm.options, schema=schema, tools=tuple(tools),
             seed=rng.address_seed(self.seed, "movies", self.session, *place),
             tags={"session": self.session, "system": self.spec, "turn": turn, "step": step},
         )  # fmt: skip
@@ -311,13 +311,13 @@ class _Closed(ModelSystem):
     def offer(self) -> Offer:
         """The session's films: the catalogue, or a draw with answers to the user's constraints."""
         if not self.shelf:
-            self.shelf = drawn(self.world.catalog, self.rule.listed, self.seed, self.session)
+            self.shelf = drawn(self.world.catalog, self.llm.listed, self.seed, self.session)
         return self.offered(self.shelf)
 
     def system_message(self, offer: Offer) -> str:
         """The films come first, so that an engine reads them once a session."""
         lines = offer.lines(self.world.catalog)
-        return prompts.render(self.prompt, films=lines, most=self.rule.most, form=form(offer, self.rule))
+        return prompts.render(self.prompt, films=lines, most=self.llm.most, form=form(offer, self.llm))
 
 
 @register("rag")
@@ -332,7 +332,7 @@ class _Rag(ModelSystem):
         In the search's own order whoever takes the first film would have the search's understanding.
         """
         index = search.index(self.world.catalog)
-        hits = search.found(index, self.rule.retriever, self.said, self.rule.listed or len(index.texts))
+        hits = search.found(index, self.llm.retriever, self.said, self.llm.listed or len(index.texts))
         draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.said))
         return self.offered(tuple(int(hits[place].id) for place in draw.permutation(len(hits)).tolist()))
 
@@ -348,7 +348,7 @@ class _Free(ModelSystem):
     prompt = "movies/crs_free"
 
     @classmethod
-    def films_shown(cls, rule: LLMSettings) -> int | None:
+    def films_shown(cls, llm: LLMSettings) -> int | None:
         """No film is shown."""
         return 0
 

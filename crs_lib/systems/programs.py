@@ -195,7 +195,7 @@ class _Program:
         if world.programs is None:
             raise InputError(f"system {spec!r} is a program; give the World a Programs as programs")
         self.world, self.spec, self.session = world, spec, session
-        self.programs, self.want = world.programs, world.wording.most
+        self.programs, self.want = world.programs, world.llm.most
         self.conversation: list[tuple[str, str]] = []
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:

@@ -41,7 +41,7 @@ class _Worded(ModelSystem):
         """Offer films for the tracked constraints and let the model answer."""
         draw = rng.stream(self.seed, "movies", self.session, "system", "offered", turn)
         self.state = tracker.apply(self.state, tracker.read(self.world.grounder, text))
-        items = rank(self.world.catalog, self.state, {}, self.seen, draw, self.rule.offered)
+        items = rank(self.world.catalog, self.state, {}, self.seen, draw, self.llm.offered)
         self.lines.append(_quote(USER, text))
         parsed, extra = self.answer(turn, Offer(items, ids=tuple(self.ids(items))), text)
         self.lines.append(_quote(SYSTEM, parsed.text))
@@ -51,7 +51,7 @@ class _Worded(ModelSystem):
         return SystemReply(parsed.text, parsed.items, dict(self.state), parsed.foreign, log)
 
     @classmethod
-    def longest(cls, catalog: Catalog, rule: LLMSettings) -> int:
+    def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
         """Tokens that the longest prompt may take: the longest films on offer, all constraints, long words.
 
         Raises InputError for an empty catalogue.
@@ -59,21 +59,21 @@ class _Worded(ModelSystem):
         if not len(catalog):
             raise InputError("the catalogue holds no film; there is nothing to recommend")
         films = sorted((film(catalog, i, with_id=True) for i in range(len(catalog))), key=len, reverse=True)
-        lines = "\n".join(films[: rule.offered])
-        bare = prompts.source(_prompt(rule))
+        lines = "\n".join(films[: llm.offered])
+        bare = prompts.source(_prompt(llm))
         return tokens_at_most([Message("user", f"{bare}{lines}{'x' * (TURN_LIMIT + 600)}")])
 
     def schema(self, offer: Offer) -> dict[str, Any] | None:
         """The JSON schema of a structured reply: a text, ids of films."""
-        if not self.rule.structured:
+        if not self.llm.structured:
             return None
-        bound = {} if self.rule.reply_limit is None else {"maxLength": self.rule.reply_limit}
+        bound = {} if self.llm.reply_limit is None else {"maxLength": self.llm.reply_limit}
         return {
             "type": "object",
             "properties": {
                 "reply": {"type": "string", "minLength": 1, **bound},
                 "recommended": {
-                    "type": "array", "items": {"enum": list(offer.ids)}, "maxItems": self.rule.most,
+                    "type": "array", "items": {"enum": list(offer.ids)}, "maxItems": self.llm.most,
                 },
             },
             "required": ["reply", "recommended"],
@@ -85,7 +85,7 @@ class _Worded(ModelSystem):
     ) -> tuple[tuple[Message, ...], dict[str, Any]]:
         """The prompt of a turn, with as much of the conversation as leaves room for ``more``."""
         prompt = _build_prompt(
-            self.world.catalog, self.state, offer.items, self.lines, self.rule, tokens_at_most(more)
+            self.world.catalog, self.state, offer.items, self.lines, self.llm, tokens_at_most(more)
         )
         left_out = {"utterances_left_out": prompt.lines_left_out} if prompt.lines_left_out else {}
         return (Message("user", prompt.text), *more), left_out
@@ -96,7 +96,7 @@ class _Worded(ModelSystem):
     ) -> Reply:  # fmt: skip
         """One call; the second of a turn has the seed of the first."""
         request = Request(
-            tuple(messages), "crs", options=self.rule.options, schema=schema,
+            tuple(messages), "crs", options=self.llm.options, schema=schema,
             seed=rng.address_seed(self.seed, "movies", self.session, "crs", turn),
             tags={"session": self.session, "system": self.spec, "turn": turn},
         )  # fmt: skip
@@ -123,8 +123,8 @@ def _quote(speaker: str, text: str) -> _Line:
     return _Line(line, tokens_of(line) + 1)
 
 
-def _prompt(rule: LLMSettings) -> str:
-    return "movies/crs_reply_json" if rule.structured else "movies/crs_reply"
+def _prompt(llm: LLMSettings) -> str:
+    return "movies/crs_reply_json" if llm.structured else "movies/crs_reply"
 
 
 def _build_prompt(
@@ -132,7 +132,7 @@ def _build_prompt(
     constraints: Mapping[str, str],
     offered: Sequence[int],
     lines: Sequence[_Line],
-    rule: LLMSettings,
+    llm: LLMSettings,
     spare: int = 0,
 ) -> _Prompt:
     """The prompt for the next reply. ``lines`` are the utterances, oldest first, the user's last.
@@ -142,17 +142,17 @@ def _build_prompt(
     """
     values: dict[str, str | int] = {
         "wishes": "\n".join(f"- {name}: {value}" for name, value in constraints.items()) or _NOTHING,
-        "candidates": "\n".join(film(catalog, item, with_id=rule.structured) for item in offered),
-        "most": min(rule.most, len(offered)),
+        "candidates": "\n".join(film(catalog, item, with_id=llm.structured) for item in offered),
+        "most": min(llm.most, len(offered)),
     }
-    bare = prompts.render(_prompt(rule), **values, conversation="", fence="0" * 16)
-    free = room(rule.options) - tokens_at_most([Message("user", bare)]) - spare
+    bare = prompts.render(_prompt(llm), **values, conversation="", fence="0" * 16)
+    free = room(llm.options) - tokens_at_most([Message("user", bare)]) - spare
     shown, needed = len(lines), sum(line.tokens for line in lines)
     while shown > 1 and needed > free:
         needed -= lines[-shown].tokens
         shown -= 1
     kept = [line.text for line in lines[-shown:]]
-    text = prompts.render(_prompt(rule), **values, conversation="\n".join(kept), fence=fence(kept))
+    text = prompts.render(_prompt(llm), **values, conversation="\n".join(kept), fence=fence(kept))
     return _Prompt(text, len(lines) - shown)
 
 

@@ -7,15 +7,14 @@ Source: docs/validity.md, section 4.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations, tee
+from itertools import pairwise, tee
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
@@ -26,23 +25,28 @@ from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
 from crs_lib.metrics.base import HIGHER, Metric, declare
 from crs_lib.metrics.records import mean_defined
+from crs_lib.stats.effects import correlation, partial_spearman, spearman
 from crs_lib.validity import heard
 from crs_lib.validity.heard import cue
 
 Floats = NDArray[np.float64]
+_Rows = Sequence[Mapping[str, Any]]
 _SOURCE = "docs/validity.md, section 4"
-ON_PAPER, RECEIVED, REACTION = "heard_adaptation", "received_adaptation", "reaction"
+ON_PAPER, RECEIVED, REACTION = "heard_relevance", "received_relevance", "reaction"
 declare(
-    Metric(ON_PAPER, "adaptation (heard)", "turn", 0, 1, HIGHER, _SOURCE),
-    Metric(RECEIVED, "adaptation (received)", "turn", 0, 1, HIGHER, _SOURCE),
+    Metric(ON_PAPER, "relevance (heard)", "turn", 0, 1, HIGHER, _SOURCE),
+    Metric(RECEIVED, "relevance (received)", "turn", 0, 1, HIGHER, _SOURCE),
 )
-RATING, OVERALL = "relevance", "dialogue_overall"
-WHOLE = "dialogue_adaptation"  # the score of a whole dialogue, the same in each of its rows
+RATING, INTEREST, OVERALL = "relevance", "interestingness", "dialogue_overall"
+NEXT = "satisfaction_next"  # the rating of what the person says after a reply (USS)
+WHOLE = "dialogue_satisfaction"  # the score of a whole dialogue, the same in each of its rows
 BASELINES = ("n_words", "n_films")
 _PARTS = ("normalised_gain", "satisfaction", "item_tas", "topic_adaptation_score")
+AT_REVISION = ("uptake", "release")
 SHOWN = (RECEIVED, ON_PAPER, REACTION, *_PARTS)
 _HALF, _ASKING, _ANSWER_WORDS = 0.5, 0.75, 12
-_EXACT = 8  # systems up to which every permutation is tried
+_EARLY, _LATE = 3, 2  # replies that efficiency looks at first, reactions that tell how a conversation ends
+_WEARING, _QUESTION = 0.9, 0.25  # interest left from a reply to the next, and what a question adds
 _OTHERS = "follow_up"  # the stage in which a simulated user asks for other films
 
 
@@ -64,7 +68,7 @@ class _ReplyFeatures(NamedTuple):
     repeats: bool
 
 
-def _adaptation(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
+def _on_paper(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
     """How far a reply follows what the person said, in [0, 1].
 
     With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0, and ½ where no
@@ -108,25 +112,35 @@ def _elicits(text: str) -> bool:
     return "?" in text and bool(cue("elicits").search(fold(text)))
 
 
-def logged(dialogue: Dialogue, grounder: Grounder, *, whole: bool = True) -> Dialogue:
-    """The dialogue with the log a simulator would have kept: constraints, unwanted values, films by id.
+class Told(NamedTuple):
+    """Earlier preferences that readers of a revision say the person keeps, and those dropped (codes)."""
 
-    The log that a USER turn held already is replaced; without ``whole`` only its constraints and unwanted
-    values are.
+    kept: frozenset[int]
+    dropped: frozenset[int]
+
+
+def logged(dialogue: Dialogue, grounder: Grounder, told: Mapping[int, Told] | None = None) -> Dialogue:
+    """The dialogue with the log a simulator would have kept: state, changes of it as shifts, films by id.
+
+    The log that a USER turn held already is replaced. ``told`` corrects what is heard in some turns (from 1).
     """
-    listener, turns = heard.Listener(grounder), list[Turn]()
+    listener, turns, states = heard.Listener(grounder), list[Turn](), list[Any]()
     for turn in dialogue.turns:
         meta = dict(turn.meta)
         if turn.speaker == USER:
             state = listener.listen(turn.text)
+            if found := (told or {}).get(len(states) + 1):
+                state = listener.correct(state, found.kept, found.dropped)
+            states.append((state.constraints, state.avoid))
             about = state.asks_about
             log = {"asks": not about, "asks_about": about, "requests": state.requests,
                    "stage": "" if about else _OTHERS}  # fmt: skip
-            meta["user_meta"] = {**(log if whole else turn.user_meta), **state.as_logged(grounder)}
-        elif whole:
+            meta["user_meta"] = log | state.as_logged(grounder)
+        else:
             meta["rec_ids"] = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
         turns.append(replace(turn, meta=meta))
-    return replace(dialogue, turns=tuple(turns), shift_events=() if whole else dialogue.shift_events)
+    changed = [{"turn": n} for n, (old, new) in enumerate(pairwise(states), start=2) if old != new]
+    return replace(dialogue, turns=tuple(turns), shift_events=tuple(changed))
 
 
 class _Scored(NamedTuple):
@@ -138,33 +152,86 @@ class _Scored(NamedTuple):
     @property
     def overall(self) -> float:
         """The score of the whole dialogue (:func:`_of_dialogue`), NaN without replies."""
-        return _of_dialogue([row[ON_PAPER] for row in self.rows], [row[REACTION] for row in self.rows])
+        return _whole(self.rows)
 
     @property
     def rated(self) -> list[dict[str, Any]]:
-        """The rows with their human ratings, NaN where there is none, and the dialogue's score and rating."""
-        whole = {OVERALL: overall_rating(self.dialogue), WHOLE: self.overall}
-        ratings = {pair.turn: _rating(pair) for pair in self.dialogue.pairs()}
-        return [{**row, RATING: ratings[row["turn"]], **whole} for row in self.rows]
+        """The rows with human ratings, NaN where there is none, the dialogue's, and what every rule gives."""
+        given = annotations(self.dialogue, "dial_level_aggregated")
+        whole = {WHOLE: self.overall} | {name: _number(given.get(name)) for name in OF_DIALOGUE}
+        whole |= {name: of(self.rows) for name, of in DIALOGUE_RULES.items() if self.rows}
+        pairs = zip(self.rows, self.dialogue.pairs(), strict=True)
+        return [
+            row | _ratings(self.dialogue, pair) | whole | {name: of(row) for name, of in REPLY_RULES.items()}
+            for row, pair in pairs
+        ]
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The scores in CRSArena-Eval's form: a prediction for every system utterance and for the whole.
+        """The scores as a FACE run file has them: seven aspects, for every system utterance and the whole.
 
         ``turn_ind`` is the log's own, else the utterance's place. An utterance before the person spoke gets ¾
         where it asks what is wanted, else 0; parts of a merged reply share its score. A system that never
         answers follows nothing: 0.
         """
-        values = [(i, _ASKING * _elicits(text)) for i, text in enumerate(_opening(self.dialogue))]
+        opening = [_ASKING * _elicits(text) for text in _opening(self.dialogue)]
+        values = [(i, dict.fromkeys(OF_REPLY, value)) for i, value in enumerate(opening)]
         place = len(values)
         for pair, row in zip(self.dialogue.pairs(), self.rows, strict=True):
-            place += len(pair.user.meta.get("merged") or [0])
-            parts = merged(pair)
-            values += [(int(part.get("turn_ind", place + i)), row[RECEIVED]) for i, part in enumerate(parts)]
-            place += len(parts)
-        turns = [{"turn_ind": i, "turn_level_pred": {RATING: round(value, 6)}} for i, value in values]
-        whole = {OVERALL: round(self.overall, 6) if self.rows else 0.0}
-        return {"conv_id": self.dialogue.session_id, "turns": turns, "dial_level_pred": whole}
+            place += len(parts(pair.user))
+            said = parts(pair.system)
+            found = {name: of(row) for name, of in OF_REPLY.items()}
+            values += [(int(part.get("turn_ind", place + i)), found) for i, part in enumerate(said)]
+            place += len(said)
+        turns = [{"turn_ind": i, "turn_level_pred": _rounded(found)} for i, found in values]
+        whole = {name: of(self.rows) if self.rows else 0.0 for name, of in OF_DIALOGUE.items()}
+        return {"conv_id": self.dialogue.session_id, "turns": turns, "dial_level_pred": _rounded(whole)}
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in values.items()}
+
+
+def _whole(rows: _Rows) -> float:
+    """A whole dialogue from its rows (:func:`_of_dialogue`)."""
+    return _of_dialogue([row[ON_PAPER] for row in rows], [row[REACTION] for row in rows])
+
+
+def _mean(rows: _Rows) -> float:
+    """The mean of the replies as received."""
+    return float(np.mean([row[RECEIVED] for row in rows]))
+
+
+def _end(rows: _Rows) -> float:
+    """How the person takes the last replies that have a successor; ½ without a cue."""
+    taken = [row[REACTION] for row in rows[-_LATE:]]
+    return float(np.mean([_HALF if math.isnan(one) else one for one in taken]))
+
+
+def _engaging(row: Mapping[str, Any]) -> float:
+    """A reply as received, more where it asks something, less from reply to reply as interest wears off."""
+    interest: float = (row[RECEIVED] + _QUESTION * row["question"]) * _WEARING ** (row["turn"] - 1)
+    return interest
+
+
+# The candidates for an aspect, and the aspects; chosen as docs/revisions.md says, nothing is fitted.
+REPLY_RULES: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "received": lambda row: float(row[RECEIVED]),
+    "on paper": lambda row: float(row[ON_PAPER]),
+    "engaging": _engaging,
+}
+DIALOGUE_RULES: dict[str, Callable[[_Rows], float]] = {
+    "whole": _whole,
+    "mean": _mean,
+    "mean and end": lambda rows: (_mean(rows) + _end(rows)) / 2,
+    "whole and start": lambda rows: (_whole(rows) + _mean(rows[:_EARLY])) / 2,
+}
+CHOSEN = {
+    RATING: "received", INTEREST: "engaging", "understanding": "whole", "task_completion": "mean and end",
+    "interest_arousal": "whole", "efficiency": "whole and start", OVERALL: "whole",
+}  # fmt: skip
+OF_REPLY = {name: REPLY_RULES[rule] for name, rule in CHOSEN.items() if rule in REPLY_RULES}
+OF_DIALOGUE = {name: DIALOGUE_RULES[rule] for name, rule in CHOSEN.items() if rule in DIALOGUE_RULES}
 
 
 def _opening(dialogue: Dialogue) -> list[str]:
@@ -172,16 +239,20 @@ def _opening(dialogue: Dialogue) -> list[str]:
     return [str(text) for text in dialogue.extra.get("opening", ())]
 
 
-def merged(pair: Pair) -> Sequence[Mapping[str, Any]]:
-    """The logs of the utterances that a reply was merged of; often one."""
-    parts: Sequence[Mapping[str, Any]] = pair.system.meta.get("merged") or [pair.system.meta]
-    return parts
+def parts(turn: Turn) -> Sequence[Mapping[str, Any]]:
+    """The logs of the utterances that a turn was merged of; often one."""
+    found: Sequence[Mapping[str, Any]] = turn.meta.get("merged") or [turn.meta]
+    return found
 
 
-def _rating(pair: Pair) -> float:
-    """The rating of a reply, NaN where there is none; of a merged reply the mean of its parts."""
-    given = [_number((part.get("turn_level_aggregated") or {}).get(RATING)) for part in merged(pair)]
-    return mean_defined(given)
+def _ratings(dialogue: Dialogue, pair: Pair) -> dict[str, float]:
+    """The ratings of a reply, NaN where there is none; of merged utterances the mean of their parts."""
+    after = [part for turn in dialogue.turns[2 * pair.turn : 2 * pair.turn + 1] for part in parts(turn)]
+    asked = {name: (parts(pair.system), name) for name in OF_REPLY} | {NEXT: (after, "satisfaction")}
+    return {
+        name: mean_defined([_number((part.get("turn_level_aggregated") or {}).get(key)) for part in said])
+        for name, (said, key) in asked.items()
+    }
 
 
 def annotations(dialogue: Dialogue, name: str) -> Mapping[str, Any]:
@@ -189,24 +260,23 @@ def annotations(dialogue: Dialogue, name: str) -> Mapping[str, Any]:
     return (dialogue.extra.get("annotations") or {}).get(name) or {}
 
 
-def overall_rating(dialogue: Dialogue) -> float:
-    """The rating that people gave the whole conversation; NaN where there is none."""
-    return _number(annotations(dialogue, "dial_level_aggregated").get(OVERALL))
-
-
 def _number(value: object) -> float:
     usable = isinstance(value, int | float) and not isinstance(value, bool)
     return float(str(value)) if usable else math.nan
 
 
-def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[_Scored]:
+def score(
+    dialogues: Iterable[Dialogue], grounder: Grounder, told: Mapping[str, Mapping[int, Told]] | None = None
+) -> Iterator[_Scored]:
     """Every dialogue with its rows, one at a time: our scores, their parts, and other metrics.
 
     Memory stays flat. ``defined`` is 1 where a constraint is known; elsewhere the score is the declared
-    fallback. Every reply has a row. Only ``reaction`` and ``received_adaptation`` look at what is said next.
+    fallback. Every reply has a row. Only ``reaction`` and ``received_relevance`` look at what is said next.
+    ``told`` corrects what is heard, by conversation (:func:`logged`).
     """
     given, heard_from = tee(dialogues)
-    logs, scored = tee(logged(dialogue, grounder) for dialogue in heard_from)
+    known = told or {}
+    logs, scored = tee(logged(one, grounder, known.get(one.session_id)) for one in heard_from)
     scores = score_all(scored, grounder, conventions.get("default"))
     for dialogue, log, found in zip(given, logs, scores, strict=True):
         yield _Scored(dialogue, _rows(log, found.turns, grounder))
@@ -233,11 +303,12 @@ def _rows(
         before.add(said)
         said_next = "".join(turn.text for turn in dialogue.turns[2 * pair.turn : 2 * pair.turn + 1])
         taken = heard.reaction(said_next, grounder.titles(said_next))
-        on_paper = _adaptation(reply, wishes_known=bool(log["constraints"]))
+        on_paper = _on_paper(reply, wishes_known=bool(log["constraints"]))
         row = {"conv_id": dialogue.session_id, "system": dialogue.model_name, "turn": pair.turn}
         row |= {ON_PAPER: on_paper, RECEIVED: _received(on_paper, taken, reply.n_films), REACTION: taken}
         row |= {"defined": int(bool(log["constraints"])), "n_films": reply.n_films, "n_words": n_words}
-        rows.append(row | {name: metrics[name] for name in _PARTS})
+        row |= {"question": int("?" in text)}
+        rows.append(row | {name: metrics[name] for name in (*_PARTS, *AT_REVISION)})
     return rows
 
 
@@ -253,7 +324,7 @@ def table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """The rows of replies as a frame; InputError where there is none."""
     if not rows:
         raise InputError("no reply to score; give at least one conversation in which the system answers")
-    return pd.DataFrame(rows).astype({RATING: float, OVERALL: float})
+    return pd.DataFrame(rows).astype(dict.fromkeys((*OF_REPLY, *OF_DIALOGUE), float))
 
 
 def per_dialogue(rows: pd.DataFrame, names: Sequence[str] = (ON_PAPER,)) -> pd.DataFrame:
@@ -270,27 +341,28 @@ def agreement(
 
     Levels: "reply, constraint known", "reply" (fallback included), "reply, within systems" (mean over
     systems, weighted by their replies), "dialogue" (with the overall rating; the first score is that of whole
-    dialogues, the others are means over replies), "system" (means of both; p is exact, over all permutations
-    of up to eight systems). ``low`` and ``high`` are the 95 % interval of Spearman over conversations;
-    ``partial`` is Spearman given length and number of films; ``coverage`` the share of rated rows with a
-    score. Raises InputError without ratings.
+    dialogues, the others are means over replies), "system" (means of both). ``low`` and ``high`` are the 95 %
+    interval of Spearman over conversations; ``partial`` is Spearman given length and number of films;
+    ``coverage`` the share of rated rows with a score; ``diff`` is Spearman less that of the number of films.
+    Raises InputError without ratings.
     """
-    known = {level: bool(rows[level].notna().any()) for level in (RATING, OVERALL)}
-    if not any(known.values()):
+    if not rows[[RATING, OVERALL]].notna().any(axis=None):
         raise InputError("no reply carries a human rating; agreement needs turn_level_aggregated.relevance")
-    talks = per_dialogue(rows, names)
-    sure, out = rows[rows["defined"] == 1], []
+    talks, sure, out = per_dialogue(rows, names), rows[rows["defined"] == 1], []
     for place, name in enumerate(names):
-        if known[RATING]:
-            out.append({"score": name, "level": "reply, constraint known"} | _both(sure, name, RATING))
-            out.append({"score": name, "level": "reply"} | _both(rows, name, RATING, resamples))
+        whole = WHOLE if place == 0 else name
+        systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()
+        levels: list[tuple[str, pd.DataFrame, str, str, int]] = [
+            ("reply, constraint known", sure, name, RATING, 0),
+            ("reply", rows, name, RATING, resamples),
+            ("dialogue", talks, whole, OVERALL, resamples),
+            ("system", systems, whole, OVERALL, 0),
+        ]
+        for level, frame, score, rating, draws in levels:
+            if rows[rating].notna().any():
+                out.append({"score": score, "level": level} | _both(frame, score, rating, draws))
+        if rows[RATING].notna().any():
             out.append({"score": name, "level": "reply, within systems"} | _within(rows, name))
-        if known[OVERALL]:
-            whole = WHOLE if place == 0 else name
-            systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()
-            exact = {"partial": np.nan, "p_exact": _exact_p(systems[whole], systems[OVERALL])}
-            out.append({"score": whole, "level": "dialogue"} | _both(talks, whole, OVERALL, resamples))
-            out.append({"score": whole, "level": "system"} | _both(systems, whole, OVERALL) | exact)
     return pd.DataFrame(out)
 
 
@@ -299,9 +371,10 @@ def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0) -> d
     known = frame[frame[[score, rating]].notna().all(axis=1)]
     x, y = known[score].to_numpy(float), known[rating].to_numpy(float)
     row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}
-    row |= {"pearson": _correlation(x, y)} | rho(frame, score, rating, resamples=resamples)
+    row |= {"pearson": correlation(x, y)} | rho(frame, score, rating, resamples=resamples)
     given = [name for name in BASELINES if name in known]
-    return row | {"partial": _partial(x, y, known[given].to_numpy(float)) if given else np.nan}
+    row |= {"partial": partial_spearman(x, y, known[given].to_numpy(float)) if given else math.nan}
+    return row | (lead(known, score, BASELINES[1], rating, resamples=resamples) if resamples else {})
 
 
 def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
@@ -311,37 +384,6 @@ def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
     weight, names = parts["n"].to_numpy(float), ["coverage", "pearson", "spearman"]
     means = weight @ parts[names].to_numpy() / weight.sum() if len(parts) else [np.nan] * len(names)
     return {"n": int(weight.sum()), **dict(zip(names, map(float, means), strict=True)), "partial": np.nan}
-
-
-def _correlation(x: ArrayLike, y: ArrayLike) -> float:
-    """Pearson's correlation in [-1, 1]; NaN for fewer than three pairs or where one side does not vary."""
-    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return math.nan
-    return float(np.corrcoef(a, b)[0, 1])
-
-
-def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`_correlation`."""
-    return _correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
-
-
-def _partial(x: Floats, y: Floats, given: Floats) -> float:
-    """Spearman's correlation in [-1, 1] of what is left after ranks of ``given`` (n, k) are regressed out."""
-    if len(x) < given.shape[1] + 3:
-        return math.nan
-    base = np.column_stack([np.ones(len(x)), *(scipy.stats.rankdata(column) for column in given.T)])
-    left = [ranks - base @ np.linalg.lstsq(base, ranks)[0] for ranks in map(scipy.stats.rankdata, (x, y))]
-    return _correlation(left[0], left[1])
-
-
-def _exact_p(x: ArrayLike, y: ArrayLike) -> float:
-    """Two-sided p of Spearman's correlation over every order of ``y``; NaN beyond eight values."""
-    a, b = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
-    if not 3 <= len(a) <= _EXACT:
-        return math.nan
-    least = abs(_correlation(a, b)) - 1e-12
-    return float(np.mean([abs(_correlation(a, np.array(order))) >= least for order in permutations(b)]))
 
 
 def rho(
@@ -365,32 +407,14 @@ def rho(
     return row | {"low": low, "high": high}
 
 
-def against_baselines(
-    rows: pd.DataFrame, score: str = RECEIVED, rating: str = RATING, *, resamples: int = 1000
-) -> pd.DataFrame:
-    """Spearman of the score minus that of each baseline, with a paired 95 % interval over conversations.
-
-    Baselines: words and films of the reply (of a dialogue: their means), and the system's identity (the mean
-    rating of its other conversations). All scores see the same draws. ``rows`` are replies, or dialogues.
-    """
-    rated = rows.dropna(subset=[rating, score], ignore_index=True)
-    rated["system identity"] = _identity(rated, rating)
-    out = []
-    for name in (*BASELINES, *(["system identity"] if len(set(rated["system"])) > 1 else [])):
-        found = rho(rated, score, rating, minus=name, resamples=resamples)
-        base = spearman(rated[name], rated[rating])
-        row = {"score": score, "baseline": name, "spearman": found["spearman"], "of_baseline": base}
-        out.append(row | {"diff": found["spearman"] - base, "low": found["low"], "high": found["high"]})
-    return pd.DataFrame(out)
-
-
-def _identity(rated: pd.DataFrame, rating: str) -> Floats:
-    """The mean rating of the same system in its other conversations; NaN-free: without others the mean."""
-    ratings = rated[rating]
-    count, total = (ratings.groupby(rated["system"]).transform(how) for how in ("size", "sum"))
-    own = ratings.groupby([rated["system"], rated["conv_id"]])
-    count, total = count - own.transform("size"), total - own.transform("sum")
-    return np.asarray((total / count).where(count > 0, ratings.mean()), dtype=float)
+def lead(
+    rows: pd.DataFrame, score: str, baseline: str, rating: str, *, resamples: int = 1000
+) -> dict[str, float]:
+    """Spearman of a score less that of a baseline, with a paired 95 % interval: diff, diff_low, diff_high."""
+    both = rows.dropna(subset=list(dict.fromkeys([score, baseline, rating])))
+    found = rho(both, score, rating, minus=baseline, resamples=resamples)
+    diff = found["spearman"] - spearman(both[baseline], both[rating])
+    return {"diff": diff, "diff_low": found["low"], "diff_high": found["high"]}
 
 
 def one_against_rest(ratings: pd.DataFrame) -> pd.DataFrame:

@@ -186,6 +186,11 @@ class Listener:
             self._alike = frozenset()
         return _HeardState(self._stated or self._alike, self._avoid, heard.asks_about, heard.requests)
 
+    def correct(self, state: _HeardState, kept: frozenset[int], dropped: frozenset[int]) -> _HeardState:
+        """The state with values that are known to be kept or dropped; what follows builds on it."""
+        self._stated, self._avoid = (self._stated | kept) - dropped, self._avoid - kept
+        return state._replace(constraints=(state.constraints | kept) - dropped, avoid=self._avoid)
+
 
 def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
     """Share of acceptance among the cues of what a person says after a reply, in [0, 1]; NaN without a cue.

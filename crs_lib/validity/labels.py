@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import pydantic
-import scipy
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import paths, rng, safety, tables
@@ -26,12 +25,13 @@ from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
+from crs_lib.stats.effects import spearman
+from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import agreement
 
 BEFORE, AFTER = 2, 3  # turns shown before a shift, and from the shift on
 KEY, FOLDER = "key.json", "annotation"
 SCRIPTED = "scripted"  # the prefix of raters that are programs
-_POWER, _LEVEL = 0.8, 0.05
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,8 @@ def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> 
     alpha = float(found.loc[0, "alpha"]) if len(found) else math.nan
     plan = sorted({30, 60, 120, 240, int(labels["item"].nunique())})
     correlated = _with_metrics(labels, _metric_values(run, key), resamples)
-    return _Findings(labels, found, _power(plan, _reliability(alpha, labels)), correlated)
+    reliable = reliability(alpha, len(labels) / labels["item"].nunique())
+    return _Findings(labels, found, correlation_power(plan, reliable), correlated)
 
 
 def write(run: str, found: _Findings) -> Path:
@@ -255,28 +256,7 @@ def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
     if pairs.empty:
         return pd.DataFrame(columns=[*columns, "one_against_rest"])
     found = stats.krippendorff_alpha(pairs, stats.Design("rater", "item", resamples=resamples))[columns]
-    return found.assign(one_against_rest=agreement.spearman(pairs["value"], pairs["rest"]))
-
-
-def _reliability(alpha: float, labels: pd.DataFrame) -> float:
-    """Reliability of the raters' mean, in [0, 1]: Spearman and Brown's formula on alpha; NaN without it."""
-    k = len(labels) / labels["item"].nunique()
-    return math.nan if math.isnan(alpha) else max(0.0, k * alpha / (1 + (k - 1) * alpha))
-
-
-def _power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
-    """The smallest correlation that a number of questions finds with a power of 0.8 at the level 0.05.
-
-    ``detectable`` is that of the labels as they are (Fisher's z, the variance of ranks 1.06);
-    ``true_detectable`` the correlation with labels without noise that shows as much, given the reliability of
-    the mean label, NaN where none does.
-    """
-    z = scipy.stats.norm.ppf(1 - _LEVEL / 2) + scipy.stats.norm.ppf(_POWER)
-    n = pd.Series(n_items, dtype=float)
-    seen = np.tanh(z * np.sqrt(1.06 / (n - 3).where(n > 3)))
-    true = seen / math.sqrt(reliable) if reliable > 0 else seen * math.nan
-    frame = pd.DataFrame({"n": n_items, "detectable": seen, "reliability": reliable})
-    return frame.assign(true_detectable=true.where(true <= 1))
+    return found.assign(one_against_rest=spearman(pairs["value"], pairs["rest"]))
 
 
 def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from crs_lib import figures
 from crs_lib.cli.show import READERS
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.figures import base as registered
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import TABLES
 from crs_lib.metrics import base, constructs, evidence
@@ -268,7 +269,7 @@ def unused_labels(axis, low, high):
     return labels - {id(text) for tick in used for text in (tick.label1, tick.label2)}
 
 
-ALL = figures.names()
+ALL = registered.names()
 SIZES = pytest.mark.parametrize("systems", [FEW, MANY], ids=["few", "many"])
 EACH = pytest.mark.parametrize("name", ALL)
 EVERYDAY = ("leaderboard", "recovery_curves", "correlation_heatmap", "cosrec_systems")  # one of each kind
@@ -377,7 +378,7 @@ def assert_boxes_hold_their_text(made):
 @EACH
 def test_the_caption_and_the_note_say_how_many(name):
     entry = figures.FIGURES.get(name)
-    text = figures.caption(name, *tables_of(entry))
+    text = registered.caption(name, *tables_of(entry))
     assert "{" not in text and text.endswith(".")
     assert " 0 " not in text, "a count that the tables do not give"
     assert text.count(". ") == 0, "one sentence"
@@ -446,7 +447,7 @@ def read(run, table):
 
 def of(study):
     """The figures and the tables of a study by name."""
-    return figures.names(study), [entry.name for entry in TABLES if entry.facts["study"] == study]
+    return registered.names(study), [entry.name for entry in TABLES if entry.facts["study"] == study]
 
 
 @pytest.mark.parametrize("study", READERS)

@@ -92,16 +92,9 @@ def test_it_is_in_the_results_and_null_where_nobody_judged(run, warmth):
     assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
 
 
-def test_it_is_a_row_of_the_table_and_a_spoke_of_the_radar_on_its_own_scale(run):
+def test_it_is_a_row_of_the_table_and_a_panel_on_the_scale_of_all(run):
     means = figure_tables.read(run, "judge_means")
     assert {*means["construct"]} == {*SCORES}
-    made = figures.make("judge_radar", means)
-    panel = next(axes for axes in made.axes if axes.get_visible())
-    labels = [text.get_text() for text in panel.get_xticklabels()]
-    assert len(labels) == 4 and "warm-\nth" in labels
-    heights = dict(zip(labels, panel.lines[0].get_ydata(), strict=False))
-    assert heights["warm-\nth"] == 0.0  # 0 is the lowest level of 0 to 4
-    assert heights["coherence"] == pytest.approx((4 - 1) / 4)
     results = evaluate.read(run, "results")
     scatter = figures.make("judge_scatter", results)
     assert any("warmth ↑" in axes.get_title() for axes in scatter.axes)

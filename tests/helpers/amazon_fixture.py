@@ -46,21 +46,16 @@ def meta(number: int, **changes: Any) -> dict[str, Any]:
     """A valid product record; ``changes`` replace fields, and the value ``...`` removes one."""
     noun, kind = _NOUNS[number % len(_NOUNS)], _KINDS[number % len(_KINDS)]
     record = {
-        "main_category": "Home",
-        "title": f"The {kind} {noun} number {number}",
-        "average_rating": 4.5,
+        "main_category": "Home", "title": f"The {kind} {noun} number {number}", "average_rating": 4.5,
         "rating_number": 3 + number % 40,
         "features": [f"A {kind} design for the home", "Easy to clean and to store"],
         "description": [f"This {noun} is made for people who like {kind} things."],
         "price": 9.99 + number % 90,
-        "images": [{"thumb": "t.jpg", "large": "l.jpg", "hi_res": None, "variant": "MAIN"}],
-        "videos": [],
-        "store": f"Store {number % 7}",
-        "categories": ["Home", noun.title()],
+        "images": [{"thumb": "t.jpg", "large": "l.jpg", "hi_res": None, "variant": "MAIN"}], "videos": [],
+        "store": f"Store {number % 7}", "categories": ["Home", noun.title()],
         "details": {"Material": "Steel", "Best Sellers Rank": {"Home": number}},
-        "parent_asin": asin(number),
-        "bought_together": None,
-    }
+        "parent_asin": asin(number), "bought_together": None,
+    }  # fmt: skip
     return {name: value for name, value in {**record, **changes}.items() if value is not ...}
 
 
@@ -68,17 +63,11 @@ def review(number: int, product: str, **changes: Any) -> dict[str, Any]:
     """A valid review record; ``changes`` as in :func:`meta`."""
     text = f"{_OPEN[number % 4]}, {_MIDDLE[number // 4 % 4]}. {_END[number // 16 % 4]}"
     record = {
-        "rating": float(1 + number * 7 % 5),
-        "title": f"Review number {number} of this",
-        "text": text * (1 + number % 5),
-        "images": [],
-        "asin": product,
-        "parent_asin": product,
-        "user_id": f"A{number % 100003:027d}",
-        "timestamp": 1_500_000_000_000 + number * 997 % 10**10,
-        "helpful_vote": number % 13,
-        "verified_purchase": number % 3 > 0,
-    }
+        "rating": float(1 + number * 7 % 5), "title": f"Review number {number} of this",
+        "text": text * (1 + number % 5), "images": [], "asin": product, "parent_asin": product,
+        "user_id": f"A{number % 100003:027d}", "timestamp": 1_500_000_000_000 + number * 997 % 10**10,
+        "helpful_vote": number % 13, "verified_purchase": number % 3 > 0,
+    }  # fmt: skip
     return {name: value for name, value in {**record, **changes}.items() if value is not ...}
 
 

@@ -27,6 +27,7 @@ from crs_lib.core.rng import stream
 from crs_lib.cosrec.settings import RetrieveSettings
 from crs_lib.cosrec.study import STUDY
 from crs_lib.evaluate.run import EvaluateConfig
+from crs_lib.figures import base as registered
 from crs_lib.report import tables
 from crs_lib.retrieval.fusion import RETRIEVERS, build
 from crs_lib.simulate.config import SimulateConfig
@@ -96,7 +97,7 @@ def _plain(values):
 def figure():
     command = printed("figures", "--run", "mine", "--only", "novelty_by_system")
     made = sorted(path.name for path in (paths.figures() / "movies-mine").iterdir())
-    return {"command": command, "files": made, "last": figures.names("movies")[-1]}
+    return {"command": command, "files": made, "last": registered.names("movies")[-1]}
 
 
 def retriever():

@@ -89,14 +89,7 @@ def test_active_fields_restrict_what_is_found():
         grounder(active_fields=["people"])
 
 
-def test_plot_keywords_are_a_field_of_their_own_when_asked_for():
-    more = grounder(plot_keywords=True)
-    text = "a drama about a memorial"
-    assert more.topic_set(text) == {"genre=drama", "plot=memorial"}
-    assert TEN.topic_set(text) == {"genre=drama"}
-    code = next(code for code in more.concepts(text) if more.field_of(code) == "plot")
-    assert more.idf[code] == pytest.approx(math.log(11 / 2) + 1)
-    assert len(more.idf) == len(TEN.idf) + len(TEN.catalog.plot_keywords)
+def test_the_words_of_plots_are_found_in_the_order_of_the_text():
     said = "Rain falls on the Memorial; a clerk writes"
     assert TEN.find_plot_keywords_in_text(said, 2) == ["rain", "falls"]
     assert TEN.find_plot_keywords_in_text(said)[:3] == ["rain", "falls", "memorial"]

@@ -91,8 +91,8 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_pa
 FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
 # Words of a command, and a part of the one sentence that refuses them. Files are those of ``outside_files``.
 REFUSED = [
-    ("thesis topics --catalog sample --seed -1", "seed is -1; give a whole number >= 0 and < 4,294,967,296"),
-    ("thesis topics --catalog sample --seed 4294967296", "seed is 4294967296; give a whole number"),
+    ("thesis topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
+    ("thesis topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
     ("simulate --scheduler nope://", "scheduler is 'nope://'"),
     ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' is no path: its user does not exist"),
     ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
@@ -112,9 +112,9 @@ REFUSED = [
     ("run 03_simulate -f keys.yaml", "'keys.yaml' must map names of parameters to values"),
     ("run 03_simulate -f code.yaml", "could not determine a constructor for the tag"),
     ("run 03_simulate -p run {seed.__class__}", "run name '{seed.__class__}' cannot be a folder"),
-    ("simulate -p systems ollama:x -p llm {\"timeout\":[]}", "llm: timeout is []; give a number > 0"),
+    ("simulate -p systems ollama:x -p llm {\"timeout\":[]}", "llm: timeout is []; input should be a valid number"),
     ("simulate -p systems ollama:x -p llm {\"timeout\":1e400}", "'llm' is {'timeout': inf}"),
-    ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; give a text"),
+    ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; input should be a valid string"),
     ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "address cannot be read"),
     ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "address cannot be read"),
     ("simulate -p systems hybrid:x.npz", "unknown encoder 'x.npz'"),

@@ -71,14 +71,14 @@ def test_every_field_is_an_option_and_what_is_not_given_is_absent():
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    ("--turns two", "n_turns is 'two'; give a whole number >= 1"),
-    ("--turns 0", "n_turns is 0; give a whole number >= 1"),
-    ("--turns 1.5", "n_turns is '1.5'; give a whole number >= 1"),
-    ("--share nan", "share is nan; give a number > 0 and <= 1"),
-    ("--sizes 1,b", "sizes is '1,b'; give a list of whole numbers"),
-    ("--way fats", "way is 'fats'; did you mean 'fast'"),
-    ("--llm 8", "llm is 8; give an object"),
-    ("--llm {", "llm is '{'; give an object"),
+    ("--turns two", "n_turns is 'two'; input should be a valid integer"),
+    ("--turns 0", "n_turns is 0; input should be greater than or equal to 1"),
+    ("--turns 1.5", "n_turns is '1.5'; input should be a valid integer"),
+    ("--share nan", "share is nan; input should be a finite number"),
+    ("--sizes 1,b", "sizes is '1,b'; give a list"),
+    ("--way fats", "way is 'fats'; give one of fast, slow; did you mean 'fast'"),
+    ("--llm 8", "llm is 8; input should be a valid dictionary"),
+    ("--llm {", "llm is '{'; input should be a valid dictionary"),
 ])  # fmt: skip
 def test_a_wrong_value_is_the_settings_error(words, message):
     with pytest.raises(InputError, match=message):
@@ -99,7 +99,7 @@ def test_parameters_of_the_function_are_options_too(tmp_path):
     }  # fmt: skip
     assert own(f"a --log r s --log t --out {tmp_path}")["log"] == ("r", "s", "t")
     assert own("a --out ~/x")["out"] == Path.home() / "x"
-    with pytest.raises(InputError, match="n_runs is 'many'; give a whole number"):
+    with pytest.raises(InputError, match="n_runs is 'many'; input should be a valid integer"):
         own("a --runs many")
 
 

@@ -55,31 +55,31 @@ class Batch(Settings):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"n": 0}, "n is 0; give a whole number from 1 to 1,000,000"),
-    ({"n": True}, "n is True; give a whole number from 1 to 1,000,000"),
-    ({"n": 2.0}, "n is 2.0; give a whole number from 1 to 1,000,000"),
-    ({"n": "3"}, "n is '3'; give a whole number from 1 to 1,000,000"),
-    ({"n": None}, "n is None; give a whole number from 1 to 1,000,000"),
-    ({"least": 0}, "least is 0; give a whole number >= 1"),
+    ({"n": 0}, "n is 0; input should be greater than or equal to 1"),
+    ({"n": True}, "n is True; input should be a valid integer"),
+    ({"n": 2.0}, "n is 2.0; input should be a valid integer"),
+    ({"n": "3"}, "n is '3'; input should be a valid integer"),
+    ({"n": None}, "n is None; input should be a valid integer"),
+    ({"least": 0}, "least is 0; input should be greater than or equal to 1"),
     ({"run": "../x"}, "run name '../x' cannot be a folder; use letters, digits, '.', '_' and '-', starting with a letter or digit"),
-    ({"share": 0}, "share is 0; give a number > 0 and <= 1"),
-    ({"share": float("nan")}, "share is nan; give a number > 0 and <= 1"),
-    ({"share": True}, "share is True; give a number > 0 and <= 1"),
-    ({"final": 1}, "final is 1; give true or false"),
-    ({"think": "no"}, "think is 'no'; give true, false or null"),
-    ({"names": "a"}, "names is 'a'; give a list of texts"),
-    ({"names": []}, "names is []; give a list of texts"),
-    ({"names": [1]}, "names is [1]; give a list of texts"),
-    ({"names": {"a"}}, "names is {'a'}; give a list of texts"),
+    ({"share": 0}, "share is 0; input should be greater than 0"),
+    ({"share": float("nan")}, "share is nan; input should be a finite number"),
+    ({"share": True}, "share is True; input should be a valid number"),
+    ({"final": 1}, "final is 1; input should be a valid boolean"),
+    ({"think": "no"}, "think is 'no'; input should be a valid boolean"),
+    ({"names": "a"}, "names is 'a'; give a list"),
+    ({"names": []}, "names is []; give a list"),
+    ({"names": [1]}, "names is [1]; give a list"),
+    ({"names": {"a"}}, "names is {'a'}; give a list"),
     ({"policies": ["ehco"]}, "unknown policy 'ehco'; did you mean 'echo'? (known: tracker, echo)"),
-    ({"policies": "echo"}, "policies is 'echo'; give a list of policies, e.g. ['tracker', 'echo']"),
+    ({"policies": "echo"}, "policies is 'echo'; give a list, e.g. ['tracker', 'echo']"),
     ({"system": "x"}, "unknown policy 'x' (known: tracker, echo)"),
-    ({"mapping": "zeros"}, "mapping is 'zeros'; did you mean 'zero'? (known: zero, one, both)"),
+    ({"mapping": "zeros"}, "mapping is 'zeros'; give one of zero, one, both; did you mean 'zero'?"),
     ({"mapping": "x"}, "mapping is 'x'; give one of zero, one, both"),
-    ({"arm": "x"}, "arm is 'x'; give 'shift' or 'none'"),
-    ({"options": [1]}, "options is [1]; give an object"),
-    ({"rates": [1]}, "rates is [1]; give a Rates"),
-    ({"rates": {"first": 3}}, "rates: first is 3; give a number from 0 to 1"),
+    ({"arm": "x"}, "arm is 'x'; give one of shift, none"),
+    ({"options": [1]}, "options is [1]; input should be a valid dictionary"),
+    ({"rates": [1]}, "rates is [1]; input should be a valid dictionary or instance of Rates"),
+    ({"rates": {"first": 3}}, "rates: first is 3; input should be less than or equal to 1"),
     ({"seed": -1}, "seed -1 is not usable; give a whole number >= 0"),
     ({"lest": 3}, "unknown setting 'lest'; did you mean 'least'? (known: n, least, run, share, final, think, names, policies, system, mapping, arm, options, rates, seed)"),
     ({"final": True, "arm": "none"}, "final is true, but without shifts nothing is final"),
@@ -140,7 +140,7 @@ def test_a_field_without_default_must_be_given_and_what_follows_is_computed_once
         def shout(self) -> str:
             return self.run.upper()
 
-    with pytest.raises(InputError, match=r"^run is missing; give a text$"):
+    with pytest.raises(InputError, match=r"^run is missing; give it$"):
         Judged()
     judged = Judged(run="r")
     assert judged.shout is judged.shout == "R"

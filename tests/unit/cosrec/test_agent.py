@@ -101,15 +101,6 @@ def test_the_router_learns_from_the_crowd_alone() -> None:
     assert all(name.startswith("Sample-Crowd") for name in data.turns["conversation"])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"rewriters": ("magic",)}, {"fusion": "sum"}, {"router": "oracle"}, {"mapping": "x"}, {"depth": 0}],
-)
-def test_settings_are_checked(settings: dict[str, object]) -> None:
-    with pytest.raises(InputError):
-        RetrieveSettings(**settings)
-
-
 def test_no_run_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="one TREC run file"):
         retrieve.read_runs(tmp_path)

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import catalogue, catalogue_tables
@@ -18,19 +20,14 @@ from crs_lib.cosrec.catalogue import build
 from crs_lib.cosrec.catalogue_rules import Options
 from tests.helpers import amazon_fixture as fixture
 
+PACK = {".gz": partial(gzip.compress, mtime=0), ".zst": zstandard.compress}
+
 
 def write(folder: Path, name: str, metas: list[Any], reviews: list[Any], ends: str = ".jsonl") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path, rows in ((folder / f"meta_{name}{ends}", metas), (folder / f"{name}{ends}", reviews)):
         text = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
-        if ends.endswith(".gz"):
-            path.write_bytes(gzip.compress(text, mtime=0))
-        elif ends.endswith(".zst"):
-            import zstandard
-
-            path.write_bytes(zstandard.compress(text))
-        else:
-            path.write_bytes(text)
+        path.write_bytes(PACK.get(path.suffix, bytes)(text))
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -183,8 +180,6 @@ def test_other_formats_hold_the_same(large: Path, ends: str) -> None:
         averages = [row["avg_valid_ratings"] for row in whole]
         assert [None if a != a else a for a in frame["avg_valid_ratings"]] == averages
     else:
-        import zstandard
-
         unpack = (
             gzip.decompress
             if ends.endswith("gz")

@@ -43,40 +43,26 @@ def test_dirty_reviews(row: fixture.Dirty, legacy: bool) -> None:
     assert outcome(row.line, "reviews", legacy) == (row.legacy if legacy else row.ours)
 
 
-@pytest.mark.parametrize(
-    ("text", "ours", "legacy"),
-    [
-        ("Mug<br>and<br/>pan<br />set", "Mug and pan set", "Mug<br>and<br/>panset"),
-        ("salt &amp; pepper", "salt & pepper", "salt &amp; pepper"),
-        (" a\u00a0b\t\n c ", "a b c", "a b c"),
-        ("ze\u200bro\ufeff width", "zero width", "ze\u200bro\ufeff width"),
-        ("5 < 6 and 7 > 6", "5 < 6 and 7 > 6", "5 < 6 and 7 > 6"),
-        ("half \ud83d pair", "half \ufffd pair", "half \ufffd pair"),
-        ("<p class='x'>text</p>", "text", "<p class='x'>text</p>"),
-        ("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok"),
-        ("", "", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "ours", "legacy"), [
+    ("Mug<br>and<br/>pan<br />set", "Mug and pan set", "Mug<br>and<br/>panset"),
+    ("salt &amp; pepper", "salt & pepper", "salt &amp; pepper"), (" a\u00a0b\t\n c ", "a b c", "a b c"),
+    ("ze\u200bro\ufeff width", "zero width", "ze\u200bro\ufeff width"),
+    ("5 < 6 and 7 > 6", "5 < 6 and 7 > 6", "5 < 6 and 7 > 6"),
+    ("half \ud83d pair", "half \ufffd pair", "half \ufffd pair"),
+    ("<p class='x'>text</p>", "text", "<p class='x'>text</p>"),
+    ("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok"), ("", "", ""),
+])  # fmt: skip
 def test_cleaning(text: str, ours: str, legacy: str) -> None:
     assert clean(text) == ours
     assert clean(clean(text)) == ours
     assert _legacy_clean(text) == legacy
 
 
-@pytest.mark.parametrize(
-    ("value", "ours", "legacy"),
-    [
-        (19.99, 19.99, 19.99),
-        (20, 20.0, None),
-        ("$1,299.00", 1299.0, None),
-        (" 5 ", 5.0, 5.0),
-        ("from 5", None, None),
-        (-1.0, None, None),
-        (True, None, None),
-        (float("inf"), None, None),
-        (None, None, None),
-    ],
-)
+@pytest.mark.parametrize(("value", "ours", "legacy"), [
+    (19.99, 19.99, 19.99), (20, 20.0, None), ("$1,299.00", 1299.0, None), (" 5 ", 5.0, 5.0),
+    ("from 5", None, None), (-1.0, None, None), (True, None, None), (float("inf"), None, None),
+    (None, None, None),
+])  # fmt: skip
 def test_prices(value: object, ours: float | None, legacy: float | None) -> None:
     assert _price_of(value, legacy=False) == ours
     assert _price_of(value, legacy=True) == legacy

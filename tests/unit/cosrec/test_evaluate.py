@@ -8,7 +8,6 @@ import pytest
 
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import evaluate
-from crs_lib.cosrec import evaluate as linking
 from crs_lib.retrieval.runs import Hit, read_run
 from tests.helpers.cosrec_data import CURATED
 
@@ -104,8 +103,8 @@ def test_differences_are_paired_by_conversation() -> None:
 
 
 def test_linking_compares_ids_in_upper_case() -> None:
-    runs = {"ours": {"C_2_1_0": [Hit("X", 2.0), Hit("B01", 1.0)]}, "prior": linking.pool_prior(CURATED)}
-    found = linking.score_links(CURATED, runs).set_index("system")
+    runs = {"ours": {"C_2_1_0": [Hit("X", 2.0), Hit("B01", 1.0)]}, "prior": evaluate.pool_prior(CURATED)}
+    found = evaluate.score_links(CURATED, runs).set_index("system")
     assert found.loc["ours", ["P@1", "RR@10", "reachable"]].tolist() == [0.0, 0.5, 1.0]
     # the pool of the turn before: B01 2, B02 1, B03 0
     assert [h.id for h in runs["prior"]["C_2_1_0"]] == ["B01", "B02", "B03"]

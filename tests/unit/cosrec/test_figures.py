@@ -3,13 +3,13 @@
 import pandas as pd
 import pytest
 
-from crs_lib import figures
 from crs_lib.__main__ import main
 from crs_lib.core.errors import RunError
 from crs_lib.cosrec import audit, corpus
 from crs_lib.cosrec.settings import CorpusSettings
 from crs_lib.cosrec.study import STUDY, figure_table
 from crs_lib.figures import NoDataError
+from crs_lib.figures import base as registered
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_the_command_finds_the_study_of_a_run(place, capsys):
     assert main(["figures", "--run", "a"]) == 0
     lines = capsys.readouterr().out.splitlines()
     drawn = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
-    names = [name for name in figures.names("cosrec") if name != "cosrec_systems"]
+    names = [name for name in registered.names("cosrec") if name != "cosrec_systems"]
     assert drawn == [f"{name}.{kind}" for name in names for kind in ("png", "pdf")] + ["captions.md"]
     assert lines[-1].startswith(
         "left out: cosrec_systems: no finished 14_cosrec_evaluate in run 'a'; make it with"

@@ -291,14 +291,6 @@ def test_template_asks_about_each_title_once() -> None:
     assert "Fact 1" in text and "Fact 2" not in text
 
 
-@pytest.mark.parametrize(
-    "settings", [{"conversations": 0}, {"fewest_turns": 9}, {"fusion": "sum"}, {"seed": -1}]
-)
-def test_settings_are_checked(settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        GenerateSettings(**settings)
-
-
 def test_more_conversations_than_products() -> None:
     with pytest.raises(InputError, match="need as many target products"):
         _Writer(GenerateSettings(conversations=9999), str(corpus.locate("sample")))

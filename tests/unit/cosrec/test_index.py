@@ -62,14 +62,10 @@ def test_what_the_index_does_not_hold_is_refused(folder: Path) -> None:
         index.StockOnDisk(folder)
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ({"parent_asin": "BS00000001"}, "there twice"),
-        ({"parent_asin": "a b"}, "holds blanks"),
-        ({"price": "x"}, "line 2"),
-    ],
-)
+@pytest.mark.parametrize(("change", "what"), [
+    ({"parent_asin": "BS00000001"}, "there twice"), ({"parent_asin": "a b"}, "holds blanks"),
+    ({"price": "x"}, "line 2"),
+])  # fmt: skip
 def test_a_broken_line_leaves_nothing_behind(tmp_path: Path, change: dict[str, Any], what: str) -> None:
     with gzip.open(FILES["products"], "rt", encoding="utf-8") as file:
         first, second = json.loads(next(file)), json.loads(next(file))

@@ -120,8 +120,6 @@ def test_the_router_beats_the_most_frequent_intent_on_the_sample() -> None:
     assert np.allclose(
         model.scores(alone), model.scores(frame)[(frame["conversation"] == "Sample-Curated_7").to_numpy()]
     )
-    with pytest.raises(InputError, match="at least two conversations"):
-        intents._Annotators(names=()).fit(data.take(np.arange(3)))
 
 
 def test_the_regression_forgets_what_it_learned_before() -> None:

@@ -36,41 +36,28 @@ def test_every_kind_of_quirk_is_found_once(tmp_path: Path) -> None:
         qrels="C_1_0_0\t0\tm#1\t1\nC_1_0_0#0\t0\tb01\t1\nC_1_0_0#9\t0\tB02\t2\n",
     )
     report = audit.find_quirks(corpus.load(tmp_path, "curated"))
-    found = report.groupby(["where", "quirk"]).size().to_dict()
+    found = {place: sorted(kinds) for place, kinds in report.groupby("where")["quirk"]}
+    one, all_grades = ("no document of grade 0", "no document of grade 2"), ["median grade of 1"] * 4
     assert found == {
-        ("C_1", "ends with the user"): 1,
-        ("C_1", "two S lines in a row"): 1,
-        ("C_1", "repeated utterance"): 1,
-        ("C_1", "placeholder left by the generator"): 1,
-        ("C_2", "does not start with the user"): 1,
-        ("C_2", "empty, padded or continued line"): 1,
-        ("C_2", "not English"): 1,
-        ("C_1", "the same grade for all aspects"): 1,
-        ("C_1", "median grade of 1"): 4,
-        ("C_1", "question without record"): 1,
-        ("C_1", "annotators split in halves"): 1,
-        ("C_1", "an intent type twice in one annotation"): 1,
-        ("C_2", "a single annotator"): 1,
-        ("C_1_0_0", "the longest variant is not the first"): 1,
-        ("C_1_0_0", "two longest variants"): 1,
-        ("C_1_0_0", "the same variant twice"): 1,
-        ("C_1_0_0", "field 'product', which is not documented"): 1,
-        ("C_1", "user with a profile and no keywords"): 1,
-        ("C_1", "user with keywords and no profile"): 1,
-        ("C_1", "empty keyword"): 1,
-        ("C_1", "more than five keywords"): 1,
-        ("C_1", "the same keyword twice"): 1,
-        ("C_2", "conversation without users"): 1,
-        ("C_1_0_0", "no document of grade 0"): 1,
-        ("C_1_0_0", "no document of grade 2"): 1,
-        ("C_1_0_0#0", "topic without its intent"): 1,
-        ("C_1_0_0#0", "item id in lower case"): 1,
-        ("C_1_0_0#0", "no document of grade 0"): 1,
-        ("C_1_0_0#0", "no document of grade 2"): 1,
-        ("C_1_0_0#9", "topic without its intent"): 1,
-        ("C_1_0_0#9", "no document of grade 0"): 1,
-        ("C_1_0_0#9", "user index without a user (as documented)"): 1,
-    }
+        "C_1": sorted([
+            "ends with the user", "two S lines in a row", "repeated utterance", "placeholder left by the generator",
+            "the same grade for all aspects", *all_grades, "question without record", "annotators split in halves",
+            "an intent type twice in one annotation", "user with a profile and no keywords",
+            "user with keywords and no profile", "empty keyword", "more than five keywords", "the same keyword twice",
+        ]),
+        "C_2": sorted([
+            "does not start with the user", "empty, padded or continued line", "not English", "a single annotator",
+            "conversation without users",
+        ]),
+        "C_1_0_0": sorted([
+            "the longest variant is not the first", "two longest variants", "the same variant twice",
+            "field 'product', which is not documented", *one,
+        ]),
+        "C_1_0_0#0": sorted(["topic without its intent", "item id in lower case", *one]),
+        "C_1_0_0#9": sorted([
+            "topic without its intent", "no document of grade 0", "user index without a user (as documented)",
+        ]),
+    }  # fmt: skip
     assert audit.quirk_summary(report)["cases"].sum() == len(report)
 
 

@@ -9,7 +9,7 @@ from crs_lib import runs
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, generate
-from crs_lib.cosrec.settings import CorpusSettings, RetrieveSettings, ScoreSettings
+from crs_lib.cosrec.settings import CorpusSettings, GenerateSettings, RetrieveSettings, ScoreSettings
 from crs_lib.cosrec.study import STUDY
 from crs_lib.retrieval.runs import ranked, write_run
 from tests.helpers.cosrec_data import part_of_sample
@@ -82,12 +82,25 @@ def test_people_on_a_part_of_the_sample(results: Path) -> None:
     assert (paths.run_folder("cosrec", "e") / "people_noise.csv").is_file()
 
 
+WRONG = {
+    ScoreSettings: {"measure": "NDCG", "mapping": "x", "resamples": 0, "run": "a/b"},
+    RetrieveSettings: {
+        "rewriters": ("magic",),
+        "fusion": "sum",
+        "router": "oracle",
+        "mapping": "x",
+        "depth": 0,
+    },
+    GenerateSettings: {"conversations": 0, "fewest_turns": 9, "fusion": "sum", "seed": -1},
+}
+
+
 @pytest.mark.parametrize(
-    "settings", [{"measure": "NDCG"}, {"mapping": "x"}, {"resamples": 0}, {"run": "a/b"}]
+    ("kind", "name"), [(kind, name) for kind, fields in WRONG.items() for name in fields]
 )
-def test_settings_are_checked(settings: dict[str, object]) -> None:
+def test_settings_are_checked(kind: type, name: str) -> None:
     with pytest.raises(InputError):
-        ScoreSettings(**settings)
+        kind(**{name: WRONG[kind][name]})
 
 
 def test_systems_have_names_of_their_own() -> None:

@@ -280,13 +280,10 @@ def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(server, t
 
 
 MEMBERS = {
-    "logs/gemma:2b_session_00001.json": b"{}",
-    "logs/gemma:2b_session_00000.json": b'{"x": 1}',
-    "logs/summary.csv": b"model,mean\n",
-    "logs/deeper/gemma:2b_session_00002.json": b"{}",
-    "chats/../../../escape.json": b"{}",
-    "chats/Chat_1.json": b"[]",
-}
+    "logs/gemma:2b_session_00001.json": b"{}", "logs/gemma:2b_session_00000.json": b'{"x": 1}',
+    "logs/summary.csv": b"model,mean\n", "logs/deeper/gemma:2b_session_00002.json": b"{}",
+    "chats/../../../escape.json": b"{}", "chats/Chat_1.json": b"[]",
+}  # fmt: skip
 
 
 RAW, ARCHIVE = f"/{ORIGIN.repository}/{ORIGIN.commit}/", f"/{ORIGIN.repository}/archive/{ORIGIN.commit}.zip"
@@ -429,16 +426,11 @@ def test_the_files_of_a_folder_are_read_from_their_sums():
     assert files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
 
 
-@pytest.mark.parametrize(
-    ("name", "turns"),
-    [
-        ("gemma:2b_session_gemma:2b_17.json", "20"),
-        ("llama3:instruct_session_llama3:instruct_999.json", "20"),
-        ("gemma:2b_session_00017.json", "50"),
-        ("llama3:instruct_session_00099.json", "50"),
-        ("gemma:2b_judge_scores.csv", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "turns"), [
+    ("gemma:2b_session_gemma:2b_17.json", "20"), ("llama3:instruct_session_llama3:instruct_999.json", "20"),
+    ("gemma:2b_session_00017.json", "50"), ("llama3:instruct_session_00099.json", "50"),
+    ("gemma:2b_judge_scores.csv", ""),
+])  # fmt: skip
 @pytest.mark.parametrize("folder", ["context-aware", "crs_eval_integrated_updated_V4_updated"])
 def test_the_two_forms_of_logs_are_told_apart_by_their_names(folder, name, turns):
     rows = [datasets.get("thesis-logs-20"), datasets.get("thesis-logs-50")]

@@ -350,11 +350,9 @@ ODD_TEXTS = [
     (0, 'More like { "name": "Some Film" }', "printed record"),
     (1, "Some Film (N/A) is about a lake.", "N/A in text"),
     (1, "Based on the user's preference, see it.", "speaks of the user"),
-    (1, "\x1b[?25lLoading", "control character"),
-    (0, " \n", "empty utterance"),
-    (1, "", "missing reply"),
+    (1, "\x1b[?25lLoading", "control character"), (0, " \n", "empty utterance"), (1, "", "missing reply"),
     (3, "Try number 0.", "repeated reply"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("index", "text", "quirk"), ODD_TEXTS)
@@ -363,14 +361,10 @@ def test_odd_texts_are_named(index, text, quirk):
     assert odd(say(index, text)) == [[index // 2 + 1, speaker, quirk]]
 
 
-@pytest.mark.parametrize(
-    ("index", "text"),
-    [
-        (0, "I am the user of a {small} shop: 'yes'"),
-        (1, "See it at N/ABC or M/N/A."),
-        (1, "Your preference:\ta\nb"),
-    ],
-)
+@pytest.mark.parametrize(("index", "text"), [
+    (0, "I am the user of a {small} shop: 'yes'"), (1, "See it at N/ABC or M/N/A."),
+    (1, "Your preference:\ta\nb"),
+])  # fmt: skip
 def test_ordinary_texts_are_not(index, text):
     assert odd(say(index, text)) == []
 

@@ -208,7 +208,7 @@ def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"empty": "half"}, "empty is 'half'; give one of skip, zero, one"),
-    ({"window": 0}, "window is 0; give a whole number >= 1"),
+    ({"window": 0}, "window is 0; input should be greater than or equal to 1"),
 ])  # fmt: skip
 def test_a_convention_is_checked(options, message):
     with pytest.raises(InputError, match=message):

@@ -11,6 +11,7 @@ from crs_lib import figures
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
+from crs_lib.figures import base as registered
 from crs_lib.validity import sensitivity
 from tests.helpers.sample import scored, simulated
 
@@ -41,7 +42,7 @@ def test_in_a_notebook_one_picture_is_shown_with_its_caption(monkeypatch):
     ((data, raw),) = seen
     assert raw
     assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
-    assert data["text/plain"] == figures.caption("experimental_design", DESIGN)
+    assert data["text/plain"] == registered.caption("experimental_design", DESIGN)
 
 
 @pytest.mark.subprocess
@@ -108,8 +109,8 @@ def test_the_command_says_what_is_missing_and_draws_nothing(arguments, message, 
 
 def test_systems_are_chosen_by_name():
     frame = pd.DataFrame({"model": ["a", "b", "a"], "value": [1, 2, 3]})
-    assert figures.of_systems(frame, ["a"])["value"].tolist() == [1, 3]
-    assert figures.of_systems(frame, []) is frame
-    assert len(figures.of_systems(frame[["value"]], ["a"])) == 3  # a table without systems
+    assert registered.of_systems(frame, ["a"])["value"].tolist() == [1, 3]
+    assert registered.of_systems(frame, []) is frame
+    assert len(registered.of_systems(frame[["value"]], ["a"])) == 3  # a table without systems
     with pytest.raises(InputError, match=r"no system 'c' in this run.*\(it has a, b\)"):
-        figures.of_systems(frame, ["c"])
+        registered.of_systems(frame, ["c"])

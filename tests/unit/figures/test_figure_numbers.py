@@ -7,7 +7,7 @@ from scipy import stats as scipy_stats
 
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.figures import base, pairs, recovery, scores, shifts
+from crs_lib.figures import base, pairs, recovery, scores, shifts, stability
 from crs_lib.figures.base import NoDataError
 from crs_lib.stats import Design
 
@@ -31,9 +31,6 @@ def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
     assert sorted(keys) == [
         ("a", "t", 1, -1), ("a", "t", 2, 0), ("a", "t", 3, 1), ("b", "s", 1, 0), ("b", "s", 2, 1),
     ]  # fmt: skip
-    # Turn 2: one of the two sessions shifts there, the other has not shifted at all: one half.
-    frame = pd.concat([turns([NA, 0, 1]), turns([NA, NA, 0], session="t")])
-    assert recovery._shift_share(frame).to_dict() == {1: 0.0, 2: 0.5, 3: 0.5}
 
 
 def test_waiting_is_censored_and_a_curve_ends_where_ten_shifts_wait():
@@ -88,16 +85,6 @@ def test_means_leave_out_what_is_missing_and_resample_sessions_not_turns():
 def test_counts_for_captions(frames, counted):
     found = base.counts([pd.concat(frames)] if frames else [])
     assert found == dict(zip(("systems", "sessions", "turns", "shifts"), counted, strict=True))
-
-
-def test_concepts_are_counted_once_a_turn_and_ranked_with_ties_by_name():
-    """Four turns: x in three of them, y and w in one, twice in one turn counting once."""
-    lists = [["x", "y", "y"], np.array(["x"]), ["x", "w"], None]
-    frame = turns([NA] * 4, missing_concepts=lists).assign(session_id=["1", "1", "2", "2"])
-    found = shifts._concept_shares(frame, "missing_concepts", 3)
-    assert found["concept"].tolist() == ["x", "w", "y"]
-    assert found["mean"].tolist() == [0.75, 0.25, 0.25]
-    assert found["mean"].between(found["low"], found["high"]).all()
 
 
 def test_recovery_by_type_has_wilsons_interval():
@@ -157,16 +144,6 @@ def test_incomplete_scenarios_and_missing_columns_are_left_out_or_named():
         base.require(pd.DataFrame({"model": ["a"]}), ["turn"])
     frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
     assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
-
-
-@pytest.mark.parametrize(("metric", "shares"), [
-    ("topic_interference_leakage", (0.8, 0.6, 0.9)),  # lower is better
-    ("satisfaction", (0.2, 0.1, 0.4)),
-    ("topic_adaptation_score", (1.2 / 3, 1.1 / 3, 1.4 / 3)),
-])  # fmt: skip
-def test_components_are_turned_so_that_outward_is_better(metric, shares):
-    row = pd.Series({"mean": 0.2, "low": 0.1, "high": 0.4})
-    assert scores._as_share(metric, row) == pytest.approx(shares)
 
 
 def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
@@ -235,3 +212,38 @@ def test_the_profile_is_over_all_replies_to_a_shift():
     assert table.to_dict() == {("uptake", "switch"): 0.7, ("uptake", "all types"): 0.7}
     with pytest.raises(NoDataError, match="no reply after a shift"):
         shifts._profile(frame.assign(uptake=np.nan), four_shifts())
+
+
+def at_risk(answers, system, happened):
+    """Twenty shifts at the first reply, so many of them recovered, each by chance with a tenth."""
+    rows = {"model": system, "session_id": [str(n) for n in range(20)], "reply": 0, "expected": 0.1}
+    return pd.DataFrame(rows | {"event": [n < happened for n in range(20)], "answers": answers})
+
+
+def test_recovery_beyond_chance_is_the_estimate_at_the_last_reply_and_an_arrow_below_the_scale():
+    """11 of 20 recovered where chance gives a tenth: 1 − .45/.9 = .5; none where chance gives .9: 1 − 1/.1 = −9."""
+    certain = at_risk("50 and more", "b", 0).assign(expected=0.9)
+    frame = pd.concat([at_risk("1 to 9", "a", 11), certain]).assign(users="Users insist")
+    few, many = recovery.recovery_by_answers(frame).axes
+    assert any(list(line.get_xdata()) == [pytest.approx(0.5)] for line in few.lines)
+    assert [line.get_marker() for line in many.lines if list(line.get_xdata()) == [-1]] == ["<"]
+
+
+def test_systems_with_the_same_scores_stand_beside_one_another():
+    aside = recovery._aside(8)
+    assert len(set(aside.round(6))) == 8 and aside.sum() == pytest.approx(0) and abs(aside).max() < 0.5
+
+
+def test_an_agreement_is_printed_with_its_interval_unless_it_does_not_vary():
+    assert stability._tau(0.853, 0.771, 1.0) == ".85 [.77, 1]"
+    assert stability._tau(1.0, 1.0, 1.0) == stability._tau(1.0, np.nan, np.nan) == "1"
+
+
+def test_seeds_are_not_joined_by_lines():
+    ends = {"model": "a", "metric": "normalised_gain", "mean": 0.5, "low": 0.4, "high": 0.6}
+    rows = [
+        {"parameter": name, "value": value, "convention": "default"} | ends
+        for name in ("seed", "n_turns") for value in ("1", "2")
+    ]  # fmt: skip
+    seeds, lengths = scores.sweep_outcomes(pd.DataFrame(rows)).axes
+    assert seeds.lines[0].get_linestyle() == "None" and lengths.lines[0].get_linestyle() == "-"

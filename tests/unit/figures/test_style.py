@@ -67,7 +67,7 @@ def test_looks_are_told_apart_in_grey_and_from_white():
 def test_metrics_have_short_names_and_long_names_are_cut_so_that_they_differ():
     assert style.short("topic_adaptation_score") == "TAS"
     assert style.titled("normalised_gain") == "gain ↑"
-    assert style.titled("topic_interference_leakage") == "L † ↓"  # fails orderings of the gate
+    assert style.titled("topic_interference_leakage") == "leakage † ↓"  # fails orderings of the gate
     assert style.titled("novelty") == "non-repetition"
     assert style.labels(["tracker"]) == ["tracker"]
     names = ["ollama:llama3.1:8b-instruct", "ollama:llama3.2:8b-instruct"]

@@ -55,15 +55,11 @@ def test_nothing_found_is_no_answer(chat):
     assert found.text is None and "no message shares a word" in found.why
 
 
-@pytest.mark.parametrize(
-    "start, end, words",
-    [
-        ("2024-01-19", "2024-01-19", "19 January 2024"),
-        ("2024-01-01", "2024-01-31", "January 2024"),
-        ("2023-01-01", "2023-12-31", "2023"),
-        ("2024-01-08", "2024-01-14", "between 8 January and 14 January 2024"),
-    ],
-)
+@pytest.mark.parametrize("start, end, words", [
+    ("2024-01-19", "2024-01-19", "19 January 2024"), ("2024-01-01", "2024-01-31", "January 2024"),
+    ("2023-01-01", "2023-12-31", "2023"),
+    ("2024-01-08", "2024-01-14", "between 8 January and 14 January 2024"),
+])  # fmt: skip
 def test_days_are_written_as_people_write_them(start, end, words):
     assert answers._spoken(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
 

@@ -16,10 +16,7 @@ def test_set_scores_by_hand():
     # selected 1, 2, 3, 4; gold 2, 4, 9: two hits; recall 2/3, precision 2/4, F1 = 2 * (2/3 * 1/2) / (2/3 + 1/2) = 4/7
     score = evidence.set_score([1, 2, 3, 4], [2, 4, 9])
     assert score == pytest.approx((2 / 3, 1 / 2, 4 / 7, 4))
-
-
-def test_an_empty_selection_has_no_precision_to_give_away():
-    assert evidence.set_score([], [1]) == (0.0, 0.0, 0.0, 0)
+    assert evidence.set_score([], [1]) == (0.0, 0.0, 0.0, 0)  # no precision to give away
 
 
 def test_without_gold_nothing_is_scored():
@@ -85,18 +82,9 @@ def test_arc_scores_by_hand():
     assert score.coverage_any == 1 and score.coverage_aligned == pytest.approx(2 / 3)
     # recall of matched phases: either 1/2 + 0 + 1 or 0 + 1 + 1, by three
     assert score.mean_phase_recall == pytest.approx(1 / 2) or score.mean_phase_recall == pytest.approx(2 / 3)
-
-
-def test_everything_in_one_phase_is_aligned_with_one():
-    score = evidence.arc_score([list(range(30))], [[1], [5], [9]])
-    assert score.coverage_any == 1 and score.coverage_aligned == pytest.approx(1 / 3)
-
-
-def test_no_answer_covers_nothing():
+    whole = evidence.arc_score([list(range(30))], [[1], [5], [9]])  # all in one phase: aligned with one
+    assert whole.coverage_any == 1 and whole.coverage_aligned == pytest.approx(1 / 3)
     assert evidence.arc_score([], [[1], [2]])[:5] == (0, 0, 0, 0, 0)
-
-
-def test_order_of_phases():
     assert evidence.in_order([[1], [5], [9]]) == 1 and evidence.in_order([[5], [1]]) == 0
     assert math.isnan(evidence.in_order([[1]]))
 
@@ -113,15 +101,12 @@ def test_answer_f1_counts_words_with_repetition():
     assert evidence.answer_f1("the red red house", "Red house!") == pytest.approx(2 / 3)
     assert math.isnan(evidence.answer_f1(None, "x")) and evidence.answer_f1("", "") == 1
     assert evidence.answer_f1("", "x") == 0
+    assert evidence.answer_exact("The old lift", "an old LIFT!") == 1  # articles and case do not count
+    assert evidence.answer_exact("old lift", "lift") == 0
+    assert math.isnan(evidence.answer_exact(None, "x"))
 
 
 def test_means_leave_missing_values_out():
     rows = [{"a": 1.0}, {"a": math.nan}, {"a": 0.0}]
     assert evidence.means(rows, ["a"]) == {"a": 0.5}
     assert math.isnan(evidence.means([{"a": math.nan}], ["a"])["a"])
-
-
-def test_exact_answers_ignore_articles_and_case():
-    assert evidence.answer_exact("The old lift", "an old LIFT!") == 1
-    assert evidence.answer_exact("old lift", "lift") == 0
-    assert math.isnan(evidence.answer_exact(None, "x"))

@@ -103,6 +103,8 @@ def test_max_sim_is_the_mean_of_best_matches():
     scores = encoders.max_sim(np.eye(2, dtype=np.float32), texts)
     assert scores.tolist() == pytest.approx([(1 + 0.8) / 2, 0, (0 + 1) / 2])
     assert encoders.max_sim(np.zeros((0, 2), np.float32), texts).tolist() == [0, 0, 0]
+    # texts of one length together, each bucket within its bound
+    assert encoders._buckets([3, 5, 3, 3, 0], 6) == [[4], [0, 2], [3], [1]]
 
 
 def test_vectors_are_cached_by_content_and_a_damaged_cache_is_made_again(tmp_path):
@@ -148,11 +150,9 @@ def test_each_way_of_running_minilm_keeps_its_own_vectors(tmp_path, monkeypatch)
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_buckets_hold_texts_of_one_length_within_their_bound():
-    assert encoders._buckets([3, 5, 3, 3, 0], 6) == [[4], [0, 2], [3], [1]]
-
-
-def test_a_missing_encoder_says_how_to_get_it(tmp_path, monkeypatch):
+def test_a_missing_encoder_says_how_to_get_it(sample, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="did you mean 'minilm'"):
+        index.build(sample, "minilmm")
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     monkeypatch.setenv("CRS_DATA", str(tmp_path))
     pytest.importorskip("onnxruntime")
@@ -171,11 +171,6 @@ def test_minilm_by_onnxruntime_and_in_numpy_agree():
     )
     assert np.allclose(one.sentences, two.sentences, atol=1e-5)
     assert np.allclose(one.tokens, two.tokens, atol=1e-3)
-
-
-def test_an_unknown_encoder_is_refused(sample):
-    with pytest.raises(InputError, match="did you mean 'minilm'"):
-        index.build(sample, "minilmm")
 
 
 # ── L1, L1.5, L2 ─────────────────────────────────────────────────────────────────────────────────────
@@ -257,24 +252,17 @@ def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
 
 
 def test_every_channel_scores_every_message(built):
-    _, found = search(built, "What photo did Mira send of Pixel?")
+    made, found = search(built, "What photo did Mira send of Pixel?")
     assert list(found) == list(channels.CHANNELS)
     assert all(s.shape == (built.size,) and np.isfinite(s).all() for s in found.values())
-
-
-def test_an_unknown_channel_weight_is_refused(built):
-    made, scores = search(built, "What does Mira do?")
     with pytest.raises(InputError, match="unknown channels"):
-        channels.fuse(built, made, scores, {"wrods": 1.0})
+        channels.fuse(built, made, found, {"wrods": 1.0})
 
 
 def test_smoothing_stays_inside_sessions():
     values, session = np.array([1.0, 0, 0, 0]), np.array([1, 1, 2, 2])
     assert channels._smooth(values, session, (0.5, 0.25)).tolist() == [1, 0.5, 0, 0]
-
-
-def test_ties_go_to_the_earlier_message():
-    assert channels.ranking(np.array([1.0, 2, 2, 1])).tolist() == [1, 2, 0, 3]
+    assert channels.ranking(np.array([1.0, 2, 2, 1])).tolist() == [1, 2, 0, 3]  # ties: the earlier message
 
 
 @pytest.mark.parametrize(

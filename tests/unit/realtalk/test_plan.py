@@ -10,21 +10,16 @@ NAMES = {"kate": "Kate", "tom": "Tom", "elise": "elise"}
 DAY = dt.date(2024, 1, 10)  # a Wednesday
 
 
-@pytest.mark.parametrize(
-    "question, kind, first",
-    [
-        ("When did Kate start skiing?", "when", "I start skiing"),
-        ("What are Kate's hobbies?", "list", "my hobbies"),
-        ("Which cities have both, Kate and Tom, been to?", "list", "cities we been to"),
-        ("How many cats does Tom have?", "count", "cats I have"),
-        ("How long has Kate lived in Rome?", "how long", "I lived in Rome"),
-        ("Does Kate like her job?", "yes-no", "I like my job"),
-        ("Where is Tom from?", "where", "I from"),
-        ("Why did Tom leave?", "why", "I leave"),
-        ("Who is Kate's sister?", "who", "my sister"),
-        ("What did Tom buy?", "what", "I buy"),
-    ],
-)
+@pytest.mark.parametrize("question, kind, first", [
+    ("When did Kate start skiing?", "when", "I start skiing"),
+    ("What are Kate's hobbies?", "list", "my hobbies"),
+    ("Which cities have both, Kate and Tom, been to?", "list", "cities we been to"),
+    ("How many cats does Tom have?", "count", "cats I have"),
+    ("How long has Kate lived in Rome?", "how long", "I lived in Rome"),
+    ("Does Kate like her job?", "yes-no", "I like my job"), ("Where is Tom from?", "where", "I from"),
+    ("Why did Tom leave?", "why", "I leave"), ("Who is Kate's sister?", "who", "my sister"),
+    ("What did Tom buy?", "what", "I buy"),
+])  # fmt: skip
 def test_kind_and_first_person(question, kind, first):
     made = plan.make(question, NAMES, DAY)
     assert (made.kind, made.first_person) == (kind, first)
@@ -58,17 +53,10 @@ def test_names_are_learnt_from_calls_of_the_other_one(make_chat):
     assert "katie" not in wording.learn_names(make_chat(calls[:4]))  # twice is not enough
 
 
-@pytest.mark.parametrize(
-    "word, speaker",
-    [
-        ("Kate", "Kate"),
-        ("Kate's", "Kate"),
-        ("Elisa", "elise"),
-        ("elise", "elise"),
-        ("Berlin", None),
-        ("Ka", None),
-    ],
-)
+@pytest.mark.parametrize("word, speaker", [
+    ("Kate", "Kate"), ("Kate's", "Kate"), ("Elisa", "elise"), ("elise", "elise"), ("Berlin", None),
+    ("Ka", None),
+])  # fmt: skip
 def test_a_word_means_a_speaker_by_name_or_near_spelling(word, speaker):
     assert wording._speaker_of(word, NAMES) == speaker
 
@@ -120,16 +108,10 @@ def test_ranges_never_end_before_they_start(text, today):
     assert all(span.start <= span.end for span in wording.find_dates(text + " last week 3 days ago", today))
 
 
-@pytest.mark.parametrize(
-    "group",
-    [
-        ["study", "studies", "studied", "studying"],
-        ["ski", "skiing"],
-        ["city", "cities"],
-        ["run", "running"],
-        ["watch", "watches"],
-    ],
-)
+@pytest.mark.parametrize("group", [
+    ["study", "studies", "studied", "studying"], ["ski", "skiing"], ["city", "cities"], ["run", "running"],
+    ["watch", "watches"],
+])  # fmt: skip
 def test_inflected_forms_share_a_stem(group):
     assert len({wording._stem(word) for word in group}) == 1
 

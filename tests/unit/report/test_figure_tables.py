@@ -85,26 +85,24 @@ def test_what_a_run_lacks_is_no_data_and_a_run_that_is_not_there_is_an_error(tab
         figure_tables.read("nowhere", table)
 
 
-@pytest.mark.parametrize("name", ["judge_radar", "judge_scatter", "tokens_and_time", "correlation_heatmap"])
+@pytest.mark.parametrize("name", ["judge_scatter", "tokens_and_time", "correlation_heatmap"])
 def test_a_judged_run_has_its_figures(name):
     tables = [figure_tables.read("models", table) for table in figures.FIGURES.get(name).facts["tables"]]
     made = figures.make(name, *tables)
     said = " ".join(axes.get_title(loc=side) for axes in made.axes for side in ("left", "center"))
-    if name == "judge_radar":
-        assert all(system in said for system in SYSTEMS)
-    elif name == "judge_scatter":
+    if name == "judge_scatter":
         assert "coherence ↑" in said
         assert "within –" in said  # one score for everybody: no correlation
 
 
 def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
-    figure_tables.draw("rules", "judge_radar", "tokens_and_time")
+    figure_tables.draw("rules", "judge_scatter", "tokens_and_time")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(
-        "judge_radar: run 'rules' has no judge scores; make it with: python -m crs_lib"
+        "judge_scatter: no session has a score by a judge; make it with: python -m crs_lib"
     )
     assert lines[1].startswith("tokens_and_time: run 'rules' called no language model")
-    figure_tables.draw("models", "judge_radar")
+    figure_tables.draw("models", "judge_scatter")
     assert capsys.readouterr().out == ""
 
 

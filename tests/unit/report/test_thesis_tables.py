@@ -63,7 +63,9 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
     assert tuple(means.loc[("alpha", "personalization"), ["n", "n_missing"]]) == (0, 6)  # 7 is off the scale
     assert tuple(means.loc[("gamma:2b", "coherence"), ["n", "n_missing"]]) == (0, 6)  # nobody judged it
     drawn = tmp_path / "figures" / "movies-made" / scores.name
-    for name in "system_overview dataset_attributes experimental_design metric_bars judge_radar".split():
+    for (
+        name
+    ) in "system_overview dataset_attributes experimental_design metric_bars correlation_heatmap".split():
         assert (drawn / f"{name}.png").stat().st_size > 2000, name
     best = pd.read_csv(scores / "headline.csv")
     assert best["metric"].iloc[0] == "context_adaptation_score"

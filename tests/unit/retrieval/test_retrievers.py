@@ -10,11 +10,9 @@ from crs_lib.retrieval.encoders import Dense
 from crs_lib.retrieval.fusion import RETRIEVERS, Fused, build
 
 TEXTS = {
-    "tent": "A light tent for two in the mountains",
-    "stove": "Gas stove for camping, small and light",
-    "lamp": "Reading lamp with a warm light",
-    "kettle": "Steel kettle for the camping stove",
-}
+    "tent": "A light tent for two in the mountains", "stove": "Gas stove for camping, small and light",
+    "lamp": "Reading lamp with a warm light", "kettle": "Steel kettle for the camping stove",
+}  # fmt: skip
 
 
 def made(name: str, texts: dict[str, str]) -> object:

@@ -62,17 +62,13 @@ def test_order_of_lines_does_not_matter(tmp_path):
     assert orders[0]["t#0"][:3] == [Hit("d11", 2.0), Hit("d14", 2.0), Hit("d17", 2.0)]
 
 
-@pytest.mark.parametrize(
-    ("read", "text", "message"),
-    [
-        (read_run, "t Q0 d 1 0.5", "line 1: 5 columns"),
-        (read_run, "t Q0 d 1 nan x", "line 1: score 'nan'"),
-        (read_run, "t Q0 d 1 high x", "line 1: score 'high'"),
-        (read_run, "t Q0 d 1 2 x\n\nt Q0 d 2 1 x", "line 3: 'd' stands twice"),
-        (read_qrels, "t 0 d 1\nt 0 d 2\n", "line 2: 'd' stands twice"),
-        (read_qrels, "t 0 d high\n", "line 1: grade 'high'"),
-    ],
-)
+@pytest.mark.parametrize(("read", "text", "message"), [
+    (read_run, "t Q0 d 1 0.5", "line 1: 5 columns"), (read_run, "t Q0 d 1 nan x", "line 1: score 'nan'"),
+    (read_run, "t Q0 d 1 high x", "line 1: score 'high'"),
+    (read_run, "t Q0 d 1 2 x\n\nt Q0 d 2 1 x", "line 3: 'd' stands twice"),
+    (read_qrels, "t 0 d 1\nt 0 d 2\n", "line 2: 'd' stands twice"),
+    (read_qrels, "t 0 d high\n", "line 1: grade 'high'"),
+])  # fmt: skip
 def test_bad_lines_are_named(tmp_path, read, text, message):
     (tmp_path / "a").write_text(text)
     with pytest.raises(InputError, match=f"a, {message}"):

@@ -136,8 +136,8 @@ def test_noise_is_a_dose():
 
 @pytest.mark.parametrize(("specs", "message"), [
     (["trackr"], r"unknown policy 'trackr'; did you mean 'tracker'\? \(known: oracle, tracker"),
-    ([], r"systems is \[\]; give a list of policies"),
-    ("tracker", r"systems is 'tracker'; give a list of policies"),
+    ([], r"systems is \[\]; give a list"),
+    ("tracker", r"systems is 'tracker'; give a list"),
     (["tracker", "echo", "tracker"], r"systems names \['tracker'\] more than once"),
     (["noisy"], r"policy 'noisy' needs a share of random turns after a colon"),
     (["noisy:often"], r"noisy:often: give a share between 0 and 1, e.g. noisy:0.3"),

@@ -226,7 +226,7 @@ def test_quotation_marks_around_it_all_are_taken_off(raw, line):
 
 def wording(world, answers):
     mine = with_model(world, answers)
-    return user_llm.ModelWording(mine.llms, "scripted", mine.wording, mine.grounder, (7, 3, "tracker")), mine
+    return user_llm.ModelWording(mine.llms, "scripted", mine.llm, mine.grounder, (7, 3, "tracker")), mine
 
 
 def test_a_good_wording_is_taken_and_one_that_misses_the_plan_asked_for_again(world):

@@ -142,8 +142,8 @@ def test_a_model_that_answers_nothing_usable_is_an_error(log, server, tmp_path, 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--llm-settings", "4096"], "llm_settings is 4096; give an object"),
-        (["--llm-settings", "{"], "llm_settings is '{'; give an object"),
+        (["--llm-settings", "4096"], "llm_settings is 4096; input should be a valid dictionary"),
+        (["--llm-settings", "{"], "llm_settings is '{'; input should be a valid dictionary"),
         (["--llm-settings", '{"temperature": 1}'], "an extractor takes no 'temperature'"),
         (
             ["--llm-settings", '{"enforce": true}'],

@@ -18,12 +18,9 @@ from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs,
 
 VALUES = {
     "genre": ["drama", "reference", "ex", "science", "horror"],
-    "actor": ["eve", "brian johnson", "maya lind", "tomas berg"],
-    "director": ["rian johnson", "ida holm"],
-    "writer": ["ida holm"],
-    "language": ["ger", "english"],
-    "year": ["1999", "975"],
-}
+    "actor": ["eve", "brian johnson", "maya lind", "tomas berg"], "director": ["rian johnson", "ida holm"],
+    "writer": ["ida holm"], "language": ["ger", "english"], "year": ["1999", "975"],
+}  # fmt: skip
 FIELDS = tuple(VALUES)
 
 
@@ -55,12 +52,9 @@ def found(name: str, text: str) -> set[str]:
 def test_every_extractor_keeps_the_contract(name):
     extractor = made(name)
     texts = [
+        "A horror film with Maya Lind, 1999.", "", "   ", "nothing here",
         "A horror film with Maya Lind, 1999.",
-        "",
-        "   ",
-        "nothing here",
-        "A horror film with Maya Lind, 1999.",
-    ]
+    ]  # fmt: skip
     sets = extractor.sets(texts)
     assert isinstance(extractor.embedder, str)
     assert len(sets) == len(texts)
@@ -73,12 +67,10 @@ def test_every_extractor_keeps_the_contract(name):
 
 
 IN_WORD = [
-    ("genre=reference", "What is your preference?"),
-    ("language=ger", "It is full of danger."),
-    ("genre=ex", "An excellent, exciting choice."),
-    ("actor=eve", "Every evening, whatever you believe."),
+    ("genre=reference", "What is your preference?"), ("language=ger", "It is full of danger."),
+    ("genre=ex", "An excellent, exciting choice."), ("actor=eve", "Every evening, whatever you believe."),
     ("director=rian johnson", "Brian Johnson sings."),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("concept", "text"), IN_WORD)

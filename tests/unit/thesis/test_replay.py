@@ -69,15 +69,8 @@ WORDS = ("love", "ghost", "space", "fear")
 
 def dialogue(number: int) -> Dialogue:
     texts = [
-        "love",
-        "ghost love",
-        "ghost ghost",
-        "space",
-        "fear space",
-        "love fear",
-        "the",
-        "space love ghost",
-    ]
+        "love", "ghost love", "ghost ghost", "space", "fear space", "love fear", "the", "space love ghost",
+    ]  # fmt: skip
     said = (texts[(number * 3 + place * (place + number)) % len(texts)] for place in range(12))
     turns = [Turn((USER, SYSTEM)[place % 2], text) for place, text in enumerate(said)]
     return Dialogue(f"{number:05d}", "a", turns)

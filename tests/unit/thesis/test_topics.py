@@ -25,17 +25,12 @@ from crs_lib.thesis.topics import (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("The sci-fi film's end.", ["the", "film", "end"]),
-        ("I couldn't, don't and won't", ["could", "and"]),
-        ('and/or end.The (great) "plot": new--old', ["great", "plot", "new", "old"]),
-        ("wait... what?! R2D2, 1999; a to of", ["wait", "what"]),
-        ("Amélie's café", ["amélie", "café"]),
-        ("", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("The sci-fi film's end.", ["the", "film", "end"]), ("I couldn't, don't and won't", ["could", "and"]),
+    ('and/or end.The (great) "plot": new--old', ["great", "plot", "new", "old"]),
+    ("wait... what?! R2D2, 1999; a to of", ["wait", "what"]), ("Amélie's café", ["amélie", "café"]),
+    ("", []),
+])  # fmt: skip
 def test_tokens_are_cut_as_a_treebank_tokeniser_cuts(text, expected):
     assert _tokens(text) == expected
 
@@ -186,14 +181,10 @@ def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
     assert extractor.topics(texts[::-1]) == found[::-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("heuristics", {}, "did you mean 'heuristic'"),
-        ("heuristic", {"model": "here"}, "takes no topic model"),
-        ("llm", {}, "needs a model"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("heuristics", {}, "did you mean 'heuristic'"),
+    ("heuristic", {"model": "here"}, "takes no topic model"), ("llm", {}, "needs a model"),
+])  # fmt: skip
 def test_topic_extractors_refuse_what_they_cannot_use(name, options, message):
     with pytest.raises(InputError, match=message):
         topics.create(name, **options)

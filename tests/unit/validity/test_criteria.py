@@ -7,15 +7,13 @@ import pandas as pd
 import pytest
 
 from crs_lib import data as logs
-from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
-from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.validity import agreement, raters
+from crs_lib.stats.effects import spearman
+from crs_lib.validity import agreement, raters, revisions
 from tests.helpers.films import grounder
-from tests.helpers.sample import simulated
 
 TEN = grounder()
 
@@ -24,33 +22,35 @@ TEN = grounder()
 def rated(tmp_path):
     """Two conversations, three raters: all but one rating of the first reply are the same."""
     said = (
-        "SYSTEM\tHello", "USER\tI want drama films", "SYSTEM\tTry Cold Orchard (1962)", "USER\tThanks, great",
+        "SYSTEM\tHello", "USER\tI want drama films", "SYSTEM\tTry Cold Orchard (1962)",
+        "USER   Thanks, great",  # in some rows blanks stand for the tab
     )  # fmt: skip
     head = ["ConvId", *(f"utterance{i}" for i in range(4))]
     rows = [["AB", *said, value, 2, 3] for value in (4, 4, 1)] + [["CD", *said, 0, 2, 3] for _ in range(3)]
     turns = pd.DataFrame(rows, columns=[*head, "relevance1", "interestingness1", "overall1"])
     turns.to_csv(tmp_path / raters.TURNS, index=False)
-    last = ["AB", "USER   I want drama films", *said[2:], "", 4]
-    whole = pd.DataFrame([last], columns=[*head, "dialogue-overall"])
+    longer = ["AB", "USER\tHi", *said[:3], 4]  # the whole conversation begins before the rated stretch
+    whole = pd.DataFrame([longer, ["CD", *said, 2]], columns=[*head, "dialogue-overall"])
     whole.to_csv(tmp_path / raters.DIALOGUES, index=False)
     return tmp_path
 
 
-def test_every_rating_of_every_rater_is_read(rated):
-    found = raters.abredial(raters.TURNS, rated)
-    relevance = found.ratings[found.ratings["construct"] == "relevance"]
+def test_every_rating_of_every_rater_is_read_at_its_place(rated):
+    talks = list(raters.conversations("abredial", rated))
+    given = raters.ratings(talks)
+    relevance = given[given["construct"] == "relevance"]
     assert relevance["value"].tolist() == [4, 4, 1, 0, 0, 0]
-    assert relevance["item"].unique().tolist() == ["AB 2", "CD 2"]
-    rows = agreement.rate(found.dialogues, TEN)
-    assert rows["relevance"].tolist() == [3.0, 0.0]  # (4 + 4 + 1)/3
-    whole = raters.abredial(raters.DIALOGUES, rated)
-    assert agreement.rate(whole.dialogues, TEN)["dialogue_overall"].tolist() == [4.0]
+    assert relevance["item"].unique().tolist() == ["AB 3", "CD 2"]
+    rows = pd.DataFrame([row for one in agreement.score(talks, TEN) for row in one.rated])
+    assert rows["relevance"].dropna().tolist() == [3.0, 0.0]  # (4 + 4 + 1)/3
+    assert rows.groupby("conv_id")["dialogue_overall"].first().to_dict() == {"AB": 4.0, "CD": 2.0}
 
 
 def test_a_ceiling_is_one_rater_against_the_others(rated):
-    found = raters.ceiling(raters.abredial(raters.TURNS, rated).ratings, resamples=50).set_index("construct")
+    given = raters.ratings(raters.conversations("abredial", rated))
+    found = raters.ceiling(given, resamples=50).set_index("construct")
     # the others' means: 2.5, 2.5, 4 for AB, 0 for CD
-    expected = agreement.spearman(np.array([4.0, 4, 1, 0, 0, 0]), np.array([2.5, 2.5, 4, 0, 0, 0]))
+    expected = spearman(np.array([4.0, 4, 1, 0, 0, 0]), np.array([2.5, 2.5, 4, 0, 0, 0]))
     assert found.loc["relevance", "spearman"] == pytest.approx(expected)
     assert found.loc["relevance", ["n_ratings", "n_items"]].tolist() == [6, 2]
     assert np.isnan(found.loc["overall", "spearman"])  # nothing varies
@@ -59,17 +59,124 @@ def test_a_ceiling_is_one_rater_against_the_others(rated):
 def test_a_table_without_its_columns_is_refused(tmp_path):
     pd.DataFrame([["AB", "USER\thi"]], columns=["ConvId", "utterance0"]).to_csv(tmp_path / raters.TURNS)
     with pytest.raises(InputError, match=r"annotated_turns.csv: no column 'relevance1'"):
-        raters.abredial(raters.TURNS, tmp_path)
-    with pytest.raises(InputError, match=r"annotated_dialogues.csv: cannot be read"):
-        raters.abredial(raters.DIALOGUES, tmp_path)
+        next(raters.conversations("abredial", tmp_path))
+    (tmp_path / raters.TURNS).unlink()
+    with pytest.raises(InputError, match=r"annotated_turns.csv: cannot be read"):
+        next(raters.conversations("abredial", tmp_path))
 
 
-def test_an_item_is_the_film_that_replies_name_while_it_ranks_first():
-    ranked = [[7, 8], [7, 9], [7], [8], [8], [8], [9, 7]]
-    named = [(1,), (1,), (2,), (3,), (4,), (5,), (6,)]
-    texts = list("abcdefg")
-    assert raters._resolved(ranked, named, texts) == {7: 1}  # 2 of 3; 8 is split, 9 was seen once
-    assert raters._resolved(ranked, named, ["a"] * 7) == {}  # one reply said three times is one
+USS = [
+    ["USER\tI want drama films\tx\t3,3,3", "SYSTEM\tHave you seen Lantern Street (1999)?\t\t",
+     "USER\tno%3F a comedy then\tx\t2,4,", "SYSTEM\tLantern Street (1999)\t\t", "USER\tgreat\tx\t5,4,3",
+     "USER\tbye\tx\t1,1,1", "USER\tOVERALL\t\t4,4,4"],
+    ["USER\ta drama\tx\t3", "SYSTEM\tCold Orchard (1962)\t\t", "USER\tor a comedy\tx\t3",
+     "SYSTEM\tCold Orchard (1962)\t\t", "USER\tno\tx\t1"],
+]  # fmt: skip
+
+
+@pytest.fixture
+def uss(tmp_path):
+    (tmp_path / "redial.txt").write_text("\n\n".join("\n".join(rows) for rows in USS) + "\n")
+    return tmp_path / "redial.txt"
+
+
+def test_the_satisfaction_of_what_people_say_next_belongs_to_the_reply_before(uss):
+    first, _ = talks = list(raters.conversations("uss", uss))
+    assert first.turns[2].text == "no? a comedy then"
+    assert [len(one.session_id) for one in talks] == [12, 12]  # hashes of the text: places differ in a half
+    rows = pd.DataFrame([row for one in agreement.score(talks, TEN) for row in one.rated])
+    # the next turn's mean; of a merged turn the mean of its utterances: (4 + 1)/2
+    assert rows["satisfaction_next"].tolist() == [3.0, 2.5, 3.0, 1.0]
+    assert raters.ratings(talks)["value"].tolist()[:5] == [3, 3, 3, 2, 4]
+
+
+def test_utterances_of_iard_stand_in_their_order_with_titles_in_quotation_marks(tmp_path):
+    said = {"R2": ("recommender", 2, "Yes, @12 <Cold Orchard (1962)> ?"), "S1": ("seeker", 1, "a drama?")}
+    keys = ("role", "utterance_pos", "utterance_text")
+    info = {name: dict(zip(keys, one, strict=True)) for name, one in said.items()}
+    (tmp_path / "iard.json").write_text(json.dumps({"7": {"dialogue_info": info}}))
+    (talk,) = raters.conversations("iard", tmp_path / "iard.json")
+    assert [turn.text for turn in talk.turns] == ["a drama?", 'Yes, "Cold Orchard (1962)" ?']
+    (tmp_path / "iard.json").write_text(json.dumps({"7": {"dialogue_info": {"S1": {}}}}))
+    with pytest.raises(InputError, match=r"iard.json: not the data set 'iard'"):
+        list(raters.conversations("iard", tmp_path / "iard.json"))
+
+
+def corpus(rows):
+    """Rows of the corpus: data set, conversation, turn, kind, labels by preference."""
+    keys = ("dataset", "conversation", "turn", "kind", "wishes")
+    return lambda: pd.DataFrame([dict(zip(keys, row, strict=True)) for row in rows])
+
+
+def test_a_revision_is_scored_by_the_change_that_is_heard(uss, monkeypatch):
+    talks = {one.turns[0].text: one.session_id for one in raters.conversations("uss", uss)}
+    kept = {"genre=Drama": ["k", "k", "d"]}
+    rows = [("uss", talks["I want drama films"], 2, "replace", {}), ("uss", talks["a drama"], 2, "refine", kept),
+            ("uss", talks["a drama"], 4, "reject", {}), ("uss", "not here", 0, "refine", {})]  # fmt: skip
+    monkeypatch.setattr(revisions, "_corpus", corpus(rows))
+    monkeypatch.setattr(revisions.raters.datasets, "locate", lambda name: uss)
+    monkeypatch.setattr(revisions, "RATINGS", {"uss": ("satisfaction_next",)})
+    found = revisions.replies(TEN)
+    assert found["role"].tolist() == ["first request", "revision", "first request", "revision"]
+    comedy, drama = found.loc[1], found.loc[3]
+    assert comedy["uptake"] == pytest.approx(1.0) and comedy["release"] == pytest.approx(1.0)
+    assert drama["uptake"] < 0  # a drama for one who now asks for a comedy
+    assert np.isnan(found.loc[0, "uptake"]) and comedy["misfit"] == 0
+    # with the label the drama stays: the film shown meets what was kept, not what is new
+    assert drama["uptake, readers' labels"] < 0.5
+    monkeypatch.setattr(revisions, "_corpus", corpus(rows[3:]))
+    with pytest.raises(InputError, match="'uss': none of the 1 conversations of the corpus"):
+        revisions.replies(TEN)
+
+
+def made_up(n, seed):
+    """Replies to revisions of ``n`` conversations whose rating is the uptake, with noise."""
+    draw = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {name: draw.normal(size=2 * n) for name in (*revisions.MEASURES, "satisfaction_next")}
+    )
+    frame["relevance"] = frame["uptake"] + 0.3 * draw.normal(size=2 * n)
+    frame["conv_id"] = [f"c{i // 2}" for i in range(2 * n)]
+    frame = frame.assign(
+        dataset="crsarena", system=np.where(draw.random(2 * n) < 0.5, "a", "b"), interestingness=0.0
+    )
+    frame["role"] = np.where(np.arange(2 * n) % 2, revisions.REVISION, revisions.FIRST)
+    frame["half"] = [revisions.HALVES[raters.share_of(name, 2)] for name in frame["conv_id"]]
+    for name in revisions.VARIANTS[1:]:
+        frame[name] = draw.normal(size=2 * n)
+    return frame
+
+
+def test_the_study_chooses_on_one_half_and_reports_both():
+    found = revisions.study(made_up(80, 3), resamples=50)
+    assert found.choice.set_index("variant")["chosen"].to_dict() == {
+        "uptake": True, "uptake, else gain": False, "uptake, else gain, else 0": False,
+    }  # fmt: skip
+    row = found.agreement.query("rating == 'crsarena: relevance' and measure == 'n_films'").set_index("half")
+    assert row.loc["development", "n"] + row.loc["confirmation", "n"] == row.loc["both", "n"] == 80
+    assert row.loc["confirmation", "diff_low"] > 0  # uptake tells more than the number of films
+    slope = found.model.query("model == 'uptake' and term == 'uptake'").iloc[0]
+    assert slope["low"] > 0.5 and found.systems["n"].sum() == 80
+
+
+def test_the_committed_tables_hold_statistics_and_the_choice_that_the_page_tells(tmp_path):
+    found = revisions.committed()
+    assert found.choice.set_index("variant")["chosen"].to_dict()["uptake"]
+    counts = found.agreement.query("rating == 'all sets' and measure == 'turn'").set_index("half")["n"]
+    assert counts["both"] >= 150 and counts["confirmation"] >= 150
+    revisions.write(found, tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_text() == (paths.samples() / "revisions_study.jsonl").read_text()
+
+
+def test_aspects_are_those_of_the_published_run_files():
+    path = paths.samples() / "revisions.jsonl"
+    assert set(agreement.OF_REPLY) == {"relevance", "interestingness"}
+    assert set(agreement.OF_DIALOGUE) == {
+        "understanding", "task_completion", "interest_arousal", "efficiency", "dialogue_overall",
+    }  # fmt: skip
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    allowed = {"dataset", "conversation", "turn", "reply", "kind", "kinds", "scope", "scopes", "wishes"}
+    assert all(set(row) == allowed and " " not in row["conversation"] for row in rows)  # ids, no sentence
 
 
 def lines(path, talks):
@@ -95,53 +202,13 @@ def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
         concept(system, f"{i}.json", hits) for system in ("kbrd", "barcor") for i, hits in enumerate(outcomes)
     ]
     frame = raters.success(lines(tmp_path, talks), TEN)
-    assert len(frame) == 12 and frame["found"].tolist() == [1.0] * 12
-    assert frame["ranked_satisfaction"].tolist() == frame["in_list"].astype(float).tolist()
+    assert len(frame) == 12
     found = raters.prediction(frame, resamples=20).set_index(["criterion", "level", "predictor"])
     assert found.loc[("in_text", "reply", "satisfaction"), "within"] == 1.0
-    assert found.loc[("in_list", "reply", "ranked_satisfaction"), "within"] == 1.0
     assert raters.systems(frame)["in_list"].tolist() == pytest.approx([2 / 3, 2 / 3])
     assert raters.missed(frame, 1)["in_text"].tolist() == [True, False]
     with pytest.raises(InputError, match="no reply logs success"):
         raters.success([], TEN)
-
-
-def judged_talk(system, simulator, index, good):
-    said = (("USER", "I want drama films"), ("AGENT", ("no idea", "Cold Orchard (1962)?")[good]),
-            ("USER", ("no", "thanks, great")[good]))  # fmt: skip
-    turns = [{"participant": who, "utterance": text, "dialogue_acts": []} for who, text in said]
-    scores = dict.fromkeys(raters.JUDGE, 1 + 2 * good)
-    users = f"{system}_{simulator}_x"
-    return {"system": system, "users": users, "index": index, "turns": turns, "scores": scores}
-
-
-def test_a_judge_is_met_simulator_by_simulator(tmp_path):
-    talks = [
-        judged_talk(system, simulator, index, good=index < n)
-        for system, n in (("a", 1), ("b", 2), ("c", 3))
-        for simulator in ("ABUS", "Dual_LLM")
-        for index in range(4)
-    ]
-    rows = raters.judged(lines(tmp_path, talks), TEN)
-    assert rows["simulator"].value_counts().to_dict() == {"ABUS": 12, "Dual_LLM": 12}
-    found = raters.with_judge(rows, resamples=20).set_index(["simulator", "judge", "score"])
-    assert found.loc[("ABUS", "OVERALL_SAT", "dialogue_adaptation"), "spearman"] == pytest.approx(1.0)
-    assert raters.survival(rows)["tau"].tolist() == pytest.approx([1.0] * 3)
-    with pytest.raises(InputError, match="no conversation carries a judge's scores"):
-        raters.judged([], TEN)
-
-
-@pytest.mark.slow
-def test_the_two_views_of_a_run_differ_only_in_the_state():
-    systems = ("oracle", "random", "sticky")
-    simulated(run="bridge", systems=systems, n_sessions=6, n_turns=8)
-    rows = raters.views(simulate.iter_dialogues("bridge"), Grounder(evaluate.catalog_of("bridge")))
-    exact = rows[(rows["joint"] == 1) & (rows["turn"] == 1)]  # the same state, the same score
-    assert exact["logged"].tolist() == exact["heard"].tolist() != []
-    found = raters.bridge(rows, resamples=20).set_index("system")
-    assert found.loc["all", "joint"] > 0.5
-    assert found.loc["all", "spearman, turns"] > 0.7
-    assert found.loc["oracle", "logged"] == pytest.approx(1.0)
 
 
 @pytest.mark.external
@@ -150,45 +217,7 @@ def test_scores_beside_the_ceiling_of_raters():
     if mirror is None or not (mirror / "abredial").is_dir():
         pytest.skip("no AB-ReDial here; name a folder with it in CRS_MIRROR")
     films = Grounder(sources.load(mirror / "crsarena" / "redial_id2info.json"))
-    for name, level, goal in ((raters.TURNS, "reply", 0.45), (raters.DIALOGUES, "dialogue", 0.25)):
-        found = raters.abredial(name, mirror / "abredial")
-        rows = agreement.rate(found.dialogues, films)
-        shown = agreement.agreement(rows, resamples=10).set_index("level")
-        assert shown.loc[level, "spearman"] >= goal
-
-
-def talk(number, overall, reply):
-    turns = [{"speaker": "USER", "text": "a drama"}, {"speaker": "SYSTEM", "text": reply}]
-    body = {"session_id": str(number), "model_name": "s", "conversation": turns}
-    rating = {"dial_level_aggregated": {"dialogue_overall": overall}} if overall is not None else {}
-    return Dialogue.from_json({**body, "annotations": rating})
-
-
-TALKS = [talk(i, i % 5 + 1, f"{'word ' * (5 - i % 5)}{i}") for i in range(10)]
-
-
-def honest(request):
-    """Scores what people think (the reply's last number tells); of a pair the first place always wins."""
-    text = request.messages[-1].content
-    if "Conversation A" in text:
-        return json.dumps({"better": "A"})
-    number = int([line for line in text.splitlines() if line.startswith("Recommender")][-1].split()[-1])
-    return json.dumps({"score": number % 5 + 1})
-
-
-def test_agreement_and_biases_of_a_judge(tmp_path):
-    row = raters.ask(TALKS, "scripted", tmp_path / "honest", {"answers": honest}).iloc[0]
-    assert (row["n"], row["unusable"]) == (10, 0)
-    assert row["spearman"] == pytest.approx(1.0)
-    assert row["verbosity"] == pytest.approx(0.0)  # it likes words as little as people do
-    assert row["position"] == 1.0  # the first place wins in both orders
-    row = raters.ask(TALKS[:4], "scripted", tmp_path / "mute", {"answers": lambda request: "well"}).iloc[0]
-    assert (row["n"], row["unusable"]) == (0, 8)  # answers that cannot be read are missing
-    assert np.isnan(row["spearman"]) and np.isnan(row["position"])
-
-
-def test_only_rated_conversations_are_drawn():
-    assert len(raters.chosen([*TALKS, talk(99, None, "no")], 100)) == 10
-    assert raters.chosen(TALKS, 4) == raters.chosen(TALKS, 4)
-    with pytest.raises(InputError, match="no conversation carries a rating"):
-        raters.chosen([talk(1, None, "no")], 3)
+    rows = agreement.rate(raters.conversations("abredial"), films)
+    shown = agreement.agreement(rows, resamples=10).set_index("level")
+    assert shown.loc["reply", "spearman"] >= 0.45
+    assert shown.loc["dialogue", "spearman"] >= 0.30

@@ -11,6 +11,7 @@ from crs_lib.__main__ import main
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.report import page as pages
+from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import labels
 from tests.helpers.sample import scored
 
@@ -119,11 +120,10 @@ def test_the_last_label_counts_and_programs_are_told_from_people(tmp_path):
 
 
 def test_power_falls_with_fewer_questions_and_noisier_labels():
-    table = labels._power([30, 120, 3], 0.64)
+    table = correlation_power([30, 120, 3], 0.64)
     # tanh((1.96 + 0.84) · sqrt(1.06/27)) and that divided by 0.8
     seen = np.array([0.5047, 0.2604, math.nan])
     assert table["detectable"].to_numpy() == pytest.approx(seen, abs=1e-3, nan_ok=True)
     assert table["true_detectable"].to_numpy() == pytest.approx(seen / 0.8, abs=1e-3, nan_ok=True)
-    frame = pd.DataFrame({"item": ["a", "b"] * 4, "rater": list("wwxxyyzz")})
-    assert labels._reliability(0.5, frame) == pytest.approx(4 * 0.5 / 2.5)  # Spearman-Brown
-    assert math.isnan(labels._reliability(math.nan, frame))
+    assert reliability(0.5, 4) == pytest.approx(4 * 0.5 / 2.5)  # Spearman-Brown
+    assert math.isnan(reliability(math.nan, 4))

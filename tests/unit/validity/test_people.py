@@ -16,8 +16,9 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
+from crs_lib.stats.effects import partial_spearman, spearman
 from crs_lib.validity import agreement, heard
-from crs_lib.validity.agreement import _adaptation, _ReplyFeatures
+from crs_lib.validity.agreement import _on_paper, _ReplyFeatures
 from crs_lib.validity.heard import reaction
 from tests.helpers.films import grounder
 
@@ -117,7 +118,7 @@ NOTHING = _ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False
     ({"n_films": 2, "gain": 1.0, "novel": 1.0, "repeats": True}, True, 0.0),
 ])  # fmt: skip
 def test_a_reply_is_judged_on_paper(change, known, expected):
-    assert _adaptation(NOTHING._replace(**change), wishes_known=known) == pytest.approx(expected)
+    assert _on_paper(NOTHING._replace(**change), wishes_known=known) == pytest.approx(expected)
 
 
 def test_a_reaction_counts_half_and_only_where_films_are_named():
@@ -157,9 +158,9 @@ def test_a_conversation_is_scored_reply_by_reply_by_the_gain_that_ranks_simulate
     good, bad = read(tmp_path, talk(1, *GOOD), talk(2, *BAD))
     rows = frame([good, bad])
     # met and new: 1, 1; asks for what was said: 0; a comedy for a drama wish: (1 + 0)/2 · 1
-    assert rows["heard_adaptation"].tolist() == [1.0, 1.0, 0.0, 0.5]
+    assert rows["heard_relevance"].tolist() == [1.0, 1.0, 0.0, 0.5]
     assert rows["satisfaction"].tolist() == [1.0, 1.0, 0.0, 0.0]
-    later = ["reaction", "received_adaptation"]  # only these look at what is said next
+    later = ["reaction", "received_relevance"]  # only these look at what is said next
     pd.testing.assert_frame_equal(frame([good.head(1)]).drop(columns=later), rows.head(1).drop(columns=later))
     (with_log,) = score_all([agreement.logged(good, TEN)], TEN, conventions.get("default"))
     assert [row["normalised_gain"] for row in with_log.turns] == rows["normalised_gain"].tolist()[:2]
@@ -169,8 +170,8 @@ def test_what_the_person_says_next_moves_the_score_received(tmp_path):
     reactions = ("Great, thanks, I will watch it", "No, that is boring")
     liked, hated = (talk(number, *GOOD[:2], said, "Enjoy!") for number, said in enumerate(reactions))
     rows = frame(read(tmp_path, liked, hated))
-    assert rows["heard_adaptation"].tolist() == [1.0, 0.5, 1.0, 0.0]  # "Enjoy!" returns the thanks
-    assert rows["received_adaptation"].tolist() == [1.0, 0.5, 0.5, 0.0]
+    assert rows["heard_relevance"].tolist() == [1.0, 0.5, 1.0, 0.0]  # "Enjoy!" returns the thanks
+    assert rows["received_relevance"].tolist() == [1.0, 0.5, 0.5, 0.0]
 
 
 def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tmp_path):
@@ -180,9 +181,16 @@ def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tm
     for place, turn in enumerate(record["dialogue"]):
         turn["turn_ind"] = place
     (scored,) = agreement.score(read(tmp_path, record), TEN)
-    values = {0: 0.75, 2: 1.0, 4: 1.0, 5: 1.0}
-    turns = [{"turn_ind": i, "turn_level_pred": {"relevance": value}} for i, value in values.items()]
-    whole = {"dialogue_overall": 0.75}  # (1 + ½)/2: nobody reacted
+    # relevance, and interest: (1 + ¼ for a question)·.9^(turn − 1)
+    values = {0: (0.75, 0.75), 2: (1.0, 1.25), 4: (1.0, 0.9), 5: (1.0, 0.9)}
+    turns = [
+        {"turn_ind": i, "turn_level_pred": {"relevance": relevance, "interestingness": interest}}
+        for i, (relevance, interest) in values.items()
+    ]
+    whole = {  # (1 + ½)/2: nobody reacted; so much of the start as of the whole
+        "understanding": 0.75, "task_completion": 0.75, "interest_arousal": 0.75,
+        "efficiency": (0.75 + 1) / 2, "dialogue_overall": 0.75,
+    }  # fmt: skip
     assert scored.entry == {"conv_id": "alpha_3", "turns": turns, "dial_level_pred": whole}
 
 
@@ -196,28 +204,23 @@ def test_agreement_needs_ratings_and_reads_them(tmp_path):
     table = agreement.agreement(rows, resamples=50).set_index("level")
     assert table.loc["reply", "spearman"] == pytest.approx(1.0)
     assert table.loc["dialogue", ["n", "coverage"]].tolist() == [4, 1.0]
-    assert table.loc["system", "p_exact"] == pytest.approx(8 / 24)  # ties: 8 of 24 orders are as extreme
+    assert table.loc["system", "spearman"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_correlations_agree_with_scipy(seed):
     draw = np.random.default_rng(seed)
     x, y = draw.integers(0, 4, 40).astype(float), draw.random(40)
-    assert agreement.spearman(x, y) == pytest.approx(scipy_stats.spearmanr(x, y)[0])
-    few, other = draw.random(5), draw.random(5)
-    exact = scipy_stats.permutation_test(
-        (few,), lambda a: scipy_stats.spearmanr(a, other)[0], permutation_type="pairings"
-    )  # fmt: skip
-    assert agreement._exact_p(few, other) == pytest.approx(min(1.0, exact.pvalue), abs=0.02)
-    assert math.isnan(agreement.spearman(np.ones(5), few))
+    assert spearman(x, y) == pytest.approx(scipy_stats.spearmanr(x, y)[0])
+    assert math.isnan(spearman(np.ones(5), draw.random(5)))
 
 
 def test_partial_correlation_takes_out_what_is_given():
     draw = np.random.default_rng(1)
     length = draw.random(200)
     x, y = length + 0.01 * draw.random(200), length + 0.01 * draw.random(200)
-    assert agreement.spearman(x, y) > 0.95
-    assert abs(agreement._partial(x, y, length[:, None])) < 0.3
+    assert spearman(x, y) > 0.95
+    assert abs(partial_spearman(x, y, length[:, None])) < 0.3
 
 
 def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):
@@ -254,10 +257,11 @@ def test_the_command_writes_a_run_file_with_and_without_ratings(score, capsys):
     plain = [talk(i, *GOOD, system=f"s{i % 2}") for i in range(24)]
     code, with_ratings = score(talks)
     shown = capsys.readouterr().out
-    assert code == 0 and "reply, within systems" in shown and "system identity" in shown
+    assert code == 0 and "reply, within systems" in shown
     assert score(plain) == (0, with_ratings)  # ratings are never read for scores
     assert "spearman" not in capsys.readouterr().out
-    assert with_ratings[0]["turns"][0] == {"turn_ind": 1, "turn_level_pred": {"relevance": 1.0}}
+    assert "G-Eval" in shown and "dialogue_overall" in shown
+    assert with_ratings[0]["turns"][0]["turn_level_pred"] == {"relevance": 1.0, "interestingness": 1.25}
     assert score([])[0] == 2
     assert "no reply to score" in capsys.readouterr().err
 
