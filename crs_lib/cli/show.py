@@ -13,6 +13,29 @@ from crs_lib.cli.data import tell
 from crs_lib.core import paths, tables
 from crs_lib.core.settings import Field, OneOf
 
+
+@command("compare", takes=["crs_lib.simulate.config:SimulateConfig run catalog seed workers llm"], defaults={
+    "run": "", "workers": 2,
+})  # fmt: skip
+def compare(
+    systems: tuple[str, ...], *, against: tuple[str, ...] = ("tracker", "bm25"), n: int = 60,
+    plan: str = "movies", **given: Any,
+) -> None:  # fmt: skip
+    """Compare your system with baselines: one verdict, one page.
+
+    systems: NAME=SPEC, e.g. Ours=python:my_system:MySystem or Ours=http://127.0.0.1:8765/reply
+    against: baselines
+    n: the most scenarios; fewer where the intervals are narrow before
+    plan: whose smallest effect counts, notebooks/plans/<plan>.yaml
+    """
+    from crs_lib.report.compare import compare
+
+    found = compare(systems, against=against, n=n, plan=plan, **given)
+    for sentence in found.verdict:
+        print(f"- {sentence}")
+    print(f"\npage: {paths.shown(found.page)}   open it in a browser")
+
+
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
 READERS = {
     "cosrec": "crs_lib.cosrec.study:figure_table", "movies": "crs_lib.report.figure_tables:read",

@@ -86,7 +86,7 @@ def realism(**given: Any) -> None:
     found = test.run(test.RealismConfig(**given))
     told = [name for name in ("tells simulated", "tells real") if name in found]
     table(found.drop(columns=told))
-    table(found[["templates", *told]])
+    table(found[["users", *told]])
 
 
 _PARTS = OneOf(("rated", "revisions", "ceilings", "success"))

@@ -36,10 +36,10 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     worst = max(able, key=lambda name: cost[name].value)
     others = [name for name in able if name not in (worst, ORACLE)]
     sentence = f"At a change of mind {worst}, whose gain is {ability[worst].value:.2f} with users who never "
-    sentence += f"change theirs, {_pays(cost[worst])}"
+    sentence += f"change theirs, {pays(cost[worst])}"
     if others:
         other = max(others, key=lambda name: ability[name].value)
-        sentence += f"; {other}, the ablest other system, {_pays(cost[other])}"
+        sentence += f"; {other}, the ablest other system, {pays(cost[other])}"
     return Finding(f"{sentence}.")
 
 
@@ -52,7 +52,7 @@ def _costs(shifts: pd.DataFrame) -> tuple[dict[str, Estimate], dict[str, Estimat
     return ability, cost
 
 
-def _pays(cost: Estimate) -> str:
+def pays(cost: Estimate) -> str:
     """What a cost comes to: a loss or a rise, shown to be small, or not shown at all."""
     if cost.excludes_zero:
         return f"loses {cost}" if cost.value > 0 else f"gains {cost.turned}"

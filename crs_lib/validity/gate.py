@@ -373,11 +373,11 @@ class Protocol:
 
     def batch(self, part: str, seed: int, run: str, catalog: str, workers: int) -> simulate.SimulateConfig:
         """The sessions of one seed, in three arms."""
-        sizes, templates = self.content["n_sessions"], self.content["templates"]
+        sizes, voices = self.content["n_sessions"], self.content["voices"]
         return simulate.SimulateConfig(
             run=f"{run}-{seed}", catalog=catalog, systems=tuple(self.content["systems"]),
             n_sessions=int(sizes[part]), n_turns=int(self.content["n_turns"]), seed=seed, workers=workers,
-            arms=(SHIFT, *WINDOWS, NO_SHIFT), templates=templates[part],
+            arms=(SHIFT, *WINDOWS, NO_SHIFT), voices=voices[part],
         )  # fmt: skip
 
     def values(

@@ -34,7 +34,7 @@ def test_every_command_and_every_group_has_a_help_that_says_what_it_does(capsys)
     assert len(app.COMMANDS) > 20
     for one in app.COMMANDS:
         assert f"{one.name} {one.summary}" in shown and one.summary in listed(capsys, *one.name.split())
-    assert "realtalk compare" in listed(capsys, "realtalk")
+    assert "realtalk evaluate" in listed(capsys, "realtalk")
 
 
 def test_an_old_name_works_and_says_the_new_one(capsys):

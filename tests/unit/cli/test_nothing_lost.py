@@ -108,7 +108,7 @@ REFUSED = [
     ("data score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
     ("data import events.jsonl", "'shift_events' is [5], expected a list of objects"),
     ("realtalk evaluate --teachers nobody", "teachers is 'nobody'; give one of realtalk, "),
-    ("realtalk compare teachers nobody realtalk", "teachers is 'nobody'; give one of realtalk, "),
+    ("realtalk evaluate --compare teachers nobody realtalk", "teachers is 'nobody'; give one of realtalk, "),
     ("run 03_simulate -f keys.yaml", "'keys.yaml' must map names of parameters to values"),
     ("run 03_simulate -f code.yaml", "could not determine a constructor for the tag"),
     ("run 03_simulate -p run {seed.__class__}", "run name '{seed.__class__}' cannot be a folder"),

@@ -48,7 +48,7 @@ def test_the_words_around_the_slots_name_no_concept_and_no_title(name, where):
 
 @pytest.mark.parametrize("name", FILES)
 def test_no_line_is_broken_or_written_twice(name):
-    for section, texts in every_text(name).items():
+    for section, texts in every_text(name, slot=None).items():
         assert texts, section
         if not section.endswith(
             (" phrases", " bridges", " clauses")
@@ -72,19 +72,23 @@ def test_every_wish_in_words_is_found_again_in_any_field():
 def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
     catalog = grounder().catalog
     said = {
-        one: {fields.noun_phrase(dict([one]), stream(i, "alone"), "C", code=catalog.code) for i in range(40)}
+        one: {
+            fields.noun_phrase(dict([one]), stream(i, "alone"), "texting", code=catalog.code)
+            for i in range(40)
+        }
         for one in (("actor", "Ada Quill"), ("actor", "Stig"), ("director", "Zoe Tarn"), ("year", "1988"))
     }
     alone = [one[1] for one, texts in said.items() if f"{one[1]} movies" in texts]
     assert alone == ["Ada Quill", "1988"]  # a single name, and a person of two roles, need a cue
     assert "Ada Quill movies" not in {
-        fields.noun_phrase({"actor": "Ada Quill"}, stream(i, "alone"), "C") for i in range(40)
+        fields.noun_phrase({"actor": "Ada Quill"}, stream(i, "alone"), "texting") for i in range(40)
     }
 
 
 def test_small_letters_leave_values_as_they_are():
     said = {
-        prompts.say("user_c", "refine", stream(i, "small"), small=True, wish="W", one="X") for i in range(80)
+        prompts.say("voices/texting", "refine", stream(i, "small"), small=True, wish="W", one="X")
+        for i in range(80)
     }
     assert all(set(re.findall("[A-Z]", text)) <= {"W", "X"} for text in said)
     assert any("i like W" in text for text in said)

@@ -68,13 +68,6 @@ def test_a_small_corpus(tmp_path: Path) -> None:
     assert found.conversations["C_10"].table()["turn"].tolist() == ["0", "", "1"]
 
 
-def test_annotations(tmp_path: Path) -> None:
-    cell = [{"type": "search", "query": "q"}]
-    write(tmp_path, intent_annotations={"C_1": [{"utterance": 1, "intent_annotations": [cell, []]}]})
-    record = corpus.load(tmp_path, "curated").annotations["C_1"][0]
-    assert (record.turn, record.cells) == (1, ((IntentLabel("search", "q"),), ()))
-
-
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -142,6 +135,9 @@ def test_a_byte_order_mark_and_blank_lines_belong_to_no_id(tmp_path: Path) -> No
 
 
 def test_what_nobody_rated_or_annotated_is_odd_and_not_fatal(tmp_path: Path) -> None:
+    write(tmp_path, **annotated([{"type": "search", "query": "q"}], []))
+    record = corpus.load(tmp_path, "curated").annotations["C_1"][0]
+    assert (record.turn, record.cells) == (0, ((IntentLabel("search", "q"),), ()))
     write(tmp_path, quality={"C_1": []}, **annotated())
     found = {"curated": corpus.load(tmp_path, "curated")}
     assert audit.conversation_ratings(found).empty

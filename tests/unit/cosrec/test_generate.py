@@ -26,6 +26,7 @@ TITLE = "Larkhill Feather 2-Person Trekking Tent"
 def test_a_good_draft_is_kept_as_it_is() -> None:
     draft = drafts.judge(GOOD, TITLE, 3, 4)
     assert (draft.repairs, draft.problems) == ((), ())
+    assert drafts.judge(GOOD, TITLE, 4, 8).problems == ("3 user turns, expected 4 to 8",)
     assert draft.text() == GOOD
 
 
@@ -72,10 +73,6 @@ def test_problems(text: str, problem: str) -> None:
     assert any(found.startswith(problem) for found in drafts.judge(text, TITLE, 3, 4).problems)
 
 
-def test_length_is_counted_in_user_turns() -> None:
-    assert drafts.judge(GOOD, TITLE, 4, 8).problems == ("3 user turns, expected 4 to 8",)
-
-
 def product(asin: str, words: int) -> CatalogueProduct:
     review = {"title": "Good", "text": "useful " * words, "helpful": 1, "timestamp": 1, "user": "A"}
     return CatalogueProduct(asin, f"CatalogueProduct {asin}", ("long " * words,), 9.0, ("Home",), (review,))
@@ -86,12 +83,6 @@ def fitted(words: int, contexts: tuple[int, ...]) -> drafts._Fitted:
     material = drafts.Material(products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4)
     versions = drafts.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())
     return drafts.fit(versions, "B2", lambda text: len(text.split()), 10, contexts)
-
-
-def test_the_smallest_context_that_holds_everything() -> None:
-    found = fitted(10, (300, 600, 900))
-    assert (found.context, found.left_out) == (300, ())
-    assert fitted(30, (300, 600, 900)).context == 600
 
 
 def test_material_goes_in_the_declared_order_and_the_target_stays() -> None:
@@ -106,12 +97,12 @@ def test_material_goes_in_the_declared_order_and_the_target_stays() -> None:
     assert smallest.left_out[-3:] == ("product B3", "product B1", "product B0")
     with pytest.raises(InputError, match="use larger context sizes"):
         fitted(200, (210,))
-
-
-@pytest.mark.parametrize("contexts", [(), (1, 2, 3, 4), (200, 100)])
-def test_at_most_three_growing_contexts(contexts: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match="one to three, growing"):
-        fitted(1, contexts)
+    whole = fitted(10, (300, 600, 900))  # the smallest context that holds everything
+    assert (whole.context, whole.left_out) == (300, ())
+    assert fitted(30, (300, 600, 900)).context == 600
+    for contexts in ((), (1, 2, 3, 4), (200, 100)):
+        with pytest.raises(InputError, match="one to three, growing"):
+            fitted(1, contexts)
 
 
 class Scripted:
@@ -250,6 +241,8 @@ def test_collections_of_the_sample() -> None:
     assert block.count("a buyer:") == min(2, len(wanted.reviews))
     with pytest.raises(RunError, match="no file"):
         Stock(folder / "crowd")
+    with pytest.raises(InputError, match="need as many target products"):
+        _Writer(GenerateSettings(conversations=9999), str(folder))
 
 
 def test_profiles_by_rule_say_what_the_reviews_speak_of() -> None:
@@ -272,12 +265,6 @@ def test_keywords_that_cannot_be_read(reply: str) -> None:
         drafts.read_keywords(reply)
 
 
-def test_template_keeps_its_rules_without_passages() -> None:
-    target = product("B1", 3)
-    text = drafts.conversation_by_rule(target, [], [], "a lamp", stream(1, "test"))
-    assert drafts.judge(text, target.title, 1, 8).problems == ()
-
-
 def test_template_asks_about_each_title_once() -> None:
     target = product("B1", 3)
     found = [
@@ -289,8 +276,5 @@ def test_template_asks_about_each_title_once() -> None:
     places = [text.index(word) for word in ("oil", "wicks", "soot")]
     assert places == sorted(places)
     assert "Fact 1" in text and "Fact 2" not in text
-
-
-def test_more_conversations_than_products() -> None:
-    with pytest.raises(InputError, match="need as many target products"):
-        _Writer(GenerateSettings(conversations=9999), str(corpus.locate("sample")))
+    bare = drafts.conversation_by_rule(target, [], [], "a lamp", stream(1, "test"))  # without passages
+    assert drafts.judge(bare, target.title, 1, 8).problems == ()

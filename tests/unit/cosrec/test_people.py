@@ -77,11 +77,7 @@ def test_one_way_icc_by_hand() -> None:
     single, mean = labels._one_way_icc(sizes, sums, squares)[0]
     assert single == pytest.approx((36 - 2) / (36 + 2))
     assert mean == pytest.approx((36 - 2) / 36)
-
-
-def test_one_way_icc_matches_shrout_and_fleiss() -> None:
-    """Shrout and Fleiss (1979), table 4: ICC(1,1) .17, ICC(1,4) .44."""
-    x = SHROUT_FLEISS
+    x = SHROUT_FLEISS  # Shrout and Fleiss (1979), table 4: ICC(1,1) .17, ICC(1,4) .44
     found = labels._one_way_icc(np.full(6, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
     assert found.tolist() == pytest.approx([0.17, 0.44], abs=5e-3)
 

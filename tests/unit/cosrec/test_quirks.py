@@ -61,14 +61,10 @@ def test_every_kind_of_quirk_is_found_once(tmp_path: Path) -> None:
     assert audit.quirk_summary(report)["cases"].sum() == len(report)
 
 
-def test_a_clean_corpus_has_no_quirks(tmp_path: Path) -> None:
+def test_a_clean_corpus_has_no_quirks_and_a_majority_is_more_than_half(tmp_path: Path) -> None:
     write(tmp_path, conversations={"C_1": "U: I need a light tent\nS: Take the blue one"})
     report = audit.find_quirks(corpus.load(tmp_path, "curated"))
-    assert report.empty
-    assert audit.quirk_summary(report).empty
-
-
-def test_majority_is_more_than_half(tmp_path: Path) -> None:
+    assert report.empty and audit.quirk_summary(report).empty
     write(
         tmp_path,
         intent_annotations={
@@ -84,11 +80,8 @@ def test_majority_is_more_than_half(tmp_path: Path) -> None:
     first, second = majority_labels(corpus.load(tmp_path, "curated")).to_dict("records")
     assert (first["search"], first["recommendation"], first["ties"], first["annotators"]) == (0, 1, 1, 4)
     assert (second["recorded"], second["recommendation"], second["ties"]) == (False, 0, 0)
-
-
-def test_curated_labels_cover_every_turn(tmp_path: Path) -> None:
     write(tmp_path, intents={"C_1": [{"utterance": 1, "intents": [intent("C_1_1_0", "q")]}]})
-    assert curated_labels(corpus.load(tmp_path, "curated"))["search"].tolist() == [0, 1]
+    assert curated_labels(corpus.load(tmp_path, "curated"))["search"].tolist() == [0, 1]  # every turn
 
 
 @pytest.mark.parametrize(
@@ -109,9 +102,4 @@ def test_curated_labels_cover_every_turn(tmp_path: Path) -> None:
 def test_language(text: str, expected: str, english: bool) -> None:
     assert is_english(text) is english
     assert language(text) == expected or (expected == "unknown" and language(text) == "en")
-
-
-def test_latin_share() -> None:
-    assert _latin_share("abЖЖ") == 0.5
-    assert _latin_share("é") == 1.0
-    assert _latin_share("") == 1.0
+    assert [_latin_share(one) for one in ("abЖЖ", "é", "")] == [0.5, 1.0, 1.0]

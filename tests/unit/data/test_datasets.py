@@ -326,15 +326,9 @@ def test_members_of_an_archive_are_chosen_named_recorded_and_shared(server, tmp_
         ".recorded", ".recorded/chats.json", ".recorded/logs.json", "t", "t/chats", "t/chats/Chat_1.json",
         "t/logs", "t/logs/gemma-2b_session_00000.json", "t/logs/gemma-2b_session_00001.json",
     ]  # fmt: skip
-
-
-def test_a_lost_member_is_missing_and_fetched_again(server):
-    server.answers[ARCHIVE] = zipped(MEMBERS)
-    lost = fetch.fetch(LOGS) / "gemma-2b_session_00001.json"
-    lost.unlink()
+    (folder / "gemma-2b_session_00001.json").unlink()
     assert [check.status for check in fetch.check(LOGS)] == ["ok", "missing"]
-    fetch.fetch(LOGS)
-    assert lost.is_file()
+    assert (fetch.fetch(LOGS) / "gemma-2b_session_00001.json").is_file()  # what was lost is fetched again
 
 
 def test_the_mirror_comes_first_and_is_checked(server, tmp_path, monkeypatch, capsys):
@@ -352,20 +346,17 @@ def test_the_mirror_comes_first_and_is_checked(server, tmp_path, monkeypatch, ca
     assert left(tmp_path / "external") == []
 
 
-def test_what_only_a_mirror_has_says_so(server):
+def test_what_only_a_mirror_has_says_so(server, monkeypatch):
     with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
         datasets.locate("only")
     with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
         fetch.fetch(ONLY)
-
-
-def test_a_mirror_that_is_no_folder_is_named(server, monkeypatch):
     monkeypatch.setenv("CRS_MIRROR", "/no/such/mirror")
     with pytest.raises(RunError, match=r"CRS_MIRROR is '/no/such/mirror', which is no folder\); get it with"):
         datasets.locate("films")
 
 
-def test_commands_name_what_is_unknown_or_absent(server, capsys):
+def test_commands_name_what_is_unknown_or_absent(server, capsys, monkeypatch):
     assert command_line.main(["data", "get", "film"]) == 2
     assert "unknown data set 'film'; did you mean 'films'?" in capsys.readouterr().err
     assert command_line.main(["data", "verify", "films"]) == 2
@@ -374,9 +365,6 @@ def test_commands_name_what_is_unknown_or_absent(server, capsys):
     shown = capsys.readouterr().out
     assert server.base + server.raw("data/films.json") in shown
     assert FILM.sha256 in shown
-
-
-def test_a_missing_package_is_named_with_its_extra(server, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(InputError, match=re.escape('pip install "crs-lib[data]"')):
         fetch.fetch(FILMS)
@@ -402,10 +390,6 @@ def test_every_row_keeps_the_contract(row):
         assert row.folder and row.origin.commit in row.address()
     assert row.checksum == RECORDED or all(file.sha256 for file in row.files)
     assert len(row.wanted) < 2 or row.folder  # several files are located as a folder
-
-
-@pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
-def test_every_row_is_documented(row):
     assert f"| `{row.name}` | {row.study} |" in (paths.ROOT / "docs/data.md").read_text(encoding="utf-8")
 
 

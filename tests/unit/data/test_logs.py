@@ -74,6 +74,8 @@ def test_the_older_form_takes_its_session_from_the_file_name(tmp_path):
     assert session_key(dialogue) == _SessionKey("gemma-2b", 17)
     assert [turn.speaker for turn in dialogue.turns] == [USER, SYSTEM] * 2
     assert dialogue.turns[1].meta == {"constraints": {"genre": "comedy"}}
+    bare = write(tmp_path / "llama3:instruct_session_00042.json", plain()["conversation"])  # a list of turns
+    assert session_key(read(bare)[0]) == _SessionKey("llama3-instruct", 42)
 
 
 def test_the_newer_form_keeps_every_key(tmp_path):
@@ -82,12 +84,8 @@ def test_the_newer_form_keeps_every_key(tmp_path):
     assert dialogue.to_json() == record
     assert session_key(dialogue) == _SessionKey("gemma-2b", 7)
     assert dialogue.shift_turns() == [2]
-
-
-def test_a_bare_list_of_turns_is_a_session_named_by_its_file(tmp_path):
-    path = tmp_path / "llama3:instruct_session_00042.json"
-    (dialogue,) = read(write(path, plain()["conversation"]))
-    assert session_key(dialogue) == _SessionKey("llama3-instruct", 42)
+    (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(record).encode())
+    assert read(tmp_path / "marked.json") == [dialogue]  # a byte-order mark is no content
 
 
 @pytest.mark.parametrize(
@@ -148,16 +146,12 @@ def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path):
     }  # fmt: skip
     assert session_key(first) == _SessionKey("MovieBot", "c1")
     assert [t.text for t in second.turns] == ["Hi"]
+    (tmp_path / "stored.jsonl").write_text(first.dumps() + "\n", encoding="utf-8")
+    assert read(tmp_path / "stored.jsonl") == [first]
     report = logs.log_quirks([first, second])
     assert report[["session", "quirk"]].values.tolist() == [
         ["c1", "merged utterances"], ["c1", "opening left out"], ["c2", "missing reply"],
     ]  # fmt: skip
-
-
-def test_what_was_adapted_can_be_stored_and_read_again(tmp_path):
-    first, _ = read(write(tmp_path / "export.json", KIT))
-    (tmp_path / "stored.jsonl").write_text(first.dumps() + "\n", encoding="utf-8")
-    assert read(tmp_path / "stored.jsonl") == [first]
 
 
 @given(st.lists(st.sampled_from(["USER", "AGENT"]), min_size=1, max_size=12).filter(lambda s: "USER" in s))
@@ -319,12 +313,6 @@ def test_an_empty_place_says_what_was_expected(tmp_path):
             read(place)
 
 
-def test_a_mark_at_the_start_of_the_file_is_no_content(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(rich()).encode())
-    assert read(path)[0].session_id == "00007"
-
-
 # ── quirks ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -340,7 +328,9 @@ def say(index, text):
     return lambda record: record["conversation"][index].update(text=text)
 
 
-def test_a_plain_session_has_no_quirk():
+def test_a_plain_session_has_no_quirk_and_no_session_none():
+    report = logs.log_quirks([])
+    assert report.empty and logs.log_quirk_counts(report).empty
     assert odd() == []
     assert logs.log_quirks([Dialogue.from_json(plain(session_id=1))]).empty  # no user_meta anywhere: a form
 
@@ -402,12 +392,6 @@ def test_lengths_and_gaps_show_beside_other_sessions():
     ]
     table = logs.log_quirk_counts(report)
     assert table["cases"].tolist() == [1, 1]
-
-
-def test_the_report_of_nothing_is_an_empty_table():
-    report = logs.log_quirks([])
-    assert report.empty
-    assert logs.log_quirk_counts(report).empty
 
 
 def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path):

@@ -36,6 +36,9 @@ def test_worked_example() -> None:
     scores = BM25(k1=1.2, b=0.75).fit(DOCUMENTS).scores(["shoe"])
     np.testing.assert_allclose(scores, [math.log(2) / 2.2, math.log(2) * 2 / 4.1, 0, 0], rtol=1e-6)
     assert scores.dtype == np.float32
+    many = [["all", f"w{i % 50}", f"v{i}"] for i in range(200)]  # rare and common words add up
+    found = BM25().fit(many).scores(["all", "w3", "v53"])
+    np.testing.assert_allclose(found, slow(many, ["all", "w3", "v53"], 1.2, 0.75), rtol=1e-5)
 
 
 @given(st.lists(TOKENS, min_size=1, max_size=12), TOKENS, st.floats(0, 3), st.floats(0, 1))
@@ -72,18 +75,17 @@ def test_room_for_columns_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> No
     assert not bare._columns
 
 
-def test_rare_and_common_words_add_up() -> None:
-    documents = [["all", f"w{i % 50}", f"v{i}"] for i in range(200)]
-    found = BM25().fit(documents).scores(["all", "w3", "v53"])
-    np.testing.assert_allclose(found, slow(documents, ["all", "w3", "v53"], 1.2, 0.75), rtol=1e-5)
-
-
 def test_search_leaves_out_what_does_not_match_and_breaks_ties_by_index() -> None:
     index = BM25().fit([["x"], ["a", "b"], ["a", "c"], ["a", "d"]])
     assert index.search(["a"], 2).indices.tolist() == [1, 2]
     assert index.search(["a"], 9).indices.tolist() == [1, 2, 3]
     assert index.search(["nothing"], 9).indices.tolist() == []
     assert index.search([], 9).indices.tolist() == []
+    assert len(BM25().fit([]).scores(["a"])) == 0
+    assert BM25().fit([[], []]).scores(["a"]).tolist() == [0.0, 0.0]
+    for k1, b in ((-1, 0.5), (1, 1.5), (float("nan"), 0.5)):
+        with pytest.raises(InputError, match="expected"):
+            BM25(k1, b)
 
 
 def test_bm25s_agrees() -> None:
@@ -107,6 +109,9 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert (again.k1, again.b, again.size) == (0.9, 0.4, 200)
     assert again.scores(["red", "lace"]).tobytes() == index.scores(["red", "lace"]).tobytes()
     assert [p.name for p in tmp_path.iterdir()] == ["index"]
+    np.save(tmp_path / "index" / "weights.npy", np.zeros(1, dtype=np.float32))
+    with pytest.raises(RunError, match="damaged"):
+        BM25.load(tmp_path / "index")
 
 
 def test_a_folder_that_is_no_index_is_kept(tmp_path: Path) -> None:
@@ -117,21 +122,3 @@ def test_a_folder_that_is_no_index_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "thesis" / "text.tex").read_text() == "years of work"
     with pytest.raises(RunError, match="build and save"):
         BM25.load(tmp_path / "thesis")
-
-
-def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
-    BM25().fit(DOCUMENTS).save(tmp_path / "index")
-    np.save(tmp_path / "index" / "weights.npy", np.zeros(1, dtype=np.float32))
-    with pytest.raises(RunError, match="damaged"):
-        BM25.load(tmp_path / "index")
-
-
-def test_empty_collections() -> None:
-    assert len(BM25().fit([]).scores(["a"])) == 0
-    assert BM25().fit([[], []]).scores(["a"]).tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize(("k1", "b"), [(-1, 0.5), (1, 1.5), (float("nan"), 0.5)])
-def test_bad_parameters(k1: float, b: float) -> None:
-    with pytest.raises(InputError, match="expected"):
-        BM25(k1, b)

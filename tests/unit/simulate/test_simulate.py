@@ -144,7 +144,7 @@ def test_more_workers_make_the_same_bytes(results, do):
     ({"rates": {"hesitaton": 0.2}}, r"rates: unknown setting 'hesitaton'; did you mean 'hesitation'\?"),
     ({"rates": {"question": 2}}, r"rates: question is 2; input should be less than or equal to 1"),
     ({"insist": "no"}, "insist is 'no'; input should be a valid boolean"),
-    ({"templates": "D"}, r"templates is 'D'"),
+    ({"voices": "B"}, r"voices is 'B'"),
     ({"shift_types": ["swich"]}, r"unknown shift type 'swich'; did you mean 'switch'\?"),
     ({"run": "../away"}, "run name '../away' cannot be a folder"),
     ({"catalog": "nowhere.json"}, "no catalogue at 'nowhere.json'; give 'sample'"),
@@ -193,7 +193,7 @@ def test_every_knob_of_the_user_is_in_the_manifest_and_changes_the_dialogues(res
     plain = (do(run="plain", **two) / "dialogues.jsonl").read_bytes()
     knobs = {
         "shift_first": [3, 3], "shift_gap": [2, 2], "shift_types": ["replace", "switch"],
-        "rates": {"hesitation": 0.5, "question": 0}, "insist": False, "templates": "B",
+        "rates": {"hesitation": 0.5, "question": 0}, "insist": False, "voices": "quoting",
     }  # fmt: skip
     for name, value in knobs.items():
         folder = do(run=f"with-{name}", **two, **{name: value})

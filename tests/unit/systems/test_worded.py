@@ -275,7 +275,7 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
 # ── the batch's settings ───────────────────────────────────────────────────────────────────────
 def test_the_manifest_holds_what_changes_replies_and_nothing_else():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
-    names |= {"shift_first", "shift_gap", "shift_types", "insist", "templates", "explicitness"}
+    names |= {"shift_first", "shift_gap", "shift_types", "insist", "voices", "explicitness"}
     assert set(SimulateConfig(arms=["shift"]).parameters("shift")) == names
     assert set(SimulateConfig().parameters("shift")) == names | {"windows"}
     config = SimulateConfig(

@@ -86,23 +86,13 @@ def test_the_default_over_the_sample_finds_nothing_inside_words():
     assert extractor.sets([text for _, text in IN_WORD]) == [frozenset()] * len(IN_WORD)
 
 
-def test_a_value_that_ends_in_a_full_stop_is_whole():
-    texts = ["with lind jr. and others", "with lind jr.x", "blind jr."]
-    assert _SubstringMatcher(["lind jr."]).find(texts, whole=True) == [{0}, {0}, set()]
-
-
-def test_rules_take_years_of_two_centuries_only():
-    assert found("rules", "from 1999 or 975") == {"year=1999"}
+def test_rules_fuzzy_and_hybrid_by_hand():
+    assert found("rules", "from 1999 or 975") == {"year=1999"}  # years of two centuries only
     assert found("substring", "from 1999 or 975") == {"year=1999", "year=975"}
-
-
-def test_fuzzy_forgives_one_letter():
-    """ "mayaa": 2·4/(4+5) = 0.889 ≥ 0.88; "maia": 2·3/8 = 0.75 < 0.88."""
+    # fuzzy, "mayaa": 2·4/(4+5) = 0.889 ≥ 0.88; "maia": 2·3/8 = 0.75 < 0.88
     assert "actor=maya lind" in found("fuzzy", "with mayaa lind")
     assert "actor=maya lind" not in found("fuzzy", "with maia lind")
-
-
-def test_hybrid_asks_the_next_only_for_fields_that_are_empty():
+    # hybrid asks the next only for fields that are empty
     both = found("hybrid", "drama with mayaa lind")
     assert {"genre=drama", "actor=maya lind"} <= both
     assert "actor=brian johnson" not in found("hybrid", "a film by Rian Johnson with Maya Lind")
@@ -131,17 +121,14 @@ def test_embed_equals_the_textbook_computation():
 
 def test_llm_takes_known_names_only_and_needs_a_model():
     assert found("llm", "I adore Maya!") == {"actor=maya lind"}
+    with pytest.raises(InputError, match="did you mean 'substring'"):
+        extractors.create("substrings", ExtractorInputs(space()))
     with pytest.raises(InputError, match="needs a model"):
         extractors.create("llm", ExtractorInputs(space()))
     model = LLM("scripted", answers=lambda _: "no JSON")
     broken = extractors.create("llm", ExtractorInputs(space(), None, model))
     with pytest.raises(RunError, match="gave no usable answer"):
         broken.sets(["hello there"])
-
-
-def test_an_unknown_extractor_is_an_error_with_a_suggestion():
-    with pytest.raises(InputError, match="did you mean 'substring'"):
-        extractors.create("substrings", ExtractorInputs(space()))
 
 
 TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n\x00", max_size=60)
@@ -163,6 +150,8 @@ def test_any_character_may_occur_in_patterns_and_texts():
     assert _SubstringMatcher(["b", "\ufffdb"]).find(["a\ud800b", "a\ufffdb"]) == [{0}, {0, 1}]
     assert _SubstringMatcher([]).find(["a"]) == [set()]
     assert _SubstringMatcher(["b", "a", "b"]).find(["b"]) == [{0, 2}]
+    texts = ["with lind jr. and others", "with lind jr.x", "blind jr."]  # a full stop at the end is whole
+    assert _SubstringMatcher(["lind jr."]).find(texts, whole=True) == [{0}, {0}, set()]
 
 
 @settings(max_examples=100, deadline=None)

@@ -166,7 +166,7 @@ def outcome(tmp_path, demands, table):
     content = {
         "alpha": 0.05, "systems": ["oracle", "sticky", "random"], "demands": {"history_cost": demands},
         "seeds": {"development": [1], "confirmation": [2]}, "n_sessions": {"development": 2, "confirmation": 2}, "n_turns": 8,
-        "templates": {"development": "A", "confirmation": "B"},
+        "voices": {"development": "A", "confirmation": "confirmation"},
     }  # fmt: skip
     path.write_text(yaml.safe_dump(content))
     return Protocol.read(path).test(table)
