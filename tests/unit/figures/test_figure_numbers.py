@@ -112,7 +112,7 @@ def sessions(n=30, systems=("a",)):
 def test_correlations_are_those_within_systems():
     frame = sessions()
     frame.loc[:4, "y"] = np.nan
-    found = pairs.within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
+    found = pairs._within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
     both = found.loc["x", "y"]
     assert both["correlation"] == pytest.approx(
         scipy_stats.spearmanr(*frame[["x", "y"]].dropna().T.values)[0]
@@ -122,7 +122,7 @@ def test_correlations_are_those_within_systems():
     # Within systems x and y rise together; over all sessions they fall, as the systems' means do.
     frame = sessions(systems=("a", "b", "c"))
     assert scipy_stats.spearmanr(frame["x"], frame["y"]).statistic < 0
-    assert pairs.within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
+    assert pairs._within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
 
 
 @pytest.mark.parametrize(

@@ -66,4 +66,5 @@ def test_metrics_are_described_and_marked_by_the_gate():
     assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
     assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
     assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "non-repetition")
-    assert base.get("missing_concepts").mark == ""
+    assert base.get("missing_concepts").mark == base.UNGATED
+    assert base.get("coherence").mark == base.UNGATED  # a construct of judges

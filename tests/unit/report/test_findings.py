@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from crs_lib import stats
-from crs_lib.cli import show as commands
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
-from crs_lib.report import findings, models, statistics
+from crs_lib.report import findings, models
 from crs_lib.report import tables as views
 
 SYSTEMS = ("oracle", "tracker", "sticky")
@@ -87,14 +86,20 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
     assert findings.recovery(short) == "No finding: no shift was followed for 3 replies."
 
 
+def test_a_run_without_judges_and_models_shows_no_cell_about_them(capsys, tmp_path):
+    models.taking_part("nobody")
+    models.taking_part("nobody", figures=True)
+    assert capsys.readouterr().out == ""
+
+
 def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
     """``make thesis`` writes both; a README edited by hand is found here."""
     kept = (paths.ROOT / "figures" / "movies-demo" / "findings.md").read_text(encoding="utf-8")
     page = tmp_path / "README.md"
     page.write_text((paths.ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
-    commands._quote(kept, page)
+    findings.quote(kept, page)
     assert page.read_text(encoding="utf-8") == (paths.ROOT / "README.md").read_text(encoding="utf-8")
-    commands._quote("- Another sentence.", page)
+    findings.quote("- Another sentence.", page)
     assert "- Another sentence." in page.read_text(encoding="utf-8")
     assert kept.strip() not in page.read_text(encoding="utf-8")
 
@@ -103,8 +108,8 @@ def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
 def test_a_page_without_markers_stays_as_it_is(tmp_path, text):
     page = tmp_path / "page.md"
     page.write_text(text)
-    commands._quote("- x.", page)
-    commands._quote("- x.", tmp_path / "none.md")
+    findings.quote("- x.", page)
+    findings.quote("- x.", tmp_path / "none.md")
     assert page.read_text() == text
 
 
@@ -119,15 +124,3 @@ def test_turns_of_users_say_who_insists_and_who_words_them():
     assert turns["insists"].tolist() == [False, True, True, True]
     assert turns["by_model"].tolist() == [True, True, True, False]
     assert views.user_turns([]).empty
-
-
-def test_checks_that_could_not_be_made_are_a_row_with_the_reason():
-    made = {
-        "check": "convergence", "test": "mixed model", "holds": True, "follows": "it can be read", "note": "",
-    }  # fmt: skip
-    lost = {"note": "0 of 9 scenarios are complete for all 3 systems"}
-    table = statistics.assumption_table(pd.DataFrame([lost, made]))
-    assert list(table.columns) == ["check", "test", "holds", "follows", "note"]
-    assert list(table["note"]) == [lost["note"], ""]
-    alone = statistics.assumption_table(pd.DataFrame([made]))
-    assert list(alone.columns) == ["check", "test", "holds", "follows"]
