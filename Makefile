@@ -1,7 +1,7 @@
 # Everything starts here; `make` alone lists what there is. Needs Python 3.11 or newer and nothing else.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help local thesis test test-all check lint docs lab refresh figures bench clean-venv tests nbval-movies nbval-others smoke-movies smoke-others
+.PHONY: help env local thesis test test-all check lint docs lab refresh figures bench clean-venv tests nbval-movies nbval-others smoke-movies smoke-others
 
 # The first Python that is new enough; where none is, the one to complain about.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; do \
@@ -23,6 +23,8 @@ help:  ## this list
 
 thesis: $(VENV)/core.stamp  ## from the catalogue to the thesis figures: notebooks 01 to 06, run 'demo'
 	$(PY) -m crs_lib thesis demo
+
+env: $(VENV)/core.stamp  ## the environment alone, with the command crs in .venv/bin
 
 lab: $(VENV)/core.stamp  ## JupyterLab on the notebooks
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m jupyter lab --notebook-dir=notebooks
@@ -58,9 +60,9 @@ nbval-movies:
 nbval-others:
 	$(PY) -m pytest $(NBVAL) notebooks/[1-9]*.ipynb
 smoke-movies:
-	$(PY) -m pytest tests/notebooks/test_smoke.py -k 'not ($(OTHERS))'
+	$(PY) -m pytest tests/notebooks/test_smoke.py -m '$(MARKED)' -k 'not ($(OTHERS))'
 smoke-others:
-	$(PY) -m pytest tests/notebooks/test_smoke.py -k '$(OTHERS)'
+	$(PY) -m pytest tests/notebooks/test_smoke.py -m '$(MARKED)' -k '$(OTHERS)'
 
 check: export OMP_NUM_THREADS = 1
 check: export OPENBLAS_NUM_THREADS = 1

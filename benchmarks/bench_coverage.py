@@ -1,6 +1,6 @@
 """How often intervals of costs cover: a population of scenarios, and samples of 20, 50 and 100 from it.
 
-    python benchmarks/bench_coverage.py [--scenarios 1000] [--templates A] [--metric shift_cost]
+    python benchmarks/bench_coverage.py [--scenarios 1000] [--voices A] [--metric shift_cost]
 
 Each system's population are the primary windows of as many scenarios; a withheld interval counts as a miss.
 The table that decided for ``stats.cost_interval`` stands in docs/validity.md, section 1.
@@ -24,11 +24,11 @@ SYSTEMS = ("sticky", "tracker", "amnesiac", "bm25", "random_free", "popular", "s
 SIZES, DRAWS, TURNS = (20, 50, 100), 400, 8  # so few turns hold the first shift
 
 
-def population(scenarios: int, templates: str, metric: str, seed: int = 11) -> pd.DataFrame:
+def population(scenarios: int, voices: str, metric: str, seed: int = 11) -> pd.DataFrame:
     """One row a scenario, one column a system: the metric in its primary window."""
     catalog = sources.load()
     world, rule = World(catalog, Grounder(catalog)), conventions.get("default")
-    config = simulate.SimulateConfig(systems=SYSTEMS, templates=templates, seed=seed, n_turns=TURNS)
+    config = simulate.SimulateConfig(systems=SYSTEMS, voices=voices, seed=seed, n_turns=TURNS)
     scorer, rows = Scorer(world.grounder, rule), []
     for number in range(scenarios):
         plan = simulate.scenario(world, number, config)
@@ -93,10 +93,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scenarios", type=int, default=1000)
-    parser.add_argument("--templates", default="A")
+    parser.add_argument("--voices", default="A")
     parser.add_argument("--metric", default="shift_cost")
     asked = parser.parse_args()
-    print(table(population(asked.scenarios, asked.templates, asked.metric)).round(3).to_string(index=False))
+    print(table(population(asked.scenarios, asked.voices, asked.metric)).round(3).to_string(index=False))
 
 
 if __name__ == "__main__":

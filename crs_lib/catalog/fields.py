@@ -87,8 +87,7 @@ class Field:
         ``phrases`` put a value behind the noun ("directed by $value"), in the order of the rows; with
         ``before_noun`` the value itself stands before the noun, in small letters. ``bridges`` name in
         passing a value that leads to another constraint; without any the field is no bridge.
-        The wording files of sets B and C (``prompts/movies``) have their own under "[actor phrases]",
-        "[actor bridges]" and a question's act; where they have none, the row's serve them, too.
+        The voices (``prompts/movies/voices``) have their own under "[actor phrases]" and a question's act.
         ``in_asides``: users mention values that they do not want. ``question`` asks for the field of a film.
     System's words:
         ``in_reply`` names the values of a recommended film in a reply, ``in_prompt`` those of a film on
@@ -318,18 +317,18 @@ ONE = "noun_one"  # the section with the noun for a single film, where a set has
 def noun_phrase(
     constraints: Mapping[str, str],
     draw: np.random.Generator,
-    templates: str = "A",
+    voice: str = "A",
     noun: str = "noun",
     code: Callable[[str, str], int | None] | None = None,
 ) -> str:
     """Constraints as one noun phrase: "comedy films with Buster Keaton in English".
 
     The values follow the order of ``ALL_FIELDS``, some before the noun, the others behind it. An empty
-    mapping gives "good films". ``templates`` is the set, "A", "B" or "C"; ``noun`` is the section with the
-    noun, ``ONE`` for a single film. A value whose phrase is the value alone stands before the noun ("1984
-    movies"); that of a person only where the catalogue's ``code`` knows one role ("Ada Quill movies").
+    mapping gives "good films". ``voice`` says whose words; ``noun`` is the section with the noun, ``ONE`` for
+    a single film. A value whose phrase is the value alone stands before the noun ("1984 movies"); that of
+    a person only where the catalogue's ``code`` knows one role ("Ada Quill movies").
     """
-    named = prompts.phrase(prompts.USER_SETS[templates], noun, draw)
+    named = prompts.phrase(prompts.USER_SETS[voice], noun, draw)
     if not constraints:
         return f"good {named}"
     given = [row for name, row in ALL_FIELDS.items() if name in constraints]
@@ -338,7 +337,7 @@ def noun_phrase(
     for row in given:
         if not row.before_noun:
             value = constraints[row.name]
-            lines = _lines(f"{row.name} phrases", row.phrases, templates)
+            lines = _lines(f"{row.name} phrases", row.phrases, voice)
             if _ALONE in lines and not (len(given) == 1 and _says_itself(row, value, code)):
                 lines = tuple(line for line in lines if line != _ALONE)
             said = _fill(row.name, "phrases", lines, value, draw)
@@ -346,20 +345,20 @@ def noun_phrase(
     return " ".join([*before, named, *behind])
 
 
-def bridge_phrase(field: str, value: str, draw: np.random.Generator, templates: str = "A") -> str:
+def bridge_phrase(field: str, value: str, draw: np.random.Generator, voice: str = "A") -> str:
     """A bridge value as it is named in passing: "the director Jane Campion"."""
-    lines = _lines(f"{field} bridges", get(field).bridges, templates)
+    lines = _lines(f"{field} bridges", get(field).bridges, voice)
     return _fill(field, "bridges", lines, value, draw)
 
 
 def question(
-    act: str, title: str, draw: np.random.Generator, templates: str = "A", *, small: bool = False
+    act: str, title: str, draw: np.random.Generator, voice: str = "A", *, small: bool = False
 ) -> str:
     """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``.
 
     With ``small`` only the title has capitals.
     """
-    lines = _lines(act, QUESTION_ACTS[act].asks, templates, small)
+    lines = _lines(act, QUESTION_ACTS[act].asks, voice, small)
     said = prompts.fill(lines, draw, f"question {act!r}", title=title)
     return said if small else prompts.sentence(said)
 
@@ -373,10 +372,10 @@ def _says_itself(row: Field, value: str, code: Callable[[str, str], int | None] 
 
 
 def _lines(
-    section: str, usual: tuple[str, ...], templates: str, small: bool = False
+    section: str, usual: tuple[str, ...], voice: str, small: bool = False
 ) -> tuple[prompts.Template, ...]:
     """The templates of a set for a section; where its wording file has none, the usual ones (of set A)."""
-    own = prompts.sections(prompts.USER_SETS[templates], small).get(section)
+    own = prompts.sections(prompts.USER_SETS[voice], small).get(section)
     return own or prompts.compiled(usual, small)
 
 

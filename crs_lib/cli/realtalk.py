@@ -88,19 +88,25 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
     takes=[f"{_CONFIG} run data teachers selection mode reading arc_cases final force seed {_MODEL}"],
 )  # fmt: skip
 def evaluate(
-    *, test_only: bool = False, teach: bool = False, train: Path | None = None, **given: Any
+    *, test_only: bool = False, teach: bool = False, train: Path | None = None,
+    compare: tuple[str, ...] = (), **given: Any,
 ) -> None:  # fmt: skip
-    """Score chats, the test split once; or train the ranker of the package.
+    """Score chats, the test split once; compare settings; or train the ranker of the package.
 
     test_only: chats 8 to 10 instead of 1 to 7; requires --final
     teach: train the ranker of the package on the train chats instead
     train: a folder with realtalk/ and locomo/ to learn from
+    compare: a setting and its values (selection, mode, ranker, encoder, …), or: ladder, BM25 to the fusion
     """
     from crs_lib.realtalk import study
     from crs_lib.realtalk.config import RealTalkConfig
 
     if teach:
         _teach(train)
+        return
+    if compare:
+        given = {name: value for name, value in given.items() if name != "run"}
+        _compare(compare[0], compare[1:], RealTalkConfig(**given, split=_split(given["data"])))
         return
     config = RealTalkConfig(**given, split="test" if test_only else _split(given["data"]))
     study.check_test_split(config)
@@ -128,18 +134,12 @@ def _teach(train: Path | None) -> None:
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
 
 
-@command("realtalk compare", takes=[f"{_CONFIG} data {_MODEL}"], defaults={**_AUTO, "data": "realtalk"})
-def compare(lever: str, choices: tuple[str, ...] = (), **given: Any) -> None:
-    """Compare settings of one component, or the retrievers from BM25 to the fusion (ladder).
-
-    lever: selection, mode, ranker, encoder, teachers, reading, …; ladder: BM25 to the fusion
-    choices: its values
-    """
+def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
+    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion."""
     from crs_lib.realtalk import compare as levers
     from crs_lib.realtalk import index, study
     from crs_lib.realtalk.config import RealTalkConfig
 
-    config = RealTalkConfig(**given, split=_split(given["data"]))
     if lever == "ladder":
         frame = levers.ladder(levers.ladder_rows(study.chats(config), index.choose_encoder(config.encoder)))
         table(_percent(frame), digits=1)

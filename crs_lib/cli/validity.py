@@ -48,7 +48,7 @@ def _protocol(given: dict[str, Any], confirm: bool) -> None:
     config, run = gates.GateConfig(**given), f"{given['run']}-protocol" if "run" in given else "protocol"
     found = (gates.confirm if confirm else gates.develop)(run, config.catalog, config.workers)
     table(found.assign(p_holm=found["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"]))
-    table(gates.board(found)[["metric", "held", "asked"]])
+    table(gates.board(found)[["metric", "held", "asked", "decides"]])
     print(f"protocol {found['protocol'].iloc[0][:16]}, {place}")
 
 
@@ -86,7 +86,7 @@ def realism(**given: Any) -> None:
     found = test.run(test.RealismConfig(**given))
     told = [name for name in ("tells simulated", "tells real") if name in found]
     table(found.drop(columns=told))
-    table(found[["templates", *told]])
+    table(found[["users", *told]])
 
 
 _PARTS = OneOf(("rated", "revisions", "ceilings", "success"))

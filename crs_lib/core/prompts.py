@@ -84,11 +84,11 @@ def lists(name: str) -> Mapping[str, Any]:
     return found
 
 
-# The wording files of the simulated user, by template set.
-USER_SETS = {"A": "user", "B": "user_b", "C": "user_c"}
+# The wording files of the simulated user, by voice; A is the first template set.
+_FOUND = sorted((_FOLDER / "movies" / "voices").glob("*.wording"))
+USER_SETS = {"A": "user"} | {path.stem: f"voices/{path.stem}" for path in _FOUND}
 _PART = re.compile(r"\{([^{}]*)\}|\$([a-z][a-z_]*)")
 _BEFORE_VOWEL = re.compile(r"\b(a)(?= (?!one\b|eu|uni|us)[aeiou])", re.I)
-_ONE_FILM = "one"  # the slot that holds the kind of one film: "comedy movie"
 _TITLE = "title"  # the slot whose value is written as it is, at the beginning of a sentence, too
 
 
@@ -154,7 +154,7 @@ def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, *
     except KeyError as error:
         raise InputError(f"{where}: a template needs ${error.args[0]}") from error
     text = " ".join("".join(out).split())
-    return _BEFORE_VOWEL.sub(r"\1n", text) if _ONE_FILM in slots else text
+    return _BEFORE_VOWEL.sub(r"\1n", text) if "one" in slots else text
 
 
 def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, str], out: list[str]) -> None:
@@ -173,7 +173,7 @@ def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, s
 def phrase(name: str, section: str, draw: np.random.Generator, *, small: bool = False, **slots: str) -> str:
     """:func:`fill` for a section of a wording file; InputError for an unknown section, too.
 
-    A section that another set of the user's words lacks is that of "user". With ``small`` the template's own
+    A section that a voice lacks is that of "user". With ``small`` the template's own
     words are in small letters; values keep their capitals.
     """
     own, usual = sections(name, small), "user" if name in USER_SETS.values() else name

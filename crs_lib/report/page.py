@@ -4,17 +4,21 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from crs_lib import figures
 from crs_lib.core import prompts, tables
+from crs_lib.figures import base as registered
+from crs_lib.figures import style
 from crs_lib.validity import labels
 from crs_lib.validity.labels import AskConfig, Question
 
+DPI = 150
 _FOLDER = Path(__file__).resolve().parent
 
 
@@ -41,6 +45,28 @@ def hashes(*texts: str) -> str:
     """The texts of inline scripts or styles as sources of a Content-Security-Policy: their SHA-256."""
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts)
     return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+def quiet(text: str) -> str:
+    """A quiet paragraph."""
+    return f'<p class="quiet">{html.escape(text)}</p>'
+
+
+def bullets(told: Iterable[str]) -> str:
+    """Sentences as a list."""
+    return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in told)}</ul>"
+
+
+def figure(name: str, *frames: pd.DataFrame) -> str:
+    """A figure as a PNG inside the page, its caption as text form; NoDataError where it has no data."""
+    heading = html.escape(registered.title(name))
+    data = base64.b64encode(style.data(figures.make(name, *frames), "png", DPI)).decode("ascii")
+    caption = html.escape(registered.caption(name, *frames))
+    return (
+        f'<figure id="figure-{name}"><h3>{heading}</h3>'
+        f'<div class="wide" role="group" tabindex="0" aria-label="Figure: {heading}">'
+        f'<img src="data:image/png;base64,{data}" alt="{caption}"></div></figure>'
+    )
 
 
 class Link(NamedTuple):
@@ -109,10 +135,10 @@ def write_questions(config: AskConfig, out: Path | None = None) -> Path:
     asked = labels.sample(config)
     path = out or labels.folder(config.run) / "annotate.html"
     labels.write_key(config.run, config.kind, asked)
-    return tables.write_whole(path, question_page(asked, config.kind))
+    return tables.write_whole(path, _question_page(asked, config.kind))
 
 
-def question_page(asked: Sequence[Question], kind: str) -> str:
+def _question_page(asked: Sequence[Question], kind: str) -> str:
     """One file for a browser: scripts and styles are allowed by checksum only, data never runs."""
     css, js = part("annotate.css"), part("annotate.js")
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]

@@ -3,10 +3,9 @@
 Figures are inside the page, so it can be sent as one file; only the links to the trace need its folder.
 """
 
-import base64
 import functools
 import html
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -16,17 +15,16 @@ import pandas as pd
 from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
-from crs_lib.figures import NoDataError, style
+from crs_lib.figures import NoDataError
 from crs_lib.figures import base as registered
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.notebooks.look import heading
 from crs_lib.report import figure_tables, findings, statistics
 from crs_lib.report import tables as shown
-from crs_lib.report.page import Link, Mean, fill, hashes, part, table
+from crs_lib.report.page import Link, Mean, bullets, figure, fill, hashes, part, quiet, table
 from crs_lib.stats.plan import Plan
 
-DPI = 150
 _FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
 _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without results
 
@@ -50,7 +48,7 @@ def write(run: str, plan: str = "movies", convention: str = "") -> Path:
     page = fill(part("report.html"), {
         "css": css,
         "styles": hashes(css),
-        "run": html.escape(run),
+        "title": html.escape(f"Run {run}"),
         "lead": report.lead(),
         "contents": "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections),
         "sections": "\n".join(
@@ -94,7 +92,7 @@ class _Report:
     def _findings(self) -> str:
         """The sentences with which notebook 05 ends, from the same tables."""
         told = findings.summary(self.run, self.convention)
-        return _note("Each with its 95 % interval; scenarios are resampled as pairs.") + _list(told)
+        return quiet("Each with its 95 % interval; scenarios are resampled as pairs.") + bullets(told)
 
     def lead(self) -> str:
         """One sentence: systems, users, sessions and convention."""
@@ -108,16 +106,16 @@ class _Report:
         board = shown.scoreboard(self.means, names).set_axis(["system", *map(_label, names)], axis=1)
         board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
         note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
-        if any(base.get(name).mark == base.NOT_VALID for name in self.means["metric"].unique()):
+        if any(base.DAGGER in base.get(name).label for name in self.means["metric"].unique()):
             note += f" {base.DAGGER_NOTE}."
-        return f"{''.join(self._drawn(_FIRST))}{_note(note)}{table(board)}"
+        return f"{''.join(self._drawn(_FIRST))}{quiet(note)}{table(board)}"
 
     def _conclusions(self) -> str:
         """The plan, the conclusions of the tests in words, and the tables behind them."""
         plan = self.plan
         declared = f"<h3>Declared beforehand</h3>{table(statistics.plan_table(plan))}"
         if len(self.systems) < 2:
-            return _note("No tests: they compare systems, and the run has one.") + declared
+            return quiet("No tests: they compare systems, and the run has one.") + declared
         ladder = stats.ladder(self.scores, plan)
         leaders = ladder.leaderboard
         leaders = statistics.tidy(leaders[leaders["outcome"] == plan.primary_outcome])
@@ -126,29 +124,10 @@ class _Report:
             f"{_label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
         )
         return (
-            f"{_note(note)}{_list(stats.conclusions(ladder, plan))}{declared}"
+            f"{quiet(note)}{bullets(stats.conclusions(ladder, plan))}{declared}"
             f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(ladder.pairwise)))}"
-            f"<h3>Ranks</h3>{_note('Systems that share a letter are indistinguishable.')}"
+            f"<h3>Ranks</h3>{quiet('Systems that share a letter are not shown to differ.')}"
             f"{table(_headed(leaders))}"
-            f"{self._thesis_tests()}"
-        )
-
-    def _thesis_tests(self) -> str:
-        """The thesis's tests of every outcome, and what they ignore."""
-        tested = [name for name in self.plan.outcomes if self.scores[name].notna().any()]
-        anova, pairs = stats.anova_table(self.scores, tested), stats.tukey_table(self.scores, tested)
-        for frame in (anova, pairs):
-            frame["outcome"] = frame["outcome"].map(_label)
-        columns = ["outcome", "a", "b", "diff", "low", "high", "p", "p_wilcoxon", "p_holm", "n_pairs", "note"]
-        pairs = statistics.tidy(pairs, columns).rename(columns={"p": "p_tukey"})
-        note = (
-            "One-way ANOVA and Tukey's HSD, the tests of the thesis, ignore that systems met the same "
-            "users; the "
-            "paired tests beside them do not."
-        )
-        return (
-            f"<h3>Every outcome</h3>{_note(note)}{table(_headed(statistics.tidy(anova)))}"
-            f"<h3>Every pair on every outcome</h3>{table(_headed(pairs))}"
         )
 
     def _judges(self) -> str:
@@ -160,7 +139,7 @@ class _Report:
         shown = shown.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
         note = "Means over sessions; n counts sessions with a score, the others are missing, never 0."
         return (
-            f"{_note(note)}{table(_headed(statistics.tidy(shown)))}<h3>Reliability of the judges</h3>"
+            f"{quiet(note)}{table(_headed(statistics.tidy(shown)))}<h3>Reliability of the judges</h3>"
             f"{table(_headed(statistics.tidy(judging.reliability_of(self.run))))}"
         )
 
@@ -177,30 +156,22 @@ class _Report:
         text += "read some sessions before trusting them."
         if not (self.folder / "trace" / "index.html").is_file():
             text += f" The links need the trace: python -m crs_lib show trace --run {self.run}"
-        return _note(text) + table(pd.DataFrame(rows))
+        return quiet(text) + table(pd.DataFrame(rows))
 
     def _figures(self) -> str:
         known = [name for name in registered.names(simulate.STUDY) if name not in _FIRST]
         diagrams = {name for name in known if not set(figures.FIGURES.get(name).facts["tables"]) - _DESIGN}
         names = sorted(known, key=lambda name: name in diagrams)  # these hold no results
-        return "\n".join(self._drawn(names)) or _note("The run has too little data for any figure.")
+        return "\n".join(self._drawn(names)) or quiet("The run has too little data for any figure.")
 
     def _drawn(self, names: Sequence[str]) -> Iterator[str]:
         """The figures that the run has data for, as PNGs inside the page; the caption is their text form."""
         for name in names:
             try:
                 frames = [self._table(table) for table in figures.FIGURES.get(name).facts["tables"]]
-                heading = html.escape(registered.title(name))
-                picture = style.data(figures.make(name, *frames), "png", DPI)
+                yield figure(name, *frames)
             except NoDataError:
                 continue
-            caption = html.escape(registered.caption(name, *frames))
-            data = base64.b64encode(picture).decode("ascii")
-            yield (
-                f'<figure id="figure-{name}"><h3>{heading}</h3>'
-                f'<div class="wide" role="group" tabindex="0" aria-label="Figure: {heading}">'
-                f'<img src="data:image/png;base64,{data}" alt="{caption}"></div></figure>'
-            )
 
     def _table(self, name: str) -> pd.DataFrame:
         """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
@@ -223,7 +194,7 @@ class _Report:
         gaps.columns = ["metric", "system", "sessions with a value", "without"]
         missing = f"<h3>Undefined in some sessions</h3>{table(gaps)}" if len(gaps) else ""
         note = "Mean with 95 % interval. What is undefined is left out and counted, never zero."
-        return _note(note) + table(shown) + missing
+        return quiet(note) + table(shown) + missing
 
     def _made(self) -> str:
         """Stages with their parameters, counts and files; code and packages."""
@@ -272,14 +243,6 @@ def _headed(frame: pd.DataFrame) -> pd.DataFrame:
 def _signs(text: str) -> str:
     """Numbers in a text with true minus signs, and none before a zero."""
     return text.replace("-0.000", "0.000").replace("-", "−")
-
-
-def _note(text: str) -> str:
-    return f'<p class="quiet">{html.escape(text)}</p>'
-
-
-def _list(sentences: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in sentences)}</ul>"
 
 
 def _flat(facts: Mapping[str, Any]) -> pd.DataFrame:

@@ -37,6 +37,8 @@ _Values = Mapping[str, Any]
 _Digests = Mapping[str, str]
 # These change no result and may differ when a run continues.
 _FREE = ("workers", "scheduler", "progress")
+# More of these changes no session that there is: a run that continues may have more, never less.
+_GROWS = ("n_sessions", "systems")
 
 
 def only_one(folder: Path) -> AbstractContextManager[None]:
@@ -188,10 +190,16 @@ def stage(
 def _refuse_other(run: str, name: str, before: _Values, given: _Values, inputs: _Digests) -> None:
     sides = (before["parameters"], before["inputs"]), (given, inputs)
     old, new = ({**own, **{f"input {key}": read[key][:12] for key in read}} for own, read in sides)
-    keys = (key for key in sorted({*old, *new} - {*_FREE}) if old.get(key) != new.get(key))
+    grown = {key for key in _GROWS if key in old and key in new and _holds(new[key], old[key])}
+    keys = (key for key in sorted({*old, *new} - {*_FREE} - grown) if old.get(key) != new.get(key))
     if differ := "; ".join(f"{key}: {old.get(key)!r} there, {new.get(key)!r} now" for key in keys):
         told = f"run {run!r} holds a {name!r} stage made with other parameters ({differ})"
         raise RunError(f"{told}; nothing was changed. Use another run name, or remove that folder")
+
+
+def _holds(more: Any, less: Any) -> bool:
+    """Whether a number is at least another, or a list has all of another."""
+    return set(more) >= set(less) if isinstance(less, list) else bool(more >= less)
 
 
 def _write(manifest: dict[str, Any], work: Stage, **facts: str) -> None:

@@ -11,17 +11,18 @@ from pydantic import AfterValidator
 from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import paths, prompts, safety, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.llm.base import check_spec
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs.ledger import Key
-from crs_lib.simulate import scenarios, voices
+from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.systems.base import SYSTEMS, is_program, model_of
+from crs_lib.simulate.voices import CHOICES, DEGREES, EXPLICIT, FIRST
+from crs_lib.systems.base import SYSTEMS, is_program, model_of, named
 from crs_lib.systems.base import check as check_systems
 
 if TYPE_CHECKING:
@@ -125,9 +126,9 @@ class SimulateConfig(Settings):
     run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     systems: Annotated[
-        Sequence[Annotated[str, OneOf(SYSTEMS)]],
+        Sequence[str],
         AfterValidator(check_systems),
-        Field(description="policies, or specs of language models, that answer"),
+        Field(description="policies, models or programs that answer, also NAME=SPEC"),
     ] = DEFAULT_SYSTEMS
     n_sessions: Annotated[int, Field(ge=1, le=1_000_000, description="sessions of each system")] = 12
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a session")] = 20
@@ -161,15 +162,17 @@ class SimulateConfig(Settings):
     ] = Rates()
     explicitness: Annotated[
         str,
-        OneOf(voices.DEGREES),
+        OneOf(DEGREES),
         Field(description="whether a shift names its new constraint, or a situation implies it"),
-    ] = voices.EXPLICIT
+    ] = EXPLICIT
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
-    templates: Annotated[
-        str, OneOf(prompts.USER_SETS), Field(description="template set of the user's words")
-    ] = "A"
+    voices: Annotated[
+        str,
+        OneOf(CHOICES),
+        Field(description="how users talk: all, development, confirmation, one voice, or A"),
+    ] = FIRST
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
@@ -178,7 +181,7 @@ class SimulateConfig(Settings):
         if self.user_llm:
             check_spec(self.user_llm, "user_llm")
         rule = self.llm_settings
-        if any(asks_model(spec) for spec in self.systems):
+        if any(map(asks_model, self.specs.values())):
             from crs_lib.systems.search import search_kind
 
             search_kind(rule.retriever)
@@ -188,17 +191,22 @@ class SimulateConfig(Settings):
         """The settings of the language models, read from ``llm``."""
         return LLMSettings(**self.llm)
 
+    @cached_property
+    def specs(self) -> dict[str, str]:
+        """The specs of the systems by name; a system without a name of its own is called as its spec."""
+        return dict(map(named, self.systems))
+
     def keys(self) -> list[Key]:
         """Every session of the batch, system by system: the order of the exported file."""
-        return [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
+        return [Key(system, session) for system in self.specs for session in range(self.n_sessions)]
 
     def roles(self) -> list[_Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
-        return _roles(self.systems, self.user_llm)
+        return _roles(list(self.specs.values()), self.user_llm)
 
     def programs(self) -> list[str]:
         """The specs of the systems that are programs; empty where there is none."""
-        return [spec for spec in self.systems if is_program(spec)]
+        return [spec for spec in self.specs.values() if is_program(spec)]
 
     @property
     def calls_out(self) -> bool:
@@ -217,12 +225,12 @@ class SimulateConfig(Settings):
         of them; the others one after the other, so that servers need not swap weights.
         """
         keys = self.keys()
-        ruled = [] if self.user_llm else [spec for spec in self.systems if not _is_apart(spec)]
+        ruled = [] if self.user_llm else [name for name, spec in self.specs.items() if not _is_apart(spec)]
         found = [(sorted((key for key in keys if key.system in ruled), key=lambda key: key.session), ())]
-        for spec in (spec for spec in self.systems if spec not in ruled):
+        for name, spec in ((name, spec) for name, spec in self.specs.items() if name not in ruled):
             models = (model_of(spec) or spec,) if _is_apart(spec) else ()
             waits = (*models, self.user_llm) if self.user_llm else models
-            found.append(([key for key in keys if key.system == spec], waits))
+            found.append(([key for key in keys if key.system == name], waits))
         return [part for part in found if part[0]]
 
     @property

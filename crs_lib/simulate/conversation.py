@@ -16,7 +16,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm.client import Retry
 from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
-from crs_lib.simulate import scenarios, users
+from crs_lib.simulate import scenarios, users, voices
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import FRESH, SHIFT, STRAIGHT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
@@ -39,7 +39,7 @@ def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -
         types=tuple(config.shift_types),
         rates=config.rates,
         pace=scenarios.Pace.of(config.shift_first, config.shift_gap),
-        templates=config.templates,
+        voice=voices.drawn(config.voices, config.seed, number),
         insist=config.insist,
         explicitness=config.explicitness,
     )
@@ -57,7 +57,9 @@ class _Talk(NamedTuple):
 def session(
     world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario | None = None
 ) -> Dialogue:
-    """One dialogue between a system and the scenario's user; the same for the same arguments.
+    """One dialogue between a system, ``SPEC`` or ``NAME=SPEC``, and the scenario's user.
+
+    The same for the same arguments.
 
     The user's stream leaves the system out, so constraints and shifts are the same for every system.
     ``plan`` may be given to spare planning it again. Raises RunError for an utterance that does not voice a
@@ -108,9 +110,12 @@ def _window(catalog: Catalog, plan: Scenario, kind: str, window: scenarios.Windo
 def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, talk: _Talk) -> Dialogue:
     """A conversation as a dialogue; a system with a fixed list is given the films of ``session``."""
     plan, window = talk.plan, {"of": dict(talk.window)} if talk.window else {}
+    voice = {"voice": plan.voice} if plan.voice != voices.FIRST else {}
+    name, spec = systems.named(spec)
     user = User(world.catalog, plan, _realiser(world, spec, plan.session, config))
     world = replace(world, conversation=conversation_id(config.seed, talk.name, plan.arm))
-    films = _films(world, spec, session, config)
+    shelf = systems.SYSTEMS.get(spec).facts.get("shelf")
+    films = _shelf(world, session, config) if shelf else ()
     system = systems.create(spec, world, config.seed, plan.session, films)
     found: list[Turn] = []
     for place, turn in enumerate(talk.turns, start=1):
@@ -122,22 +127,17 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
         found.append(Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply)))
     return Dialogue(
         session_id=talk.name,
-        model_name=spec,
+        model_name=name,
         turns=tuple(found),
         true_genre=plan.true_genre,
         shift_events=() if window else tuple(plan.events),
-        extra={"seed": config.seed, "arm": plan.arm, **window},
+        extra={"seed": config.seed, "arm": plan.arm, **voice, **window},
     )
 
 
 def conversation_id(seed: int, name: str, arm: str) -> str:
     """The id of a conversation as systems know it: digits, which tell neither the scenario nor the arm."""
     return str(rng.stream(seed, "movies", "conversation", name, arm).integers(10**17, 10**18))
-
-
-def _films(world: World, spec: str, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
-    """The films of a session, where the system is given a fixed list."""
-    return _shelf(world, plan, config) if systems.SYSTEMS.get(spec).facts.get("shelf") else ()
 
 
 def _shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
@@ -193,12 +193,13 @@ class Maker:
             self.programs = programs.Programs(start.place, rule, loaded, config.catalog_name)
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
         self.config, self.arm = config, arm or config.arm
+        self._given = {systems.named(given)[0]: given for given in config.systems}
         self._plan = lru_cache(maxsize=64)(lambda number, arm: scenario(self.world, number, config, arm))
 
     def __call__(self, key: Key) -> str:
         """The session as one line of JSON, and behind it those of its windows, arm by arm."""
         plans = [self._plan(key.session, arm) for arm in (self.arm, SHIFT)]
-        found = arms_of(self.world, key.system, key.session, self.config, self.arm, plans)
+        found = arms_of(self.world, self._given[key.system], key.session, self.config, self.arm, plans)
         return "\n".join(talk.dumps() for talks in found.values() for talk in talks)
 
     @property

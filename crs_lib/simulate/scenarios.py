@@ -31,7 +31,7 @@ from crs_lib.simulate.shifts import (
     propose,
     stand_ins,
 )
-from crs_lib.simulate.voices import MANNERS, Situation
+from crs_lib.simulate.voices import VOICES, Situation
 
 FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
@@ -164,6 +164,7 @@ class PlanStep:
     answers: NDArray[np.int32] | None = field(default=None, repr=False, compare=False)
     situation: Situation | None = None
     excluded: Mapping[str, str] = field(default_factory=dict)
+    says_only: bool = False
 
     @property
     def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -175,7 +176,7 @@ class PlanStep:
 class Scenario:
     """The plan of one session in an arm; ``rates`` are those of its ordinary turns.
 
-    ``templates`` is the template set of the user's words, "A", "B" or "C"; ``insist`` says whether the user
+    ``voice`` names the user's voice (:mod:`crs_lib.simulate.voices`); ``insist`` says whether the user
     insists where a reply misses the constraints. ``lines`` are the words of acts that no reply changes, by
     turn and section: the user's first session fills them, and the sessions with other systems say the same.
     """
@@ -185,7 +186,7 @@ class Scenario:
     arm: str
     true_genre: str
     steps: tuple[PlanStep, ...]
-    templates: str = "A"
+    voice: str = "A"
     insist: bool = True
     rates: Rates = field(default_factory=Rates)
     lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -202,8 +203,8 @@ class Scenario:
     @cached_property
     def small_letters(self) -> bool:
         """Whether this user types no capitals but those of names."""
-        share = MANNERS[self.templates].small_letters
-        return share > 0 and rng.stream(self.seed, "movies", self.session, "typing").random() < share
+        typing = rng.stream(self.seed, "movies", self.session, "typing")
+        return typing.random() < VOICES[self.voice].small_letters
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
@@ -221,36 +222,35 @@ def plan(
     types: tuple[str, ...] = ALL_TYPES,
     rates: Rates | None = None,
     pace: Pace = USUAL,
-    templates: str = "A",
+    voice: str = "A",
     insist: bool = True,
     explicitness: str = voices.EXPLICIT,
 ) -> Scenario:
     """The scenario of one session.
 
-    Turn 1 asks for a genre, the next turns refine it to two or three constraints (one to three of any field
-    in any order, where the manner of the template set says so); shifts come at random turns, their types
-    balanced over every block of sessions (:func:`_type_order`); between them the user asks about films, asks
-    for more, hesitates, or contradicts in words only. Every state has an answer in the catalogue, and the
-    number of answers is logged. Where the manner of the template set has first words and small talk
-    (:mod:`manners`), they take the place of turns that change nothing; states, shifts and their turns are
-    those of every set. ``explicitness`` says whether a shift's new constraint is named or implied by a
-    situation (:mod:`situations`); the constraints are the same. The twin of arm "none" equals its session up
-    to the first shift and never shifts; the user of arm "calm" never insists.
+    Turn 1 asks for a genre, the next turns refine it to two or three constraints (in all voices but A: one to
+    three of any field in any order); shifts come at random turns, their types balanced over every block of
+    sessions (:func:`_type_order`); between them the user asks about films, asks for more, hesitates, or
+    contradicts in words only. Every state has an answer in the catalogue, and the number of answers is
+    logged. First words and small talk of a voice take the place of turns that change nothing; states, shifts
+    and their turns are those of every voice but A. ``explicitness`` says whether a shift's new constraint is
+    named or implied by a situation; the constraints are the same. The twin of arm "none" equals its session
+    up to the first shift and never shifts; the user of arm "calm" never insists.
 
     Raises InputError if the catalogue has no genre with five films, or for an unknown type.
     """
     for kind in types:
         SHIFTS.get(kind)
     rates = rates or Rates()
-    manner = MANNERS[templates]
-    least = 0 if manner.any_order else 1
+    mixed = voice != voices.FIRST
+    least = 0 if mixed else 1
     turns = shift_turns(seed, session, n_turns, pace) if arm != NO_SHIFT else []
     order = _type_order(seed, session, types, n_turns, pace, least) if turns else []
     kinds, planned = list(order), dict(zip(turns, order, strict=False))
     state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"))
     genre = state.constraints[GOAL_FIELD]
     opening = _refinements(seed, session, least)
-    steps, mixed = [_step(catalog, 1, OPENING, state)], manner.any_order
+    steps = [_step(catalog, 1, OPENING, state)]
     after_shift = False
     draws = partial(rng.stream, seed, "movies", session, "turn")
     if mixed:
@@ -270,7 +270,7 @@ def plan(
                 step = replace(step, shift=shift, event=event, kind=kind)
                 if explicitness != voices.EXPLICIT:
                     chance = rng.stream(seed, "movies", session, "situation", turn)
-                    step = _said_how(step, voices.implied(shift, explicitness, templates, chance))
+                    step = _said_how(step, voices.implied(shift, explicitness, voice, chance))
                 steps.append(step)
                 after_shift = True
                 continue
@@ -281,8 +281,8 @@ def plan(
         act = FOLLOW_UP if after_shift else _ordinary(draw, rates)
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
-    found = Scenario(seed, session, arm, genre, (), templates, insist and arm != CALM, rates)
-    if manner != voices.PLAIN:
+    found = Scenario(seed, session, arm, genre, (), voice, insist and arm != CALM, rates)
+    if mixed:
         first = shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)[0]
         steps = _first_words(catalog, found, _small_talk(found, steps), opening + 1, first)
     return replace(found, steps=tuple(steps[:n_turns]))
@@ -321,7 +321,7 @@ def _stated(
 def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
     """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
     draws = partial(rng.stream, plan.seed, "movies", plan.session, "small-talk")
-    shares, found = MANNERS[plan.templates].small_talk, list(steps[:1])
+    shares, found = VOICES[plan.voice].small_talk, list(steps[:1])
     for before, step in itertools.pairwise(steps):
         free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
         act = voices.picked(shares, draws(step.turn).random()) if free else ""
@@ -338,7 +338,7 @@ def _first_words(
     them gives way; from there on the plan is the same. The twin without shifts begins like its session.
     """
     draw = rng.stream(plan.seed, "movies", plan.session, "first-words")
-    act = voices.picked(MANNERS[plan.templates].first_words, draw.random())
+    act = voices.picked(VOICES[plan.voice].first_words, draw.random())
     if not act or first_shift <= opening + 1 or len(steps) <= opening:
         return steps
     nothing = replace(steps[0].state, constraints={}, avoid={})
@@ -380,7 +380,8 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     What the shift kept is stated one value a turn in the acts of an opening; what it added is stated at its
     turn, in one utterance in the words of a shift that only adds; the other turns are ordinary, those of the
     plan where it has such. Whoever keeps nothing asks openly until then. Where a shift only drops, the turn
-    is a request for more. Source: docs/validity.md, section 1.
+    is a request for more, which restates nothing, as the words of the shift do not. Source: docs/validity.md,
+    section 1.
     """
     before, state = plan.steps[turn - 2].state, plan.steps[turn - 1].state
     kept = {name: v for name, v in before.constraints.items() if state.constraints.get(name) == v}
@@ -404,7 +405,7 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
         steps = [step if step.act != "contradiction" else replace(step, act=FOLLOW_UP) for step in steps]
         steps[0] = replace(steps[0], act=steps[0].act if spared else voices.ANY_FILM)
     act = (_ADDS if kept else REFINEMENT) if told else EXCLUDE if excluded else FOLLOW_UP
-    step = replace(_step(catalog, turn, act, state), excluded=excluded)
+    step = replace(_step(catalog, turn, act, state), excluded=excluded, says_only=True)
     if told:
         added = PlannedShift(state, "refine", told, {})
         step = replace(step, shift=added, kind="refine", situation=plan.steps[turn - 1].situation)

@@ -6,9 +6,8 @@ heard of every film that fits asks what comes close). Every planned constraint a
 :func:`check_voiced` reads the words as systems read them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,20 +93,8 @@ class Phrasing(NamedTuple):
     meta: Mapping[str, Any]
 
 
-class _Realiser(Protocol):
-    """Words an utterance anew, given the template's wording and the values that must be voiced."""
-
-    def __call__(self, template: str, must_voice: Sequence[tuple[str, str]], turn: int) -> Phrasing: ...
-
-
-@dataclass
-class _Memory:
-    """The films recommended last, all so far, those asked about; whether the last words asked for films."""
-
-    last: tuple[int, ...] = ()
-    heard: frozenset[int] = frozenset()
-    asked_about: frozenset[int] = frozenset()
-    asked: bool = True
+# Words an utterance anew, given the template's wording, the values that must be voiced and the turn.
+_Realiser = Callable[[str, Sequence[tuple[str, str]], int], Phrasing]
 
 
 class User:
@@ -117,12 +104,14 @@ class User:
         self.catalog = catalog
         self.scenario = scenario
         self.realise = realise
-        self.memory = _Memory()
+        self.last: tuple[int, ...] = ()  # the films recommended last
+        self.heard = self.asked_about = frozenset[int]()  # all so far; those asked about
+        self.asked = True  # whether the last words asked for films
 
     def hear(self, recommended: Sequence[int]) -> None:
         """Remember the films of a reply."""
-        self.memory.last = tuple(recommended)
-        self.memory.heard |= frozenset(recommended)
+        self.last = tuple(recommended)
+        self.heard |= frozenset(recommended)
 
     def speak(self, turn: int) -> _UserUtterance:
         """The utterance of a turn, 1-based, with its log (``user_meta``)."""
@@ -133,7 +122,7 @@ class User:
         if act not in _ABOUT_A_REPLY:
             lines[turn, section] = text
         log = self._log(step, act)
-        self.memory.asked = log["asks"]
+        self.asked = log["asks"]
         if self.realise is not None:
             text, added = self.realise(text, _must_voice(step, act), turn)
             log |= added
@@ -146,13 +135,14 @@ class User:
         if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
             implied = step.situation and step.act != REFINEMENT
             return step.act, f"{step.act}_implicit" if implied else step.act
-        last, mood = self.memory.last, self.scenario.moods[step.turn - 1]
+        last, mood = self.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
         ends = self._exhausted(step)
-        if self.scenario.insist and mood < _INSISTS and best < 1 and not ends and step.state.constraints:
+        insists = self.scenario.insist and mood < _INSISTS and not step.says_only
+        if insists and best < 1 and not ends and step.state.constraints:
             if last:
                 return "insist", "insist"
-            if self.memory.asked:
+            if self.asked:
                 return "nothing_named", "nothing_named"
         if step.act in voices.SMALL_TALK:
             return step.act, self._small_talk(step.act, best, mood)
@@ -162,11 +152,11 @@ class User:
             return FOLLOW_UP, "follow_up_near"
         if best == 1 and mood < _PRAISES:
             return FOLLOW_UP, "follow_up_met"
-        return FOLLOW_UP, FOLLOW_UP if self.memory.heard else "follow_up_first"
+        return FOLLOW_UP, FOLLOW_UP if self.heard else "follow_up_first"
 
     def _small_talk(self, act: str, best: float, mood: float) -> str:
         """The section of a turn of small talk, given how well the best film of the last reply fits."""
-        if not self.memory.last:
+        if not self.last:
             return "reaction_first"
         if act == voices.REACTION and best == 1 and mood < _PRAISES:
             return "reaction_met"
@@ -178,7 +168,7 @@ class User:
 
     def _exhausted(self, step: PlanStep) -> bool:
         """Whether every film that fits has been recommended in this session."""
-        heard = self.memory.heard
+        heard = self.heard
         return (
             step.answers is not None
             and step.n_answers <= len(heard)
@@ -195,13 +185,13 @@ class User:
 
     def _title(self, step: PlanStep, draw: np.random.Generator) -> str:
         """The film a turn speaks of: one just recommended that was not asked about, else the anchor."""
-        fresh = [item for item in self.memory.last if item not in self.memory.asked_about]
+        fresh = [item for item in self.last if item not in self.asked_about]
         item = fresh[int(draw.integers(len(fresh)))] if fresh else step.state.anchor
-        self.memory.asked_about |= {item}
+        self.asked_about |= {item}
         return self.catalog.items[item].title
 
     def _words(self, step: PlanStep, act: str, section: str) -> str:
-        templates, small = self.scenario.templates, self.scenario.small_letters
+        voice, small = self.scenario.voice, self.scenario.small_letters
         draw = self.scenario.draws(step.turn)
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
@@ -215,22 +205,23 @@ class User:
                 voiced.pop(step.situation.field)
                 slots["situation"] = step.situation.text
             slots["old"] = self._noun_phrase(step.shift.dropped, draw)
-            slots["title"] = self.catalog.items[self._before(step)].title
+            before = self.scenario.steps[max(0, step.turn - 2)].state.anchor
+            slots["title"] = self.catalog.items[before].title
             if step.shift.bridge:
-                slots["bridge"] = fields.bridge_phrase(*step.shift.bridge, draw, templates)
+                slots["bridge"] = fields.bridge_phrase(*step.shift.bridge, draw, voice)
         elif act == "contradiction":
             name = list(voiced)[int(draw.integers(len(voiced)))]
             voiced = {name: voiced[name]}
         elif act == "aside":
             slots["aside"] = self._noun_phrase(self._aside(voiced, draw), draw)
-        elif act in voices.SMALL_TALK and self.memory.last:
-            shown = self.memory.last[int(draw.integers(len(self.memory.last)))]
+        elif act in voices.SMALL_TALK and self.last:
+            shown = self.last[int(draw.integers(len(self.last)))]
             slots["title"] = self.catalog.items[shown].title
         title = self._title(step, draw) if act in QUESTIONS else ""
         wish = self._noun_phrase(voiced, draw)
         if title:
-            return fields.question(act, title, draw, templates, small=small)
-        words = prompts.USER_SETS[templates]
+            return fields.question(act, title, draw, voice, small=small)
+        words = prompts.USER_SETS[voice]
         if fields.ONE in prompts.sections(words):
             slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
             if step.shift is not None:
@@ -247,17 +238,13 @@ class User:
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"
     ) -> str:
-        return fields.noun_phrase(constraints, draw, self.scenario.templates, noun, self.catalog.code)
+        return fields.noun_phrase(constraints, draw, self.scenario.voice, noun, self.catalog.code)
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""
         name = ASIDE_FIELDS[int(draw.integers(len(ASIDE_FIELDS)))]
         values = [v for v in self.catalog.values(name, 3) if v != constraints.get(name)]
         return {name: values[int(draw.integers(len(values)))]} if values else {}
-
-    def _before(self, step: PlanStep) -> int:
-        """The film that was in mind before this turn."""
-        return self.scenario.steps[max(0, step.turn - 2)].state.anchor
 
     def _log(self, step: PlanStep, act: str) -> dict[str, Any]:
         state = step.state

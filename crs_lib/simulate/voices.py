@@ -1,22 +1,23 @@
-"""How users of a template set take part where the plan leaves them free; situations that imply a value.
+"""Voices of simulated users: how each talks and takes part where the plan leaves it free; situations.
 
-The users of sets A and B ask for something in nearly every turn; some of set B ask for any film first. Those
-of set C are casual, as people are in logs: some say hello first or ask for any film, and a part of the turns
-that change nothing is small talk (a word of reaction, a question why). Such a turn states no constraint, and
-only the request for any film asks for films. The users of sets B and C begin with one to three constraints in
-any order, those of set A with a genre. A situation entails a value without naming it: "The kids have just
-come home" for a family film. The table of situations is ``prompts/movies/situations.tsv``; half of it is for
-development (template sets A and C), half for confirmation (set B).
+A voice is a person with words of its own (``prompts/movies/voices/NAME.wording``) and a row of the table
+beside them: how often its users say hello or ask for any film first, and how many of the turns that change
+nothing are small talk (a word of reaction, a question why). Such a turn states no constraint, and only the
+request for any film asks for films. Users begin with one to three constraints of any field in any order.
+Voice A is the first template set, for which the tracker's rules were written: its users begin with a genre
+and make no small talk. A situation entails a value without naming it: "The kids have just come home" for a
+family film (``situations.tsv``); half of the situations are for the voices kept for confirmation.
 """
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from crs_lib.core import rng
 from crs_lib.simulate.shifts import PlannedShift
 
 GREETING, ANY_FILM = "greeting", "any_film"  # a first turn that states nothing: says hello, asks for any film
@@ -25,26 +26,52 @@ FIRST_WORDS: Final = (GREETING, ANY_FILM)
 SMALL_TALK: Final = (REACTION, WHY)
 
 
-class _Manner(NamedTuple):
-    """How often users do what no plan asks of them; all shares are in [0, 1].
+def _table(name: str) -> Iterator[dict[str, str]]:
+    """The rows of a table under ``prompts/movies``; lines that begin with # are left out."""
+    text = (resources.files("crs_lib") / "prompts" / "movies" / name).read_text("utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
 
-    ``first_words`` are the shares of sessions, of those with a turn to spare before the first shift, that
-    begin with a turn of each act. ``small_talk`` are the shares of ordinary turns (questions about a film and
-    requests for more, but for the turn after a shift) that become a turn of each act. ``small_letters`` is
-    the share of users who type no capitals of their own. ``any_order`` says whether they begin with
-    constraints of any field, one to three, instead of a genre and one or two more.
+
+class Voice(NamedTuple):
+    """A voice: what it is for, who talks, and how often its users do what no plan asks of them.
+
+    ``use`` is "development" or "confirmation". All shares are in [0, 1]: ``first_words`` of sessions, of
+    those with a turn to spare before the first shift, that begin with a turn of each act; ``small_talk`` of
+    ordinary turns (questions about a film and requests for more, but for the turn after a shift) that become
+    a turn of each act; ``small_letters`` of users who type no capitals of their own.
     """
 
-    first_words: Mapping[str, float] = {}
-    small_talk: Mapping[str, float] = {}
-    small_letters: float = 0.0
-    any_order: bool = False
+    use: str
+    person: str
+    first_words: Mapping[str, float]
+    small_talk: Mapping[str, float]
+    small_letters: float
 
 
-PLAIN = _Manner()
-_OPEN = _Manner({ANY_FILM: 0.3}, any_order=True)
-_CASUAL = _Manner({GREETING: 0.4, ANY_FILM: 0.6}, {REACTION: 0.35, WHY: 0.35}, 0.4, any_order=True)
-MANNERS: Final[Mapping[str, _Manner]] = {"A": PLAIN, "B": _OPEN, "C": _CASUAL}  # by template set
+def _voice(row: Mapping[str, str]) -> Voice:
+    first, talk = ({act: float(row[act]) for act in acts} for acts in (FIRST_WORDS, SMALL_TALK))
+    return Voice(row["use"], row["person"], first, talk, float(row["small_letters"]))
+
+
+FIRST: Final = "A"
+ALL, DEVELOPMENT, CONFIRMATION = "all", "development", "confirmation"
+VOICES: Final = {row["voice"]: _voice(row) for row in _table("voices/voices.tsv")}
+CHOICES: Final = (FIRST, ALL, DEVELOPMENT, CONFIRMATION, *(name for name in VOICES if name != FIRST))
+
+
+def names(choice: str) -> list[str]:
+    """The voices of a choice: "all" but A, those for "development" or "confirmation", or the one named."""
+    found = [name for name, voice in VOICES.items() if choice in (ALL, voice.use) and name != FIRST]
+    return [choice] if choice in VOICES else found
+
+
+def drawn(choice: str, seed: int, session: int) -> str:
+    """The voice of a session; voices are shuffled within blocks of as many sessions as there are voices."""
+    options = names(choice)
+    block, place = divmod(session, len(options))
+    order = rng.stream(seed, "movies", "voices", block).permutation(len(options))
+    return options[int(order[place])]
 
 
 def picked(shares: Mapping[str, float], chance: float) -> str:
@@ -59,7 +86,6 @@ def picked(shares: Mapping[str, float], chance: float) -> str:
 EXPLICIT, IMPLICIT, MIXED = "explicit", "implicit", "mixed"
 DEGREES: Final = (EXPLICIT, IMPLICIT, MIXED)
 SECTIONS = frozenset({"refine", "replace", "switch", "contradict_new"})  # shifts that bring a new constraint
-_USES = {"A": "development", "B": "confirmation", "C": "development"}  # by template set
 
 
 class Situation(NamedTuple):
@@ -75,22 +101,11 @@ class Situation(NamedTuple):
 @cache
 def _situations() -> tuple[Situation, ...]:
     """All situations, in the order of the table."""
-    place = resources.files("crs_lib") / "prompts" / "movies" / "situations.tsv"
-    lines = [line for line in place.read_text("utf-8").splitlines() if line and not line.startswith("#")]
-    return tuple(Situation(**row) for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
-@cache
-def _by_value(templates: str) -> Mapping[tuple[str, str], tuple[Situation, ...]]:
-    found: dict[tuple[str, str], tuple[Situation, ...]] = {}
-    for one in _situations():
-        if one.use == _USES[templates]:
-            found[one.field, one.value] = (*found.get((one.field, one.value), ()), one)
-    return found
+    return tuple(Situation(**row) for row in _table("situations.tsv"))
 
 
 def implied(
-    shift: PlannedShift, explicitness: str, templates: str, draw: np.random.Generator
+    shift: PlannedShift, explicitness: str, voice: str, draw: np.random.Generator
 ) -> Situation | None:
     """The situation that voices one new constraint of a shift; None where the shift is said in plain words.
 
@@ -101,6 +116,7 @@ def implied(
         return None
     if explicitness == MIXED and draw.random() < 0.5:
         return None
-    known = _by_value(templates)
-    options = [one for pair in shift.added.items() if pair != shift.bridge for one in known.get(pair, ())]
+    named = (pair for pair in shift.added.items() if pair != shift.bridge)
+    known = [one for one in _situations() if one.use == VOICES[voice].use]
+    options = [one for pair in named for one in known if pair == (one.field, one.value)]
     return options[int(draw.integers(len(options)))] if options else None

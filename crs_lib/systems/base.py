@@ -4,6 +4,7 @@ To add one, write a class with ``reply`` and register it by name. Only catalogue
 recommended; control policies have a known order (docs/metrics.md, section 6).
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -28,6 +29,7 @@ Wishes = Mapping[str, str]  # values by field
 Items = tuple[int, ...]
 Draw = np.random.Generator
 N_ITEMS = 3
+_NAME = re.compile(r"[^\W\d_][\w .+-]{0,39}")  # of a system: begins with a letter
 _TIE = 0.25  # what chance adds at most: less than any difference between two films
 
 
@@ -88,8 +90,15 @@ def create(spec: str, world: World, seed: int, session: int, shelf: Sequence[int
 
     ``shelf`` are the session's films, for systems that are given a fixed list (the fact ``shelf``).
     """
+    _, spec = named(spec)
     told = {"shelf": shelf} if SYSTEMS.get(spec).facts.get("shelf") else {}
     return SYSTEMS.create(spec, world=world, seed=seed, session=session, spec=spec, **told)
+
+
+def named(given: str) -> tuple[str, str]:
+    """The name and the spec of ``Ours=exec:python mine.py``; a spec without a name of its own is its name."""
+    name, equals, spec = given.partition("=")
+    return (name.strip(), spec.strip()) if equals and _NAME.fullmatch(name.strip()) else (given, given)
 
 
 def is_program(spec: str) -> bool:
@@ -116,12 +125,18 @@ def check_model(spec: str) -> str:
 
 
 def check(specs: Sequence[str]) -> list[str]:
-    """The specs themselves, if each names a registered system once, with a usable argument."""
+    """The specs themselves, if each names a registered system once, with a usable argument.
+
+    A system may have a name of its own, ``Ours=tracker``, which no other system has.
+    """
     if isinstance(specs, str) or not specs:
-        raise InputError(f"systems is {specs!r}; give a list of policies, e.g. ['tracker', 'oracle']")
-    for spec in specs:
+        raise InputError(f"systems is {specs!r}; give a list of policies, e.g. ['tracker', 'Ours=oracle']")
+    for name, spec in map(named, specs):
         SYSTEMS.argument(spec)
-    doubles = sorted({spec for spec in specs if list(specs).count(spec) > 1})
+        if name != spec and name in SYSTEMS:
+            raise InputError(f"{name!r} is a system of the library; give {spec!r} another name")
+    names = [named(spec)[0] for spec in specs]
+    doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
         raise InputError(f"systems names {doubles} more than once; each may occur once")
     return list(specs)

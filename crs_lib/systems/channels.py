@@ -1,5 +1,6 @@
 """The ways to reach a program: a class of the user's own, a command that is started here, or an address."""
 
+import hashlib
 import importlib
 import inspect
 import json
@@ -15,7 +16,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +26,7 @@ import httpx
 
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import shorten
+from crs_lib.core.text import listing, shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import LLMError
 from crs_lib.systems import contract
@@ -158,6 +159,56 @@ class _Instance(Channel):
         ending = getattr(self._object, "close", None)
         if callable(ending):
             ending()
+
+
+class _Function(Channel):
+    """A function of this Python process, ``messages -> reply``, as :func:`crs_lib.compare` is given them.
+
+    ``messages`` are ``{"role": "user" or "assistant", "content": text}`` from the first to the user's latest.
+    It returns a text, a list of films (ids or titles), or an answer of the contract. All threads share it.
+    """
+
+    argument, example, shared = "a name of FUNCTIONS", "mine", True
+
+    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+        self.check_ready(argument)
+        self._function = FUNCTIONS[argument]
+
+    @staticmethod
+    def parsed(argument: str) -> str:
+        """The name as it is: functions are known where they are called."""
+        return argument
+
+    @classmethod
+    def check_ready(cls, argument: str) -> None:
+        """Raise LLMError where this process knows no such function."""
+        if argument not in FUNCTIONS:
+            fault = f"this process has no function {argument!r}; give it to crs_lib.compare again"
+            raise LLMError("not started", fault)
+
+    @classmethod
+    def identity(cls, argument: str) -> str:
+        """The digest of the function's source; of its name where there is none."""
+        try:
+            source = inspect.getsource(FUNCTIONS[argument])
+        except (OSError, TypeError):
+            source = argument
+        return hashlib.sha256(source.encode()).hexdigest()
+
+    def ask(self, request: Mapping[str, Any]) -> object:
+        """What the function returns, as an answer of the contract."""
+        try:
+            found = self._function([dict(one) for one in request["conversation"]])
+        except Exception as error:
+            raise LLMError("crashed", f"the function raised {_located(error)}") from error
+        if isinstance(found, str):
+            return {"reply": found}
+        if isinstance(found, list | tuple):
+            return {"reply": f"How about {listing(list(map(str, found)), 'or')}?", "recommended": found}
+        return found
+
+
+FUNCTIONS: dict[str, Callable[[list[dict[str, str]]], object]] = {}  # of this process, by name
 
 
 def _digest(path: str | None) -> str:
@@ -397,4 +448,9 @@ def _client(url: str, settings: dict[str, Any]) -> httpx.Client:
     return httpx.Client(**settings)
 
 
-CHANNELS: Mapping[str, type[Channel]] = {"python": _Instance, "exec": _Process, "http": _Server}
+CHANNELS: Mapping[str, type[Channel]] = {
+    "python": _Instance,
+    "function": _Function,
+    "exec": _Process,
+    "http": _Server,
+}

@@ -14,14 +14,13 @@ import pandas as pd
 from crs_lib import simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import paths, prompts, tables
+from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
-from crs_lib.evaluate import arms
-from crs_lib.evaluate.scorer import ItemsScorer, Scorer
-from crs_lib.metrics import base, conventions
-from crs_lib.simulate.scenarios import SHIFT
+from crs_lib.metrics import base
+from crs_lib.simulate.voices import CHOICES
 from crs_lib.systems.base import SYSTEMS, World
+from crs_lib.validity import arms
 
 FACETS: Final = {"catalogue": (), "wording": (), "seed": (), "scenario": ("catalogue", "seed")}
 # What a statement holds for, each a facet further than the one before.
@@ -32,7 +31,7 @@ SCOPES: Final = {
 _CONTROLS = ("oracle_lag:1", "tracker", "amnesiac", "sticky", "popular")
 _Some = Annotated[Sequence[str], Field(min_length=1)]
 _Systems = Annotated[Sequence[Annotated[str, OneOf(SYSTEMS)]], Field(min_length=2)]
-_Sets = Annotated[Sequence[Annotated[str, OneOf(prompts.USER_SETS)]], Field(min_length=1)]
+_Voices = Annotated[Sequence[Annotated[str, OneOf(CHOICES)]], Field(min_length=1)]
 
 
 class PrecisionConfig(Settings):
@@ -44,7 +43,10 @@ class PrecisionConfig(Settings):
     seeds: Annotated[Sequence[Seed], Field(min_length=1, description="seeds of the users")] = (1, 2, 3)
     n_sessions: Annotated[int, Field(ge=2, description="scenarios, of each catalogue and seed")] = 8
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
-    templates: Annotated[_Sets, Field(description="template sets of the user's words")] = ("A", "B")
+    voices: Annotated[_Voices, Field(description="voices of the users, one wording each")] = (
+        "texting",
+        "polite",
+    )
     metric: Annotated[str, Field(description="a session metric, e.g. shift_cost")] = "normalised_gain"
     precision: Annotated[float, Field(gt=0, description="half width of a difference's 95 % interval")] = 0.05
 
@@ -61,26 +63,17 @@ class _Precision(NamedTuple):
 
 def _scores(config: PrecisionConfig) -> pd.DataFrame:
     """One row a session: system, catalogue, wording, seed, scenario and ``value``, the metric."""
-    rows, rule = list[tuple[Any, ...]](), conventions.get("default")
+    rows = list[tuple[Any, ...]]()
     for catalog in config.catalogs:
         loaded = sources.load(catalog)
         world = World(loaded, Grounder(loaded))
-        for templates, seed in product(config.templates, config.seeds):
+        for voice, seed in product(config.voices, config.seeds):
             batch = simulate.SimulateConfig(
                 run=config.run, catalog=catalog, systems=tuple(config.systems), n_sessions=config.n_sessions,
-                n_turns=config.n_turns, seed=seed, templates=templates,
+                n_turns=config.n_turns, seed=seed, voices=voice,
             )  # fmt: skip
-            talks, windows = [], []
-            for number in range(config.n_sessions):
-                plan = simulate.scenario(world, number, batch)
-                for spec in config.systems:
-                    made = simulate.arms_of(world, spec, number, batch, SHIFT, [plan, plan])
-                    talks += made.pop(SHIFT)
-                    windows += [talk for several in made.values() for talk in several]
-            gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
-            found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
-            cell, scored = (catalog, templates, seed), zip(talks, found, strict=True)
-            rows += [(t.model_name, *cell, t.session_id, s.session[config.metric]) for t, s in scored]
+            cell, found = (catalog, voice, seed), arms.scored(world, batch, config.n_sessions)
+            rows += [(t.model_name, *cell, t.session_id, s.session[config.metric]) for t, s in found]
     columns = "system catalogue wording seed scenario value".split()
     return pd.DataFrame(rows, columns=columns).astype({"value": float})
 

@@ -7,6 +7,8 @@ two-sample tests", ICLR 2017.
 """
 
 import re
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -15,8 +17,8 @@ import pandas as pd
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GroupKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
+from sklearn.pipeline import make_pipeline, make_union
 
 from crs_lib import data as logs
 from crs_lib import simulate
@@ -26,16 +28,18 @@ from crs_lib.core import prompts, rng
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Seed, Settings
-from crs_lib.core.text import words
+from crs_lib.core.text import fold, words
 from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
+from crs_lib.simulate import voices
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.voices import MANNERS
 from crs_lib.systems.base import World
 
 TFIDF = "tfidf"
 SYSTEM = "tracker"  # the system that the simulated users talk to
 SMALL_TALK_ONLY = "small talk only"
-_FOLDS, _RESAMPLES, _LEAST = 5, 300, 10
+_FOLDS, _RESAMPLES, _LEAST = 4, 300, 10
+_WORDS = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+_CHARACTERS = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=3, sublinear_tf=True)
 _A_FILM = " this film "
 _DATED = re.compile(r'"[^"]{1,60}\(\d{4}\)\.?"?|"[^"]{1,60}"|[A-Z][\w:\'’ ,.-]{1,50}\(\d{4}\)')
 
@@ -47,18 +51,20 @@ class RealismConfig(Settings):
     """The settings of the test."""
 
     dialogues: Annotated[str, Field(description="a log of people with systems; without one, no AUC")] = ""
+    others: Annotated[str, Field(description="a log of people elsewhere, a yardstick")] = ""
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
-    n_sessions: Annotated[int, Field(ge=_LEAST, le=1_000, description="simulated sessions")] = 60
+    n_sessions: Annotated[int, Field(ge=_LEAST, le=1_000, description="simulated sessions")] = 120
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a simulated session")] = 20
     seed: Annotated[Seed, Field(description="seed of the simulated users and of the resamples")] = 1
     encoder: Annotated[_Encoder, Field(description="vectors of the turns: tfidf or an encoder")] = TFIDF
 
 
 class _UserTurn(NamedTuple):
-    """A user turn's words, titles replaced, and the conversation that it stands in."""
+    """A user turn's words, titles replaced, the conversation that it stands in, and the user's voice."""
 
     conversation: str
     text: str
+    voice: str = ""
 
 
 def user_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> list[_UserTurn]:
@@ -69,7 +75,8 @@ def user_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> list[_UserT
         for title in sorted(grounder.titles(text), key=lambda one: -one.start):
             text = text[: title.start] + _A_FILM + text[title.end :]
         if text.strip():
-            found.append(_UserTurn(f"{talk.model_name}/{talk.session_id}", " ".join(text.split())))
+            name, voice = f"{talk.model_name}/{talk.session_id}", str(talk.extra.get("voice", ""))
+            found.append(_UserTurn(name, " ".join(text.split()), voice))
     return found
 
 
@@ -78,19 +85,23 @@ def _pairs(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, Pair]]:
     return ((dialogue, pair) for dialogue in dialogues for pair in dialogue.pairs())
 
 
-def small_talk(templates: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[_UserTurn]:
-    """The turns of a trivial generator: drawn from the first words and the small talk of a set, at random.
+def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[_UserTurn]:
+    """The turns of a trivial generator: drawn from the first words and the small talk of voices, at random.
 
     They state no constraint and follow no reply: an AUC that this generator reaches says nothing of use.
     """
-    manner, name = MANNERS[templates], prompts.USER_SETS[templates]
     found = []
     for session in range(n_sessions):
-        draw = rng.stream(seed, "realism", "small talk", templates, session)
+        voice = voices.drawn(choice, seed, session)
+        draw = rng.stream(seed, "realism", "small talk", voice, session)
         for turn in range(n_turns):
-            acts = list(manner.small_talk if turn else manner.first_words)
-            said = prompts.say(name, acts[int(draw.integers(len(acts)))], draw, title=_A_FILM.strip())
-            found.append(_UserTurn(f"{SMALL_TALK_ONLY}/{session}", said))
+            acts = voices.SMALL_TALK if turn else voices.FIRST_WORDS
+            act, small = (
+                acts[int(draw.integers(len(acts)))],
+                voices.VOICES[voice].small_letters > draw.random(),
+            )
+            said = prompts.say(prompts.USER_SETS[voice], act, draw, small=small, title=_A_FILM.strip())
+            found.append(_UserTurn(f"{SMALL_TALK_ONLY}/{session}", said, voice))
     return found
 
 
@@ -111,7 +122,8 @@ def two_sample(
 ) -> dict[str, float]:
     """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations.
 
-    Raises InputError where one side has fewer than ten conversations.
+    The classifier is tested on conversations that it never saw, and where there are several voices, on voices
+    that it never saw. Raises InputError where one side has fewer than ten conversations.
     """
     both = [*real, *simulated]
     names, groups = np.unique([turn.conversation for turn in both], return_inverse=True)
@@ -120,8 +132,8 @@ def two_sample(
         raise InputError(f"real or simulated users have fewer than {_LEAST} conversations; give more")
     texts = [turn.text for turn in both]
     inputs: Any = texts if encoder == TFIDF else sentence_vectors(ENCODERS.create(encoder), texts)
-    how: Any = {"groups": groups, "cv": GroupKFold(_FOLDS), "method": "predict_proba"}
-    scores = cross_val_predict(_classifier(encoder), inputs, truth, **how)[:, 1]
+    folds = PredefinedSplit([*_folds(real, seed), *_folds(simulated, seed)])
+    scores = cross_val_predict(_classifier(encoder), inputs, truth, cv=folds, method="predict_proba")[:, 1]
     draw, n, drawn = rng.stream(seed, "realism", "resamples"), len(names), list[float]()
     for _ in range(_RESAMPLES):
         weights = np.bincount(draw.integers(n, size=n), minlength=n)[groups]
@@ -131,18 +143,47 @@ def two_sample(
     return {"auc": float(roc_auc_score(truth, scores)), "low": float(low), "high": float(high)}
 
 
+def _folds(turns: Sequence[_UserTurn], seed: int) -> list[int]:
+    """The fold of each turn: voices stay together where there are several, else conversations do."""
+    several = len({turn.voice for turn in turns}) >= _FOLDS
+    units = [turn.voice if several else turn.conversation for turn in turns]
+    order = rng.stream(seed, "realism", "folds").permutation(len(set(units))).tolist()
+    fold = {unit: place % _FOLDS for unit, place in zip(sorted(set(units)), order, strict=True)}
+    return [fold[unit] for unit in units]
+
+
+def _whole(turns: Sequence[_UserTurn]) -> list[_UserTurn]:
+    """Conversations as one text each."""
+    found: dict[str, list[_UserTurn]] = {}
+    for turn in turns:
+        found.setdefault(turn.conversation, []).append(turn)
+    return [of[0]._replace(text=" | ".join(turn.text for turn in of)) for of in found.values()]
+
+
+def _as_long(turns: Sequence[_UserTurn], real: Sequence[_UserTurn], seed: int) -> list[_UserTurn]:
+    """Simulated conversations cut to lengths drawn from those of people."""
+    lengths = list(Counter(turn.conversation for turn in real).values())
+    draw, said, most = rng.stream(seed, "realism", "lengths"), Counter[str](), dict[str, int]()
+    kept = []
+    for turn in turns:
+        name = turn.conversation
+        most.setdefault(name, lengths[int(draw.integers(len(lengths)))])
+        said[name] += 1
+        kept += [turn] if said[name] <= most[name] else []
+    return kept
+
+
 def _classifier(encoder: str) -> Any:
-    """A logistic regression, over TF-IDF of words and pairs of words or over an encoder's vectors."""
+    """A logistic regression, over TF-IDF of words, pairs of words and characters, or over vectors."""
     fit = LogisticRegression(max_iter=2_000)
-    grams = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
-    return make_pipeline(grams, fit) if encoder == TFIDF else fit
+    return make_pipeline(make_union(_WORDS, _CHARACTERS), fit) if encoder == TFIDF else fit
 
 
 def telling_words(
     real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], n: int = 15
 ) -> tuple[list[str], list[str]]:
     """The words and pairs of words that most give away simulated and real users, the strongest first."""
-    model = _classifier(TFIDF)
+    model = make_pipeline(_WORDS, LogisticRegression(max_iter=2_000))
     model.fit([t.text for t in (*real, *simulated)], np.repeat([0, 1], [len(real), len(simulated)]))
     names, weights = model[0].get_feature_names_out(), model[1].coef_[0]
     order = np.argsort(-weights, kind="stable")
@@ -150,36 +191,56 @@ def telling_words(
 
 
 def run(config: RealismConfig) -> pd.DataFrame:
-    """One row a template set: the tracker's joint accuracy and the share of turns that name a value.
+    """One row a choice of voices: the tracker's joint accuracy, the shares of turns that name a value or ask.
 
-    With conversations of people: AUC, interval and telling words, too, and a row for the trivial generator of
-    each set that has small talk (:func:`small_talk`).
+    With conversations of people, whose lengths simulated ones are cut to: AUC for turns and whole dialogues,
+    and telling words, too; rows for the trivial generator (:func:`small_talk`), and the yardsticks, in which
+    people are told from people: one half of them from the other, and those of ``others``.
     """
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
     real = user_turns(logs.read(config.dialogues), world.grounder) if config.dialogues else []
-    people = constraint_share(real, world.grounder)
 
-    def compared(templates: str, mine: Sequence[_UserTurn], **facts: float) -> dict[str, Any]:
-        """A template set's turns beside those of people and their share that names a value."""
-        row = {"templates": templates, **facts, "constraints": constraint_share(mine, world.grounder)}
-        if real:
-            ours, theirs = telling_words(real, mine)
-            row |= two_sample(real, mine, config.encoder, config.seed)
-            row |= {"real": len(real), "simulated": len(mine), "real_constraints": people}
+    def compared(name: str, mine: Sequence[_UserTurn], people: Sequence[_UserTurn], **facts: float) -> Any:
+        """The turns of some users beside those of people."""
+        row: dict[str, Any] = {"users": name, **facts, **_manner(mine, world.grounder)}
+        if people:
+            whole = two_sample(_whole(people), _whole(mine), config.encoder, config.seed)
+            row |= two_sample(people, mine, config.encoder, config.seed)
+            row |= {f"{key} of dialogues": value for key, value in whole.items()}
+            row |= {"real": len(people), "simulated": len(mine)}
+            ours, theirs = telling_words(people, mine)
             row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
         return row
 
     rows = []
-    for name in prompts.USER_SETS:
-        batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, templates=name, n_turns=config.n_turns)
+    for name in (voices.FIRST, voices.ALL, voices.DEVELOPMENT, voices.CONFIRMATION):
+        batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, voices=name, n_turns=config.n_turns)
         talks = [simulate.session(world, SYSTEM, number, batch) for number in range(config.n_sessions)]
-        accuracy = _joint_accuracy(talks)
-        rows.append(compared(name, user_turns(talks, world.grounder), joint_accuracy=accuracy))
-        if real and MANNERS[name].small_talk:
-            chat = small_talk(name, config.n_sessions, config.n_turns, config.seed)
-            rows.append(compared(f"{name}, {SMALL_TALK_ONLY}", chat))
+        turns, accuracy = user_turns(talks, world.grounder), _joint_accuracy(talks)
+        mine = _as_long(turns, real, config.seed) if real else turns
+        rows.append(compared(name, mine, real, joint_accuracy=accuracy))
+    if real:
+        chat = small_talk(voices.ALL, config.n_sessions, config.n_turns, config.seed)
+        rows.append(compared(SMALL_TALK_ONLY, _as_long(chat, real, config.seed), real))
+        halves = [[turn for turn in real if _half(turn) == half] for half in (0, 1)]
+        rows.append(compared("people, one half against the other", *halves))
+        if config.others:
+            others = user_turns(logs.read(config.others), world.grounder)
+            rows.append(compared("people of the other log", others, real))
+        rows.append({"users": "people", **_manner(real, world.grounder)})
     return pd.DataFrame(rows)
+
+
+def _half(turn: _UserTurn) -> int:
+    return zlib.crc32(turn.conversation.encode()) % 2
+
+
+def _manner(turns: Sequence[_UserTurn], grounder: Grounder) -> dict[str, float]:
+    """Shares of turns that name a value and that ask, in [0, 1], and words a turn."""
+    asks = np.mean(["?" in turn.text for turn in turns]) if turns else np.nan
+    long = np.mean([len(words(turn.text)) for turn in turns]) if turns else np.nan
+    return {"constraints": constraint_share(turns, grounder), "questions": float(asks), "words": float(long)}
 
 
 def _leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
@@ -235,6 +296,26 @@ def _named(grounder: Grounder, text: str) -> set[int]:
     return {m.code for m in found if not any(t.start <= m.start and m.end <= t.end for t in titles)}
 
 
+def unlogged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
+    """One row per user turn: the values named that are not wanted, given up, to be avoided or an aside's.
+
+    What stands in a film's title, or in the name of a value that the log holds, is not counted.
+    """
+    rows = []
+    for dialogue, pair in _pairs(dialogues):
+        log = pair.user.user_meta
+        event = log.get("shift_event_obj") or {}
+        held = [log["constraints"], log["avoid"], event.get("added"), event.get("dropped")]
+        known = {fold(str(value)) for part in held for value in (part or {}).values()}
+        found = [match for match in grounder.audit(pair.user.text) if not match.rejected]
+        inside = [(m.start, m.end) for m in found if fold(m.value) in known]
+        inside += [(title.start, title.end) for title in grounder.titles(pair.user.text)]
+        more = {m.value for m in found if not any(a <= m.start and m.end <= b for a, b in inside)}
+        aside = log["stage"] == "aside"
+        rows.append((*_place(dialogue, pair)[:3], log["stage"], [] if aside else sorted(more)))
+    return pd.DataFrame(rows, columns=[*_SHIFT[:3], "stage", "unlogged"])
+
+
 def _value(grounder: Grounder, code: int) -> str:
     return grounder.key(code).split("=", 1)[1]
 
@@ -250,10 +331,12 @@ def checks(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
         by_system.setdefault(system, []).extend(" ".join(words(text)) for text in texts)
     repeated = float(np.mean([1 - len(set(texts)) / max(1, len(texts)) for texts in by_system.values()]))
     early = float(_leaks(dialogues, grounder)["leaked"].mean())
-    voices = float(_voiced(dialogues, grounder)["voiced"].mean())
+    voiced = float(_voiced(dialogues, grounder)["voiced"].mean())
+    stated = float(unlogged(dialogues, grounder)["unlogged"].map(bool).mean())
     rows = [
         ("a shift's target is named before it is voiced", early, "0", early == 0),
-        ("a shift's utterance voices it", voices, "1", voices == 1),
+        ("a shift's utterance voices it", voiced, "1", voiced == 1),
+        ("user turns that name a value the log does not hold", stated, "0", stated == 0),
         ("user turns worded differently, oracle against random", differ, "> 0", differ > 0),
         ("user utterances repeated word for word", repeated, "< 0.5", repeated < 0.5),
     ]

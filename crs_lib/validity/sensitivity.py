@@ -198,7 +198,7 @@ def make(run: str, sessions: int = 10) -> Path:
     return paths.run_folder(simulate.STUDY, run)
 
 
-_KEPT = "n_turns seed shift_first shift_gap shift_types rates explicitness insist templates".split()
+_KEPT = "n_turns seed shift_first shift_gap shift_types rates explicitness insist voices".split()
 
 
 def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfig | None:
@@ -207,7 +207,11 @@ def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfi
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
     arm = SHIFT if parameters["arm"] == CALM else parameters["arm"]  # calm: insist says it, too
-    settings = {name: parameters[name] for name in _KEPT} | {"run": run, "systems": systems, "arms": (arm,)}
+    settings = {name: parameters[name] for name in _KEPT if name in parameters} | {
+        "run": run,
+        "systems": systems,
+        "arms": (arm,),
+    }
     return SimulateConfig(**settings, n_sessions=min(sessions, int(parameters["n_sessions"])))
 
 

@@ -18,10 +18,8 @@ from tests.helpers.sample import SAMPLE, WORLD
 TABLE = voices._situations()
 
 
-def plans(explicitness, templates="A", n=24):
-    return [
-        scenarios.plan(SAMPLE, 7, i, 20, explicitness=explicitness, templates=templates) for i in range(n)
-    ]
+def plans(explicitness, voice="A", n=24):
+    return [scenarios.plan(SAMPLE, 7, i, 20, explicitness=explicitness, voice=voice) for i in range(n)]
 
 
 def test_there_are_enough_situations_and_half_is_for_confirmation():
@@ -41,9 +39,9 @@ def test_a_situation_names_neither_its_value_nor_anything_else_of_the_catalogue(
     assert not WORLD.grounder.titles(one.text)
 
 
-@pytest.mark.parametrize("templates", ["A", "B", "C"])
-def test_the_wishes_are_the_same_and_only_the_words_differ(templates):
-    plain, implicit = plans("explicit", templates), plans("implicit", templates)
+@pytest.mark.parametrize("voice", ["A", "quoting", "texting"])
+def test_the_wishes_are_the_same_and_only_the_words_differ(voice):
+    plain, implicit = plans("explicit", voice), plans("implicit", voice)
     for one, other in zip(plain, implicit, strict=True):
         assert [step.state for step in one.steps] == [step.state for step in other.steps]
     steps = [step for plan in implicit for step in plan.steps if step.situation]
@@ -53,7 +51,7 @@ def test_the_wishes_are_the_same_and_only_the_words_differ(templates):
         assert pair in step.shift.added.items()
         assert step.event["explicitness"] == "implicit"
         assert (step.event["implied"], step.event["situation"]) == (dict([pair]), step.situation.text)
-        assert step.situation.use == {"A": "development", "B": "confirmation", "C": "development"}[templates]
+        assert step.situation.use == voices.VOICES[voice].use
 
 
 def test_mixed_lies_between():
@@ -62,16 +60,16 @@ def test_mixed_lies_between():
     assert 0 == n["explicit"] < n["mixed"] < n["implicit"]
 
 
-@pytest.mark.parametrize("templates", ["A", "B", "C"])
-def test_sessions_with_implicit_shifts_run_are_logged_and_scored(templates):
-    config = SimulateConfig(systems=["oracle", "tracker"], explicitness="implicit", templates=templates)
+@pytest.mark.parametrize("voice", ["A", "quoting", "texting"])
+def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
+    config = SimulateConfig(systems=["oracle", "tracker"], explicitness="implicit", voices=voice)
     talks = [simulate.session(WORLD, spec, n, config) for spec in config.systems for n in range(10)]
     scorer = ItemsScorer(WORLD.grounder, conventions.get("default"))
     rows = [row for scores in scorer.score_many(talks) for row in scores.shifts]
     found = Counter((row["model"], row["explicitness"]) for row in rows)
     assert min(found["oracle", "implicit"], found["oracle", "explicit"]) >= 3
     assert found["oracle", "implicit"] == found["tracker", "implicit"]
-    hit = {spec: [row["recovery_at_0"] for row in rows if (row["model"], row["explicitness"]) == (spec, "implicit")]
+    hit = {spec: [row["recovered_item"] for row in rows if (row["model"], row["explicitness"]) == (spec, "implicit")]
            for spec in config.systems}  # fmt: skip
     assert np.nanmean(hit["oracle"]) > np.nanmean(
         hit["tracker"]
@@ -86,16 +84,13 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(templates):
     assert realism._voiced(talks, WORLD.grounder)["voiced"].all()
 
 
-def test_words_without_the_situation_are_an_error():
+def test_words_without_the_situation_are_an_error_from_models_too():
     step = next(step for plan in plans("implicit") for step in plan.steps if step.situation)
     with pytest.raises(RunError, match="does not voice situation"):
         said = " ".join(
             f"{value} films," for field, value in users._must_voice(step, step.act) if field != SITUATION
         )
         users.check_voiced(WORLD.grounder, step, step.act, said)
-
-
-def test_a_model_that_words_the_user_must_keep_the_situation():
     text = "The kids have just come home and want to sit with us."
     needed = [(SITUATION, text)]
     assert user_llm._fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""

@@ -17,10 +17,10 @@ from crs_lib.systems.base import World
 from tests.helpers.sample import GROUNDER, SAMPLE
 
 
-def windows(templates, sessions=range(24), **options):
+def windows(voice, sessions=range(24), **options):
     """(plan, straight plan, turn, length) of every shift."""
     for session in sessions:
-        plan = scenarios.plan(SAMPLE, 7, session, 20, templates=templates, **options)
+        plan = scenarios.plan(SAMPLE, 7, session, 20, voice=voice, **options)
         for turn, length in scenarios.windows(plan, plan):
             yield plan, scenarios.straight(SAMPLE, plan, turn), turn, length
 
@@ -30,10 +30,10 @@ def said(plan, until):
     return [user.speak(turn) for turn in range(1, until)]
 
 
-@pytest.mark.parametrize("templates", ["A", "B", "C"])
+@pytest.mark.parametrize("voice", ["A", "director", "texting"])
 @pytest.mark.parametrize("explicitness", ["explicit", "implicit"])
-def test_from_the_shift_on_both_users_want_the_same_and_say_so(templates, explicitness):
-    for plan, straight, turn, length in windows(templates, explicitness=explicitness):
+def test_from_the_shift_on_both_users_want_the_same_and_say_so(voice, explicitness):
+    for plan, straight, turn, length in windows(voice, explicitness=explicitness):
         assert [step.turn for step in straight.steps] == list(range(1, 21))
         for step, other in zip(straight.steps[turn - 1 :], plan.steps[turn - 1 :], strict=True):
             assert step.wanted == other.wanted
@@ -44,10 +44,10 @@ def test_from_the_shift_on_both_users_want_the_same_and_say_so(templates, explic
             assert not one.meta["shift_event"]
 
 
-@pytest.mark.parametrize("templates", ["A", "B", "C"])
-def test_a_straight_user_is_never_of_another_mind(templates):
+@pytest.mark.parametrize("voice", ["A", "director", "texting"])
+def test_a_straight_user_is_never_of_another_mind(voice):
     """What is wanted only grows, one value a turn, and never holds what the other user gives up."""
-    for plan, straight, turn, _ in windows(templates):
+    for plan, straight, turn, _ in windows(voice):
         states = [step.wanted for step in straight.steps[:turn]]
         for (wanted, avoid), (more, shunned) in itertools.pairwise(states[:-1]):
             assert wanted.items() <= more.items() and avoid.items() <= shunned.items()
@@ -76,11 +76,11 @@ def test_who_keeps_nothing_asks_openly():
     assert seen > 5
 
 
-@pytest.mark.parametrize("templates", ["A", "B", "C"])
-def test_a_first_refinement_is_said_by_the_same_person(templates):
+@pytest.mark.parametrize("voice", ["A", "director", "texting"])
+def test_a_first_refinement_is_said_by_the_same_person(voice):
     """The design's own control: who only adds is a straight user, word for word."""
     seen = 0
-    for plan, straight, turn, length in windows(templates, range(40)):
+    for plan, straight, turn, length in windows(voice, range(40)):
         if plan.steps[turn - 1].kind == "refine" and plan.events[0]["turn"] == turn:
             seen += 1
             one, other = (said(user, turn + length) for user in (plan, straight))
@@ -88,9 +88,9 @@ def test_a_first_refinement_is_said_by_the_same_person(templates):
     assert seen >= 4
 
 
-def test_users_of_the_casual_sets_begin_with_one_to_three_values_of_any_field():
-    for templates in ("B", "C"):
-        plans = [scenarios.plan(SAMPLE, 7, session, 20, templates=templates) for session in range(60)]
+def test_users_of_every_voice_but_the_first_begin_with_one_to_three_values_of_any_field():
+    for voice in ("critic", "texting"):
+        plans = [scenarios.plan(SAMPLE, 7, session, 20, voice=voice) for session in range(60)]
         held = [plan.steps[plan.events[0]["turn"] - 2].state.constraints for plan in plans]
         assert {len(one) for one in held} == {1, 2, 3}
         openings = [next(step for step in plan.steps if step.act == "initial") for plan in plans]

@@ -1,0 +1,305 @@
+"""One's own systems beside baselines: simulated, scored and tested, with a verdict and one page."""
+
+import hashlib
+import html
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import evaluate, runs, simulate, stats
+from crs_lib.catalog import sources
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import listing
+from crs_lib.figures import NoDataError
+from crs_lib.metrics.gain import ABLE
+from crs_lib.report import findings, statistics
+from crs_lib.report.page import Mean, bullets, figure, fill, hashes, part, quiet, table
+from crs_lib.simulate.scenarios import FRESH_TURNS
+from crs_lib.stats import Estimate
+from crs_lib.stats.plan import Plan
+from crs_lib.stats.words import interval_in_words, p_in_words
+from crs_lib.systems.base import SYSTEMS, named
+from crs_lib.systems.channels import FUNCTIONS
+from crs_lib.systems.programs import identity
+
+STEP = 20  # scenarios that a comparison grows by
+TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
+BASELINES = ("tracker", "bm25")
+SHOWN = (
+    "straight_gain",
+    "shift_cost",
+    "share_lost",
+    "conversation_cost",
+    "misfit",
+    "delay",
+    "stale",
+    "wrong",
+)
+_WORST = 3  # conversations on the page
+
+_System = str | Callable[[list[dict[str, str]]], object]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``.
+
+    ``ours`` and ``against`` are names of systems of the run ``run``. In a notebook it shows its verdict and
+    its table.
+    """
+
+    run: str
+    ours: tuple[str, ...]
+    against: tuple[str, ...]
+    plan: Plan
+
+    @property
+    def page(self) -> Path:
+        """Where the page lies."""
+        return paths.run_folder(simulate.STUDY, self.run) / "compare.html"
+
+    @cached_property
+    def shifts(self) -> pd.DataFrame:
+        """The first change of mind of every session with its gains and costs, a row a system and scenario."""
+        found = evaluate.read(self.run, "shifts")
+        return found[found["primary"].astype(bool)].astype({"model": str})
+
+    @cached_property
+    def quantities(self) -> pd.DataFrame:
+        """A row a system: the quantities of ``SHOWN`` as means with 95 % intervals, in units of gain."""
+        means = evaluate.read(self.run, "model_metrics").astype({"model": str})
+        cells = {(row.model, row.metric): Mean(row.mean, row.low, row.high) for row in means.itertuples()}
+        rows = [[name, *(cells.get((name, one)) for one in SHOWN)] for name in (*self.ours, *self.against)]
+        return pd.DataFrame(rows, columns=["system", *SHOWN])
+
+    @cached_property
+    def tests(self) -> stats.Ladder:
+        """The declared contrasts, every system of one's own with every baseline, and what belongs to them."""
+        scores = statistics.stats_frame(evaluate.read(self.run, "results"))
+        return stats.ladder(scores, self.plan)
+
+    @cached_property
+    def effects(self) -> pd.DataFrame:
+        """A row a contrast: paired difference in shift cost, p after Holm, and what this n can decide."""
+        pairs, power = statistics.confirmatory(self.tests.pairwise), self.tests.power
+        if "detectable_effect" not in power:
+            return pairs
+        columns = ["a", "b", "detectable_effect", "sessions_needed"]
+        found = pairs.merge(power[columns], on=["a", "b"], how="left")
+        return found.astype({"sessions_needed": "Int64"})
+
+    @cached_property
+    def by_type(self) -> pd.DataFrame:
+        """Mean shift cost by type of shift, a row a system; the last row counts the shifts."""
+        return self._grouped("type")
+
+    @cached_property
+    def by_voice(self) -> pd.DataFrame:
+        """The same by voice of the user; empty where all users speak with one."""
+        voices = set(self.shifts.get("voice", ()))
+        return self._grouped("voice") if len(voices) > 1 else pd.DataFrame()
+
+    def _grouped(self, by: str) -> pd.DataFrame:
+        known = self.shifts.dropna(subset=["shift_cost"]).rename(columns={"model": "system"})
+        wide = known.pivot_table("shift_cost", "system", by, observed=True)
+        wide = wide.reindex([*self.ours, *self.against])
+        wide.loc["number of shifts"] = known.groupby(by, observed=True)["session_id"].nunique()
+        return wide.rename_axis(columns=None).reset_index()
+
+    @cached_property
+    def verdict(self) -> list[str]:
+        """A sentence for each system of one's own, for each contrast, and for what this n can decide."""
+        told = [self._loses(name) for name in self.ours]
+        rows = self.tests.pairwise[self.tests.pairwise["family"] == "confirmatory"].to_dict("records")
+        told += [self._contrast(row) for row in rows]
+        return [*told, self._decides()]
+
+    def _decides(self) -> str:
+        """The smallest differences that this number of scenarios can decide, and what more would take."""
+        if "detectable_effect" not in self.effects:
+            return "What this number of users can decide could not be estimated."
+        known = self.effects[[not self._unable & {one.a, one.b} for one in self.effects.itertuples()]]
+        known = known.dropna(subset=["detectable_effect"])
+        if known.empty:
+            return "What this number of users can decide could not be estimated."
+        parts = [f"{one.detectable_effect:.2f} between {one.a} and {one.b}" for one in known.itertuples()]
+        told = f"With {int(known['n'].min())} users this run finds differences of {listing(parts)}"
+        told += f" with {self.plan.power:.0%} power; {self.plan.smallest_effect:g} takes"
+        needed = known["sessions_needed"].max()
+        return f"{told} {'more than is practical' if pd.isna(needed) else f'up to {needed:.0f} users'}."
+
+    @cached_property
+    def _unable(self) -> frozenset[str]:
+        """The systems whose gain with straight users is too small for a cost to mean anything."""
+        known = self.shifts.dropna(subset=["shift_cost", "straight_gain"])
+        gain = known.groupby("model")["straight_gain"].mean()
+        return frozenset(gain.index[gain < ABLE])
+
+    def _loses(self, name: str) -> str:
+        mine = self.shifts[self.shifts["model"] == name].dropna(subset=["shift_cost", "straight_gain"])
+        if mine.empty:
+            return f"{name} has no conversation with a change of mind that could be scored."
+        if name in self._unable:
+            told = f"{name} gains {mine['straight_gain'].mean():.2f} with users who never change their minds"
+            return f"{told}: that is too little to lose anything, and its shift cost says nothing."
+        cost, gain = (
+            Estimate(*stats.cost_interval(mine[one])[:4]) for one in ("shift_cost", "straight_gain")
+        )
+        return f"{name}, whose gain is {gain} with users who never change their minds, {findings.pays(cost)}."
+
+    def _contrast(self, row: Mapping[Any, Any]) -> str:
+        """A declared contrast in words, by its verdict; nothing is equal without equivalence."""
+        a, b, margin = row["a"], row["b"], self.plan.smallest_effect
+        if row["verdict"] == "not compared":
+            return f"{a} and {b} could not be compared: {row['note']}."
+        if lacking := self._unable & {a, b}:
+            return f"{a} and {b} are not compared: the gain of {listing(sorted(lacking))} is below {ABLE:g}."
+        size = interval_in_words(row["diff"], row["low"], row["high"])
+        test = f"Wilcoxon {p_in_words(row['p_wilcoxon_adjusted'])} after Holm"
+        alike = row["p_equivalent_adjusted"] <= self.plan.alpha
+        if row["verdict"] in ("higher", "lower"):
+            better, worse = (a, b) if row["verdict"] == "lower" else (b, a)
+            told = f"{better} adapts better than {worse}: their shift costs differ by {size} ({test})"
+            return f"{told}; that is less than the {margin:g} that matters." if alike else f"{told}."
+        if alike:
+            return f"{a} and {b} adapt equally within ±{margin:g} of gain: {size} ({test})."
+        why = f"; {row['note']}" if row["note"] else ""
+        return f"Whether {a} and {b} adapt differently is not settled: {size} ({test}{why})."
+
+    def worst(self) -> pd.DataFrame:
+        """The turns of the sessions in which the first of one's own systems loses most, beside a baseline.
+
+        Columns: session, turn, user, then the replies of the system and of the baseline with the smallest
+        cost in that session's window.
+        """
+        mine = self.shifts[self.shifts["model"] == self.ours[0]].dropna(subset=["shift_cost"])
+        worst = mine.sort_values(["shift_cost", "session_id"], ascending=[False, True]).head(_WORST)
+        means = self.shifts.groupby("model")["shift_cost"].mean()
+        best = min(self.against, key=lambda name: means.get(name, float("inf")))
+        asked = {(name, session) for name in (self.ours[0], best) for session in worst["session_id"]}
+        talks = {
+            (talk.model_name, talk.session_id): talk.pairs() for talk in simulate.iter_dialogues(self.run)
+            if (talk.model_name, talk.session_id) in asked
+        }  # fmt: skip
+        rows = []
+        for one in worst.itertuples():
+            sides = [talks[name, one.session_id] for name in (self.ours[0], best)]
+            for place in range(one.turn - 2, min(one.turn - 1 + FRESH_TURNS, len(sides[0]))):
+                turn = f"{place + 1}{' (shift)' if place == one.turn - 1 else ''}"
+                rows.append([one.session_id, turn, *(pair.user.text for pair in [sides[0][place]])])
+                rows[-1] += [side[place].system.text for side in sides]
+        return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
+
+    def _repr_html_(self) -> str:
+        return f"{bullets(self.verdict)}{table(self.quantities)}"
+
+    def write(self) -> Path:
+        """Write the page; the same run gives the same bytes."""
+        css = part("tables.css") + part("report.css")
+        body = "\n".join(
+            f'<section id="{anchor}"><h2>{title}</h2>\n{inner}</section>'
+            for anchor, title, inner in self._sections() if inner
+        )  # fmt: skip
+        n = self.shifts["session_id"].nunique()
+        lead = f"{n} simulated users who change their minds, each beside a user who never wanted otherwise."
+        page = fill(part("report.html"), {
+            "css": css, "styles": hashes(css), "contents": "", "sections": body, "lead": html.escape(lead),
+            "title": html.escape(f"{listing(self.ours)} against {listing(self.against)}"),
+        })  # fmt: skip
+        with runs.only_one(self.page.parent):
+            return tables.write_whole(self.page, page)
+
+    def _sections(self) -> Iterator[tuple[str, str, str]]:
+        """Anchor, title and HTML of the parts of the page."""
+        words = "Mean with 95 % interval, in units of gain: 1 is the best list of films, 0 a list by chance."
+        yield "verdict", "Verdict", bullets(self.verdict)
+        yield "quantities", "Gain and cost", quiet(words) + self._plane() + table(_worded(self.quantities))
+        yield "effects", "Paired differences in shift cost", table(_worded(self.effects))
+        yield "types", "By type of shift", table(_worded(self.by_type))
+        yield "voices", "By voice of the user", table(_worded(self.by_voice)) if len(self.by_voice) else ""
+        words = (
+            f"The sessions in which {self.ours[0]} loses most, beside the best baseline in the same sessions."
+        )
+        yield "worst", "Conversations to read", quiet(words) + table(self.worst())
+        yield "next", "What to do next", bullets(_NEXT).replace("RUN", html.escape(self.run))
+
+    def _plane(self) -> str:
+        """The figure of ability and adaptation, if the run has data for it."""
+        try:
+            return figure("ability_adaptation", self.shifts)
+        except NoDataError:
+            return ""
+
+
+def _worded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns as a reader sees them."""
+    return frame.rename(columns={name: name.replace("_", " ") for name in frame})
+
+
+_NEXT = (
+    "Read the conversations above, then every session: crs show trace --run RUN",
+    "More users settle what is not settled: give the same command with a larger --n; it continues.",
+    "All tables and figures of the run: crs show report figures --run RUN",
+    "These users are simulated, and their wording limits what the numbers say about people.",
+)
+
+
+def compare(
+    systems: Mapping[str, _System] | Sequence[str], *, against: Sequence[str] = BASELINES, n: int = 60,
+    width: float = 0.1, run: str = "", catalog: str = sources.SAMPLE, plan: str = "movies", seed: int = 7,
+    turns: int = TURNS, workers: int = 1, llm: Mapping[str, Any] | None = None, progress: bool = True,
+) -> Comparison:  # fmt: skip
+    """Compare systems with baselines; returns the verdict and frames, and writes ``compare.html``.
+
+    ``systems`` maps names to specs or to functions ``messages -> text, list of films or answer``, or lists
+    ``NAME=SPEC``. The number of scenarios grows in steps of ``STEP`` until the 95 % intervals of all
+    contrasts are at most ``width`` wide (in units of gain) or ``n`` is reached, never on what they show. The
+    same call continues its run, also with a larger ``n``; a changed system gets a run of its own unless
+    ``run`` names one. Raises InputError for systems that are none, RunError for a system that fails.
+    """
+    given = _specs(systems)
+    if n < 2 or not given:
+        raise InputError(f"n is {n} and systems is {given}; give at least 2 scenarios and one system")
+    asked: dict[str, Any] = {
+        "systems": [*given, *against], "catalog": catalog, "seed": seed, "n_turns": turns,
+        "llm": dict(llm or {}),
+    }  # fmt: skip
+    name = run or f"compare-{_digest(asked)}"
+    ours, baselines = (tuple(named(one)[0] for one in part) for part in (given, against))
+    for size in range(min(STEP, n), n + STEP, STEP):
+        config = simulate.SimulateConfig(run=name, n_sessions=min(size, n), workers=workers, **asked)
+        simulate.simulate(config, progress=progress)
+        evaluate.evaluate(evaluate.EvaluateConfig(run=name, workers=workers))
+        pairs = tuple(itertools.product(ours, baselines))
+        found = Comparison(
+            name, ours, baselines, statistics.plan_for(plan, ours + baselines).changed(contrasts=pairs)
+        )
+        rows = found.tests.pairwise[found.tests.pairwise["family"] == "confirmatory"]
+        if (rows["high"] - rows["low"]).max(skipna=False) <= width:
+            break
+    found.write()
+    return found
+
+
+def _specs(systems: Mapping[str, _System] | Sequence[str]) -> list[str]:
+    """The systems as ``NAME=SPEC``; functions are kept under their names."""
+    if not isinstance(systems, Mapping):
+        return list(systems)
+    for name, one in systems.items():
+        if callable(one):
+            FUNCTIONS[name] = one
+    return [f"{name}=function:{name}" if callable(one) else f"{name}={one}" for name, one in systems.items()]
+
+
+def _digest(asked: Mapping[str, Any]) -> str:
+    """Eight hexadecimal digits of the settings and of the programs as they are now."""
+    specs = [spec for _, spec in map(named, asked["systems"]) if spec in SYSTEMS]
+    programs = [identity(spec) for spec in specs if SYSTEMS.get(spec).facts.get("program")]
+    return hashlib.sha256(json.dumps([asked, programs], sort_keys=True).encode()).hexdigest()[:8]
