@@ -1,6 +1,6 @@
 """Tables and figures of the validity notebook: verdicts, dose-response, detectors, human ratings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -81,6 +81,25 @@ def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
     panel.set_yticks(range(len(shown)), [style.titled(name) for name in shown["metric"]])
     panel.set(xlabel="Spearman with the mean label", xlim=(-1.05, 1.05))
     style.note(made, f"n = {int(shown['n'].max())} questions; lines: 95 % intervals over scenarios.")
+    return made
+
+
+def forest(rows: pd.DataFrame, label: str, columns: Mapping[str, str], note: str) -> Any:
+    """Estimates with 95 % intervals, a row each from above, a panel a column with its words.
+
+    The interval of ``diff`` is in ``diff_low`` and ``diff_high`` where there are such, else in ``low`` and
+    ``high``; the names of the rows are in the column ``label``.
+    """
+    made, (panels,) = style.figure(0.8 + 0.24 * len(rows), columns=len(columns), sharey=True)
+    for panel, (column, words) in zip(panels, columns.items(), strict=True):
+        ends = [f"{column}_{end}" if f"{column}_{end}" in rows else end for end in ("low", "high")]
+        for place, (value, low, high) in enumerate(rows[[column, *ends]].itertuples(index=False)):
+            style.interval(panel, place, low, high, style.INK)
+            panel.plot(value, place, "o", color=style.INK, markersize=4)
+        panel.axvline(0, color=style.FAINT, linewidth=0.8)
+        panel.set(xlabel=words, ylim=(len(rows) - 0.5, -0.5))
+    panels[0].set_yticks(range(len(rows)), rows[label].str.replace("_", " "))
+    style.note(made, f"{note} Lines: 95 % intervals over conversations.".strip())
     return made
 
 

@@ -2,10 +2,12 @@
 
 import pytest
 
-from crs_lib import evaluate, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib.core import tables
-from crs_lib.core.errors import RunError
+from crs_lib.core.errors import NoDataError, RunError
 from crs_lib.evaluate import arms
+from crs_lib.metrics import base
+from crs_lib.report import findings, statistics
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 
@@ -75,7 +77,7 @@ def means(config):
     return {name: table[name].to_dict() for name in table.index.levels[0]}
 
 
-def test_only_those_pay_for_a_shift_that_cling_or_lag(config):
+def test_only_those_pay_that_cling_or_lag_and_the_placebo_shows_who_forgets(config):
     found = means(config)
     cost, ability = found["shift_cost"], found["straight_gain"]
     for system in ("oracle", "random", "silent"):
@@ -92,25 +94,19 @@ def test_only_those_pay_for_a_shift_that_cling_or_lag(config):
             assert found["share_lost"][system] == pytest.approx(cost[system] / ability[system])
         else:
             assert found["share_lost"][system] != found["share_lost"][system]  # unable
-
-
-def test_the_placebo_shows_who_forgets(config):
     placebo = means(config)["placebo_cost"]
     assert max(abs(placebo[name]) for name in ("oracle", "random", "silent")) < 0.03
     assert max(placebo["sticky"], placebo["oracle_lag:1"]) < 0.03
     assert placebo["amnesiac"] > 0.1
 
 
-def test_a_first_refinement_costs_nothing_whatever_the_system(config):
+def test_first_refinements_cost_nothing_and_sessions_have_the_costs_of_their_primary_window(config):
     shifts = evaluate.read(config.run, "shifts")
     first = shifts.groupby(["model", "session_id"], sort=False).head(1)
     control = first[first["type"] == "refine"]
     assert len(control) >= len(SYSTEMS)
     assert control["shift_cost"].dropna().eq(0).all()
     assert not control["primary"].any()
-
-
-def test_a_session_has_the_costs_of_its_primary_window(config):
     shifts = evaluate.read(config.run, "shifts")
     results = evaluate.read(config.run, "results").set_index(["model", "session_id"])
     primary = shifts[shifts["primary"]].set_index(["model", "session_id"])
@@ -121,17 +117,42 @@ def test_a_session_has_the_costs_of_its_primary_window(config):
     assert results["shift_cost"].notna().sum() == primary["shift_cost"].notna().sum()
 
 
-def test_a_run_without_fresh_users_has_no_cost():
-    simulate.simulate(
-        SimulateConfig(run="plain", systems=("oracle",), n_sessions=2, n_turns=8, arms=("shift",)),
-        progress=False,
-    )
+@pytest.fixture(scope="module")
+def plain(config):
+    """A run whose users have no straight twin, as in logs of others and in the thesis's own."""
+    made = config.changed(run="plain", systems=("oracle", "sticky"), n_sessions=4, arms=("shift",))
+    simulate.simulate(made, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run="plain"))
-    assert (
-        evaluate.read("plain", "results")[["shift_cost", "history_cost", "placebo_cost", "fresh_gain"]]
-        .isna()
-        .all(axis=None)
-    )
+    return "plain"
+
+
+COSTS = [one.name for one in base.scored() if one.primary or one.ratio]
+
+
+def test_a_run_without_straight_users_has_no_cost_and_says_why(plain):
+    values = evaluate.read(plain, "results")[[*COSTS, "placebo_cost"]]
+    windowless = ["stale", "wrong"]  # these two need no other arm
+    assert values.drop(columns=windowless).isna().all(axis=None)
+    table = evaluate.read(plain, "model_metrics")
+    costs = table[table["metric"].isin(set(COSTS) - set(windowless))]
+    assert costs[["mean", "low", "high"]].isna().all(axis=None) and (costs["n"] == 0).all()
+    assert set(costs["mark"]) == {"no straight users"}
+    shifts = evaluate.read(plain, "shifts")
+    assert set(shifts["cost_undefined"]) == {"no straight users were simulated"}
+
+
+def test_findings_without_straight_users_speak_of_no_cost(plain):
+    """What can be said without the arm: recovery, uptake, release, retention, gain; and nothing of costs."""
+    told = findings.adaptation(evaluate.read(plain, "shifts"))
+    assert not told.borne
+    assert "the run lacks them" in str(told)
+    scores = statistics.stats_frame(evaluate.read(plain, "results"))
+    plan = statistics.plan_for("movies", ["oracle", "sticky"], scores=scores)
+    assert plan.outcomes and not {*COSTS} & {*plan.outcomes}
+    with pytest.raises(NoDataError, match="no straight users"):
+        figures.make("ability_adaptation", evaluate.read(plain, "shifts"))
+    table = evaluate.read(plain, "model_metrics").set_index(["metric", "model"])["mean"]
+    assert table[["uptake", "release", "retention", "item_recovery_rate", "normalised_gain"]].notna().all()
 
 
 def test_scores_older_than_an_arm_are_refused(config):

@@ -1,53 +1,20 @@
-"""Twins, the cost of adapting on paper, and what must hold of the simulator."""
+"""Twins, and what must hold of the simulator."""
 
 import itertools
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Turn
 from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import arms, realism
+from crs_lib.validity.realism import _UserTurn
 from tests.helpers.sample import WORLD
-
-M = "satisfaction_corrected"
-
-
-def turns(values, since=None, system="a"):
-    frame = pd.DataFrame({"model": system, "session_id": "0", "turn": range(1, len(values) + 1), M: values})
-    return frame.assign(since_shift=pd.array(since or [None] * len(values), dtype="Int64"))
-
-
-SINCE = [None, None, 0, 1, 0]
-SHIFTS = pd.DataFrame({"model": "a", "session_id": "0", "turn": [3, 5], "type": ["switch", "refine"]})
-
-
-def test_the_cost_is_a_difference_in_differences():
-    own, plain = turns([0.8, 0.6, 0.2, 0.4, 0.5], SINCE), turns([0.8, 0.6, 0.9, 0.7, 0.5])
-    rows = arms._segments(own, plain, SHIFTS)
-    # switch: twin 0.8 - 0.7, own 0.3 - 0.7; refine: twin 0.5 - 0.7, own 0.5 - 0.7
-    assert rows.set_index("type")["value"].to_dict() == pytest.approx({"switch": 0.5, "refine": 0.0})
-    table = arms.cost(rows, resamples=50).set_index("type")
-    assert table.loc[arms.ALL, "mean"] == pytest.approx(0.25)
-    assert table.loc[arms.ALL, "n"] == 2
-
-
-def test_the_excess_is_what_the_oracle_does_not_pay():
-    base = pd.DataFrame({"scenario": "0", "turn": [3, 5], "type": ["switch", "refine"]})
-    rows = pd.concat(
-        [base.assign(system="oracle", value=[0.1, -0.2]), base.assign(system="a", value=[0.5, 0.1])]
-    )
-    assert arms.excess(rows)["value"].tolist() == pytest.approx([0.4, 0.3])
-    with pytest.raises(InputError, match="no system 'tracker' to compare with"):
-        arms.excess(rows, "tracker")
-
-
-def test_arms_of_other_turns_are_refused():
-    with pytest.raises(InputError, match="the two arms differ in"):
-        arms._segments(turns([0.1, 0.2], [None, 0]), turns([0.1]), SHIFTS)
 
 
 def test_the_twin_has_its_own_run_and_no_shift():
@@ -68,7 +35,7 @@ def talks():
 def test_the_simulator_passes_its_checks(talks):
     world, dialogues = talks
     table = realism.checks(dialogues, world.grounder)
-    assert table["holds"].tolist() == [True] * 4
+    assert table["holds"].tolist() == [True] * 5
 
 
 def test_a_leak_and_an_unvoiced_shift_are_found(talks):
@@ -93,3 +60,43 @@ def test_repetitions_are_counted_whatever_their_marks(talks):
     table = realism.checks([replace(one, turns=turns)], world.grounder).set_index("check")
     repeated = table.loc["user utterances repeated word for word"]
     assert (repeated["share"], repeated["holds"]) == (1 - 1 / 16, False)
+
+
+WORDS = "any more other good great like watch see show tell give list new old fun please thanks maybe".split()
+
+
+def talkers(name, words, n=20):
+    draw = stream(1, name)
+    return [_UserTurn(f"{name}{i // 6}", " ".join(draw.choice(words, 5))) for i in range(n * 6)]
+
+
+@pytest.mark.slow
+def test_who_says_the_same_cannot_be_told_apart_and_other_words_give_away():
+    real = talkers("a", WORDS)
+    found = realism.two_sample(real, talkers("b", WORDS))
+    assert found["low"] < 0.5 < found["high"]
+    simulated = talkers("b", [*WORDS[:6], "whereupon", "henceforth"])
+    found = realism.two_sample(real, simulated)
+    assert 0.7 < found["low"] <= found["auc"] <= found["high"] <= 1
+    ours, theirs = realism.telling_words(real, simulated, 6)
+    assert {"whereupon", "henceforth"} <= set(ours)
+    assert not {"whereupon", "henceforth"} & set(theirs)
+    with pytest.raises(InputError, match="fewer than 10 conversations"):
+        realism.two_sample(talkers("a", WORDS, 3), real)
+
+
+def test_the_tracker_follows_its_own_set_better_than_the_other():
+    found = realism.run(realism.RealismConfig(n_sessions=10)).set_index("users")["joint_accuracy"]
+    assert 1 >= found["A"] > found["all"] > 0.2
+    assert found[["development", "confirmation"]].between(0.2, found["A"]).all()
+
+
+def test_small_talk_alone_states_nothing_and_is_the_same_for_the_same_seed():
+    grounder = Grounder(sources.load())
+    said = realism.small_talk("all", 6, 10, seed=3)
+    assert [turn.conversation for turn in said] == [
+        f"small talk only/{n}" for n in range(6) for _ in range(10)
+    ]
+    assert realism.constraint_share(said, grounder) == 0
+    assert said == realism.small_talk("all", 6, 10, seed=3) != realism.small_talk("all", 6, 10, seed=4)
+    assert realism.constraint_share([_UserTurn("a", "drama movies"), _UserTurn("a", "ok")], grounder) == 0.5

@@ -14,7 +14,8 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 from crs_lib.systems import base as systems
-from crs_lib.validity import gate
+from crs_lib.systems.gamed import Tricks, read
+from crs_lib.validity import gate, redteam
 from crs_lib.validity.gate import AFTER, BEFORE, NOISY, ORDERINGS, POLICIES, RISING, WHOLE, Protocol
 
 # Means that meet every demand: the doses lie on a line from the oracle (1.0) to almost random (0.2).
@@ -40,20 +41,19 @@ def verdict(means, ordering, **options):
     return tests.loc[ordering, "verdict"]
 
 
-def test_a_metric_that_meets_every_demand_has_no_mark():
+def test_a_metric_that_meets_every_demand_has_no_mark_whichever_way_is_better():
     tests = gate._test_all(values(GOOD))
     assert set(tests["verdict"]) == {"pass"}
     assert len(tests) == len(ORDERINGS) + 1
     table = gate._verdicts(tests).set_index("metric")
     assert table.loc["item_tas", "mark"] == ""
     assert table.loc["novelty", "mark"] == gate.DESCRIPTIVE
-
-
-def test_lower_is_better_turns_the_differences():
     assert base.get("copying").direction == base.LOWER
     assert set(gate._test_all(values(GOOD, "copying", -1.0))["verdict"]) == {"pass"}
     upside_down = gate._test_all(values(GOOD, "copying"))
     assert (upside_down["verdict"] == "fail").sum() >= len(ORDERINGS) - 1
+    with pytest.raises(InputError, match="the run lacks random, silent"):
+        gate._test_all(values({k: v for k, v in GOOD.items() if k not in ("random", "silent")}))
 
 
 @pytest.mark.parametrize(("change", "ordering"), [
@@ -91,11 +91,6 @@ def test_what_is_not_defined_is_neither_passed_nor_failed():
     assert "random above echo (undefined)" in gate._verdicts(tests.reset_index())["failed"].iloc[0]
 
 
-def test_a_run_without_a_policy_is_refused_by_name():
-    with pytest.raises(InputError, match="the run lacks random, silent"):
-        gate._test_all(values({k: v for k, v in GOOD.items() if k not in ("random", "silent")}))
-
-
 def test_parts_of_a_session_are_means_over_their_turns():
     turns = pd.DataFrame(
         {"model": "oracle", "session_id": "0", "since_shift": pd.array([None, None, 0, 1], dtype="Int64")}
@@ -130,8 +125,8 @@ def test_on_real_sessions_the_item_grounded_score_passes_and_the_plain_one_does_
     doses = gate.read(finished, "doses").query("metric == 'item_tas'")
     assert doses["dose"].tolist() == [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]
     assert set(marks) == set(base.scored_names())
-    found = {"normalised_gain": gate.NOT_VALID, "copying": gate.NOT_VALID, "release": gate.NOT_VALID}
-    assert gate.unlike(found) == {"normalised_gain": ""}  # no gate is declared for release
+    found = {"normalised_gain": gate.NOT_VALID, "copying": gate.NOT_VALID}
+    assert gate.unlike(found) == {"normalised_gain": ""}
     assert len(POLICIES) == 14
 
 
@@ -214,19 +209,13 @@ def test_what_does_not_hold_fails(tmp_path):
     assert board[["held", "asked"]].to_numpy().tolist() == [[1, 3]]
 
 
-def test_a_metric_with_values_where_nothing_shifts_fails(tmp_path):
+def test_what_cannot_be_tested_is_decided_by_rule(tmp_path):
     table = frame(oracle=NONE).assign(history_cost=0.0)
     assert outcome(tmp_path, [{"relation": "undefined"}], table)["verdict"].tolist() == ["fail"]
-
-
-def test_values_without_spread_are_decided_without_a_test(tmp_path):
     demands = [{"a": "oracle", "relation": "near", "value": 0.0, "margin": 0.03},
                {"a": "sticky", "relation": "beyond", "value": 0.5}]  # fmt: skip
     found = outcome(tmp_path, demands, frame(oracle=[0.0] * 3, sticky=[0.5] * 3))
     assert found["p"].tolist() == [0, 1]
-
-
-def test_too_few_scenarios_pass_nothing(tmp_path):
     found = outcome(
         tmp_path, [{"a": "oracle", "relation": "near", "value": 0, "margin": 1}], frame(oracle=[0.0])
     )
@@ -236,9 +225,44 @@ def test_too_few_scenarios_pass_nothing(tmp_path):
 def test_the_protocol_of_the_package_names_what_exists():
     own = Protocol.read()
     assert systems.check(own.content["systems"]) == own.content["systems"]
-    assert own.seeds("development") == [1, 2, 3, 4, 5]
-    assert own.seeds("confirmation") == list(range(201, 211))
+    assert own.seeds("development") == [1, 2]
+    spent = {seed for line in own.log() if line["protocol"] != own.digest for seed in line["seeds"]}
+    assert not {*own.seeds("confirmation")} & {*own.seeds("development"), *spent}
     assert len({(one.metric, one.text) for one in own.demands}) == len(own.demands)
+    voices = [own.batch(part, own.seeds(part)[0], "x", "sample", 1).voices for part in own.content["seeds"]]
+    assert voices == ["development", "confirmation"]
+
+
+def test_the_marks_of_all_tables_are_those_of_the_confirmation():
+    """One list: what a metric of the protocol declares is what its confirmation found."""
+    own = Protocol.read()
+    held = own.verdicts()
+    assert set(held) == own.metrics
+    assert {name: base.get(name).mark for name in held} == {name: held[name]["mark"] for name in held}
+
+
+def test_a_metric_of_the_protocol_has_its_verdict_and_no_other(tmp_path, monkeypatch):
+    outcome(tmp_path, [{"a": "sticky", "relation": "beyond", "value": 0.1}], frame(sticky=CLING))
+    own = Protocol.read(tmp_path / "gate.yaml")
+    monkeypatch.setattr(Protocol, "read", lambda: own)
+    tests = gate._test_all(values(GOOD, "history_cost"))  # it fails every ordering
+    found = gate._verdicts(tests).set_index("metric").loc["history_cost"]
+    assert (found["passed"], found["asked"], found["mark"]) == (0, 0, base.UNGATED)  # not confirmed yet
+    record = {"protocol": own.digest, "metrics": gate._by_metric(own.test(frame(sticky=CLING)))}
+    (tmp_path / gate.LOG).write_text(json.dumps(record) + "\n")
+    found = gate._verdicts(tests).set_index("metric").loc["history_cost"]
+    assert (found["passed"], found["asked"], found["mark"]) == (1, 1, "")
+
+
+def test_what_rests_on_a_reader_decides_no_metric(tmp_path):
+    outcome(tmp_path, [{"a": "sticky", "relation": "beyond", "value": 0.1}], frame(sticky=CLING))
+    content = yaml.safe_load((tmp_path / "gate.yaml").read_text())
+    lost = {"history_cost": [{"a": "sticky", "relation": "near", "value": 0.0, "margin": 0.1}]}
+    (tmp_path / "gate.yaml").write_text(yaml.safe_dump(content | {"of_readers": lost}))
+    found = Protocol.read(tmp_path / "gate.yaml").test(frame(sticky=CLING))
+    assert found["verdict"].tolist() == ["pass", "fail"]
+    assert found["p_holm"].tolist() == found["p"].tolist()  # each is adjusted within its own block
+    assert gate._by_metric(found)["history_cost"]["mark"] == ""
 
 
 @pytest.mark.parametrize(("demand", "message"), [
@@ -276,3 +300,41 @@ def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypa
 def test_what_the_protocol_fixes_cannot_be_given(given, capsys):
     assert main(["gate", "--develop", *given]) == 2
     assert "the protocol fixes it" in capsys.readouterr().err
+
+
+def test_a_policy_is_its_spec_and_the_search_is_seeded():
+    tricks = Tricks(lag=0.5, echoes=1)
+    assert read(tricks.argument) == tricks
+    assert systems.check([f"gamed:{tricks.argument}"])
+    with pytest.raises(InputError, match="give 9 shares"):
+        systems.check(["gamed:1/2"])
+    first, again = redteam._drawn(40, 1), redteam._drawn(40, 1)
+    assert first == again != redteam._drawn(40, 2)
+    assert first[0] == Tricks(abstention=1, echoes=1)
+    assert len(first) == 40
+
+
+def test_exploitability_is_the_rise_above_silence_and_chance_without_use():
+    rows = [
+        ("silent", 0.0, 0.0, -0.1), ("random", 0.05, 0.1, 0.0), ("oracle", 0.9, 0.1, 1.0),
+        ("gamed:0/0/0/0/0/1/0/1/0", 0.0, 1.0, -0.1), ("gamed:0/0/0/0/0/0/0/0/1", 0.0, 0.2, 0.4),
+        ("gamed:0/0/0/0/0/0/0/0/0", 0.9, 2.0, 0.9),
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["policy", "utility", "topic_adaptation_score", "normalised_gain"])
+    found = redteam._exploitability(table, ["topic_adaptation_score", "normalised_gain"]).set_index("metric")
+    assert found["exploitability"].to_dict() == pytest.approx(
+        {"topic_adaptation_score": 0.9, "normalised_gain": 0}
+    )
+    assert found["near_misses"].to_dict() == pytest.approx(
+        {"topic_adaptation_score": 0.1, "normalised_gain": 0.4}
+    )
+    assert found["mark"].to_dict() == {"topic_adaptation_score": "can be gamed", "normalised_gain": ""}
+    assert found.loc["topic_adaptation_score", "worst"] == "gamed:0/0/0/0/0/1/0/1/0"
+
+
+@pytest.mark.slow
+def test_a_short_search_finds_the_parrot_and_spares_the_gain():
+    found = redteam._exploitability(redteam.search(redteam.GateConfig(budget=12, n_sessions=2, n_turns=10)))
+    rise = found.set_index("metric")["exploitability"]
+    assert rise["topic_adaptation_score"] > 0.5
+    assert rise["normalised_gain"] < 0.05
