@@ -103,8 +103,10 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
             for spec, honest in SLEIGHTS.items()
             if abs(np.nanmean(values[spec][:, 1]) - np.nanmean(values[honest][:, 1])) <= _NEAR
         }
-        worst = max(rises, key=lambda spec: rises[spec][0])
-        most, (low, high) = max(0.0, float(rises[worst][0])), np.quantile(rises[worst][1:], (0.025, 0.975))
+        worst = max(rises, key=lambda spec: rises[spec][0], default="")
+        rise = rises.get(worst, np.array([math.nan, 0.0]))
+        most, (low, high) = max(0.0, float(rise[0])), np.nanquantile(rise[1:], (0.025, 0.975))
+        most = most if rises else math.nan
         rows.append({
             "metric": name, "exploitability": most, "mark": "can be gamed" if most >= RAISED else "",
             "near_misses": math.nan, "oracle": 0.0, "worst": worst, "n": len(rises), "low": low, "high": high,
