@@ -133,7 +133,7 @@ def _exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     that fits and show the next best. Values are turned so that higher is better. Metrics that no such policy
     defines are left out.
     """
-    asked = [one for one in base.scored() if one.direction != base.NEITHER and not (one.primary or one.ratio)]
+    asked = [one for one in base.scored() if one.direction != base.NEITHER and not one.primary]
     names = list(metrics) or [one.name for one in asked]
     table = policies.set_index("policy")
     gamed = table[table.index.str.startswith("gamed:")]
