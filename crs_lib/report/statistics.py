@@ -284,12 +284,6 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     return shown.assign(**facts, n_contrasts=len(curves[["a", "b"]].drop_duplicates()))
 
 
-def _waiting(shifts: pd.DataFrame) -> pd.DataFrame:
-    """The times of the recovery curves with their scenario and type of shift."""
-    seen = shifts[shifts["watched"] > 0]
-    return waiting(shifts, recovered_by(shifts)).assign(type=seen["type"], scenario=seen["session_id"])
-
-
 @_noted
 def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner.
@@ -300,7 +294,9 @@ def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """
     if not plan.contrasts:
         raise InputError("no declared contrast is between systems of this run")
-    found = hazard_ratios(_waiting(shifts), Design(pairs=plan.contrasts, scenario="scenario"))
+    seen = shifts[shifts["watched"] > 0]
+    times = waiting(shifts, recovered_by(shifts)).assign(scenario=seen["session_id"])
+    found = hazard_ratios(times, Design(pairs=plan.contrasts, scenario="scenario"))
     return tidy(found, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
 
 

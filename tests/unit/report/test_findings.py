@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from crs_lib import stats
-from crs_lib.cli import show as commands
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.report import findings, models
@@ -65,10 +64,16 @@ def test_the_cost_of_a_shift_is_told_as_it_is_shown():
         assert not re.search(r"no cost|indistinguishable|equal\b", text)
 
 
-def test_a_cost_needs_straight_users_and_a_system_that_is_able():
+def test_costs_need_straight_users_and_runs_without_models_show_no_cell(capsys, tmp_path):
     assert not findings.adaptation(shifts().drop(columns="straight_gain")).borne
     assert not findings.adaptation(shifts().assign(shift_cost=np.nan)).borne
     assert not findings.adaptation(shifts(ability=0.02)).borne
+    models.judges("nobody")
+    models.judge_figures("nobody")
+    models.model_calls("nobody", figure=True)
+    assert capsys.readouterr().out == ""
+    told = findings.adaptation(shifts()), findings.recovery(shifts())
+    assert list(stats.learnt(*told)) == [str(one) for one in told]
 
 
 def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
@@ -92,9 +97,9 @@ def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
     kept = (paths.ROOT / "figures" / "movies-demo" / "findings.md").read_text(encoding="utf-8")
     page = tmp_path / "README.md"
     page.write_text((paths.ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
-    commands._quote(kept, page)
+    findings.quote(kept, page)
     assert page.read_text(encoding="utf-8") == (paths.ROOT / "README.md").read_text(encoding="utf-8")
-    commands._quote("- Another sentence.", page)
+    findings.quote("- Another sentence.", page)
     assert "- Another sentence." in page.read_text(encoding="utf-8")
     assert kept.strip() not in page.read_text(encoding="utf-8")
 
@@ -103,14 +108,9 @@ def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
 def test_a_page_without_markers_stays_as_it_is(tmp_path, text):
     page = tmp_path / "page.md"
     page.write_text(text)
-    commands._quote("- x.", page)
-    commands._quote("- x.", tmp_path / "none.md")
+    findings.quote("- x.", page)
+    findings.quote("- x.", tmp_path / "none.md")
     assert page.read_text() == text
-
-
-def test_learnt_is_what_the_sections_said():
-    told = findings.adaptation(shifts()), findings.recovery(shifts())
-    assert list(stats.learnt(*told)) == [str(one) for one in told]
 
 
 def talk(name, number, by):

@@ -44,22 +44,12 @@ REMISSION = given.remission_frame().assign(scenario=range(42))
 FIVE = matrix_frame([[2.2, 1.1, 8.2], [3.1, 2.5, 4.5], [4.3, 4.1, 3.4], [4.1, 5.2, 6.2], [7.2, 6.4, 7.2]])
 BINARY = ratings([[0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]])
 PAGE = [
-    [3, 4, 3],
-    [2, 2, 4],
-    [3, 3, 5],
-    [1, 3, 2],
-    [2, 3, 2],
-    [2, 4, 5],
-    [1, 2, 4],
-    [3, 4, 4],
-    [2, 4, 5],
+    [3, 4, 3], [2, 2, 4], [3, 3, 5], [1, 3, 2], [2, 3, 2], [2, 4, 5], [1, 2, 4], [3, 4, 4], [2, 4, 5],
     [1, 3, 4],
-]
+]  # fmt: skip
 STAY = {
-    "cardiothoracic": [7, 1, 2, 6, 11, 8],
-    "medical": [4, 7, 16, 11, 21],
-    "neuro": [20, 25, 13, 9, 14, 11],
-}
+    "cardiothoracic": [7, 1, 2, 6, 11, 8], "medical": [4, 7, 16, 11, 21], "neuro": [20, 25, 13, 9, 14, 11],
+}  # fmt: skip
 RATERS = Design(system="rater", scenario="item", resamples=50)
 FEW = Design(resamples=200)
 

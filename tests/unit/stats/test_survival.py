@@ -150,6 +150,7 @@ NO_PLACEBO = REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] !
 @pytest.mark.parametrize(("make", "frame", "words"), [
     (stats.kaplan_meier, REMISSION.assign(time=-1.0), "negative times"),
     (stats.kaplan_meier, REMISSION.assign(event=2), r"true \(it happened\) or false"),
+    (stats.kaplan_meier, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
     (stats.restricted_mean, NO_PLACEBO, "no time for 'placebo'"),
     (stats.restricted_mean, REMISSION.assign(time=0, event=False), "followed for no reply"),
 ])  # fmt: skip
