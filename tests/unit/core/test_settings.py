@@ -5,7 +5,6 @@ import importlib
 import pickle
 import pkgutil
 import sys
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
