@@ -189,21 +189,6 @@ def test_one_system_alone_has_neither_power_nor_a_ranking():
         figures.make("sensitivity_catalogue", figure_tables.read("one", "sensitivity_catalogue"))
 
 
-def test_recovery_is_tested_over_all_shifts_and_within_strata():
-    """Tracker recovers at once, random never within its 3 replies."""
-    shifts = pd.DataFrame({
-        "model": ["tracker"] * 4 + ["random"] * 4, "type": ["switch", "refine"] * 4, "watched": [3] * 8,
-        "delay_item": [0.0] * 4 + [float("nan")] * 4, "session_id": ["00000", "00001"] * 4,
-    })  # fmt: skip
-    tests = statistics.recovery_tests(shifts)
-    assert tests["compared"].tolist() == ["all shifts", "within types of shift", "within scenarios"]
-    assert tests["events"].tolist() == [4, 4, 4]
-    assert tests["strata"].tolist() == [1, 2, 2]
-    at_once = shifts.assign(delay_item=0.0)
-    made = (statistics.recovery_tests(frame) for frame in (shifts.iloc[:0], at_once))
-    assert all("note" in table for table in made)
-
-
 def test_recovery_ratios_are_those_of_the_declared_contrasts():
     """Tracker recovers at once, sticky only by its second reply, random never: a ratio above 1, and none."""
     shifts = pd.DataFrame({
