@@ -21,7 +21,7 @@ def written(folder, text, name="films.json"):
     ("not JSON at all", r"films.json: not JSON .*line 1 column 2\); expected an object title -> record"),
     ('{"A": {"year": "1980"}', r"films.json: not JSON .*line 1 column 22"),
     ("", r"films.json: not JSON"),
-    ("[]", r"must hold an object title -> record with at least one film"),
+    ("[]", r"must hold a film a row with at least one film"),
     ("{}", r"must hold an object title -> record with at least one film"),
     ('"Alien"', r"must hold an object title -> record"),
     ('{"A": 3}', r"record 1 \('A'\): expected an object with the film's fields, got 3"),
@@ -42,7 +42,9 @@ def test_a_bad_json_file_is_refused_by_name(tmp_path, content, message):
 @pytest.mark.parametrize("name", ["films.json", "films.parquet", "folder"])
 def test_a_missing_file_is_refused_with_what_may_be_given(tmp_path, name):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InputError, match=r"no catalogue at .*; give 'sample', a .json .*or a .parquet file"):
+    with pytest.raises(
+        InputError, match=r"no catalogue at .*; give 'sample', a .json .*or a film a row as .csv"
+    ):
         sources.load(tmp_path / name)
 
 
@@ -50,7 +52,7 @@ def test_a_broken_parquet_file_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"films.parquet cannot be read as a catalogue"):
         sources.load(written(tmp_path, "no parquet", "films.parquet"))
     pd.DataFrame({"title": ["A"]}).to_parquet(tmp_path / "few.parquet")
-    with pytest.raises(InputError, match=r"few.parquet cannot .*catalogue: .*columns \['item_id', 'year'\]"):
+    with pytest.raises(InputError, match=r"few.parquet: 1 films and no value of any field .*\"A\""):
         sources.load(tmp_path / "few.parquet")
 
 
