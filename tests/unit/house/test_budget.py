@@ -18,7 +18,7 @@ ROOMS = {
 TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 160, 20, 26
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
-    "systems": 1855, "stats": 1804, "report": 1800, "validity": 1780, "catalog": 1595, "simulate": 1357,
+    "systems": 1855, "report": 1795, "validity": 1780, "catalog": 1595, "simulate": 1357,
     "metrics": 1321, "core": 913, "cli": 845, "data": 752, "retrieval": 644, "runs": 614, "notebooks": 577,
 }  # fmt: skip
 TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_815, 44_400, 215, 1_221
