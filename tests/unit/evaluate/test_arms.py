@@ -126,7 +126,7 @@ def plain(config):
     return "plain"
 
 
-COSTS = [one.name for one in base.scored() if one.primary or one.ratio]
+COSTS = [one.name for one in base.scored() if one.primary]
 
 
 def test_a_run_without_straight_users_has_no_cost_and_says_why(plain):

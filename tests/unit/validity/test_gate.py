@@ -13,6 +13,7 @@ from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
+from crs_lib.metrics.records import Scores
 from crs_lib.systems import base as systems
 from crs_lib.systems.gamed import Tricks, read
 from crs_lib.validity import gate, redteam
@@ -338,3 +339,45 @@ def test_a_short_search_finds_the_parrot_and_spares_the_gain():
     rise = found.set_index("metric")["exploitability"]
     assert rise["topic_adaptation_score"] > 0.5
     assert rise["normalised_gain"] < 0.05
+
+
+def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
+    """Its exploit is the base's cost less its own; a policy that is weaker with straight users is left out."""
+    made = {
+        "sticky": (0.4, 0.8),
+        "one_slot_sticky": (0.3, 0.8),
+        "stickyk:1": (0.1, 0.6),
+        "tracker": (0.1, 0.9),
+    }
+
+    def scored(config, specs, n):
+        assert (config.n_turns, n) == (8, 100)
+        return {
+            spec: [
+                Scores([], [], {"shift_cost": cost + wobble, "straight_gain": able})
+                for cost, able in [made.get(spec, (0.5, 0.2))]
+                for wobble in (*np.linspace(-0.05, 0.05, 20), float("nan"))
+            ]
+            for spec in specs
+        }
+
+    monkeypatch.setattr(redteam, "_scored", scored)
+    found = redteam._sleights(redteam.GateConfig(n_sessions=2, seed=1)).set_index("metric")
+    assert found["exploitability"].to_dict() == pytest.approx({"shift_cost": 0.1, "share_lost": 0.125})
+    assert set(found["worst"]) == {"one_slot_sticky"} and set(found["n"]) == {1}
+    assert (found["low"] <= found["exploitability"]).all() and (
+        found["exploitability"] <= found["high"]
+    ).all()
+
+
+def test_no_sleight_that_is_as_able_is_no_number(monkeypatch):
+    weak = {
+        spec: [Scores([], [], {"shift_cost": 0.1, "straight_gain": 0.1})] * 3 for spec in redteam.SLEIGHTS
+    }
+    honest = {
+        spec: [Scores([], [], {"shift_cost": 0.4, "straight_gain": 0.9})] * 3
+        for spec in ("sticky", "tracker")
+    }
+    monkeypatch.setattr(redteam, "_scored", lambda *_: weak | honest)
+    found = redteam._sleights(redteam.GateConfig(n_sessions=2))
+    assert found["exploitability"].isna().all() and (found["n"] == 0).all()
