@@ -12,8 +12,8 @@ from tests.helpers.house import FRONTS, MODULES, PACKAGE, tree
 # Code lines a room may have: no blanks, comments, docstrings, imports.
 ROOMS = {
     "core": 700, "runs": 560, "llm": 1350, "stats": 1800, "retrieval": 620, "data": 700, "catalog": 1550,
-    "metrics": 1250, "systems": 1750, "simulate": 1350, "evaluate": 800, "judge": 680, "thesis": 1000,
-    "validity": 1500, "figures": 1750, "report": 1650, "cosrec": 2815, "realtalk": 2915, "notebooks": 520, "cli": 820,
+    "metrics": 1250, "systems": 1750, "simulate": 1350, "evaluate": 800, "judge": 680, "thesis": 995,
+    "validity": 1500, "figures": 1750, "report": 1650, "cosrec": 2812, "realtalk": 2897, "notebooks": 520, "cli": 820,
 }  # fmt: skip
 TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 180, 20, 26
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
