@@ -56,14 +56,23 @@ def _voice(row: Mapping[str, str]) -> Voice:
 
 FIRST: Final = "A"
 ALL, DEVELOPMENT, CONFIRMATION = "all", "development", "confirmation"
-VOICES: Final = {row["voice"]: _voice(row) for row in _table("voices/voices.tsv")}
-CHOICES: Final = (FIRST, ALL, DEVELOPMENT, CONFIRMATION, *(name for name in VOICES if name != FIRST))
+
+
+@cache
+def every() -> dict[str, Voice]:
+    """All voices, by name."""
+    return {row["voice"]: _voice(row) for row in _table("voices/voices.tsv")}
+
+
+def choices() -> tuple[str, ...]:
+    """The names of all choices of voices."""
+    return (FIRST, ALL, DEVELOPMENT, CONFIRMATION, *(name for name in every() if name != FIRST))
 
 
 def names(choice: str) -> list[str]:
     """The voices of a choice: "all" but A, those for "development" or "confirmation", or the one named."""
-    found = [name for name, voice in VOICES.items() if choice in (ALL, voice.use) and name != FIRST]
-    return [choice] if choice in VOICES else found
+    found = [name for name, voice in every().items() if choice in (ALL, voice.use) and name != FIRST]
+    return [choice] if choice in every() else found
 
 
 def drawn(choice: str, seed: int, session: int) -> str:
@@ -117,6 +126,6 @@ def implied(
     if explicitness == MIXED and draw.random() < 0.5:
         return None
     named = (pair for pair in shift.added.items() if pair != shift.bridge)
-    known = [one for one in _situations() if one.use == VOICES[voice].use]
+    known = [one for one in _situations() if one.use == every()[voice].use]
     options = [one for pair in named for one in known if pair == (one.field, one.value)]
     return options[int(draw.integers(len(options)))] if options else None

@@ -51,7 +51,7 @@ def test_the_wishes_are_the_same_and_only_the_words_differ(voice):
         assert pair in step.shift.added.items()
         assert step.event["explicitness"] == "implicit"
         assert (step.event["implied"], step.event["situation"]) == (dict([pair]), step.situation.text)
-        assert step.situation.use == voices.VOICES[voice].use
+        assert step.situation.use == voices.every()[voice].use
 
 
 def test_mixed_lies_between():
