@@ -1,6 +1,6 @@
 """Runs: notebooks, sweeps over a grid, simulation without a notebook, and judges over a finished run."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def simulate(
     if estimate:
         judged = {name: value for name, value in judged.items() if value}
         pairs = zip(configs, cells, strict=True)
-        work = [row for config, cell in pairs for row in _planned(config, cell | judged)]
+        work = [row for config, cell in pairs for row in evaluate.planned(config, cell | judged)]
         show_costs("movies", work, log, "run a few sessions")
         return
     if sweep:
@@ -128,32 +128,6 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
     table(summed.rename(columns={"tokens_in": "M tokens in", "tokens_out": "M tokens out"}), digits=2)
     if not logs:
         print(f"For tokens and hours {try_it} first, then add: --log RUN")
-
-
-def _planned(config: Any, judged: Mapping[str, Any]) -> Iterator[Any]:
-    """The largest number of calls to each model of a run; failed and repeated calls are not counted.
-
-    ``judged`` holds the parameters of the judgement that follows.
-    """
-    from crs_lib.judge.config import JudgeConfig
-    from crs_lib.llm.estimate import Work
-    from crs_lib.systems.agent import most_calls
-    from crs_lib.systems.programs import width
-
-    turns, rule = sum(config.turns(arm) for arm in config.arms), config.llm_settings
-    for spec in config.programs():
-        yield Work("crs", spec, turns, width(spec, rule, config.workers), tokens=False)
-    for one in config.roles():
-        crs = one.role == "crs"
-        most = most_calls(one.system, rule) if crs else len(config.systems)
-        several = turns if crs and most > 1 else 0
-        yield Work(one.role, one.system or one.spec, turns * most, rule.at_once, turns=several)
-    settings = judged.get(f"{_EVALUATE}.llm", {"slots": rule.slots})
-    own = {name: judged[name] for name in ("judges", "samples") if name in judged}
-    asked = JudgeConfig(**{"judges": (), **own}, run=config.run, llm=settings)
-    calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * asked.samples
-    for spec in asked.judges:
-        yield Work("judge", spec, calls, asked.reached.at_once)
 
 
 @command(

@@ -1,7 +1,6 @@
 """Pages and pictures of finished runs, and the thesis from beginning to end."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ import pandas as pd
 
 from crs_lib.cli.app import command, part, table
 from crs_lib.cli.data import tell
-from crs_lib.core import paths, tables
+from crs_lib.core import paths
 from crs_lib.core.settings import Field, OneOf
 
 
@@ -47,7 +46,7 @@ READERS = {
 def show(
     kinds: tuple[Annotated[str, OneOf(("figures", "report", "trace"))], ...], *, run: str = "demo",
     convention: str = "", study: Annotated[str, OneOf(sorted(READERS), optional=True)] = "",
-    only: str | None = None, systems: str = "", plan: str = "movies",
+    only: str | None = None, plan: str = "movies",
 ) -> None:  # fmt: skip
     """Draw the figures of a finished run, or write its report or the trace of every session.
 
@@ -56,26 +55,21 @@ def show(
     convention: whose scores, where a run has several
     study: of the figures (default: every study that has the run)
     only: one figure or table by name
-    systems: draw these systems of a run of movies, A,B (default: all)
     plan: the report's declared analysis, notebooks/plans/<plan>.yaml
     """
     from crs_lib.report import report, trace
 
     if "figures" in kinds:
-        named = [name.strip() for name in systems.split(",") if name.strip()]
-        draw(study, run, only, convention, named)
+        draw(study, run, only, convention)
     if "report" in kinds:
         print(f"written: {paths.shown(report.write(run, plan, convention))}")
     if "trace" in kinds:
         print(f"written: {paths.shown(trace.write(run, convention))}   open it in a browser")
 
 
-def draw(
-    study: str, run: str, only: str | None = None, convention: str = "", systems: Sequence[str] = ()
-) -> None:
+def draw(study: str, run: str, only: str | None = None, convention: str = "") -> None:
     """Draw the figures of a run; for a figure without data print one line that says what is missing."""
     from crs_lib import evaluate, figures
-    from crs_lib.figures import base as registered
 
     for one in [study] if study else _studies(run, only):
         module, _, function = READERS[one].partition(":")
@@ -83,7 +77,7 @@ def draw(
         name = evaluate.convention_of(run, convention) if one == "movies" else ""
 
         def frame(run: str, table: str, read: Any = read, name: str = name) -> pd.DataFrame:
-            return registered.of_systems(read(run, table, name), systems) if name else read(run, table)
+            return read(run, table, name) if name else read(run, table)
 
         place = "" if name in ("", "default") else paths.slug(name)
         left_out = list[str]()
@@ -123,7 +117,6 @@ def finish(sweep: Any, name: str) -> None:
             print(f"over the grid: {paths.shown(path)}")
 
 
-OPEN, CLOSE = "<!-- findings -->", "<!-- /findings -->"  # in README.md
 _DEMO: dict[str, Any] = {"run": "demo", "catalog": "sample", "workers": 2}
 
 
@@ -150,20 +143,12 @@ def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     sensitivity.make(run)
     told = findings.write(run)
     if (n_sessions, n_turns) == (50, 20):
-        _quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
+        findings.quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
     show(("figures", "report", "trace"), run=run, study="movies")
     table(scoreboard(evaluate.read(run, "model_metrics")))
     folder = paths.shown(paths.run_folder("movies", run))
     print(f"{DAGGER_NOTE}\n\ntables:    {folder}/   model_metrics.csv, results.jsonl, turns.parquet, …")
     print(f"notebooks: {folder}/notebooks/   executed, with their outputs")
-
-
-def _quote(text: str, page: Path) -> None:
-    """Put a text between the two markers of a page; nothing happens to a page without them."""
-    old = page.read_text(encoding="utf-8") if page.is_file() else ""
-    new = re.sub(f"{OPEN}.*?{CLOSE}", lambda _: f"{OPEN}\n{text.strip()}\n{CLOSE}", old, flags=re.DOTALL)
-    if new != old:
-        tables.write_whole(page, new)
 
 
 @command(

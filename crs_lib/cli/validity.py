@@ -48,7 +48,7 @@ def _protocol(given: dict[str, Any], confirm: bool) -> None:
     config, run = gates.GateConfig(**given), f"{given['run']}-protocol" if "run" in given else "protocol"
     found = (gates.confirm if confirm else gates.develop)(run, config.catalog, config.workers)
     table(found.assign(p_holm=found["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"]))
-    table(gates.board(found)[["metric", "held", "asked"]])
+    table(gates.board(found)[["metric", "held", "asked", "decides"]])
     print(f"protocol {found['protocol'].iloc[0][:16]}, {place}")
 
 

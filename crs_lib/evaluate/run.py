@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pandas as pd
 
@@ -39,6 +39,9 @@ from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.records import Scores, unscored
 from crs_lib.runs import StageSpec, Study, jobs
+
+if TYPE_CHECKING:
+    from crs_lib.llm.estimate import Work
 
 DEFAULT = "default"  # the convention whose scores lie in the run's own folder
 
@@ -260,6 +263,32 @@ def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
                 needs += models_of(roles, config.llm_settings, sources.load(config.catalog)) if roles else []
     refuse(absent)
     preflight({repr(need): need for need in needs}.values())
+
+
+def planned(config: simulate.SimulateConfig, judged: Mapping[str, Any]) -> "Iterator[Work]":
+    """The largest number of calls to each model of a run; failed and repeated calls are not counted.
+
+    ``judged`` holds the parameters of the judgement that follows.
+    """
+    from crs_lib.judge.config import JudgeConfig
+    from crs_lib.llm.estimate import Work
+    from crs_lib.systems.agent import most_calls
+    from crs_lib.systems.programs import width
+
+    turns, llm = sum(config.turns(arm) for arm in config.arms), config.llm_settings
+    for spec in config.programs():
+        yield Work("crs", spec, turns, width(spec, llm, config.workers), tokens=False)
+    for one in config.roles():
+        crs = one.role == "crs"
+        most = most_calls(one.system, llm) if crs else len(config.systems)
+        several = turns if crs and most > 1 else 0
+        yield Work(one.role, one.system or one.spec, turns * most, llm.at_once, turns=several)
+    own = {name: judged[name] for name in ("judges", "samples") if name in judged}
+    reached = judged.get("04_evaluate.llm", {"slots": llm.slots})
+    asked = JudgeConfig(**{"judges": (), **own}, run=config.run, llm=reached)
+    calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * asked.samples
+    for spec in asked.judges:
+        yield Work("judge", spec, calls, asked.reached.at_once)
 
 
 def _judges(given: Mapping[str, Any]) -> list[Any]:

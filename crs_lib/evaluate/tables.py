@@ -147,7 +147,8 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     return table[head]
 
 
-UNABLE = "unable"  # the mark of a share lost where there is too little to lose
+# The marks of a share lost where there is too little to lose, and of costs that no arm was simulated for.
+UNABLE, NO_ARM = "unable", "no straight users"
 
 
 def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, Any]]:
@@ -156,11 +157,11 @@ def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, An
         if metric.ratio:
             top, bottom = (mine[name].astype(float) for name in metric.ratio)
             found = stats.ratio_interval(top, bottom)
-            if bottom.mean() < gain.ABLE:
+            if bottom.mean() < gain.ABLE:  # not so where no scenario has a straight user
                 found = stats.CostInterval(math.nan, math.nan, math.nan, 0, UNABLE)
         else:
             found = stats.cost_interval(mine[metric.name])
-        reason = "" if metric.primary and not found.n else found.reason
+        reason = found.reason if found.n or found.reason == UNABLE else NO_ARM
         yield {"system": system, **found._asdict(), "reason": reason, "n_missing": len(mine) - found.n}
 
 

@@ -63,7 +63,7 @@ def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -
         raise NoDataError("a correlation needs at least 2 metrics")
     values = np.full((len(shown) - 1, len(shown) - 1), np.nan)
     bold = np.zeros(values.shape, dtype=bool)
-    for row in within_correlations(results, shown).itertuples():
+    for row in _within_correlations(results, shown).itertuples():
         at = shown.index(str(row.y)) - 1, shown.index(str(row.x))
         values[at], bold[at] = row.correlation, row.low > 0 or row.high < 0
     made, panel = style.single(max(2.6, 1.0 + 0.34 * len(shown)))
@@ -78,7 +78,7 @@ def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -
     return made
 
 
-def within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+def _within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
     """Rank correlation in [-1, 1] of each pair within systems, with its interval; a row a pair.
 
     Ranks over all sessions minus their mean in the system; rows that lack either value are left out.
@@ -270,7 +270,7 @@ def _correlations(frame: pd.DataFrame, metric: str, construct: str) -> str:
     design = Design(scenario="session_id")
     found = {
         "ρ": cluster_bootstrap_correlation(frame, metric, construct, design, method="percentile"),
-        "within": within_correlations(frame, [metric, construct]),
+        "within": _within_correlations(frame, [metric, construct]),
     }
     lines = []
     for head, table in found.items():

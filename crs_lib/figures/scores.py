@@ -87,7 +87,7 @@ def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
     return made
 
 
-_RIDGES = 4  # panels that fit side by side
+_RIDGES, _FEW = 4, 10  # panels that fit side by side; sessions below which a density says nothing
 
 
 @figure()
@@ -112,15 +112,13 @@ def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
 
 
 def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
-    """A density standing on a line; a bar where nothing varies, nothing where there is no value."""
+    """A density standing on a line; a line each for few sessions, and where nothing varies."""
     from scipy.stats import gaussian_kde
 
-    if not len(values):
+    if len(values) < _FEW or np.ptp(values) < 1e-9:
+        panel.vlines(values, foot - 0.75, foot, color=colour, linewidth=2)
         return
     low, high = float(values.min()), float(values.max())
-    if len(values) < 3 or high - low < 1e-9:
-        panel.plot([low, low], [foot, foot - 0.75], color=colour, linewidth=3, solid_capstyle="butt")
-        return
     x = np.linspace(low, high, 160)
     y = gaussian_kde(values)(x)
     top = foot - 0.78 * y / y.max()

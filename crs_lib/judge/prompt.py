@@ -79,11 +79,6 @@ def scale(group: Sequence[str]) -> tuple[int, int]:
     return scales.pop()
 
 
-def _criteria(group: Sequence[str]) -> str:
-    """The question of each construct, with a description of its levels."""
-    return "\n\n".join(prompts.render(constructs.get(name).prompt) for name in group)
-
-
 def digest(expected: bool = False) -> str:
     """Hex SHA-256 over all texts of the judge's prompt: the version of the rubric."""
     rows = [row.prompt for row in constructs.CONSTRUCTS.values()]
@@ -157,8 +152,9 @@ def messages(
         blocks.append(_pair_lines(pairs[turn - 1], excerpt.limit))
     conversation = "\n".join(blocks)
     wishes = _wish_summary(dialogue)
+    criteria = "\n\n".join(prompts.render(constructs.get(name).prompt) for name in group)
     parts = {
-        "criteria": _criteria(group), "wishes": wishes, "conversation": conversation,
+        "criteria": criteria, "wishes": wishes, "conversation": conversation,
         "turns": f"{len(excerpt.turns)} of {excerpt.total} turns, in their order.",
         "fence": fence([conversation, wishes]),
     }  # fmt: skip

@@ -5,9 +5,9 @@ import random
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -177,26 +177,25 @@ class LLM(AbstractContextManager["LLM", None]):
         requests that wait are not sent; so it is with an interrupt. Calls under way then are not waited for,
         their replies still go into the cache.
         """
-        waiting = deque(enumerate(requests))
-        found: list[Reply | LLMError | None] = [None] * len(waiting)
-        wrong: list[BaseException] = []
+        asked, wrong = list(requests), list[BaseException]()
 
-        def work() -> None:
-            with suppress(IndexError):  # nothing waits any more
-                while not wrong:
-                    number, request = waiting.popleft()
-                    try:
-                        found[number] = self.complete(request)
-                    except LLMError as error:
-                        found[number] = error
-                    except BaseException as error:
-                        wrong.append(error)
+        def outcome(request: Request) -> Reply | LLMError | None:
+            try:
+                return None if wrong else self.complete(request)
+            except LLMError as error:
+                return error
+            except BaseException as error:
+                wrong.append(error)
+                return None
 
-        width = min(self._slots.total, len(waiting)) if any(self.backend.endpoints) else 1
-        if width <= 1:
-            work()
-        else:
-            _in_threads(work, width, waiting)
+        width = min(self._slots.total, len(asked)) if any(self.backend.endpoints) else 1
+        threads = ThreadPoolExecutor(max(1, width), "llm-call")
+        try:
+            found = list(threads.map(outcome, asked) if width > 1 else map(outcome, asked))
+        except BaseException as error:
+            wrong.append(error)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
         if wrong:
             raise wrong[0]
         return [one for one in found if one is not None]
@@ -308,22 +307,6 @@ class _Slots:
         now = time.monotonic()
         works = [name for name, failed in self._failed.items() if now - failed >= COOL_OFF]
         return [name for name in works or self._busy if self._busy[name] < self._slots]
-
-
-def _in_threads(work: Callable[[], None], width: int, waiting: deque[Any]) -> None:
-    """Do the work in so many threads; an interrupt leaves the rest undone, and no thread is waited for.
-
-    The threads are daemons: those that still wait for a server do not hold up the end of the process.
-    """
-    threads = [threading.Thread(target=work, name="llm-call", daemon=True) for _ in range(width)]
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    except BaseException:
-        waiting.clear()
-        raise
 
 
 def scratch(name: str) -> Path:

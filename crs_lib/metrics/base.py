@@ -24,9 +24,11 @@ from crs_lib.metrics import constructs
 _LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
 HIGHER, LOWER, NEITHER = "higher is better", "lower is better", "no better or worse"
 NOT_VALID, DESCRIPTIVE = "not valid for ranking", "no direction, not for ranking"
+UNGATED = "not gated, not for ranking"
 DAGGER = "†"
 DAGGER_NOTE = (
-    f"{DAGGER} not valid for ranking: fails orderings of control policies (docs/validity.md, section 1)"
+    f"{DAGGER} not valid for ranking: fails orderings of control policies, or was put to none "
+    "(docs/validity.md, section 1)"
 )
 F = TypeVar("F", bound=Callable[[Any], Any])
 
@@ -35,11 +37,11 @@ F = TypeVar("F", bound=Callable[[Any], Any])
 class Metric:
     """A quantity as tables name it: ``short`` is the name in figures, ``low`` and ``high`` are the range.
 
-    ``gate`` says whether it orders the control policies as it must (``validity gate`` with its defaults)
-    and may rank systems; None where no gate is declared for it. ``compute`` takes the record of the level;
-    None for a metric that another scorer gives. A metric that is not ``averaged`` (a list a turn) has a
-    column and no mean. The session value of a shift metric is the mean over its shifts, or that of the
-    ``primary`` window alone; ``ratio`` names the two metrics whose means a system's value divides.
+    ``gate`` says whether it orders the control policies as it must (the confirmed protocol, or ``validity
+    gate`` with its defaults) and may rank systems; None where it was put through no gate. ``compute`` takes
+    the record of the level; None for a metric that another scorer gives. A metric that is not ``averaged`` (a
+    list a turn) has a column and no mean. The session value of a shift metric is the mean over its shifts, or
+    that of the ``primary`` window alone; ``ratio`` names the two metrics of which it is the ratio of means.
     """
 
     name: str
@@ -69,15 +71,15 @@ class Metric:
 
     @property
     def mark(self) -> str:
-        """Why the metric may not rank systems; empty where it may, or where there is no gate for it."""
-        if self.gate is None:
-            return ""
-        return "" if self.gate else DESCRIPTIVE if self.direction == NEITHER else NOT_VALID
+        """Why the metric may not rank systems; empty where it may. All tables, figures and pages ask here."""
+        if self.direction == NEITHER:
+            return DESCRIPTIVE
+        return {True: "", False: NOT_VALID, None: UNGATED}[self.gate]
 
     @property
     def label(self) -> str:
         """The short name, with a dagger where the metric is not valid for ranking."""
-        return f"{self.short} {DAGGER}" if self.mark == NOT_VALID else self.short
+        return f"{self.short} {DAGGER}" if self.mark not in ("", DESCRIPTIVE) else self.short
 
 
 metric = Metric  # as a decorator
@@ -95,8 +97,8 @@ _ORDER = """
     found_at_3 violations false_claims uptake release retention hit_by_chance
     n_answers watched delay_text recovered_text delay_item recovered_item delay_most recovered_most
     primary cost_undefined
-    shift_cost share_lost conversation_cost history_cost misfit delay stale wrong straight_gain fresh_gain
-    recovery_at_0 history_cost_v2 placebo_cost
+    shift_cost share_lost conversation_cost history_cost misfit misfit_at_0 delay stale wrong
+    straight_gain fresh_gain history_cost_v2 placebo_cost
     topic_recovery_rate avg_recovery_delay item_recovery_rate item_recovery_most item_recovery_delay
     context_adaptation_score tas_volatility
 """.split()

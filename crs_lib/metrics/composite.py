@@ -112,40 +112,24 @@ def watched(shift: ShiftRecord) -> int:
     return len(shift.replies)
 
 
-@FACTS.register("delay_text", level=SHIFT)
-def _delay_text(shift: ShiftRecord) -> float:
-    """Replies until the shift is recovered by :func:`_met_in_text`, until the next shift; NaN for never."""
-    return shift.once(_until_next)["text"].delay
+def _recovery_columns(criterion: str, met: str) -> None:
+    """Register when a shift is recovered by a criterion, and whether it is within the convention's window."""
+
+    def delay(shift: ShiftRecord) -> float:
+        return shift.once(_until_next)[criterion].delay
+
+    def recovered(shift: ShiftRecord) -> bool:
+        return shift.once(_in_window)[criterion].recovered
+
+    delay.__doc__ = f"Replies until {met}, before the next shift; NaN for never."
+    recovered.__doc__ = f"Whether {met} within the convention's window."
+    FACTS.register(f"delay_{criterion}", level=SHIFT)(delay)
+    FACTS.register(f"recovered_{criterion}", level=SHIFT)(recovered)
 
 
-@FACTS.register("recovered_text", level=SHIFT)
-def _recovered_text(shift: ShiftRecord) -> bool:
-    """Whether the shift is recovered so within the convention's window."""
-    return shift.once(_in_window)["text"].recovered
-
-
-@FACTS.register("delay_item", level=SHIFT)
-def _delay_item(shift: ShiftRecord) -> float:
-    """Replies until the shift is recovered by :func:`_met_by_item`, until the next shift; NaN for never."""
-    return shift.once(_until_next)["item"].delay
-
-
-@FACTS.register("recovered_item", level=SHIFT)
-def _recovered_item(shift: ShiftRecord) -> bool:
-    """Whether the shift is recovered so within the convention's window."""
-    return shift.once(_in_window)["item"].recovered
-
-
-@FACTS.register("delay_most", level=SHIFT)
-def _delay_most(shift: ShiftRecord) -> float:
-    """Replies until the shift is recovered by :func:`_met_by_most`, until the next shift; NaN for never."""
-    return shift.once(_until_next)["most"].delay
-
-
-@FACTS.register("recovered_most", level=SHIFT)
-def _recovered_most(shift: ShiftRecord) -> bool:
-    """Whether the shift is recovered so within the convention's window."""
-    return shift.once(_in_window)["most"].recovered
+_recovery_columns("text", "reply and utterance overlap as the convention's thresholds ask")
+_recovery_columns("item", "an item meets every constraint and has no excluded value")
+_recovery_columns("most", "an item meets more than half of the constraints and has no excluded value")
 
 
 def _recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:

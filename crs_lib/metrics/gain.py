@@ -144,7 +144,7 @@ def _perfect(turn: TurnRecord, item: int) -> bool:
     return turn.constraints <= facts and not turn.exclusions & facts
 
 
-@metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE)
+@metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE, gate=False)
 def precise(turn: TurnRecord) -> float:
     """Share of the films shown that meet every constraint and break no exclusion, in [0, 1].
 
@@ -177,7 +177,7 @@ def found_at_3(turn: TurnRecord) -> float:
     return min(hits, _FEW) / min(there, _FEW) if there else math.nan
 
 
-@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE)
+@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def violations(turn: TurnRecord) -> float:
     """Share of the films shown that break a stated exclusion, in [0, 1]; NaN without either."""
     if not turn.exclusions or not turn.items:
@@ -232,7 +232,7 @@ def _claims(turn: TurnRecord) -> Iterator[_Claim]:
             yield _Claim(frozenset(codes), tuple(item for place, item in after if place == after[0][0]))
 
 
-@metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE)
+@metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def false_claims(turn: TurnRecord) -> float:
     """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1 (:func:`_claims`).
 
@@ -297,12 +297,12 @@ _LEAST = 0.1  # a part is measured where a list of the largest gain meets so muc
 
 
 def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
-    """(x − chance)/(attained − chance): how far the films of a reply meet a part of the active constraints.
+    """(x − chance)/(attained − chance), at most 1: how far a reply's films meet a part of the constraints.
 
     x is the mean share of the part that they meet; ``attained`` is that of a list of the largest gain and the
-    same length, averaged over ties: 1 is as much of the part as the whole of the constraints allows, 0 is
-    chance. NaN where the part is empty, where ``attained`` is less than .1 above chance, and where neither
-    films are shown nor asked for.
+    same length, averaged over ties: 1 is as much of the part as the whole of the constraints allows (a list
+    that gives up the rest for it is no better), 0 is chance. NaN where the part is empty, where ``attained``
+    is less than .1 above chance, and where neither films are shown nor asked for.
     """
     if not part or not (turn.items or turn.asked):
         return math.nan
@@ -318,10 +318,10 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     chance = sum(met) / sum(counts) / len(part)
     attained = _GainLevels(tuple(counts), tuple(met)).attained(k) / scale
     shown = sum(len(facts[item] & part) for item in set(turn.items)) / scale
-    return (shown - chance) / (attained - chance) if attained - chance >= _LEAST else math.nan
+    return min(1.0, (shown - chance) / (attained - chance)) if attained - chance >= _LEAST else math.nan
 
 
-@metric("uptake", "uptake", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT)
+@metric("uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
 def uptake(turn: TurnRecord) -> float:
     """How far the constraints that the last shift added are met; see :func:`_part_met`.
 
@@ -330,7 +330,7 @@ def uptake(turn: TurnRecord) -> float:
     return _part_met(turn, turn.change.added) if turn.change and _after_change(turn) else math.nan
 
 
-@metric("retention", "retention", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT)
+@metric("retention", "retention", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
 def retention(turn: TurnRecord) -> float:
     """How far the constraints that the last shift kept are met; see :func:`_part_met`, :func:`uptake`."""
     return _part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
@@ -368,7 +368,7 @@ def _old_share(background: Background) -> Callable[[_Old], float]:
     return share
 
 
-@metric("release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT)
+@metric("release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT, gate=True)
 def release(turn: TurnRecord) -> float:
     """(1 − s)/(1 − c), at most 1: s of the films shown, c of all films belong to the state before.
 
@@ -385,46 +385,18 @@ def release(turn: TurnRecord) -> float:
     return min(1.0, (1 - shown) / (1 - chance)) if chance < 1 else math.nan
 
 
-def _met_by_chance(n_perfect: int, n_films: int, k: int) -> float:
-    """The probability that one of ``k`` different films drawn by chance is among the perfect ones."""
-    misses = math.prod((n_films - n_perfect - i) / (n_films - i) for i in range(min(k, n_films)))
-    return 1 - max(0.0, misses)
-
-
 @FACTS.register("hit_by_chance", level=TURN)
 def hit_by_chance(turn: TurnRecord) -> float:
     """The probability that a list drawn from the catalogue, as long as the reply's, holds a perfect film.
 
     A reply without films counts as one film long; NaN without constraints.
     """
-    return _by_chance(turn, max(1, len(turn.items))) if turn.constraints else math.nan
-
-
-def _by_chance(turn: TurnRecord, k: int) -> float:
-    """The probability that ``k`` films drawn from the catalogue hold one that meets everything."""
+    if not turn.constraints:
+        return math.nan
     levels = turn.background.once(_levels)((turn.constraints, turn.exclusions))
-    return _met_by_chance(levels.perfect, sum(levels.counts), k)
-
-
-_USUAL, _LIKELY = 3, 0.5  # films of a usual list; above this chance of a hit, recovery says nothing
-
-
-@metric("recovery_at_0", "recovery at 0", SHIFT, -1, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
-def recovery_at_0(shift: ShiftRecord) -> float:
-    """Whether the reply to the shift shows a film that meets everything, corrected for chance, in [-1, 1].
-
-    (x − p)/(1 − p) with x 0 or 1, and p the probability that as many films drawn from the catalogue hold
-    such a film; a reply without films counts as three that miss. NaN where no film meets everything, and
-    where a list of three films, or of as many as the reply shows, holds one by chance more often than not:
-    a hit there says nothing about adaptation, and a miss would weigh −p/(1 − p), without any bound.
-    """
-    if not shift.replies or not shift.replies[0].constraints:
-        return math.nan
-    turn = shift.replies[0]
-    p = _by_chance(turn, len(turn.items) or _USUAL)
-    if p <= 0 or max(p, _by_chance(turn, _USUAL)) > _LIKELY:
-        return math.nan
-    return (float(any(_perfect(turn, item) for item in turn.items)) - p) / (1 - p)
+    n, k = sum(levels.counts), max(1, len(turn.items))
+    misses = math.prod((n - levels.perfect - i) / (n - i) for i in range(min(k, n)))
+    return 1 - max(0.0, misses)
 
 
 # ── the cost of history ────────────────────────────────────────────────────────────────────────
@@ -433,7 +405,7 @@ def _excess(fresh: Sequence[float], own: Sequence[float]) -> float:
     return mean_defined(a - b for a, b in zip(fresh, own, strict=False))
 
 
-@metric("history_cost_v2", "history cost v2", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
+@metric("history_cost_v2", "history cost v2", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
 def history_cost_v2(shift: ShiftRecord) -> float:
     """Gain of the replies to a fresh user with the same constraints − gain of the replies after the shift.
 
@@ -444,7 +416,7 @@ def history_cost_v2(shift: ShiftRecord) -> float:
     return _excess(shift.arms.get(FRESH_V2, ()), own)
 
 
-@metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
+@metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
 def placebo_cost(shift: ShiftRecord) -> float:
     """:func:`history_cost_v2` at the same turn of the twin that never shifts: the state does not change.
 
@@ -564,7 +536,7 @@ def cost_undefined(shift: ShiftRecord) -> str:
     return "" if shows else "misfit, delay: an arm shows no films"
 
 
-@_primary("shift_cost", "shift cost")
+@_primary("shift_cost", "shift cost", gate=True)
 def shift_cost(shift: ShiftRecord) -> float:
     """Gain with the straight user − gain with the shifting user: what the change of mind costs.
 
@@ -575,7 +547,7 @@ def shift_cost(shift: ShiftRecord) -> float:
     return _mean_gain(found.straight) - _mean_gain(found.own)
 
 
-@_primary("conversation_cost", "conversation cost")
+@_primary("conversation_cost", "conversation cost", gate=True)
 def conversation_cost(shift: ShiftRecord) -> float:
     """Gain with the fresh user − gain with the straight user: what it costs to state constraints piecemeal.
 
@@ -586,33 +558,46 @@ def conversation_cost(shift: ShiftRecord) -> float:
     return _mean_gain(found.fresh) - _mean_gain(found.straight)
 
 
-@_primary("history_cost", "history cost", version=3)
+@_primary("history_cost", "history cost", version=3, gate=False)
 def history_cost(shift: ShiftRecord) -> float:
     """Conversation cost + shift cost: gain with the fresh user − gain with the shifting user."""
     return conversation_cost(shift) + shift_cost(shift)
 
 
-@_primary("misfit", "misfit")
+def _misfit(straight: Sequence[_WindowReply], own: Sequence[_WindowReply]) -> float:
+    shown = [[one for one in replies if one.films] for replies in (straight, own)]
+    return _mean_gain(shown[0]) - _mean_gain(shown[1])
+
+
+@_primary("misfit", "misfit", gate=True)
 def misfit(shift: ShiftRecord) -> float:
     """The shift cost over the replies that show films, of each arm its own; NaN where an arm shows none."""
     found = shift.once(_compared)
-    straight, own = ([one for one in replies if one.films] for replies in (found.straight, found.own))
-    return _mean_gain(straight) - _mean_gain(own)
+    return _misfit(found.straight, found.own)
 
 
-@_primary("delay", "delay (gain)")
+@_primary("misfit_at_0", "misfit at 0", gate=True)
+def misfit_at_0(shift: ShiftRecord) -> float:
+    """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films.
+
+    Whether the first reply already recovers: a list that holds a film for each of several states does not.
+    """
+    return _misfit(shift.arms.get(STRAIGHT, ())[:1], window_replies(shift.replies[:1]))
+
+
+@_primary("delay", "delay (gain)", gate=True)
 def delay(shift: ShiftRecord) -> float:
     """Shift cost − misfit: gain lost to replies without films, such as a question back. No lateness."""
     return shift_cost(shift) - misfit(shift)
 
 
-@_primary("straight_gain", "straight gain", HIGHER)
+@_primary("straight_gain", "straight gain", HIGHER, gate=True)
 def straight_gain(shift: ShiftRecord) -> float:
     """Ability in conversation: mean gain with the straight user over the window, at most 1."""
     return _mean_gain(shift.once(_compared).straight)
 
 
-@_primary("fresh_gain", "fresh gain", HIGHER)
+@_primary("fresh_gain", "fresh gain", HIGHER, gate=True)
 def fresh_gain(shift: ShiftRecord) -> float:
     """Ability without history: mean gain with the fresh user over the same replies, at most 1."""
     return _mean_gain(shift.once(_compared).fresh)
@@ -626,6 +611,7 @@ def fresh_gain(shift: ShiftRecord) -> float:
     math.inf,
     LOWER,
     _COST,
+    gate=False,
     ratio=("shift_cost", "straight_gain"),
 )
 def share_lost(shift: ShiftRecord) -> float:
@@ -671,13 +657,13 @@ def _misses(shift: ShiftRecord) -> tuple[float, float]:
     return fit / len(facts) - chance[0], (len(miss) - fit) / len(facts) - chance[1]
 
 
-@_primary("stale", "stale", high=1)
+@_primary("stale", "stale", high=1, gate=True)
 def stale(shift: ShiftRecord) -> float:
     """Share of the films after a shift that miss it and fit the state before, less chance, in [-1, 1]."""
     return shift.once(_misses)[0]
 
 
-@_primary("wrong", "wrong", high=1)
+@_primary("wrong", "wrong", high=1, gate=False)
 def wrong(shift: ShiftRecord) -> float:
     """Share of the films after a shift that fit neither state, less chance, in [-1, 1]."""
     return shift.once(_misses)[1]

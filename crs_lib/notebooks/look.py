@@ -4,8 +4,6 @@ import html
 import os
 import sys
 import warnings
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +82,7 @@ MOST = 60  # rows
 
 def heading(name: object) -> str:
     """A column's name in words: ``p_holm`` is "p, Holm", ``session_id`` "session id"."""
-    return str(_headings().get(str(name), str(name).replace("_", " ")))
-
-
-@cache
-def _headings() -> Mapping[str, str]:
-    return prompts.lists("headings")
+    return str(prompts.lists("headings").get(str(name), str(name).replace("_", " ")))
 
 
 def _to_html(frame: pd.DataFrame) -> str:

@@ -117,11 +117,8 @@ class Comparison:
     def verdict(self) -> list[str]:
         """A sentence for each system of one's own, for each contrast, and for what this n can decide."""
         told = [self._loses(name) for name in self.ours]
-        alike = {
-            (one["a"], one["b"]) for one in self.tests.equivalence.to_dict("records") if one.get("equivalent")
-        }
         rows = self.tests.pairwise[self.tests.pairwise["family"] == "confirmatory"].to_dict("records")
-        told += [self._contrast(row, (row["a"], row["b"]) in alike) for row in rows]
+        told += [self._contrast(row) for row in rows]
         return [*told, self._decides()]
 
     def _decides(self) -> str:
@@ -157,24 +154,24 @@ class Comparison:
         )
         return f"{name}, whose gain is {gain} with users who never change their minds, {findings.pays(cost)}."
 
-    def _contrast(self, row: Mapping[Any, Any], alike: bool) -> str:
-        """A declared contrast in words, tested on mean costs; nothing is equal without equivalence."""
-        a, b, p, margin = row["a"], row["b"], row["p_sign_flip_adjusted"], self.plan.smallest_effect
-        if pd.isna(p):
+    def _contrast(self, row: Mapping[Any, Any]) -> str:
+        """A declared contrast in words, by its verdict; nothing is equal without equivalence."""
+        a, b, margin = row["a"], row["b"], self.plan.smallest_effect
+        if row["verdict"] == "not compared":
             return f"{a} and {b} could not be compared: {row['note']}."
         if lacking := self._unable & {a, b}:
             return f"{a} and {b} are not compared: the gain of {listing(sorted(lacking))} is below {ABLE:g}."
-        size, test = (
-            interval_in_words(row["diff"], row["low"], row["high"]),
-            f"sign-flip {p_in_words(p)} after Holm",
-        )
-        if p <= self.plan.alpha and row["diff"]:
-            better, worse = (a, b) if row["diff"] < 0 else (b, a)
+        size = interval_in_words(row["diff"], row["low"], row["high"])
+        test = f"Wilcoxon {p_in_words(row['p_wilcoxon_adjusted'])} after Holm"
+        alike = row["p_equivalent_adjusted"] <= self.plan.alpha
+        if row["verdict"] in ("higher", "lower"):
+            better, worse = (a, b) if row["verdict"] == "lower" else (b, a)
             told = f"{better} adapts better than {worse}: their shift costs differ by {size} ({test})"
             return f"{told}; that is less than the {margin:g} that matters." if alike else f"{told}."
-        if alike and -margin <= row["low"] and row["high"] <= margin:
+        if alike:
             return f"{a} and {b} adapt equally within ±{margin:g} of gain: {size} ({test})."
-        return f"Whether {a} and {b} adapt differently is not settled: {size} ({test})."
+        why = f"; {row['note']}" if row["note"] else ""
+        return f"Whether {a} and {b} adapt differently is not settled: {size} ({test}{why})."
 
     def worst(self) -> pd.DataFrame:
         """The turns of the sessions in which the first of one's own systems loses most, beside a baseline.
@@ -285,7 +282,7 @@ def compare(
             name, ours, baselines, statistics.plan_for(plan, ours + baselines).changed(contrasts=pairs)
         )
         rows = found.tests.pairwise[found.tests.pairwise["family"] == "confirmatory"]
-        if (rows["high"] - rows["low"]).max() <= width:
+        if (rows["high"] - rows["low"]).max(skipna=False) <= width:
             break
     found.write()
     return found

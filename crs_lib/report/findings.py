@@ -4,6 +4,7 @@ Notebook 05 shows them, the report opens with them, and the README quotes those 
 """
 
 import math
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -39,7 +40,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     sentence += f"change theirs, {pays(cost[worst])}"
     if others:
         other = max(others, key=lambda name: ability[name].value)
-        sentence += f"; {other}, the ablest other system, {pays(cost[other])}"
+        sentence += f"; {other}, the ablest other system, {pays(cost[other])}; intervals are not simultaneous"
     return Finding(f"{sentence}.")
 
 
@@ -136,3 +137,13 @@ def write(run: str, convention: str = "") -> Path:
     """Write the sentences of :func:`summary` as a list, ``findings.md`` beside the figures of a run."""
     text = summary(run, convention)._repr_markdown_() + "\n"
     return tables.write_whole(paths.figures() / f"{STUDY}-{run}" / "findings.md", text)
+
+
+def quote(text: str, page: Path) -> None:
+    """Put a text between the two markers of a page; nothing happens to a page without them."""
+    start, end = "<!-- findings -->", "<!-- /findings -->"
+    old = page.read_text(encoding="utf-8") if page.is_file() else ""
+    told = f"{start}\n{text.strip()}\n{end}"
+    new = re.sub(f"{start}.*?{end}", lambda _: told, old, flags=re.DOTALL)
+    if new != old:
+        tables.write_whole(page, new)

@@ -69,13 +69,6 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
     return pd.DataFrame(rows).round({"gain": 2, "its gain": 2})
 
 
-def usage(run: str) -> pd.DataFrame:
-    """Calls, tokens and seconds of a run's models, a row for each role and model; a note for none."""
-    if not call_log(run).exists():
-        return pd.DataFrame({"note": [f"run {run!r} called no language model"]})
-    return judging.usage(run).round({"seconds": 1, "tokens_per_second": 1})
-
-
 _JUDGED = """\
 **Judges.** Models read each dialogue with the user's constraints and score every construct of the rubric. \
 A reply that cannot be read is a missing score and is counted. Below the scores: how far the judges agree \
@@ -84,25 +77,19 @@ not at all), and the share of spoilt dialogues that they notice."""
 _CALLED = "**Models.** Calls, tokens, seconds by role; seconds are those of the machine that made the calls."
 
 
-def judges(run: str) -> None:
-    """Scores of a run's judges and how far they can be trusted; nothing for a run without judges."""
-    if judging.scores_of(run):
-        _show(_JUDGED, judging.shown_scores(run), judging.reliability_of(run).round(3))
+def taking_part(run: str, convention: str = "", *, figures: bool = False) -> None:
+    """Show what judges and language models did in a run, in tables or figures; nothing where there are none.
 
-
-def judge_figures(run: str, convention: str = "") -> None:
-    """The judges' scores against the metric, session by session; nothing for a run without judges."""
-    if judging.scores_of(run):
-        _show("**Judges.** Their scores against the metric, session by session.")
+    Tables: scores, reliability, and calls, tokens and seconds by role and model.
+    """
+    if judging.scores_of(run) and figures:
         draw(run, "judge_scatter", convention=convention)
-
-
-def model_calls(run: str, figure: bool = False) -> None:
-    """What the run's language models took, as a table and a figure; nothing for a run that called none."""
-    if call_log(run).exists():
-        _show(_CALLED, usage(run))
-        if figure:
-            draw(run, "tokens_and_time")
+    elif judging.scores_of(run):
+        _show(_JUDGED, judging.shown_scores(run), judging.reliability_of(run).round(3))
+    if call_log(run).exists() and figures:
+        draw(run, "tokens_and_time")
+    elif call_log(run).exists():
+        _show(_CALLED, judging.usage(run).round({"seconds": 1, "tokens_per_second": 1}))
 
 
 def _show(words: str, *frames: object) -> None:

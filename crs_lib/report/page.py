@@ -135,10 +135,10 @@ def write_questions(config: AskConfig, out: Path | None = None) -> Path:
     asked = labels.sample(config)
     path = out or labels.folder(config.run) / "annotate.html"
     labels.write_key(config.run, config.kind, asked)
-    return tables.write_whole(path, question_page(asked, config.kind))
+    return tables.write_whole(path, _question_page(asked, config.kind))
 
 
-def question_page(asked: Sequence[Question], kind: str) -> str:
+def _question_page(asked: Sequence[Question], kind: str) -> str:
     """One file for a browser: scripts and styles are allowed by checksum only, data never runs."""
     css, js = part("annotate.css"), part("annotate.js")
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]

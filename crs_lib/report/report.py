@@ -106,7 +106,7 @@ class _Report:
         board = shown.scoreboard(self.means, names).set_axis(["system", *map(_label, names)], axis=1)
         board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
         note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
-        if any(base.get(name).mark == base.NOT_VALID for name in self.means["metric"].unique()):
+        if any(base.DAGGER in base.get(name).label for name in self.means["metric"].unique()):
             note += f" {base.DAGGER_NOTE}."
         return f"{''.join(self._drawn(_FIRST))}{quiet(note)}{table(board)}"
 
@@ -126,27 +126,8 @@ class _Report:
         return (
             f"{quiet(note)}{bullets(stats.conclusions(ladder, plan))}{declared}"
             f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(ladder.pairwise)))}"
-            f"<h3>Ranks</h3>{quiet('Systems that share a letter are indistinguishable.')}"
+            f"<h3>Ranks</h3>{quiet('Systems that share a letter are not shown to differ.')}"
             f"{table(_headed(leaders))}"
-            f"{self._thesis_tests()}"
-        )
-
-    def _thesis_tests(self) -> str:
-        """The thesis's tests of every outcome, and what they ignore."""
-        tested = [name for name in self.plan.outcomes if self.scores[name].notna().any()]
-        anova, pairs = stats.anova_table(self.scores, tested), stats.tukey_table(self.scores, tested)
-        for frame in (anova, pairs):
-            frame["outcome"] = frame["outcome"].map(_label)
-        columns = ["outcome", "a", "b", "diff", "low", "high", "p", "p_wilcoxon", "p_holm", "n_pairs", "note"]
-        pairs = statistics.tidy(pairs, columns).rename(columns={"p": "p_tukey"})
-        note = (
-            "One-way ANOVA and Tukey's HSD, the tests of the thesis, ignore that systems met the same "
-            "users; the "
-            "paired tests beside them do not."
-        )
-        return (
-            f"<h3>Every outcome</h3>{quiet(note)}{table(_headed(statistics.tidy(anova)))}"
-            f"<h3>Every pair on every outcome</h3>{table(_headed(pairs))}"
         )
 
     def _judges(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ParamSpec
 
 import pandas as pd
 
-from crs_lib import figures, metrics
+from crs_lib import figures, metrics, stats
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.figures import layout
@@ -16,7 +16,17 @@ from crs_lib.figures.pairs import PREFIX, with_judges
 from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import Design, Finding, Ladder, conclusions_by_subject, finding_none, restricted_mean
+from crs_lib.stats import (
+    CostInterval,
+    Design,
+    Estimate,
+    Finding,
+    Ladder,
+    conclusions_by_subject,
+    cost_interval,
+    finding_none,
+    listed,
+)
 from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_curves
@@ -83,9 +93,11 @@ def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> 
         known = [name for name in scores if scores[name].notna().any()]
         declared = (*(n for n in declared if n in known), *(n for n in known if n in CONSTRUCTS)) or declared
     lower = [name for name in declared if metrics.get(name).direction == LOWER]
+    ability = plan.ability if scores is None or plan.ability in scores else ""
     return plan.changed(
-        primary_outcome=declared[0], secondary_outcomes=declared[1:], lower_is_better=tuple(lower)
-    )
+        primary_outcome=declared[0], secondary_outcomes=declared[1:], lower_is_better=tuple(lower),
+        ability=ability if declared[0] == plan.primary_outcome else "",
+    )  # fmt: skip
 
 
 def plan_table(plan: Plan) -> pd.DataFrame:
@@ -126,13 +138,110 @@ def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
-    """The declared contrasts on the primary outcome: difference, interval, both tests after correction.
-
-    ``size`` holds the difference against the smallest that matters, as the plan declares it.
-    """
+    """The declared contrasts on the primary outcome: difference, interval, both tests corrected, verdict."""
     mine = pairwise[pairwise["family"] == "confirmatory"]
-    columns = ["a", "b", "diff", "low", "high", "p_wilcoxon_adjusted", "p_sign_flip_adjusted", "size", "n"]
+    columns = [
+        "a",
+        "b",
+        "diff",
+        "low",
+        "high",
+        "p_wilcoxon_adjusted",
+        "p_equivalent_adjusted",
+        "verdict",
+        "n",
+    ]
     return tidy(mine, columns)
+
+
+def held(ladder: Ladder, plan: Plan) -> Finding:
+    """How many declared contrasts differ, are equivalent and are not settled, and the largest difference."""
+    mine = ladder.pairwise[ladder.pairwise["family"] == "confirmatory"]
+    if mine.empty:
+        return finding_none("no declared contrast is between systems of this run")
+    apart = mine[mine["verdict"].isin(["higher", "lower"])].sort_values("diff", key=abs)
+    counts = {"differ/differs": len(apart)} | {
+        words: int((mine["verdict"] == of).sum()) for of, words in _SETTLED
+    }
+    parts = [f"{n} {words.split('/')[n == 1]}" for words, n in counts.items() if n]
+    told = f"Of {len(mine)} declared contrast{'s' * (len(mine) > 1)} {listed(parts)}".replace(
+        "±", f"±{plan.smallest_effect:g}"
+    )
+    if len(apart):
+        last = apart.iloc[-1]
+        told += f"; the largest difference is {last['a']} less {last['b']}, {Estimate.of(last, 'diff')}"
+    return Finding(f"{told}.")
+
+
+_SETTLED = (  # verdicts with their words for several contrasts and for one
+    ("equivalent", "are equivalent within ±/is equivalent within ±"),
+    ("not settled", "are not settled/is not settled"),
+    ("not compared", "could not be compared/could not be compared"),
+)
+
+
+def board(ladder: Ladder, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    """Systems by the primary outcome with ability, interval, ranks and letters; those not able come last.
+
+    Ranked systems are compared over the ``n`` scenarios that all of them have.
+    """
+    ranked = ladder.leaderboard.reindex(columns=_BOARD)
+    ranked = ranked[ranked["system"].notna()]
+    rest = ladder.means[~ladder.means["system"].isin(ranked["system"])].reindex(columns=_BOARD)
+    table = pd.concat([ranked, rest.assign(tied="not ranked")], ignore_index=True)
+    if plan.ability:
+        ability = scores.groupby("system")[plan.ability].mean()
+        table.insert(1, plan.ability, table["system"].map(ability))
+    return tidy(table)
+
+
+_BOARD = ["system", "mean", "low", "high", "rank_low", "rank_high", "tied", "n", "note"]
+
+
+@_noted
+def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
+    """The shift cost of every system with its 95 % interval: by type of a session's first shift, and later.
+
+    ``refine`` is the control of the design and no change of mind; ``misfit`` and ``delay`` are the parts of
+    the cost at first shifts. In brackets the most scenarios of a column; no
+    interval where too few differ. A note without straight users.
+    Source: :func:`crs_lib.stats.cost_interval`.
+    """
+    if "shift_cost" not in shifts or shifts["shift_cost"].isna().all():
+        raise InputError(
+            "the run has no straight users, with whom a shift cost begins: arms shift and straight"
+        )
+    known = shifts.sort_values("turn").assign(first=lambda rows: ~rows.duplicated(["model", "session_id"]))
+    first, later = known[known["first"]], known[~known["first"] & (known["type"] != "refine")]
+    mine = first[first["primary"].astype(bool)]
+    parts = {"misfit": (mine, "misfit"), "delay": (mine, "delay"), "later shifts": (later, "shift_cost")}
+    kinds = sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind))
+    table = pd.DataFrame(index=pd.Index(dict.fromkeys(known["model"].astype(str)), name="system"))
+    for name, (part, value) in (
+        {kind: (first[first["type"] == kind], "shift_cost") for kind in kinds} | parts
+    ).items():
+        by = part.assign(model=part["model"].astype(str)).groupby(["model", "session_id"])[value].mean()
+        found = {model: cost_interval(of) for model, of in by.groupby(level=0)}
+        n = max((one.n for one in found.values()), default=0)
+        table[f"{name} ({n})"] = [_told(found.get(model)) for model in table.index]
+    return table.reset_index()
+
+
+def _told(found: CostInterval | None) -> str:
+    if not found or not found.n:
+        return ""
+    return f"{found.mean:z.2f}".replace("-", "−") if found.reason else str(Estimate(*found[:4]))
+
+
+def thesis_test(scores: pd.DataFrame, plan: Plan) -> str:
+    """What the thesis's test says of the primary outcome, beside the tests that use the pairing."""
+    tests = stats.anova_table(scores, [plan.primary_outcome]).set_index("test")
+    anova, note = tests.loc["one-way ANOVA"], tests.loc["one-way ANOVA", "note"]
+    if pd.isna(anova["p"]):
+        return f"The thesis's test could not be made: {note}."
+    paired = ", ".join(f"{name} {p_in_words(tests.loc[name, 'p'])}" for name in tests.index[1:])
+    told = f"One-way ANOVA: F({anova['df1']:.0f}, {anova['df2']:.0f}) = {anova['statistic']:.1f}"
+    return f"{told}, {p_in_words(anova['p'])}; with the pairing: {paired}. {note.capitalize()}."
 
 
 def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
@@ -141,22 +250,8 @@ def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
     ``power`` is that of :class:`crs_lib.stats.Ladder`; a note where nothing could be estimated.
     """
     columns = ["a", "b", "n", "sd_difference", "power_now", "detectable_effect", "sessions_needed"]
+    columns += ["needed_low", "needed_high"]
     return tidy(power, columns if "sd_difference" in power else ["note"])
-
-
-def of_contrasts(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """The rows of a pairwise table that belong to declared contrasts on the primary outcome."""
-    wanted = {frozenset(pair) for pair in plan.contrasts}
-    mine = frame[frame["outcome"] == plan.primary_outcome]
-    keep = [frozenset((a, b)) in wanted for a, b in zip(mine["a"], mine["b"], strict=True)]
-    return tidy(mine[keep].drop(columns=["outcome", "n_missing"], errors="ignore"))
-
-
-def assumption_table(made: pd.DataFrame) -> pd.DataFrame:
-    """Each check of an outcome, its verdict and what follows from it; a note says why one was not made."""
-    columns = ["check", "test", "p", "holds", "follows", "note"]
-    checks = made.reindex(columns=columns)
-    return tidy(checks if checks["follows"].isna().any() else checks.drop(columns="note"))
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
@@ -212,17 +307,6 @@ def _waiting(shifts: pd.DataFrame) -> pd.DataFrame:
 
 
 @_noted
-def waiting_times(shifts: pd.DataFrame) -> pd.DataFrame:
-    """Mean replies until recovery by system, up to the horizon all were followed for, with intervals.
-
-    A note where no time can be restricted: no shifts, or every one recovered at once.
-    Source: as :func:`recovery_tests`; Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
-    """
-    found = restricted_mean(waiting(shifts, recovered_by(shifts)))
-    return found[["system", "restricted_mean", "low", "high", "horizon", "n"]]
-
-
-@_noted
 def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner.
 
@@ -237,16 +321,21 @@ def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """One row a shift: system, scenario, shift type, and the metric's mean from the shift to the next.
+    """One row a shift: system, scenario, shift type, and the metric, or its mean from the shift to the next.
 
-    Turns in which the metric is undefined are left out of the mean; NaN where all are.
+    Turns in which the metric is undefined are left out of the mean; NaN where all are. Of scores that shifts
+    have themselves the control ``refine`` is left out.
     """
+    names = {"model": "system", "session_id": "scenario", "type": "shift_type"}
+    if metric not in turns:
+        mine = shifts[shifts["type"] != "refine"].rename(columns={**names, metric: "value"})
+        return mine[["system", "scenario", "turn", "value", "shift_type"]].astype({"system": str})
     after = turns[turns["since_shift"].notna()]
     after = after.assign(turn=after["turn"] - after["since_shift"].astype(int))
     keys = ["model", "session_id", "turn"]
     means = after.groupby(keys, sort=False)[metric].mean().rename("value").reset_index()
     found = means.merge(shifts[[*keys, "type"]], on=keys)
-    return found.rename(columns={"model": "system", "session_id": "scenario", "type": "shift_type"})
+    return found.rename(columns=names)
 
 
 @_noted
@@ -256,7 +345,7 @@ def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.Da
     The values are those of :func:`_shift_scores`. The interaction tests whether the differences
     between systems depend on the type of shift. Source: :func:`crs_lib.stats.mixed_model`.
     """
-    if metric not in turns:
+    if metric not in turns and metric not in shifts:
         raise InputError(f"{metric} has no value by turn, so none by type of shift")
     model = mixed_model(_shift_scores(turns, shifts, metric), factors=("shift_type",))
     fit = model.fit.iloc[0]
@@ -265,11 +354,11 @@ def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.Da
 
 
 def conclusion(ladder: Ladder, plan: Plan, subject: str) -> Finding:
-    """The first sentence that the tests bear on a subject: data, systems, ranking or power."""
+    """What the tests bear on a subject: data, systems, ranking or power."""
     told = conclusions_by_subject(ladder, plan)[subject]
     if not told:
         return finding_none(f"the tests of this run bear no sentence on {subject}")
-    text = told[0].replace(plan.primary_outcome, metrics.get(plan.primary_outcome).short)
+    text = " ".join(told).replace(plan.primary_outcome, metrics.get(plan.primary_outcome).short)
     return finding_none(text) if "could not be" in text else Finding(text)
 
 

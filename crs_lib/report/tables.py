@@ -21,7 +21,7 @@ from crs_lib.simulate.conversation import trial as trial_turns
 from crs_lib.systems.base import World
 
 
-def most_frequent(values: Iterable[str]) -> str:
+def _most_frequent(values: Iterable[str]) -> str:
     """The value that occurs most often, of equals the first by name; empty without any."""
     counts = Counter(values)
     return min(counts, key=lambda value: (-counts[value], value), default="")
@@ -61,7 +61,7 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
         rows.append({
             "field": name, "films with it": sum(bool(item.values[name]) for item in catalog.items),
             "distinct": len(counts), f"in {min_items}+ films": sum(n >= min_items for n in counts.values()),
-            "most frequent": most_frequent(counts.elements()),
+            "most frequent": _most_frequent(counts.elements()),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -76,7 +76,7 @@ def example_constraints(catalog: Catalog) -> list[Constraints]:
     person = PERSON_FIELDS[0]
     found: dict[str, str] = {GOAL_FIELD: genres[0]} if genres else {}
     if catalog.values(person):
-        found[person] = most_frequent(_values(catalog, person))
+        found[person] = _most_frequent(_values(catalog, person))
     singles: list[Constraints] = [{name: value} for name, value in found.items()]
     return [*singles, {**found, YEAR_FIELD: "1900"}] if found else []
 

@@ -1,6 +1,6 @@
 """Tables and figures of the validity notebook: verdicts, dose-response, detectors, human ratings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -81,6 +81,46 @@ def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
     panel.set_yticks(range(len(shown)), [style.titled(name) for name in shown["metric"]])
     panel.set(xlabel="Spearman with the mean label", xlim=(-1.05, 1.05))
     style.note(made, f"n = {int(shown['n'].max())} questions; lines: 95 % intervals over scenarios.")
+    return made
+
+
+def _forest(labels: Sequence[str], rows: pd.DataFrame, columns: Mapping[str, str]) -> tuple[Any, Any]:
+    """Estimates with 95 % intervals, a row each from above, a panel a column; the figure and its panels.
+
+    ``columns`` are columns of estimates with the panels' words. The interval of ``diff`` is in ``diff_low``
+    and ``diff_high`` where there are such, else in ``low`` and ``high``.
+    """
+    made, (panels,) = style.figure(0.8 + 0.24 * len(rows), columns=len(columns), sharey=True)
+    for panel, (column, words) in zip(panels, columns.items(), strict=True):
+        ends = [f"{column}_{end}" if f"{column}_{end}" in rows else end for end in ("low", "high")]
+        for place, (value, low, high) in enumerate(rows[[column, *ends]].itertuples(index=False)):
+            style.interval(panel, place, low, high, style.INK)
+            panel.plot(value, place, "o", color=style.INK, markersize=4)
+        panel.axvline(0, color=style.FAINT, linewidth=0.8)
+        panel.set(xlabel=words)
+    panels[0].set_yticks(range(len(rows)), labels)
+    panels[0].set_ylim(len(rows) - 0.5, -0.5)
+    return made, panels
+
+
+def rating_figure(rows: pd.DataFrame) -> Any:
+    """Spearman of measures with ratings of replies to revisions, and by how much uptake exceeds each."""
+    words = {"crsarena": "CRSArena", "normalised_gain": "gain", "n_films": "films", "n_words": "words"}
+    names = [f"{row.rating}, {row.measure}" for row in rows.itertuples()]
+    for old, new in words.items():
+        names = [name.replace(old, new) for name in names]
+    rows = rows.assign(diff=rows["diff"].where(rows["measure"] != "uptake"))
+    columns = {"spearman": "Spearman with the rating", "diff": "uptake less the measure"}
+    made, _ = _forest(names, rows, columns)
+    style.note(made, "Right: on the replies that have both. Lines: 95 % intervals over conversations.")
+    return made
+
+
+def fall_figure(systems: pd.DataFrame) -> Any:
+    """How far ratings and gain fall from first requests to revisions, by system."""
+    columns = {"rating_diff": "fall of the rating", "gain_diff": "fall of the gain"}
+    made, _ = _forest(list(systems["system"].str.removesuffix("_redial")), systems, columns)
+    style.note(made, "First requests less revisions, means; lines: 95 % intervals over conversations.")
     return made
 
 

@@ -164,6 +164,7 @@ class PlanStep:
     answers: NDArray[np.int32] | None = field(default=None, repr=False, compare=False)
     situation: Situation | None = None
     excluded: Mapping[str, str] = field(default_factory=dict)
+    says_only: bool = False
 
     @property
     def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -379,7 +380,8 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     What the shift kept is stated one value a turn in the acts of an opening; what it added is stated at its
     turn, in one utterance in the words of a shift that only adds; the other turns are ordinary, those of the
     plan where it has such. Whoever keeps nothing asks openly until then. Where a shift only drops, the turn
-    is a request for more. Source: docs/validity.md, section 1.
+    is a request for more, which restates nothing, as the words of the shift do not. Source: docs/validity.md,
+    section 1.
     """
     before, state = plan.steps[turn - 2].state, plan.steps[turn - 1].state
     kept = {name: v for name, v in before.constraints.items() if state.constraints.get(name) == v}
@@ -403,7 +405,7 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
         steps = [step if step.act != "contradiction" else replace(step, act=FOLLOW_UP) for step in steps]
         steps[0] = replace(steps[0], act=steps[0].act if spared else voices.ANY_FILM)
     act = (_ADDS if kept else REFINEMENT) if told else EXCLUDE if excluded else FOLLOW_UP
-    step = replace(_step(catalog, turn, act, state), excluded=excluded)
+    step = replace(_step(catalog, turn, act, state), excluded=excluded, says_only=True)
     if told:
         added = PlannedShift(state, "refine", told, {})
         step = replace(step, shift=added, kind="refine", situation=plan.steps[turn - 1].situation)

@@ -138,7 +138,8 @@ class User:
         last, mood = self.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
         ends = self._exhausted(step)
-        if self.scenario.insist and mood < _INSISTS and best < 1 and not ends and step.state.constraints:
+        insists = self.scenario.insist and mood < _INSISTS and not step.says_only
+        if insists and best < 1 and not ends and step.state.constraints:
             if last:
                 return "insist", "insist"
             if self.asked:

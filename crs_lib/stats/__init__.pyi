@@ -23,7 +23,6 @@ from .findings import (
     finding_rank,
     finding_share,
     learnt,
-    listed,
     mean_of,
     not_shown,
 )
@@ -32,7 +31,7 @@ from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
 from .power import facet_variances, scenarios_needed
 from .ranking import jonckheere_trend, page_trend
 from .survival import kaplan_meier, restricted_mean
-from .words import conclusions, conclusions_by_subject
+from .words import conclusions, conclusions_by_subject, listed
 
 __all__ = [
     "CostInterval",

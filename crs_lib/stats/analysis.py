@@ -10,17 +10,9 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, check_columns, levels, numbers
 from crs_lib.stats.effects import cliffs_delta, cohens_dz, partial_eta_squared, rank_biserial
-from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences
+from crs_lib.stats.estimates import cost_interval
 from crs_lib.stats.groups import adjust, assumptions, one_way_anova, tukey_hsd, welch_anova
-from crs_lib.stats.mixed import mixed_model
-from crs_lib.stats.paired import (
-    friedman,
-    mean_differences,
-    rm_anova,
-    sign_flip_pairs,
-    tost_pairs,
-    wilcoxon_pairs,
-)
+from crs_lib.stats.paired import friedman, mean_differences, rm_anova, tost_pairs, wilcoxon_pairs
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_power
 from crs_lib.stats.ranking import leaderboard
@@ -30,14 +22,13 @@ class Ladder(NamedTuple):
     """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one.
 
     Every frame has the column ``outcome``. A test that could not be made has a row with missing numbers and
-    the reason in ``note``.
+    the reason in ``note``. The column ``verdict`` of ``pairwise`` is what sentences and letters are made of.
     """
 
     means: pd.DataFrame
     omnibus: pd.DataFrame
     pairwise: pd.DataFrame
     effects: pd.DataFrame
-    equivalence: pd.DataFrame
     assumptions: pd.DataFrame
     leaderboard: pd.DataFrame
     power: pd.DataFrame
@@ -46,14 +37,14 @@ class Ladder(NamedTuple):
 def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     """Everything that the plan declares, on a frame with a row per session and a column per outcome.
 
-    Several sessions of a system in one scenario are averaged for the paired tests; the mixed model sees
-    every row. A system with fewer than two scenarios with a value is left out of the tests and stays in
-    ``means``. The primary outcome's declared contrasts are the confirmatory family, all else exploratory.
+    Several sessions of a system in one scenario are averaged. A system with fewer than two scenarios with a
+    value is left out of the tests and stays in ``means``; one that is not able, as the plan has it, is not
+    ranked. The primary outcome's declared contrasts are the confirmatory family, all else exploratory.
 
     Raises InputError for an unreadable plan, absent columns, systems or primary values, or one system.
     """
     plan = read_plan(plan)
-    check_columns(frame, plan.system, plan.scenario, *plan.outcomes, *plan.factors)
+    check_columns(frame, plan.system, plan.scenario, *plan.outcomes, *filter(None, [plan.ability]))
     systems = levels(frame[plan.system])
     if len(systems) < 2:
         raise InputError(f"the frame has {len(systems)} system ({systems}); a plan compares at least 2")
@@ -64,24 +55,39 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
         raise InputError(f"contrasts name {sorted(unknown)}, the frame has {systems}; mend the plan")
     cases = {outcome: _case(frame, plan, outcome) for outcome in plan.outcomes}
     values, _, design = cases[plan.primary_outcome]
-    terms, convergence = _mixed(frame[frame[plan.system].isin(values[plan.system])], design, plan)
     omnibus = [_attempt(make, values, design, test=name) for name, make in _OMNIBUS.items()]
-    columns = "test term statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()
+    columns = "test statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()
+    every = [_pairwise(*case, plan) for case in cases.values()]
+    pairwise = _adjusted(pd.concat(every, ignore_index=True), plan)
+    able = values[~values[plan.system].isin(_unable(frame, plan))]
     higher = plan.primary_outcome not in plan.lower_is_better
     found = {
         "means": _means(frame, design),
-        "omnibus": pd.concat([*omnibus, terms]).reindex(columns=columns),
+        "omnibus": pd.concat(omnibus).reindex(columns=columns),
         "effects": _effects(values, design),
-        "equivalence": _attempt(tost_pairs, values, plan.smallest_effect, design),
-        "assumptions": pd.concat([_attempt(assumptions, values, design), convergence]),
-        "leaderboard": _attempt(leaderboard, values, design, higher_is_better=higher),
+        "assumptions": _attempt(assumptions, values, design),
+        "leaderboard": _attempt(leaderboard, able, design, apart=_apart(pairwise), higher_is_better=higher),
         "power": _attempt(_power, values, design, plan),
     }
     for name, part in found.items():
         part.insert(0, "outcome", plan.primary_outcome)
         found[name] = part.reset_index(drop=True)
-    every = [_pairwise(*case, plan) for case in cases.values()]
-    return Ladder(pairwise=_adjusted(pd.concat(every, ignore_index=True), plan), **found)
+    return Ladder(pairwise=pairwise, **found)
+
+
+def _unable(frame: pd.DataFrame, plan: Plan) -> list[Any]:
+    """The systems whose mean of the plan's ``ability`` lies below its floor: a low cost is no merit there."""
+    if not plan.ability:
+        return []
+    means = frame.groupby(plan.system, observed=True)[plan.ability].mean()
+    return [name for name in means.index if not means[name] >= plan.able_from]
+
+
+def _apart(pairwise: pd.DataFrame) -> set[frozenset[Any]]:
+    """The pairs that the tests tell apart on the primary outcome, which the frame begins with."""
+    mine = pairwise[pairwise["outcome"] == pairwise["outcome"].iloc[0]]
+    mine = mine[mine["verdict"].isin(["higher", "lower"])]
+    return {frozenset(pair) for pair in zip(mine["a"], mine["b"], strict=True)}
 
 
 _OMNIBUS: dict[str, Callable[[pd.DataFrame, Design], pd.DataFrame]] = {
@@ -110,11 +116,19 @@ def _averaged(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Mean over scenarios of every system, unusable ones too; ``n`` and ``n_missing`` count sessions."""
-    found = cluster_bootstrap(_averaged(frame, design), design)
-    known = frame[design.value].notna().groupby(frame[design.system], observed=True).agg(["sum", "size"])
-    known = known.loc[found["system"]]
-    n = known["sum"].to_numpy(dtype=int)
-    return found.assign(n=n, n_missing=known["size"].to_numpy() - n)
+    rows, averaged = [], _averaged(frame, design)
+    for name in levels(frame[design.system]):
+        known = frame.loc[frame[design.system] == name, design.value].notna()
+        found = cost_interval(averaged.loc[averaged[design.system] == name, design.value], design.confidence)
+        row = {
+            "system": name,
+            "mean": found.mean,
+            "low": found.low,
+            "high": found.high,
+            "n": int(known.sum()),
+        }
+        rows.append(row | {"n_missing": int((~known).sum()), "clusters": found.n, "note": found.reason})
+    return pd.DataFrame(rows)
 
 
 _Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
@@ -147,70 +161,56 @@ def _possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, A
     return design.changed(pairs=[(d.a, d.b) for d in shared if len(d.both) > 1])
 
 
-def _mixed(rows: pd.DataFrame, design: Design, plan: Plan) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The tests of the mixed model's terms, and the check whether to believe them; a row each."""
-    check: dict[str, Any] = {"check": "convergence", "test": "mixed model", "holds": None, "note": ""}
-    note, words = "", "the mixed model converged and can be read"
-    try:
-        terms, fits = mixed_model(rows, design, factors=plan.factors)
-    except InputError as error:
-        terms = pd.DataFrame([{"test": "mixed model, Wald", "note": str(error)}])
-        check |= {"follows": "there is no mixed model to read", "note": str(error)}
-        return terms, pd.DataFrame([check])
-    fit = fits.iloc[0]
-    if not fit["converged"]:
-        note = "did not converge: do not read it"
-        words = "the mixed model did not converge: read the repeated-measures ANOVA"
-    elif fit["warnings"]:
-        words += f" (with the warning: {fit['warnings']})"
-    counts = {"n": int(fit["n"]), "n_missing": int(fit["n_missing"])}
-    check |= {"holds": bool(fit["converged"]), "follows": words, **counts}
-    terms = terms.rename(columns={"chi2": "statistic", "df": "df1"})
-    return terms.assign(test="mixed model, Wald", note=note, **counts), pd.DataFrame([check])
-
-
 def _pairwise(values: pd.DataFrame, pairs: list[tuple[Any, Any]], design: Design, plan: Plan) -> pd.DataFrame:
-    """Difference with interval, Wilcoxon and sign-flip p of every pair, its family beside it."""
+    """Difference with interval, and p of a difference and of equivalence, of every pair; its family beside.
+
+    Equivalence is tested on the primary outcome, whose smallest effect is declared.
+    """
     every = pd.DataFrame(pairs, columns=["a", "b"]).assign(outcome=design.value)
     confirmatory = len(plan.contrasts) if design.value == plan.primary_outcome else 0
     every["family"] = np.where(every.index < confirmatory, "confirmatory", "exploratory")
-    if design.pairs:
-        means = cluster_bootstrap_differences(values, design).drop(columns=["error"])
-        means["p_wilcoxon"] = wilcoxon_pairs(values, design)["p"]
-        flipped = sign_flip_pairs(values, design, permutations=plan.permutations)
-        every = every.merge(means.assign(p_sign_flip=flipped["p"]), on=["a", "b"], how="left")
-    else:
-        every[["diff", "low", "high", "n", "n_missing", "p_wilcoxon", "p_sign_flip"]] = np.nan
-    unmade = every["p_wilcoxon"].isna()
-    return every.assign(note=np.where(unmade, "fewer than 2 scenarios in common", ""))
+    lost = "fewer than 2 scenarios in common"
+    if not design.pairs:
+        every[["diff", "low", "high", "n", "n_missing", "p_wilcoxon", "ranks", "p_equivalent"]] = np.nan
+        return every.assign(note=lost)
+    rare = design.value == plan.primary_outcome
+    gaps = [cost_interval(d.values, design.confidence, rare=rare) for d in design.differences(values)]
+    tests = wilcoxon_pairs(values, design).rename(columns={"p": "p_wilcoxon"})
+    tests[["diff", "low", "high", "n", "note"]] = gaps
+    tests["ranks"] = np.sign(tests["w_plus"] - tests["w_minus"])
+    tests["p_equivalent"] = tost_pairs(values, plan.smallest_effect, design)["p"] if rare else np.nan
+    whole = every.merge(tests, on=["a", "b"], how="left")
+    return whole.assign(note=whole["note"].where(whole["p_wilcoxon"].notna(), lost))
 
 
 def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Both p values corrected within their family, over all outcomes of the plan or within each."""
+    """Both p values corrected within their family, over all outcomes of the plan or within each; verdicts."""
     done = []
     for key, part in pairwise.groupby(["family", "outcome"] if plan.all_pairs else ["family"], sort=True):
         method = plan.families[str(key[0])]
-        flipped = adjust(part, p="p_sign_flip", method=method)["p_adjusted"]
+        alike = adjust(part, p="p_equivalent", method=method)["p_adjusted"]
         ranked = adjust(part, p="p_wilcoxon", method=method)
         ranked = ranked.rename(columns={"p_adjusted": "p_wilcoxon_adjusted"})
-        done.append(ranked.assign(p_sign_flip_adjusted=flipped, adjustment=method))
+        done.append(ranked.assign(p_equivalent_adjusted=alike, adjustment=method))
     whole = pd.concat(done).sort_index()
-    front = "outcome family a b diff low high p_wilcoxon p_wilcoxon_adjusted p_sign_flip p_sign_flip_adjusted"
+    front = "outcome family a b diff low high p_wilcoxon p_wilcoxon_adjusted p_equivalent_adjusted ranks"
     columns = [*front.split(), "adjustment", "family_size", "n", "n_missing", "note"]
-    return whole[columns].assign(size=[size_of(row, plan) for row in whole.to_dict("records")])
+    return whole[columns].assign(verdict=[_verdict(row, plan) for row in whole.to_dict("records")])
 
 
-def size_of(row: Mapping[Any, Any], plan: Plan) -> str:
-    """A difference held against the smallest that matters, "estimate" where its interval does not decide.
+def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
+    """What is shown of a pair: ``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``.
 
-    Empty without a difference, and for an outcome whose smallest effect is not declared.
+    A difference needs the adjusted test, an interval of the mean beyond 0, and ranks on the same side.
     """
-    smallest, diff, low, high = plan.smallest_effect, row["diff"], row["low"], row["high"]
-    if row["outcome"] != plan.primary_outcome or np.isnan(diff):
-        return ""
-    if abs(diff) < smallest:
-        return ("" if -smallest < low and high < smallest else "estimate ") + f"below {smallest:g}"
-    return ("" if low >= smallest or high <= -smallest else "estimate ") + f"{smallest:g} or more"
+    if np.isnan(row["p_wilcoxon_adjusted"]):
+        return "not compared"
+    if row["p_wilcoxon_adjusted"] <= plan.alpha:
+        if row["low"] > 0 and row["ranks"] > 0:
+            return "higher"
+        if row["high"] < 0 and row["ranks"] < 0:
+            return "lower"
+    return "equivalent" if row["p_equivalent_adjusted"] <= plan.alpha else "not settled"
 
 
 def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
@@ -231,7 +231,7 @@ def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
     tests = max(1, len(plan.contrasts))
     found = contrast_power(values, plan.smallest_effect, design, power=plan.power, tests=tests)
     if not (found["sd_difference"] > 0).any():
-        raise InputError("no contrast has a difference that varies over scenarios: power is 0 or 1")
+        raise InputError("too few scenarios differ in any contrast to tell how much they vary")
     return found
 
 

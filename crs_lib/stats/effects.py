@@ -137,12 +137,6 @@ def _signed_share(gaps: Floats, weights: Floats) -> Floats:
     return np.asarray(won / (total * (total + 1) / 2))[:, None]
 
 
-def _paired_effects(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """d_z, Cliff's delta and the matched rank-biserial of every pair, one row for each effect."""
-    made = [effect(frame, design) for effect in (cohens_dz, cliffs_delta, rank_biserial)]
-    return pd.concat(made, ignore_index=True)
-
-
 def _noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
     """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite.
 

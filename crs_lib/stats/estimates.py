@@ -206,25 +206,36 @@ class CostInterval(NamedTuple):
     reason: str = ""
 
 
-def cost_interval(values: Any, confidence: float = 0.95) -> CostInterval:
-    """The t interval of a mean over scenarios; wider where more than two thirds of the values are alike.
+def cost_sample(values: Any) -> Floats:
+    """The known values, with two made-up ones where more than two thirds are alike; empty for too few.
 
-    Large values are rare then, and a sample may hold none: two made-up scenarios, REACH above and below the
-    median, are counted in for the interval, not for the mean. So identical values never give an interval of
-    no width; below ENOUGH scenarios they give none. Source: coverage study (docs/validity.md, section 1;
+    Large values are rare then, and a sample may hold none: two scenarios, REACH above and below the median,
+    are counted in, so that identical values never give a spread of 0. Below ENOUGH scenarios of which fewer
+    than FEW differ nothing can be said. Source: coverage study (docs/validity.md, section 2;
     benchmarks/bench_coverage.py).
     """
-    known = np.asarray(values, dtype=float)
+    known: Floats = np.asarray(values, dtype=float)
     known = known[~np.isnan(known)]
-    mean = float(known.mean()) if len(known) else float("nan")
     middle = np.median(known) if len(known) else 0.0
     differ = int((np.abs(known - middle) > ALIKE).sum())
     if differ < FEW and len(known) < ENOUGH:
-        return CostInterval(mean, float("nan"), float("nan"), len(known), TOO_FEW)
+        return known[:0]
     rare = differ < len(known) / 3
-    wide = np.append(known, (middle - REACH, middle + REACH)) if rare else known
-    error = wide.std(ddof=1) / np.sqrt(len(wide))
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(wide) - 1) * error)
+    return np.asarray(np.append(known, (middle - REACH, middle + REACH)) if rare else known)
+
+
+def cost_interval(values: Any, confidence: float = 0.95, *, rare: bool = True) -> CostInterval:
+    """The t interval of a mean over scenarios by the spread of :func:`cost_sample`; NaN is left out.
+
+    Without ``rare``, for scores of any scale, by the spread of the values themselves; none where all agree.
+    """
+    known = np.asarray(values, dtype=float)
+    known = known[~np.isnan(known)]
+    wide = cost_sample(known) if rare else known
+    mean = float(known.mean()) if len(known) else float("nan")
+    if len(wide) < 2 or not (spread := wide.std(ddof=1)) > 0:
+        return CostInterval(mean, float("nan"), float("nan"), len(known), TOO_FEW)
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(wide) - 1) * spread / np.sqrt(len(wide)))
     return CostInterval(mean, mean - half, mean + half, len(known))
 
 

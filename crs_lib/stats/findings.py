@@ -11,8 +11,8 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design
-from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences
-from crs_lib.stats.words import interval_in_words
+from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences, cost_interval
+from crs_lib.stats.words import interval_in_words, listed
 
 Columns = str | Sequence[str]
 _MOST = 3  # findings at the end of a notebook
@@ -147,11 +147,6 @@ def difference_of(
     return Estimate.of(cluster_bootstrap_differences(two, design).iloc[0], "diff")
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as English lists them: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else [*names])
-
-
 def learnt(*findings: Finding) -> Sentences:
     """What a notebook learnt: its findings, three at most; those that say "none" are left out.
 
@@ -242,9 +237,9 @@ def finding_rank(
     """The systems in order of their mean (``lower``: the smallest first), or of the share of a true column.
 
     ``{first}``, ``{second}`` and ``{last}`` are names, ``{top}``, ``{next}`` and ``{bottom}`` their means
-    (shares: ``{top:%}``); ``{order}`` lists all, with ">" where neighbours are told apart and "≈" where not;
-    ``{tied}`` names those not shown to differ from the first ("none"), ``{gap}`` is the lead over the second,
-    ``{behind}`` says it ("is 0.07 [0.02, 0.24] behind"); ``{systems}`` counts them, ``{n}`` the units.
+    (shares: ``{top:%}``); ``{behind}`` says how far the second is behind the first ("is 0.07 [0.02, 0.12]
+    behind"), by an interval that holds for all pairs of systems at once, as the data chose the two;
+    ``{systems}`` counts them, ``{n}`` the units.
     "No finding" for fewer than two systems with a value, or where all means are equal.
     """
     if lack := _lacks(frame, value, system, by):
@@ -260,18 +255,25 @@ def finding_rank(
     if means[first].value == means[last].value:
         level = f"{means[first].value:.2f}"
         return finding_none(none or f"all {len(order)} systems have the same {value}, {level}")
-    at: dict[str, Any] = {"system": system, "scenario": by}
-    gaps = [difference_of(frame, a, b, value, **at) for a, b in itertools.pairwise(order)]
-    tied = [name for name in order[1:] if not difference_of(frame, first, name, value, **at).excludes_zero]
-    marks = [" > " if gap.excludes_zero else " ≈ " for gap in gaps]
-    lead = gaps[0].turned if lower else gaps[0]
+    wide = frame.assign(**{system: frame[system].astype(str), value: frame[value].astype(float)})
+    wide = wide.pivot_table(index=by, columns=system, values=value)
     known = {
         "first": first, "second": second, "last": last, "top": means[first], "next": means[second],
-        "bottom": means[last], "order": "".join(itertools.chain(*zip(order, [*marks, ""], strict=True))),
-        "tied": listed(tied) if tied else "none", "gap": lead, "systems": len(order), "n": means[first].n,
-        "behind": f"is {lead} behind" if lead.excludes_zero else f"is indistinguishable from it ({lead})",
+        "bottom": means[last], "systems": len(order), "n": means[first].n,
+        "behind": _behind(-sign * (wide[first] - wide[second]), math.comb(len(order), 2)),
     }  # fmt: skip
     return _sentence(template, known | words)
+
+
+def _behind(lead: "pd.Series[Any]", pairs: int) -> str:
+    """How far the second of all is behind the first, by scenario (``lead``): two chosen of many."""
+    found = Estimate(*cost_interval(lead, 1 - 0.05 / pairs, rare=False)[:4])
+    all_pairs = f" (interval for all {pairs} pairs at once)" if pairs > 1 else ""
+    if math.isnan(found.low):
+        return f"is {found.value:z.2f} behind, the same in every scenario".replace("-", "−")
+    if found.low > 0:
+        return f"is {found} behind{all_pairs}"
+    return f"is not shown to be behind: {found}{all_pairs}"
 
 
 def finding_count(
@@ -307,7 +309,7 @@ def finding_none(reason: str) -> Finding:
 def finding_limit(
     frame: pd.DataFrame, value: str, template: str, *, by: str = "scenario", system: str = ""
 ) -> str:
-    """The resolution of a comparison, for :func:`not_shown`: ``{half}`` the widest interval, ``{n}`` units.
+    """How finely a comparison tells, for :func:`not_shown`: ``{half}`` of the widest interval, ``{n}`` units.
 
     The intervals are those of neighbours in the order of the column ``system``; without it that of the mean.
     Empty where there is no interval.

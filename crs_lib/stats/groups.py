@@ -193,7 +193,7 @@ _FOLLOWS = {  # of each check: where it holds, and where it fails
     ),
     "normal residuals": (
         "no sign against normal residuals: t intervals can be read",
-        "residuals are not normal: read Wilcoxon, the sign-flip test and the bootstrap intervals",
+        "residuals are not normal: read Wilcoxon's test",
     ),
     "sphericity": (
         "no sign against sphericity: the uncorrected p of the repeated-measures ANOVA can be read",
@@ -202,7 +202,7 @@ _FOLLOWS = {  # of each check: where it holds, and where it fails
 }
 
 
-_UNKNOWN = "could not be checked (too little variation or too few scenarios): assume not; "
+_UNKNOWN = "could not be checked (too little variation or too few scenarios); to be safe, "
 
 
 def assumptions(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -215,6 +215,7 @@ def assumptions(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     found = pd.concat([make(frame, design) for make in (_levene, _normality, _sphericity)], ignore_index=True)
     holds = [None if np.isnan(p) else bool(p >= design.alpha) for p in found["p"]]
     texts = [_FOLLOWS[check][not holding] for check, holding in zip(found["check"], holds, strict=True)]
-    words = [_UNKNOWN * (holding is None) + text for text, holding in zip(texts, holds, strict=True)]
+    safe = [_UNKNOWN + text.split(": ")[1] for text in texts]
+    words = [text if known is not None else alt for text, known, alt in zip(texts, holds, safe, strict=True)]
     counts = found[["n", "n_missing"]]
     return found.drop(columns=["n", "n_missing"]).assign(holds=holds, follows=words).join(counts)

@@ -8,6 +8,7 @@ import scipy
 
 from crs_lib.core.rng import stream
 from crs_lib.stats.design import USUAL, Design, Floats, check_pairs, rankable
+from crs_lib.stats.estimates import cost_sample
 
 _CELLS = 4_000_000  # random numbers held at once
 _TRY_ALL = 13  # scenarios: with ties or zeros, scipy tries the signs of so many, and is normal beyond
@@ -168,17 +169,18 @@ def sign_flip_pairs(
 def tost_pairs(frame: pd.DataFrame, margin: float, design: Design = USUAL) -> pd.DataFrame:
     """Paired equivalence test within ``-margin .. margin`` (units of the value); a row for each pair.
 
-    ``p`` is the larger of the two one-sided tests (at or below -margin, at or above margin); ``equivalent``
-    says that it is below the design's alpha. Differences that do not vary are p 0 inside the margin, else 1.
+    ``p`` is the larger of the two one-sided tests (at or below -margin, at or above margin), by the spread
+    of :func:`cost_sample`: differences that do not vary are no proof, and p is NaN where there are too few.
 
     Raises InputError for a pair with fewer than 2 shared scenarios.
     Source: Schuirmann (1987), J. Pharmacokinet. Biopharm. 15; Lakens (2017), SPPS 8.
     """
     rows = []
     for d in design.differences(frame):
-        n, mean, error = len(d.both), float(d.values.mean()), d.spread / len(d.both) ** 0.5
-        with np.errstate(divide="ignore", invalid="ignore"):
-            nearest = np.divide(margin - abs(mean), error)
-        p = float(scipy.stats.t.sf(nearest, n - 1))
-        rows.append(d.row(diff=mean, p=p, equivalent=p < design.alpha))
+        wide, p = cost_sample(d.values), float("nan")
+        mean = float(d.values.mean())
+        if len(wide):
+            error = wide.std(ddof=1) / len(wide) ** 0.5
+            p = float(scipy.stats.t.sf((margin - abs(mean)) / error, len(wide) - 1))
+        rows.append(d.row(diff=mean, p=p))
     return pd.DataFrame(rows)

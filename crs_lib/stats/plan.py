@@ -34,13 +34,13 @@ class Plan(Settings):
     families: Annotated[dict[str, str], Field(description="correction of each family of tests")] = _FAMILIES
     alpha: Annotated[Share, Field(description="level of the tests")] = 0.05
     power: Annotated[Share, Field(description="chance wanted to find the smallest effect")] = 0.8
-    factors: Annotated[tuple[str, ...], Field(description="join the system in the mixed model")] = ()
     lower_is_better: Annotated[tuple[str, ...], Field(description="outcomes of which less is better")] = ()
     system: Annotated[str, Field(description="column of the system")] = "system"
     scenario: Annotated[str, Field(description="column of the scenario")] = "scenario"
     resamples: Annotated[int, Field(ge=1, description="resamples of the intervals")] = 2000
-    permutations: Annotated[int, Field(ge=1, description="permutations of the tests")] = 10_000
-    seed: Annotated[int, Field(description="seed of resamples and permutations")] = 0
+    seed: Annotated[int, Field(description="seed of the resamples")] = 0
+    ability: Annotated[str, Field(description="score below whose floor no system is ranked")] = ""
+    able_from: Annotated[float, Field(description="floor of the mean ability")] = 0.1
     all_pairs: Annotated[bool, Field(description="all pairs, each outcome a family: none declared")] = False
 
     @property

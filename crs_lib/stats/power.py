@@ -3,7 +3,8 @@
 import bisect
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,21 @@ import scipy
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import USUAL, Design, Floats, check_columns, levels, numbers
+from crs_lib.stats.estimates import bootstrap_estimates, cost_sample
 
 _JOIN = " × "
 _WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
 _MOST = 100_000  # scenarios
+
+
+def smallest_p(n: int, tests: int = 1) -> float:
+    """The smallest two-sided p that ``n`` scenarios reach in Wilcoxon's test after Holm over ``tests``."""
+    return float(min(1.0, tests * 2.0 ** (1 - n)))
+
+
+def least_scenarios(tests: int, alpha: float = 0.05) -> int:
+    """The fewest scenarios with which the first of ``tests`` can reach ``alpha``: 10 for 15 pairs at .05."""
+    return math.ceil(1 + math.log2(tests / alpha))
 
 
 def contrast_power(
@@ -23,22 +35,35 @@ def contrast_power(
 ) -> pd.DataFrame:
     """Power of every contrast by the deviation of its own paired differences; a row a pair.
 
-    ``sd_difference`` is that of ``n`` common scenarios, ``power_now`` the chance in [0, 1] that a paired
-    Wilcoxon test at the design's alpha / ``tests`` finds ``effect`` with them, ``detectable_effect`` what it
-    finds with ``power``, ``sessions_needed`` the scenarios that ``effect`` takes (missing above 100,000).
-    Without any spread every effect is found; NaN for fewer than 2 common scenarios. From the noncentral t
-    distribution and Wilcoxon's efficiency of 3/π.
+    ``sd_difference`` is that of ``n`` common scenarios (:func:`cost_sample`), ``power_now`` the chance in
+    [0, 1] that a paired Wilcoxon test at the design's alpha / ``tests`` finds ``effect`` with them,
+    ``detectable_effect`` what it finds with ``power``, ``sessions_needed`` the scenarios that ``effect``
+    takes (missing above 100,000), with the interval ``needed_low``, ``needed_high`` of that deviation
+    (scenarios resampled). NaN where too few scenarios differ. From the noncentral t distribution and
+    Wilcoxon's efficiency of 3/π.
     Source: Cohen (1988), chapter 2; Lehmann (1975), Nonparametrics, section 2.4 (efficiency).
     """
     rows, level = [], design.alpha / tests
-    for row in _spreads(frame, design):
-        n, sd = row["n"], row["sd_difference"]
-        now, detectable, needed = (1.0, 0.0, 2.0) if sd == 0 else (np.nan, np.nan, np.nan)
-        if sd > 0:
-            now, needed = _wilcoxon_power(effect / sd, n, level), _least(effect / sd, power, level)
-            detectable = _detectable(n, power, level) * sd
-        rows.append(row | {"power_now": now, "detectable_effect": detectable, "sessions_needed": needed})
+    for row, wide in _spreads(frame, design):
+        found = dict.fromkeys(_POWER, np.nan)
+        if (sd := row["sd_difference"]) > 0:
+            spread = bootstrap_estimates(partial(_deviation, wide), len(wide), design, method="percentile")
+            low, high = (_least(effect / end, power, level) for end in (spread.low[0], spread.high[0]))
+            now, needed = _wilcoxon_power(effect / sd, row["n"], level), _least(effect / sd, power, level)
+            detectable = _detectable(row["n"], power, level) * sd
+            found = dict(zip(_POWER, (now, detectable, needed, low, high), strict=True))
+        rows.append(row | found)
     return pd.DataFrame(rows)
+
+
+_POWER = ("power_now", "detectable_effect", "sessions_needed", "needed_low", "needed_high")
+
+
+def _deviation(values: Floats, weights: Floats) -> Floats:
+    """The standard deviation of the values in every draw."""
+    total = weights.sum(axis=1)
+    square = (weights @ values**2 - (weights @ values) ** 2 / total) / (total - 1)
+    return np.asarray(np.sqrt(np.maximum(square, 1e-12))[:, None])
 
 
 def reliability(alpha: float, raters: float) -> float:
@@ -66,22 +91,22 @@ def contrast_curves(
 ) -> pd.DataFrame:
     """Power in [0, 1] of every contrast by effect and number of scenarios, a row each.
 
-    See :func:`contrast_power`. A contrast without any spread finds every effect; contrasts with fewer than 2
-    common scenarios have no rows.
+    See :func:`contrast_power`. Contrasts of which too few scenarios differ have no rows.
     """
     rows, level = [], design.alpha / tests
-    for row in _spreads(frame, design):
-        sd = row["sd_difference"]
-        for n, effect in itertools.product(sessions, effects) if row["n"] > 1 else ():
-            power = _wilcoxon_power(effect / sd, n, level) if sd > 0 else 1.0
+    for row, wide in _spreads(frame, design):
+        for n, effect in itertools.product(sessions, effects) if len(wide) else ():
+            power = _wilcoxon_power(effect / row["sd_difference"], n, level)
             rows.append(row | {"effect": float(effect), "sessions": n, "alpha": level, "power": power})
     return pd.DataFrame(rows)
 
 
-def _spreads(frame: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
-    """Every contrast with its common scenarios and the deviation of its differences; NaN for fewer than 2."""
-    pairs = design.differences(frame, least=0)
-    return [{"a": d.a, "b": d.b, "n": len(d.both), "sd_difference": d.spread} for d in pairs]
+def _spreads(frame: pd.DataFrame, design: Design) -> Iterator[tuple[dict[str, Any], Floats]]:
+    """Every contrast with its common scenarios and the deviation of its differences, and the sample of it."""
+    for d in design.differences(frame, least=0):
+        wide = cost_sample(d.values)
+        sd = float(wide.std(ddof=1)) if len(wide) > 1 else math.nan
+        yield {"a": d.a, "b": d.b, "n": len(d.both), "sd_difference": sd}, wide
 
 
 def _wilcoxon_power(effect: float, n: int, alpha: float) -> float:

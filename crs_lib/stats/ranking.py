@@ -1,6 +1,6 @@
 """Who is ahead, and how sure is that: leaderboard, agreement of rankings, ordered alternatives."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from itertools import combinations
 from string import ascii_lowercase
 from typing import Any
@@ -11,30 +11,29 @@ import scipy
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import USUAL, Design, check_columns, levels, rankable
-from crs_lib.stats.estimates import bootstrap_weights, cluster_bootstrap
-from crs_lib.stats.groups import adjust
-from crs_lib.stats.paired import wilcoxon_pairs
+from crs_lib.stats.estimates import bootstrap_weights, cost_interval
 
 
 def leaderboard(
-    frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True
+    frame: pd.DataFrame,
+    design: Design = USUAL,
+    *,
+    apart: Collection[frozenset[Any]],
+    higher_is_better: bool = True,
 ) -> pd.DataFrame:
     """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
 
     Only scenarios that every system has count. ``rank_low`` and ``rank_high`` hold the rank in the
     design's confidence of the bootstrap draws (equal means share the middle rank); ``p_best`` is the share
-    of draws in which the system leads, ties shared. Systems that share a letter in ``tied`` are not
-    distinguished by the paired test after Holm over all pairs.
+    of draws in which the system leads, ties shared. Two systems share a letter in ``tied`` unless ``apart``
+    holds the pair: letters come from the tests of the contrasts.
 
     Raises InputError for fewer than 2 systems or 2 complete scenarios.
     Source: Hall and Miller (2009), Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
     """
-    paired, every = design.paired(frame), design.changed(pairs=None)
+    paired = design.paired(frame)
     x = paired.complete()
     n, k = x.shape
-    names = pd.Categorical.from_codes(np.tile(np.arange(k), n), categories=paired.systems)
-    whole = pd.DataFrame({design.system: names, design.scenario: np.repeat(np.arange(n), k)})
-    whole[design.value] = x.ravel()
     sign = -1.0 if higher_is_better else 1.0
     scores = rankable(sign * x.mean(axis=0))
     draws = np.vstack([w @ x / n for w in bootstrap_weights(n, design.resamples, design.seed)])
@@ -42,14 +41,15 @@ def leaderboard(
     first = drawn == drawn.min(axis=1, keepdims=True)
     tails = [design.alpha / 2, 1 - design.alpha / 2]
     low, high = np.quantile(drawn, tails, axis=0, method="inverted_cdf")
-    tests = adjust(wilcoxon_pairs(whole, every))
+    alike = [frozenset(pair) not in apart for pair in combinations(paired.systems, 2)]
     order = np.argsort(scores, kind="stable").tolist()
-    board = cluster_bootstrap(whole, every)[["system", "mean", "low", "high"]].assign(
+    means = [cost_interval(column, design.confidence)[:3] for column in x.T]
+    board = pd.DataFrame(means, columns=["mean", "low", "high"]).assign(
         rank=scipy.stats.rankdata(scores), rank_low=low, rank_high=high,
         p_best=(first / first.sum(axis=1, keepdims=True)).mean(axis=0),
-        tied=_tied_sets(k, tests["p_adjusted"].to_numpy() > design.alpha, order),
-        n=n, n_missing=len(paired.values) - n,
+        tied=_tied_sets(k, alike, order), n=n, n_missing=len(paired.values) - n,
     )  # fmt: skip
+    board.insert(0, "system", paired.systems)
     return board.iloc[order].reset_index(drop=True)
 
 
@@ -70,8 +70,8 @@ def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:
 def mean_ranks(frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True) -> pd.DataFrame:
     """Mean rank in [1, systems] over complete scenarios, best first, with Nemenyi's critical difference.
 
-    Two systems whose mean ranks differ by less than ``critical_difference`` are indistinguishable: what
-    a critical-difference diagram draws. Raises InputError as :func:`friedman`.
+    Mean ranks that differ by less than ``critical_difference`` are not told apart: what a
+    critical-difference diagram draws. Raises InputError as :func:`friedman`.
     Source: Nemenyi (1963); Demsar (2006), JMLR 7, section 3.2.2.
     """
     paired = design.paired(frame)

@@ -1,22 +1,22 @@
 """Conclusions in words, made from the numbers, so that no sentence can disagree with its table."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from crs_lib.stats.analysis import Ladder, size_of
+from crs_lib.stats.analysis import Ladder
 from crs_lib.stats.plan import Plan, read_plan
+from crs_lib.stats.power import least_scenarios, smallest_p
 
 _CORRECTION = {"holm": "Holm", "benjamini_hochberg": "Benjamini-Hochberg"}
-_BEYOND = {  # of a difference whose size against the smallest that matters is ...
-    "below {:g}": ", less than the smallest difference that matters, {:g}",
-    "estimate below {:g}": "; the estimate lies below the smallest difference that matters, {:g}",
-    "{:g} or more": ", more than the smallest difference that matters, {:g}",
-    "estimate {:g} or more": "; the interval does not exclude differences below {:g}, the smallest that "
-    "matters",
-}
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as English lists them: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else [*names])
 
 
 def p_in_words(p: float) -> str:
@@ -37,10 +37,8 @@ def interval_in_words(estimate: float, low: float, high: float) -> str:
 def conclusions(results: Ladder, plan: Mapping[str, Any] | Plan) -> list[str]:
     """What the ladder shows, sentence by sentence: data, omnibus, contrasts, ranking, checks, power.
 
-    A contrast is a difference only if its adjusted Wilcoxon p is at most alpha; without that it is
-    "equivalent" only if TOST says so, else "not settled". Direction and size come from the mean
-    difference; where rank and mean point apart, or the sign-flip test disagrees, the sentence says it.
-    Raises InputError for a plan that cannot be read.
+    A contrast is a difference, equivalent or not settled as the column ``verdict`` of the pairs says, and
+    ranks follow the same verdicts: no two sentences contradict one another.
     """
     return [sentence for part in conclusions_by_subject(results, plan).values() for sentence in part]
 
@@ -49,14 +47,15 @@ def conclusions_by_subject(results: Ladder, plan: Mapping[str, Any] | Plan) -> d
     """:func:`conclusions` by subject: data, systems, contrasts, ranking, exploratory, checks, power."""
     plan = read_plan(plan)
     pairs = results.pairwise
+    declared = pairs[pairs["family"] == "confirmatory"]
     sentences = {
         "data": [_data(results.means, plan)],
         "systems": [_differ(results, plan)],
-        "contrasts": _contrasts(results, plan),
-        "ranking": _ranking(results.leaderboard),
+        "contrasts": [_contrast(row, plan) for row in declared.to_dict("records")],
+        "ranking": _ranking(results, plan),
         "exploratory": _explored(pairs[pairs["family"] == "exploratory"], plan),
         "checks": [_check(row) for row in results.assumptions.to_dict("records")],
-        "power": [_power(results.power, plan)],
+        "power": [*_undecided(declared, plan), _power(results.power, plan)],
     }
     return {name: [text.rstrip(".") + "." for text in part] for name, part in sentences.items()}
 
@@ -71,15 +70,24 @@ def _data(means: pd.DataFrame, plan: Plan) -> str:
 
 
 def _differ(results: Ladder, plan: Plan) -> str:
+    """Whether any system differs: by a test of all at once, or by a contrast, which settles it as well."""
     tests = results.omnibus.set_index("test")
     row, friedman = tests.loc["repeated-measures ANOVA"], tests.loc["Friedman"]
+    pairs = results.pairwise[results.pairwise["outcome"] == plan.primary_outcome]
+    apart = pairs["verdict"].isin(["higher", "lower"]).any()
     if pd.isna(row["p"]):
-        return f"Whether any system differs could not be tested: {row['note'] or 'no variation'}"
+        told = (
+            "Some systems differ, as the pairs show; all at once they"
+            if apart
+            else "Whether any system differs"
+        )
+        return f"{told} could not be tested: {row['note'] or 'no variation'}"
     shrink, p = (row["epsilon_gg"], row["p_gg"]) if pd.notna(row["p_gg"]) else (1.0, row["p"])
     share = results.effects.set_index("effect").loc["partial_eta_squared"]
+    told = "The systems differ" if p <= plan.alpha else "The test of all systems at once is not conclusive"
+    told = "Some systems differ, as the pairs show" if apart and p > plan.alpha else told
     return (
-        f"{'The systems differ' if p <= plan.alpha else 'No difference between the systems was shown'} "
-        "(repeated-measures ANOVA with Greenhouse-Geisser, "
+        f"{told} (repeated-measures ANOVA with Greenhouse-Geisser, "
         f"F({shrink * row['df1']:.1f}, {shrink * row['df2']:.1f}) = {row['statistic']:.2f}, {p_in_words(p)}; "
         f"Friedman {p_in_words(friedman['p'])}; partial eta squared {_interval(share, 'estimate')})"
     )
@@ -89,54 +97,84 @@ def _interval(row: Any, value: str) -> str:
     return interval_in_words(row[value], row["low"], row["high"])
 
 
-def _contrasts(results: Ladder, plan: Plan) -> list[str]:
-    """A sentence a declared contrast."""
-    declared = results.pairwise[results.pairwise["family"] == "confirmatory"]
-    ranked, tost = results.effects[results.effects["effect"] == "rank_biserial"], results.equivalence
-    ranks = {(row["a"], row["b"]): row["estimate"] for row in ranked.to_dict("records")}
-    alike = {(row["a"], row["b"]): row["p"] for row in tost.to_dict("records") if row.get("equivalent")}
-    rows = {(row["a"], row["b"]): row for row in declared.to_dict("records")}
-    return [_contrast(row, plan, ranks.get(pair), alike.get(pair)) for pair, row in rows.items()]
-
-
-def _contrast(row: dict[Any, Any], plan: Plan, rank: float | None, tost: float | None) -> str:
-    """``rank`` is the rank-biserial correlation, ``tost`` the p of equivalence where it was shown."""
-    a, b, p, diff = row["a"], row["b"], row["p_wilcoxon_adjusted"], row["diff"]
-    if np.isnan(p):
+def _contrast(row: Mapping[Any, Any], plan: Plan) -> str:
+    """The sentence of a declared contrast, by its verdict."""
+    a, b, margin, alike = row["a"], row["b"], plan.smallest_effect, row["p_equivalent_adjusted"]
+    if row["verdict"] == "not compared":
         return f"{a} and {b} could not be compared: {row['note']}"
-    margin, flipped = plan.smallest_effect, row["p_sign_flip_adjusted"]
     method = _CORRECTION[plan.families["confirmatory"]]
-    test = f"Wilcoxon, {method} {p_in_words(p)}, {int(row['n'])} scenarios"
-    if p > plan.alpha:
-        size = _interval(row, "diff")
-        if tost is not None:
-            tested = f"(TOST {p_in_words(tost)}; {test})"
-            return f"{a} and {b} are equivalent within ±{margin:g}: they differ by {size} {tested}"
-        told = f"Whether {a} and {b} differ is not settled: {size} ({test})"
+    test = f"Wilcoxon, {method} {p_in_words(row['p_wilcoxon_adjusted'])}, {int(row['n'])} scenarios"
+    size = _interval(row, "diff")
+    if row["verdict"] == "equivalent":
+        tested = f"(TOST, {method} {p_in_words(alike)}; {test})"
+        return f"{a} and {b} are equivalent within ±{margin:g}: they differ by {size} {tested}"
+    if row["verdict"] == "not settled":
+        why = f"; {row['note']}" if row["note"] else ""
+        why += "; the ranks differ, the mean is not shown to" * (row["p_wilcoxon_adjusted"] <= plan.alpha)
+        told = f"Whether {a} and {b} differ is not settled: {size} ({test}{why})"
         return f"{told}, neither a difference nor equivalence within ±{margin:g} was shown"
-    bounds = (diff, row["low"], row["high"]) if diff >= 0 else (-diff, -row["high"], -row["low"])
-    doubts = []
-    if flipped > plan.alpha:
-        doubts.append(f"the sign-flip test of the mean does not agree ({p_in_words(flipped)})")
-    if rank is not None and rank * diff < 0:
-        doubts.append("most scenarios point the other way than the mean")
-    if tost is not None:
-        doubts.append(f"the difference is smaller than the smallest that matters, {margin:g}")
-    sizes = {size.format(margin): text.format(margin) for size, text in _BEYOND.items()}
-    told = f"{a} scores {'higher' if diff > 0 else 'lower'} than {b} by {interval_in_words(*bounds)} ({test})"
-    return told + (f"; but {' and '.join(doubts)}" if doubts else sizes[size_of(row, plan)])
+    higher = row["verdict"] == "higher"
+    size = size if higher else interval_in_words(-row["diff"], -row["high"], -row["low"])
+    told = f"{a} scores {row['verdict']} than {b} by {size} ({test})"
+    matters = f"the smallest difference that matters, {margin:g}"
+    if alike <= plan.alpha:
+        return f"{told}, less than {matters}"
+    beyond = row["low"] >= margin or row["high"] <= -margin
+    return f"{told}, more than {matters}" if beyond else f"{told}; it may be less than {matters}"
 
 
-def _ranking(board: pd.DataFrame) -> list[str]:
+def _ranking(results: Ladder, plan: Plan) -> list[str]:
+    """Who has the best mean, and whom the tests of pairs do not place behind."""
+    board = results.leaderboard
     if "rank" not in board or board["rank"].isna().all():
         return []
     best, *others = board.to_dict("records")
-    tied = [str(one["system"]) for one in others if set(one["tied"]) & set(best["tied"])]
-    low, high = int(best["rank_low"]), int(best["rank_high"])
-    ranks = f"{low} to {high}" if high > low else f"{low}"
-    text = f"{best['system']} leads with a mean of {_interval(best, 'mean')}"
-    text += f"; its rank is {ranks} in 95 % of the resampled sets of scenarios"
-    return [text + (f"; it is indistinguishable from {' and '.join(tied)}" if tied else "")]
+    first, low, high = best["system"], int(best["rank_low"]), math.ceil(best["rank_high"])
+    text = (
+        f"{first} has the best mean, {_interval(best, 'mean')}, of the {len(board)} systems that are ranked"
+    )
+    text += (
+        f"; its rank is {low}{f' to {high}' if high > low else ''} in 95 % of the resampled sets of scenarios"
+    )
+    found = {str(one["system"]): _against(first, one["system"], results.pairwise, plan) for one in others}
+    for verdict, words in _AGAINST_THE_FIRST.items():
+        if names := [name for name, its in found.items() if its == verdict]:
+            text += words.format(names=listed(names), margin=plan.smallest_effect)
+    left = [str(name) for name in results.means["system"] if name not in set(board["system"])]
+    return [f"{text}; {listed(left)} {'is' if len(left) == 1 else 'are'} not ranked" if left else text]
+
+
+def _against(first: Any, other: Any, pairs: pd.DataFrame, plan: Plan) -> str:
+    """The verdict of the pair, "better" where the test of the scenarios that both have favours the other."""
+    mine = pairs[pairs["outcome"] == plan.primary_outcome]
+    row = next(row for row in mine.itertuples() if {row.a, row.b} == {first, other})
+    if row.verdict not in ("higher", "lower"):
+        return str(row.verdict)
+    higher = (row.verdict == "higher") == (row.a == first)
+    return "worse" if higher != (plan.primary_outcome in plan.lower_is_better) else "better"
+
+
+_AGAINST_THE_FIRST = {  # systems that the tests of pairs do not place behind the one with the best mean
+    "better": "; better where both have values: {names}",
+    "not settled": "; not shown to differ from it: {names}",
+    "equivalent": "; equivalent to it within ±{margin:g}: {names}",
+    "not compared": "; not compared with it: {names}",
+}
+
+
+def _undecided(declared: pd.DataFrame, plan: Plan) -> list[str]:
+    """What so few scenarios cannot decide, whatever they show: nothing where they can."""
+    known = declared.dropna(subset=["p_wilcoxon"])
+    if known.empty:
+        return []
+    n, tests = int(known["n"].max()), int(known["family_size"].max())
+    least = smallest_p(n, tests)
+    if least <= plan.alpha:
+        return []
+    return [
+        f"{n} scenarios cannot show a difference in any of {tests} contrasts: no p falls below {least:.3f} "
+        f"after correction; {least_scenarios(tests, plan.alpha)} scenarios could"
+    ]
 
 
 def _explored(rows: pd.DataFrame, plan: Plan) -> list[str]:
@@ -159,18 +197,13 @@ def _power(rows: pd.DataFrame, plan: Plan) -> str:
         return f"Power could not be estimated: {rows.iloc[0]['note']}"
     known = rows.dropna(subset=["detectable_effect"]).sort_values("detectable_effect", kind="stable")
     ends = [f"{row.detectable_effect:.2g} ({row.a} against {row.b})" for row in known.itertuples()]
-    reached = "no size on"
-    if len(ends) == 1:
-        reached = f"{known['detectable_effect'].iloc[0]:.2g} on"
-    elif ends:
-        reached = f"{ends[0]} to {ends[-1]}, by the spread of each contrast"
-    needed, much = rows["sessions_needed"], "more scenarios than is practical"
+    needed, much = known["sessions_needed"], "more scenarios than is practical"
     if needed.notna().any():
-        much = f"{_range(needed)} scenarios"
-        much += " or more than is practical" if needed.isna().any() else ""
+        much = f"{_range(needed)} scenarios{', or more than is practical' * int(needed.isna().any())}"
     return (
-        f"With {_range(rows['n'])} scenarios, {plan.power:.0%} power is reached for differences "
-        f"from {reached}; the smallest that matters, {plan.smallest_effect:g}, takes {much}"
+        f"With {_range(rows['n'])} scenarios, {plan.power:.0%} power is reached for a difference of "
+        f"{' to '.join(dict.fromkeys([ends[0], ends[-1]])) if ends else 'no size'}, by the spread of each "
+        f"contrast; the smallest that matters, {plan.smallest_effect:g}, takes {much}"
     )
 
 

@@ -11,8 +11,31 @@ from typing import Any, NamedTuple
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.systems import replies, tracker
-from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, n_met, number, rank, share
-from crs_lib.systems.policies import Oracle, OracleLag, Random, Recommender, Sticky, Tracker, UserLog
+from crs_lib.systems.base import (
+    N_ITEMS,
+    SYSTEMS,
+    Draw,
+    Items,
+    SystemReply,
+    Wishes,
+    World,
+    n_met,
+    number,
+    rank,
+    share,
+)
+from crs_lib.systems.policies import (
+    Oracle,
+    OracleLag,
+    Random,
+    Recommender,
+    Spoilt,
+    Sticky,
+    Tracker,
+    UserLog,
+    padded,
+    spoilt,
+)
 
 _MOST_FILMS, _MOST_LAG = 10, 6
 
@@ -105,16 +128,11 @@ class _Gamed(OracleLag):
 
 
 # ── perfect understanding, in conversation ─────────────────────────────────────────────────────
-@SYSTEMS.register("polite")
-class _Polite(Oracle):
+@spoilt("polite")
+def _polite(policy: Spoilt, draw: Draw) -> Items:
     """The oracle, but no film is ever shown twice."""
-
-    honest = False
-
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The films of the largest gain among those not shown before."""
-        best = self.best(constraints, avoid, draw, self.n + len(self.seen))
-        return tuple(item for item in best if item not in self.seen)[: self.n]
+    best = policy.now(draw, policy.n + len(policy.seen))
+    return tuple(item for item in best if item not in policy.seen)[: policy.n]
 
 
 @SYSTEMS.register("confirm_shift")
@@ -132,46 +150,30 @@ class _ConfirmShift(Oracle):
         return SystemReply(f"{said} Is that what you mean?", (), self.state.constraints)
 
 
-class _OlderStates(Oracle):
-    """Base of the oracles that also act on earlier states of the user; the present one is the last."""
-
-    honest = False
-
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
-        super().__init__(world, seed, session, spec)
-        self.states: list[UserLog] = []
-
-    def know(self, user_meta: Mapping[str, Any]) -> UserLog:
-        """The user's state, which is kept."""
-        known = super().know(user_meta)
-        if self.states[-1:] != [known]:
-            self.states.append(known)
-        return known
+@spoilt("forgetful")
+def _forgetful(policy: Spoilt, draw: Draw) -> Items:
+    """Films for what the last utterance added, by the log, and by chance where it added nothing."""
+    before = policy.states[-2].constraints if len(policy.states) > 1 else {}
+    added = {name: v for name, v in policy.state.constraints.items() if before.get(name) != v}
+    if policy.recent or not added:
+        return rank(policy.world.catalog, {}, {}, (), draw, policy.n)
+    return policy.best(added, {}, draw, policy.n)
 
 
-@SYSTEMS.register("hedge3")
-class _HedgeThree(_OlderStates):
-    """One film for each of the last three states of the user."""
-
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The best film of each state; more for the present one where there are fewer states."""
-        items: Items = ()
-        for known in self.states[:-4:-1][1:]:
-            items += self.best(known.constraints, known.avoid, draw, 1)
-        others = dict.fromkeys(items)
-        best = [item for item in self.best(constraints, avoid, draw, 2 * self.n) if item not in others]
-        return (*best[: self.n - len(others)], *others)
+@spoilt("hedge3")
+def _hedge_three(policy: Spoilt, draw: Draw) -> Items:
+    """One film for each of the last three states; more for the present one where there are fewer states."""
+    found = (policy.best(*known, draw, 1) for known in policy.states[:-4:-1][1:])
+    others = tuple(dict.fromkeys(item for items in found for item in items))
+    best = [item for item in policy.now(draw, 2 * policy.n) if item not in others]
+    return (*best[: policy.n - len(others)], *others)
 
 
-@SYSTEMS.register("alternate")
-class _Alternate(_OlderStates):
+@spoilt("alternate")
+def _alternate(policy: Spoilt, draw: Draw) -> Items:
     """Films for the present state and for the one before in turn."""
-
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The oracle's films, and in every other reply those of the state before."""
-        self.turn = not getattr(self, "turn", False)
-        known = self.states[-1 if self.turn else -2 :][0]
-        return self.best(known.constraints, known.avoid, draw, self.n)
+    policy.present = not policy.present
+    return policy.best(*policy.states[-1 if policy.present else -2 :][0], draw, policy.n)
 
 
 @SYSTEMS.register("random_free")
@@ -186,11 +188,15 @@ class _RandomFree(Random):
 # ── clinging, and hiding it ────────────────────────────────────────────────────────────────────
 @SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))
 class _StickyK(Sticky):
-    """The sticky policy with so many films a reply."""
+    """The list of the sticky policy, cut or lengthened to so many films: it clings the same."""
 
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: int) -> None:
-        super().__init__(world, seed, session, spec)
-        self.n = argument
+    usual: Items = ()  # the films that sticky would have recommended so far
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        """The first films in the order of sticky, to which its own three of a reply count as recommended."""
+        listed = rank(self.world.catalog, constraints, avoid, self.usual, draw, max(self.n, N_ITEMS))
+        self.usual = (*self.usual, *listed[:N_ITEMS])
+        return listed[: self.n]
 
 
 @SYSTEMS.register("pad_sticky", argument="a number of films", example="3", parse=number(2, 50))
@@ -199,9 +205,7 @@ class _PadSticky(_StickyK):
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The film that sticky names first, then films by chance."""
-        first = super().choose(constraints, avoid, draw)[:1]
-        others = rank(self.world.catalog, {}, {}, (), draw, self.n)
-        return (*first, *(item for item in others if item not in first))[: self.n]
+        return padded(super().choose(constraints, avoid, draw)[:1], self.n - 1, self.world, draw)
 
 
 @SYSTEMS.register("sandbag_sticky")
@@ -244,16 +248,12 @@ class _OneSlotSticky(_OneSlot, Sticky):
 class _WipeAtCue(Recommender):
     """Keeps what is named, and forgets all of it where the words hold any cue of something given up."""
 
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
-        super().__init__(world, seed, session, spec)
-        self.state: dict[str, str] = {}
-
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The values named since the last cue."""
         update = tracker.read(self.world.grounder, text)
-        kept = {} if update.reset or update.given_up else self.state
-        self.state = {**kept, **update.wanted}
-        return dict(self.state), {}
+        kept = {} if update.reset or update.given_up else self.held
+        self.held = {**kept, **update.wanted}
+        return dict(self.held), {}
 
 
 @SYSTEMS.register("newest_wins")
@@ -263,5 +263,5 @@ class _NewestWins(_WipeAtCue):
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The newest value of every field."""
         update = tracker.read(self.world.grounder, text)
-        self.state = {**self.state, **update.given_up, **update.wanted}
-        return dict(self.state), {}
+        self.held = {**self.held, **update.given_up, **update.wanted}
+        return dict(self.held), {}

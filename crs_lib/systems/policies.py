@@ -1,6 +1,6 @@
 """Control policies: systems without a language model, whose order is known."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -31,12 +31,12 @@ class Recommender:
     """Base of the policies that recommend: subclasses say what they believe the user wants."""
 
     sees_state = False
-    n = N_ITEMS
     restates = 0.5  # how often a reply opens with the policy's state in words
     honest = False  # whether it recommends fewer films where no more fit
 
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
-        self.world, self.seed, self.session, self.spec = world, seed, session, spec
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
+        self.world, self.seed, self.session, self.spec, self.n = world, seed, session, spec, argument
+        self.held: dict[str, str] = {}  # the constraints that were read so far, for policies that keep some
         self.seen: list[int] = []
         self._believed: tuple[Wishes, Wishes] = {}, {}
         self._named: list[int] = []  # films recommended since the belief last changed
@@ -103,6 +103,9 @@ FILMS = {
 }
 
 
+Rule = Callable[["Spoilt", Draw], Items]
+
+
 class UserLog(NamedTuple):
     """The part of a user's log that oracles act on."""
 
@@ -118,8 +121,7 @@ class Oracle(Recommender):
     honest = True
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
-        super().__init__(world, seed, session, spec)
-        self.n = argument
+        super().__init__(world, seed, session, spec, argument)
         self.state = UserLog({}, {})
         self.recent: tuple[int, ...] = ()  # films shown since the state last changed
         self.others = False
@@ -162,15 +164,10 @@ class Tracker(Recommender):
 
     honest = True
 
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
-        super().__init__(world, seed, session, spec)
-        self.n = argument
-        self.state: dict[str, str] = {}
-
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The state after this utterance."""
-        self.state = tracker.apply(self.state, tracker.read(self.world.grounder, text))
-        return dict(self.state), {}
+        self.held = tracker.apply(self.held, tracker.read(self.world.grounder, text))
+        return dict(self.held), {}
 
 
 @SYSTEMS.register("amnesiac")
@@ -186,14 +183,10 @@ class _Amnesiac(Recommender):
 class Sticky(Recommender):
     """Never lets go of the first constraint in a field, whatever is said later."""
 
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
-        super().__init__(world, seed, session, spec)
-        self.state: dict[str, str] = {}
-
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The first value of every field so far."""
-        self.state = {**tracker.read(self.world.grounder, text).wanted, **self.state}
-        return dict(self.state), {}
+        self.held = {**tracker.read(self.world.grounder, text).wanted, **self.held}
+        return dict(self.held), {}
 
 
 @SYSTEMS.register("popular")
@@ -295,82 +288,89 @@ class OracleLag(Oracle):
 
 
 # ── policies that a score must not reward ──────────────────────────────────────────────────────
-_EACH, _PADS, _SURE = 2, 2, 10
+_PADS, _SURE = 2, 10
 
 
-@SYSTEMS.register("hedge")
-class _Hedge(Oracle):
-    """Two films for the present constraints and two for those before the last change."""
+class Spoilt(Oracle):
+    """The oracle with a rule of its own for the films; it keeps the earlier states of the user.
+
+    ``states`` are those so far, the present one last.
+    """
 
     honest = False
+    present = False  # whether the last reply was for the present state, for a policy that takes turns
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         super().__init__(world, seed, session, spec)
-        self.old: UserLog | None = None
+        self.states: list[UserLog] = []
 
     def know(self, user_meta: Mapping[str, Any]) -> UserLog:
-        """The user's state; the one before is kept."""
+        """The user's state, which is kept."""
         known = super().know(user_meta)
-        if known != self.state and self.state.constraints:
-            self.old = self.state
+        if self.states[-1:] != [known]:
+            self.states.append(known)
         return known
 
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """Half of the list for the present state, half for the one before."""
-        if self.old is None:
-            return self.best(constraints, avoid, draw, 2 * _EACH)
-        now = self.best(constraints, avoid, draw, _EACH)
-        before = self.best(self.old.constraints, self.old.avoid, draw, 2 * _EACH)
-        return now + tuple(item for item in before if item not in now)[:_EACH]
+    def now(self, draw: Draw, n: int) -> Items:
+        """The ``n`` films of the largest gain for the present state."""
+        return self.best(*self.state, draw, n)
 
 
-@SYSTEMS.register("pad")
-class _Pad(Oracle):
+def spoilt(name: str) -> Callable[[Rule], Rule]:
+    """Register an oracle by the rule that chooses its films; the rule's docstring is the policy's."""
+
+    def register(rule: Rule) -> Rule:
+        def choose(policy: Spoilt, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+            return rule(policy, draw)
+
+        SYSTEMS.register(name)(type(name, (Spoilt,), {"__doc__": rule.__doc__, "choose": choose}))
+        return rule
+
+    return register
+
+
+@spoilt("hedge")
+def _hedge(policy: Spoilt, draw: Draw) -> Items:
+    """Two films for the present constraints and two for those before the last change."""
+    old = next((known for known in policy.states[-2::-1] if known.constraints), None)
+    if old is None:
+        return policy.now(draw, 4)
+    now = policy.now(draw, 2)
+    return now + tuple(item for item in policy.best(*old, draw, 4) if item not in now)[:2]
+
+
+@spoilt("pad")
+def _pad(policy: Spoilt, draw: Draw) -> Items:
     """One film that the oracle would show, and two random ones."""
-
-    honest = False
-
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The best film, then films by chance."""
-        return _padded(self.best(constraints, avoid, draw, 1), _PADS, self.world, draw)
+    return padded(policy.now(draw, 1), _PADS, policy.world, draw)
 
 
-def _padded(items: Items, n: int, world: World, draw: Draw) -> Items:
+def padded(items: Items, n: int, world: World, draw: Draw) -> Items:
     """The items and ``n`` others by chance."""
     others = rank(world.catalog, {}, {}, (), draw, n + len(items))
     return items + tuple(item for item in others if item not in items)[:n]
 
 
-@SYSTEMS.register("repeat")
-class _Repeat(Oracle):
+@spoilt("repeat")
+def _repeat(policy: Spoilt, draw: Draw) -> Items:
     """The oracle's films of the first reply to a state, again and again until the state changes."""
-
-    honest = False
-
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The films shown for the present state."""
-        return self.recent[: self.n] or super().choose(constraints, avoid, draw)
+    return policy.recent[: policy.n] or policy.now(draw, policy.n)
 
 
-@SYSTEMS.register("abstain")
-class _Abstain(Oracle):
+@spoilt("abstain")
+def _abstain(policy: Spoilt, draw: Draw) -> Items:
     """Recommends only when sure: where ten films or more meet everything."""
-
-    honest = False
-
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The oracle's films, or none."""
-        items = self.world.catalog.query(constraints).items
-        items = np.setdiff1d(items, np.concatenate([*with_any(self.world.catalog, avoid), items[:0]]))
-        return super().choose(constraints, avoid, draw) if len(items) >= _SURE else ()
+    catalog = policy.world.catalog
+    items = catalog.query(policy.state.constraints).items
+    items = np.setdiff1d(items, np.concatenate([*with_any(catalog, policy.state.avoid), items[:0]]))
+    return policy.now(draw, policy.n) if len(items) >= _SURE else ()
 
 
 @SYSTEMS.register("restate")
-class _Restate(Oracle):
+class _Restate(Spoilt):
     """Announces the user's constraints in every reply, and shows random films."""
 
     restates = 1.0
-    honest = False
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """Films by chance."""

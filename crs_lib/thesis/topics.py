@@ -45,7 +45,7 @@ MOST = 5
 
 
 @cache
-def hints() -> list[str]:
+def _hints() -> list[str]:
     """The beginnings of words that hint at films or feelings."""
     return ", ".join(prompts.lines("thesis")["hints"]).split(", ")
 
@@ -111,7 +111,7 @@ def admitted(topics: Iterable[str]) -> tuple[str, ...]:
 def _tidy(topic: str) -> str:
     """The topic in lower case without blanks around it; empty where it does not count."""
     tidy, generic = topic.strip().lower(), prompts.vocabulary("thesis", "generic")
-    named = any(hint in tidy for hint in hints()) or STEMS.search(tidy)
+    named = any(hint in tidy for hint in _hints()) or STEMS.search(tidy)
     return tidy if named and len(tidy) > 1 and tidy not in generic else ""
 
 
@@ -131,7 +131,7 @@ def _worth(word: str) -> int:
     if word in function_words() or word in prompts.vocabulary("thesis", "short words"):
         return 0
     stem = STEMS.search(word)
-    return 1 + 2 * any(hint in word for hint in hints()) + 2 * bool(stem and stem.group() != "futur")
+    return 1 + 2 * any(hint in word for hint in _hints()) + 2 * bool(stem and stem.group() != "futur")
 
 
 class TopicModel:

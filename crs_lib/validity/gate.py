@@ -1,12 +1,13 @@
 """The gate: which metrics order the control policies as they must, and are therefore fit to rank systems.
 
-Two editions test the same idea. The first puts every session metric through the orderings below, with paired
-95 % intervals over scenarios. The second is a protocol (notebooks/plans/gate.yaml) whose systems, seeds,
-demands and margins are frozen: it is tested on development seeds as often as wanted, and once on others; its
-sha256 is in every result. Source: docs/validity.md, section 1.
+The metrics of the protocol (notebooks/plans/gate.yaml) carry the verdict of its confirmation: systems, seeds,
+demands and margins are frozen, tested on development seeds as often as wanted, and once on others; its sha256
+is in every result. All others are put through the orderings below in a run, with paired 95 % intervals over
+scenarios. Source: docs/validity.md, section 1.
 """
 
 import datetime as dt
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.core.tables import sha256
 from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
-from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
+from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID, UNGATED
 from crs_lib.simulate.scenarios import NO_SHIFT, SHIFT, WINDOWS
 
 WHOLE, AFTER, BEFORE = "whole session", "after the first shift", "before the first shift"
@@ -204,28 +205,31 @@ def _ordered(metric: str, one: _Ordering, wide: pd.DataFrame) -> dict[str, Any]:
 
 def _rising(metric: str, wide: pd.DataFrame) -> dict[str, Any]:
     """The dose-response row: Page's trend within scenarios and means that never fall decide."""
-    row: dict[str, Any] = {"metric": metric, "ordering": RISING, "p": math.nan, "p_jonckheere": math.nan}
+    row: dict[str, Any] = {"metric": metric, "ordering": RISING, "p": math.nan}
     complete = wide[list(_TREND)].dropna()
     row |= {"n": len(complete), "n_missing": len(wide) - len(complete)}
     if len(complete) < 2:
         return row | {"verdict": UNDEFINED}
-    frame = _complete(wide, _TREND)
-    page, jonckheere = (
-        float(test(frame, _TREND)["p"].iloc[0]) for test in (stats.page_trend, stats.jonckheere_trend)
-    )
-    steps = complete.mean().diff().dropna()
-    holds = bool(page < LEVEL and (steps >= -1e-12).all())
-    row |= {"diff": float(complete["oracle"].mean() - complete[_TREND[0]].mean()), "p": page}
-    return row | {"p_jonckheere": jonckheere, "verdict": PASS if holds else FAIL}
+    p = float(stats.page_trend(_complete(wide, _TREND), _TREND)["p"].iloc[0])
+    means = complete.mean()
+    holds = bool(p < LEVEL and (means.diff().dropna() >= -1e-12).all())
+    gap = float(means["oracle"] - means[_TREND[0]])
+    return row | {"diff": gap, "p": p, "verdict": PASS if holds else FAIL}
 
 
 def _verdicts(tests: pd.DataFrame) -> pd.DataFrame:
-    """One row per metric: how many orderings it passed of those asked, what it failed, and its mark.
+    """One row per metric: how many demands it met of those asked, what it failed, and its mark.
 
-    The mark is empty for a metric that passed all. Metrics without direction are not tested.
+    The mark is empty for a metric that met all. Metrics of the protocol have the verdict of its confirmation,
+    or are not gated where there is none; metrics without direction are not tested.
     """
-    rows = []
+    rows, protocol = [], Protocol.read()
+    confirmed = protocol.verdicts()
     for name, mine in tests.groupby("metric", sort=False):
+        if name in protocol.metrics:
+            found = {"passed": 0, "asked": 0, "mark": UNGATED, "failed": "", **confirmed.get(name, {})}
+            rows.append({"metric": name, **found})
+            continue
         lost = mine[mine["verdict"] != PASS]
         why = lost["ordering"].where(lost["verdict"] != UNDEFINED, lost["ordering"] + f" ({UNDEFINED})")
         row = {"metric": name, "passed": len(mine) - len(lost), "asked": len(mine)}
@@ -276,12 +280,9 @@ def marks(run: str = "gate") -> dict[str, str]:
 
 
 def unlike(marks: Mapping[str, str]) -> dict[str, str]:
-    """The metrics whose mark is not the declared one, which tables show; with the declared one.
-
-    Metrics for which no gate is declared are left out.
-    """
-    declared = {name: base.get(name) for name in marks if base.get(name).gate is not None}
-    return {name: one.mark for name, one in declared.items() if marks[name] != one.mark}
+    """The metrics whose mark is not the declared one, which tables show; with the declared one."""
+    declared = {name: base.get(name).mark for name in marks}
+    return {name: mark for name, mark in declared.items() if marks[name] != mark}
 
 
 FILE, LOG = "gate.yaml", "gate.log.jsonl"
@@ -313,7 +314,8 @@ def _by_type(run: str, names: Sequence[str]) -> pd.DataFrame:
 class _Demand(NamedTuple):
     """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``.
 
-    "shift_cost, relax" is the metric at first shifts of that type.
+    "shift_cost, relax" is the metric at first shifts of that type. A demand on what a policy reads does not
+    ``decide`` a metric's verdict.
     """
 
     metric: str
@@ -322,6 +324,7 @@ class _Demand(NamedTuple):
     b: str = ""
     value: float = 0.0
     margin: float = 0.0
+    decides: bool = True
 
     @property
     def text(self) -> str:
@@ -359,8 +362,24 @@ class Protocol:
 
     @property
     def demands(self) -> list[_Demand]:
-        """The demands in their order."""
-        return [_Demand(name, **one) for name, found in self.content["demands"].items() for one in found]
+        """The demands in their order, those that decide first."""
+        blocks = {True: self.content["demands"], False: self.content.get("of_readers", {})}
+        return [
+            _Demand(name, **one, decides=decides)
+            for decides, block in blocks.items()
+            for name, found in block.items()
+            for one in found
+        ]
+
+    @property
+    def metrics(self) -> set[str]:
+        """The metrics that the protocol decides."""
+        return {name.partition(_OF_TYPE)[0] for name in self.content["demands"]}
+
+    def verdicts(self) -> dict[str, dict[str, Any]]:
+        """By metric: demands passed and asked, mark and failed demands of the last confirmation, if any."""
+        lines = [line["metrics"] for line in self.log() if line["protocol"] == self.digest]
+        return dict(lines[-1]) if lines else {}
 
     def seeds(self, part: str) -> list[int]:
         """The seeds of "development" or "confirmation"."""
@@ -372,7 +391,7 @@ class Protocol:
         return list(tables.read_jsonl(path)) if path.exists() else []
 
     def batch(self, part: str, seed: int, run: str, catalog: str, workers: int) -> simulate.SimulateConfig:
-        """The sessions of one seed, in three arms."""
+        """The sessions of one seed, in all arms."""
         sizes, voices = self.content["n_sessions"], self.content["voices"]
         return simulate.SimulateConfig(
             run=f"{run}-{seed}", catalog=catalog, systems=tuple(self.content["systems"]),
@@ -422,9 +441,11 @@ class Protocol:
         alpha = float(self.content["alpha"])
         shifting, plain = (frame[frame["arm"] == arm] for arm in (SHIFT, NO_SHIFT))
         parts = []
-        for name in dict.fromkeys(one.metric for one in self.demands):
+        for (decides, name), demands in itertools.groupby(
+            self.demands, lambda one: (one.decides, one.metric)
+        ):
             wide = _wide(shifting, name)
-            part = pd.DataFrame([_tested(one, wide, plain) for one in self.demands if one.metric == name])
+            part = pd.DataFrame([_tested(one, wide, plain) for one in demands]).assign(decides=decides)
             parts.append(part.assign(p_holm=stats.holm(part["p"].tolist())))
         found = pd.concat(parts, ignore_index=True)
         verdict = np.where(found["p_holm"] < alpha, PASS, FAIL)
@@ -501,6 +522,7 @@ def confirm(run: str, catalog: str, workers: int = 2, *, progress: bool = False)
         "passed": len(found) - len(lost),
         "failed": list(lost["metric"] + ": " + lost["demand"]),
         "verdict": FAIL if len(lost) else PASS,
+        "metrics": _by_metric(found),
     }
     with (protocol.path.parent / LOG).open("a", encoding="utf-8", newline="\n") as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
@@ -513,11 +535,19 @@ def _written(run: str, part: str, found: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
+def _by_metric(found: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """:meth:`Protocol.verdicts` of tests: the demands that decide, a metric's types of shifts with it."""
+    deciding = found[found["decides"]]
+    table = board(deciding.assign(metric=deciding["metric"].str.partition(_OF_TYPE)[0]))
+    rows = table.rename(columns={"held": "passed"}).drop(columns="decides").to_dict("records")
+    return {row.pop("metric"): row | {"mark": NOT_VALID if row["failed"] else ""} for row in rows}
+
+
 def board(found: pd.DataFrame) -> pd.DataFrame:
     """One row a metric of the protocol: demands that held of those made, and those that did not hold."""
     rows = []
-    for name, mine in found.groupby("metric", sort=False):
+    for (decides, name), mine in found.groupby(["decides", "metric"], sort=False):
         lost: Iterable[str] = mine.loc[mine["verdict"] != PASS, "demand"]
-        held = int((mine["verdict"] == PASS).sum())
-        rows.append({"metric": name, "held": held, "asked": len(mine), "failed": "; ".join(lost)})
+        held, failed = int((mine["verdict"] == PASS).sum()), "; ".join(lost)
+        rows.append({"metric": name, "held": held, "asked": len(mine), "failed": failed, "decides": decides})
     return pd.DataFrame(rows)

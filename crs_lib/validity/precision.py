@@ -17,12 +17,10 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
-from crs_lib.evaluate import arms
-from crs_lib.evaluate.scorer import ItemsScorer, Scorer
-from crs_lib.metrics import base, conventions
-from crs_lib.simulate.scenarios import SHIFT
+from crs_lib.metrics import base
 from crs_lib.simulate.voices import CHOICES
 from crs_lib.systems.base import SYSTEMS, World
+from crs_lib.validity import arms
 
 FACETS: Final = {"catalogue": (), "wording": (), "seed": (), "scenario": ("catalogue", "seed")}
 # What a statement holds for, each a facet further than the one before.
@@ -65,7 +63,7 @@ class _Precision(NamedTuple):
 
 def _scores(config: PrecisionConfig) -> pd.DataFrame:
     """One row a session: system, catalogue, wording, seed, scenario and ``value``, the metric."""
-    rows, rule = list[tuple[Any, ...]](), conventions.get("default")
+    rows = list[tuple[Any, ...]]()
     for catalog in config.catalogs:
         loaded = sources.load(catalog)
         world = World(loaded, Grounder(loaded))
@@ -74,17 +72,8 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
                 run=config.run, catalog=catalog, systems=tuple(config.systems), n_sessions=config.n_sessions,
                 n_turns=config.n_turns, seed=seed, voices=voice,
             )  # fmt: skip
-            talks, windows = [], []
-            for number in range(config.n_sessions):
-                plan = simulate.scenario(world, number, batch)
-                for spec in config.systems:
-                    made = simulate.arms_of(world, spec, number, batch, SHIFT, [plan, plan])
-                    talks += made.pop(SHIFT)
-                    windows += [talk for several in made.values() for talk in several]
-            gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
-            found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
-            cell, scored = (catalog, voice, seed), zip(talks, found, strict=True)
-            rows += [(t.model_name, *cell, t.session_id, s.session[config.metric]) for t, s in scored]
+            cell, found = (catalog, voice, seed), arms.scored(world, batch, config.n_sessions)
+            rows += [(t.model_name, *cell, t.session_id, s.session[config.metric]) for t, s in found]
     columns = "system catalogue wording seed scenario value".split()
     return pd.DataFrame(rows, columns=columns).astype({"value": float})
 

@@ -7,24 +7,21 @@ Source: docs/validity.md, section 1.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, rng, tables
-from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate import arms
-from crs_lib.evaluate.scorer import ItemsScorer, Scorer
-from crs_lib.metrics import base, conventions
+from crs_lib.metrics import base
 from crs_lib.metrics.records import Scores
-from crs_lib.simulate.scenarios import SHIFT, Scenario
 from crs_lib.systems.base import World
 from crs_lib.systems.gamed import Tricks
+from crs_lib.validity import arms
 from crs_lib.validity.gate import GateConfig
 
 RAISED = 0.1  # a metric that useless policies raise so far carries the mark
@@ -51,33 +48,23 @@ def _drawn(budget: int, seed: int) -> list[Tricks]:
 
 def search(config: GateConfig) -> pd.DataFrame:
     """One row a policy: its spec, its utility, and the mean of every metric over the same scenarios."""
-    catalog = sources.load(config.catalog)
-    world = World(catalog, Grounder(catalog))
     gamed = (f"gamed:{tricks.argument}" for tricks in _drawn(config.budget, config.seed))
     specs = list(dict.fromkeys([*_IDLE, "oracle", *gamed]))
-    plans = _plans(world, config, specs, config.n_sessions)
-    return pd.DataFrame([_scored(world, spec, config.simulation(specs), plans) for spec in specs])
+    found = _scored(config, specs, config.n_sessions)
+    names, rows = base.scored_names(), []
+    for spec in specs:
+        means = pd.DataFrame([one.session for one in found[spec]])[names].astype(float).mean()
+        rows.append({"policy": spec, "utility": _utility(found[spec]), **means.to_dict()})
+    return pd.DataFrame(rows)
 
 
-def _plans(world: World, config: GateConfig, specs: Sequence[str], n: int) -> list[Scenario]:
-    batch = config.simulation(specs)
-    return [simulate.scenario(world, number, batch) for number in range(n)]
-
-
-def _scored(
-    world: World, spec: str, batch: simulate.SimulateConfig, plans: Sequence[Scenario]
-) -> dict[str, Any]:
-    """A policy's utility and the mean of every metric, over all arms of some scenarios."""
-    rule, talks, windows = conventions.get("default"), list[Dialogue](), list[Dialogue]()
-    for plan in plans:
-        made = simulate.arms_of(world, spec, plan.session, batch, SHIFT, [plan, plan])
-        talks += made.pop(SHIFT)
-        windows += [talk for several in made.values() for talk in several]
-    gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
-    found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
-    means = pd.DataFrame([one.session for one in found])[base.scored_names()].astype(float).mean()
-    means["share_lost"] = means["shift_cost"] / means["straight_gain"]
-    return {"policy": spec, "utility": _utility(found), **means.to_dict()}
+def _scored(config: GateConfig, specs: Sequence[str], n: int) -> dict[str, list[Scores]]:
+    """The scores of ``n`` sessions of each policy."""
+    catalog = sources.load(config.catalog)
+    world, found = World(catalog, Grounder(catalog)), dict[str, list[Scores]]()
+    for talk, scores in arms.scored(world, config.simulation(specs), n):
+        found.setdefault(talk.model_name, []).append(scores)
+    return found
 
 
 # Policies that know neither the arm nor the log, and the honest ones that they are built on.
@@ -87,33 +74,48 @@ SLEIGHTS = {
     "tracker",
 }  # fmt: skip
 COSTS, _NEAR = ("shift_cost", "share_lost"), 0.05
-_TIMES = 10  # scenarios of a sleight, for each of a drawn policy: differences need more of them
+_TIMES, _TURNS = 50, 8  # scenarios of a sleight, for each of a drawn policy; turns that hold the first window
 
 
 def _sleights(config: GateConfig) -> pd.DataFrame:
     """One row a cost: how far a policy as able as its honest base with straight users lowers it below that.
 
     ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS whose
-    straight gain lies within .05 of the base's; ``n`` counts these.
+    straight gain lies within .05 of the base's; ``n`` counts these. ``low`` and ``high`` are the 95 %
+    interval of the worst one's difference, scenarios resampled; that it was chosen as the largest is not in
+    it.
     """
-    catalog = sources.load(config.catalog)
-    world, specs = World(catalog, Grounder(catalog)), list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
-    plans = _plans(world, config, specs, _TIMES * config.n_sessions)
-    scored = [_scored(world, spec, config.simulation(specs), plans) for spec in specs]
-    table = pd.DataFrame(scored).set_index("policy")
-    pairs = pd.DataFrame({"policy": list(SLEIGHTS), "base": list(SLEIGHTS.values())})
-    own, honest = table.loc[pairs["policy"]], table.loc[pairs["base"]]
-    near = np.abs(own["straight_gain"].to_numpy() - honest["straight_gain"].to_numpy()) <= _NEAR
+    specs = list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
+    found = _scored(config.changed(n_turns=_TURNS), specs, _TIMES * config.n_sessions)
+    names = ["shift_cost", "straight_gain"]
+    values = {
+        spec: pd.DataFrame([one.session for one in found[spec]])[names].astype(float).to_numpy()
+        for spec in specs
+    }
+    drawn = rng.stream(config.seed, "redteam", "scenarios")
+    n = len(values[specs[0]])
+    picks = [np.arange(n), *(drawn.integers(0, n, n) for _ in range(1000))]
     rows = []
     for name in COSTS:
-        rise = pd.Series(honest[name].to_numpy() - own[name].to_numpy(), index=own.index)[near]
-        most = max(0.0, float(rise.max())) if len(rise) else math.nan
+        costs = {spec: _costs(values[spec], picks, name) for spec in specs}
+        rises = {
+            spec: costs[honest] - costs[spec]
+            for spec, honest in SLEIGHTS.items()
+            if abs(np.nanmean(values[spec][:, 1]) - np.nanmean(values[honest][:, 1])) <= _NEAR
+        }
+        worst = max(rises, key=lambda spec: rises[spec][0])
+        most, (low, high) = max(0.0, float(rises[worst][0])), np.quantile(rises[worst][1:], (0.025, 0.975))
         rows.append({
             "metric": name, "exploitability": most, "mark": "can be gamed" if most >= RAISED else "",
-            "near_misses": math.nan, "oracle": 0.0, "worst": rise.idxmax() if len(rise) else "", "n":
-            len(rise),
+            "near_misses": math.nan, "oracle": 0.0, "worst": worst, "n": len(rises), "low": low, "high": high,
         })  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _costs(values: NDArray[np.float64], picks: Sequence[NDArray[np.intp]], name: str) -> NDArray[np.float64]:
+    """The mean shift cost, or the share lost, in samples of the scenarios; columns: cost, straight gain."""
+    means = np.array([np.nanmean(values[pick], axis=0) for pick in picks])
+    return means[:, 0] / (means[:, 1] if name == "share_lost" else 1)
 
 
 def _utility(found: Sequence[Scores]) -> float:

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from crs_lib import data as datasets
 from crs_lib import stats
+from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.stats.effects import spearman
 from crs_lib.stats.mixed import mixed_slopes
 from crs_lib.validity import agreement, raters
@@ -214,9 +216,22 @@ def _systems(frame: pd.DataFrame) -> pd.DataFrame:
         for name in ("rating", _GAIN):
             design = stats.Design("role", "conv_id", name, [(FIRST, REVISION)])
             found = stats.cluster_bootstrap_differences(mine.dropna(subset=name), design).iloc[0]
-            row |= {f"{name} {key}": found[key] for key in ("diff", "low", "high")}
+            column = f"{name.removeprefix('normalised_')}_diff"
+            row |= {column: found["diff"], f"{column}_low": found["low"], f"{column}_high": found["high"]}
         rows.append(row | {"n": len(revised)} | revised[["rating", "uptake", "release"]].mean().to_dict())
     return pd.DataFrame(rows)
+
+
+def read(config: stats.Design, live: bool = False) -> tuple[_Study, str]:
+    """The tables and a sentence that says where they come from: the data sets, else what is committed."""
+    told = "The data sets are not read; these are the committed tables (docs/revisions.md)."
+    if live:
+        try:
+            films = Grounder(sources.load(datasets.locate("redial-movies")))
+            return study(replies(films), resamples=config.resamples), "Computed from the data sets."
+        except RunError as error:
+            told = f"Not computed: {error}. These are the committed tables (docs/revisions.md)."
+    return committed(), told
 
 
 def committed() -> _Study:

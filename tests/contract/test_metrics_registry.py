@@ -198,8 +198,10 @@ def test_a_made_up_metric_is_drawn(run):
     means, results = evaluate.read(run, "model_metrics"), evaluate.read(run, "results")
     bars = figures.make("metric_bars", means)
     titles = [panel.get_title() for panel in bars.axes]
-    assert [title for title in titles if title][-3:] == ["last ↓", "answered ↑", "films"]
-    assert figures.make("leaderboard", means).axes[-1].get_title() == "films"
+    assert [title for title in titles if title][-3:] == ["last † ↓", "answered † ↑", "films"]
+    assert figures.make("leaderboard", means).axes[-1].get_title() != "films"  # it was put through no gate
+    named = figures.make("leaderboard", means, metrics=["normalised_gain", "films_shown"])
+    assert named.axes[-1].get_title() == "films"
     assert figures.make("distributions", results).axes[-1].get_title() == "films"
     assert "films" in TABLES.get("table_model_metrics").make(means)
 

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from crs_lib.metrics import base
 from tests.helpers.thesis_data import external, folder, gap, merged, sessions
 
 pytestmark = [*external, pytest.mark.slow]
@@ -80,3 +81,12 @@ def test_the_default_finds_nothing_inside_words():
     assert (ours["detail_n_both_empty_turns"] > 0).any()
     never = ours["topic_recovery_rate"] == 0
     assert never.any() and ours.loc[never, "avg_recovery_delay"].isna().all()
+
+
+def test_logs_without_straight_users_say_nothing_of_the_cost_of_a_shift():
+    ours = sessions(LOG, "default", ())
+    costs = [
+        one.name for one in base.scored() if (one.primary or one.ratio) and one.name not in ("stale", "wrong")
+    ]
+    assert ours[costs].isna().all(axis=None)
+    assert ours["topic_recovery_rate"].notna().any()

@@ -26,6 +26,7 @@ FULL = {
     "32_human_labels": {"n_questions": 6, "n_scripted": 2, "seed": 11},  # of the few sessions of 03
     "21_realtalk_corpus": {"data": CHAT, "reading": "strict"},  # one chat leaves no intervals over chats
     "22_realtalk_query": {"data": CHAT, "most": 5},
+    "33_revisions": {"half": "both", "n_boot": 50},  # the committed tables need no data
     "31_metric_validity": {"seed": 3, "n_sessions": 24, "n_turns": 12},  # orderings take more than four sessions
 }  # fmt: skip
 

@@ -2,10 +2,12 @@
 
 import pytest
 
-from crs_lib import evaluate, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib.core import tables
-from crs_lib.core.errors import RunError
+from crs_lib.core.errors import NoDataError, RunError
 from crs_lib.evaluate import arms
+from crs_lib.metrics import base
+from crs_lib.report import findings, statistics
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 
@@ -121,17 +123,42 @@ def test_a_session_has_the_costs_of_its_primary_window(config):
     assert results["shift_cost"].notna().sum() == primary["shift_cost"].notna().sum()
 
 
-def test_a_run_without_fresh_users_has_no_cost():
-    simulate.simulate(
-        SimulateConfig(run="plain", systems=("oracle",), n_sessions=2, n_turns=8, arms=("shift",)),
-        progress=False,
-    )
+@pytest.fixture(scope="module")
+def plain(config):
+    """A run whose users have no straight twin, as in logs of others and in the thesis's own."""
+    made = config.changed(run="plain", systems=("oracle", "sticky"), n_sessions=4, arms=("shift",))
+    simulate.simulate(made, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run="plain"))
-    assert (
-        evaluate.read("plain", "results")[["shift_cost", "history_cost", "placebo_cost", "fresh_gain"]]
-        .isna()
-        .all(axis=None)
-    )
+    return "plain"
+
+
+COSTS = [one.name for one in base.scored() if one.primary or one.ratio]
+
+
+def test_a_run_without_straight_users_has_no_cost_and_says_why(plain):
+    values = evaluate.read(plain, "results")[[*COSTS, "placebo_cost"]]
+    windowless = ["stale", "wrong"]  # these two need no other arm
+    assert values.drop(columns=windowless).isna().all(axis=None)
+    table = evaluate.read(plain, "model_metrics")
+    costs = table[table["metric"].isin(set(COSTS) - set(windowless))]
+    assert costs[["mean", "low", "high"]].isna().all(axis=None) and (costs["n"] == 0).all()
+    assert set(costs["mark"]) == {"no straight users"}
+    shifts = evaluate.read(plain, "shifts")
+    assert set(shifts["cost_undefined"]) == {"no straight users were simulated"}
+
+
+def test_findings_without_straight_users_speak_of_no_cost(plain):
+    """What can be said without the arm: recovery, uptake, release, retention, gain; and nothing of costs."""
+    told = findings.adaptation(evaluate.read(plain, "shifts"))
+    assert not told.borne
+    assert "the run lacks them" in str(told)
+    scores = statistics.stats_frame(evaluate.read(plain, "results"))
+    plan = statistics.plan_for("movies", ["oracle", "sticky"], scores=scores)
+    assert plan.outcomes and not {*COSTS} & {*plan.outcomes}
+    with pytest.raises(NoDataError, match="no straight users"):
+        figures.make("ability_adaptation", evaluate.read(plain, "shifts"))
+    table = evaluate.read(plain, "model_metrics").set_index(["metric", "model"])["mean"]
+    assert table[["uptake", "release", "retention", "item_recovery_rate", "normalised_gain"]].notna().all()
 
 
 def test_scores_older_than_an_arm_are_refused(config):

@@ -119,7 +119,7 @@ def sessions(n=30, systems=("a",)):
 def test_with_one_system_the_correlation_is_spearmans_of_the_rows_that_have_both():
     frame = sessions()
     frame.loc[:4, "y"] = np.nan
-    found = pairs.within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
+    found = pairs._within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
     both = found.loc["x", "y"]
     assert both["correlation"] == pytest.approx(
         scipy_stats.spearmanr(*frame[["x", "y"]].dropna().T.values)[0]
@@ -132,7 +132,7 @@ def test_differences_between_systems_do_not_show_as_correlation():
     """Within systems x and y rise together; over all sessions they fall, as the systems' means do."""
     frame = sessions(systems=("a", "b", "c"))
     assert scipy_stats.spearmanr(frame["x"], frame["y"]).statistic < 0
-    assert pairs.within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
+    assert pairs._within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
 
 
 def test_bars_join_the_largest_runs_of_systems_that_are_not_told_apart():

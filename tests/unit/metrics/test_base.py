@@ -22,9 +22,10 @@ def test_describe_shows_every_metric_once_and_by_level():
     assert row.tolist() == ["[-1, 2]", "TAS", base.HIGHER, base.NOT_VALID]
 
 
-def test_what_fails_the_gate_is_marked_and_what_has_none_is_not():
+def test_what_fails_the_gate_or_has_none_is_marked():
     assert (base.get("normalised_gain").mark, base.get("normalised_gain").label) == ("", "gain")
     assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
     assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
     assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "non-repetition")
-    assert base.get("missing_concepts").mark == ""
+    assert base.get("missing_concepts").mark == base.UNGATED
+    assert base.get("coherence").mark == base.UNGATED  # a construct of judges

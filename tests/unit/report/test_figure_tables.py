@@ -11,7 +11,7 @@ from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError, recovery
 from crs_lib.llm.template import answer as template_answer
-from crs_lib.report import figure_tables, models, statistics
+from crs_lib.report import figure_tables, statistics
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import sensitivity
 from tests.helpers.ollama_server import OllamaServer
@@ -71,11 +71,10 @@ def test_calls_are_those_of_the_log_and_what_the_cache_answered_was_not_sent():
     assert set(table["session_id"]) == {"00000", "00001", "00002"}
 
 
-def test_the_usage_table_counts_by_role_and_model_and_says_when_there_was_no_model():
-    table = models.usage("models").set_index("role")
+def test_the_usage_table_counts_by_role_and_model():
+    table = judging.usage("models").set_index("role")
     assert set(table.index) == {"crs", "judge"}
     assert (table[["calls", "tokens_in", "tokens_out", "seconds"]] > 0).all(axis=None)
-    assert models.usage("rules").iloc[0, 0] == "run 'rules' called no language model"
 
 
 LACKS = ("judge_means", "llm_calls", "sensitivity_choices", "sensitivity_catalogue")
@@ -192,21 +191,19 @@ def test_one_system_alone_has_neither_power_nor_a_ranking():
         figures.make("sensitivity_catalogue", figure_tables.read("one", "sensitivity_catalogue"))
 
 
-def test_waiting_times_are_those_of_the_recovery_curves():
-    """Tracker recovers at once, random never within its 3 replies: the mean waits are 0 and 2."""
+def test_recovery_is_tested_over_all_shifts_and_within_strata():
+    """Tracker recovers at once, random never within its 3 replies."""
     shifts = pd.DataFrame({
         "model": ["tracker"] * 4 + ["random"] * 4, "type": ["switch", "refine"] * 4, "watched": [3] * 8,
         "delay_item": [0.0] * 4 + [float("nan")] * 4, "session_id": ["00000", "00001"] * 4,
     })  # fmt: skip
-    found = statistics.waiting_times(shifts).set_index("system")
-    assert found["restricted_mean"].to_dict() == {"tracker": 0.0, "random": 2.0}
     tests = statistics.recovery_tests(shifts)
     assert tests["compared"].tolist() == ["all shifts", "within types of shift", "within scenarios"]
     assert tests["events"].tolist() == [4, 4, 4]
     assert tests["strata"].tolist() == [1, 2, 2]
     at_once = shifts.assign(delay_item=0.0)
     made = (statistics.recovery_tests(frame) for frame in (shifts.iloc[:0], at_once))
-    assert all("note" in table for table in (*made, statistics.waiting_times(shifts.iloc[:4])))
+    assert all("note" in table for table in made)
 
 
 def test_recovery_ratios_are_those_of_the_declared_contrasts():

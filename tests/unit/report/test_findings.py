@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from crs_lib import stats
-from crs_lib.cli import show as commands
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.report import findings, models
@@ -82,9 +81,8 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
 
 
 def test_a_run_without_judges_and_models_shows_no_cell_about_them(capsys, tmp_path):
-    models.judges("nobody")
-    models.judge_figures("nobody")
-    models.model_calls("nobody", figure=True)
+    models.taking_part("nobody")
+    models.taking_part("nobody", figures=True)
     assert capsys.readouterr().out == ""
 
 
@@ -93,9 +91,9 @@ def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
     kept = (paths.ROOT / "figures" / "movies-demo" / "findings.md").read_text(encoding="utf-8")
     page = tmp_path / "README.md"
     page.write_text((paths.ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
-    commands._quote(kept, page)
+    findings.quote(kept, page)
     assert page.read_text(encoding="utf-8") == (paths.ROOT / "README.md").read_text(encoding="utf-8")
-    commands._quote("- Another sentence.", page)
+    findings.quote("- Another sentence.", page)
     assert "- Another sentence." in page.read_text(encoding="utf-8")
     assert kept.strip() not in page.read_text(encoding="utf-8")
 
@@ -104,8 +102,8 @@ def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
 def test_a_page_without_markers_stays_as_it_is(tmp_path, text):
     page = tmp_path / "page.md"
     page.write_text(text)
-    commands._quote("- x.", page)
-    commands._quote("- x.", tmp_path / "none.md")
+    findings.quote("- x.", page)
+    findings.quote("- x.", tmp_path / "none.md")
     assert page.read_text() == text
 
 

@@ -2,16 +2,33 @@
 
 import pandas as pd
 
+from crs_lib import stats
 from crs_lib.report import statistics
+from tests.unit.report.test_consistent import made
 
 
-def test_checks_that_could_not_be_made_are_a_row_with_the_reason():
-    made = {
-        "check": "convergence", "test": "mixed model", "holds": True, "follows": "it can be read", "note": "",
-    }  # fmt: skip
-    lost = {"note": "0 of 9 scenarios are complete for all 3 systems"}
-    table = statistics.assumption_table(pd.DataFrame([lost, made]))
-    assert list(table.columns) == ["check", "test", "holds", "follows", "note"]
-    assert list(table["note"]) == [lost["note"], ""]
-    alone = statistics.assumption_table(pd.DataFrame([made]))
-    assert list(alone.columns) == ["check", "test", "holds", "follows"]
+def test_who_serves_nobody_is_not_ranked_however_little_it_loses():
+    frame = made(0.3, 0.2)
+    idle = frame[frame["model"] == "oracle"].assign(model="echo", straight_gain=0.0)
+    scores = pd.concat([frame, idle]).rename(columns={"model": "system", "session_id": "scenario"})
+    config = statistics.plan_for("movies", ["oracle", "tracker", "echo"], "default", scores)
+    ladder = stats.ladder(scores, config)
+    board = statistics.board(ladder, scores, config).set_index("system")
+    assert board.index.tolist() == ["oracle", "tracker", "echo"]
+    assert board.loc["echo", ["tied", "rank_low"]].tolist() == ["not ranked", ""]
+    assert board["straight_gain"].tolist() == [0.8, 0.8, 0.0]
+    told = statistics.held(ladder, config)
+    assert told.startswith(
+        "Of 1 declared contrast 1 differs; the largest difference is oracle less tracker, −0.30 ["
+    )
+
+
+def test_costs_stand_by_type_of_the_first_shift_with_the_control_and_later_shifts_beside():
+    frame = made(0.3, 0.2).assign(misfit=0.1, delay=0.0)
+    control = frame.assign(session_id="r" + frame["session_id"], type="refine", primary=False, shift_cost=0.0)
+    later = frame.assign(turn=9, type="relax", primary=False, shift_cost=0.5)
+    table = statistics.costs_by_type(pd.concat([frame, control, later])).set_index("system")
+    assert list(table) == ["switch (60)", "refine (60)", "misfit (60)", "delay (60)", "later shifts (60)"]
+    assert table.loc["tracker", "switch (60)"].startswith("0.30 [0.2")
+    assert table.loc["tracker", "refine (60)"] == "0.00 [−0.02, 0.02]"
+    assert "note" in statistics.costs_by_type(frame.drop(columns="shift_cost"))

@@ -69,7 +69,7 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
     found = Counter((row["model"], row["explicitness"]) for row in rows)
     assert min(found["oracle", "implicit"], found["oracle", "explicit"]) >= 3
     assert found["oracle", "implicit"] == found["tracker", "implicit"]
-    hit = {spec: [row["recovery_at_0"] for row in rows if (row["model"], row["explicitness"]) == (spec, "implicit")]
+    hit = {spec: [row["recovered_item"] for row in rows if (row["model"], row["explicitness"]) == (spec, "implicit")]
            for spec in config.systems}  # fmt: skip
     assert np.nanmean(hit["oracle"]) > np.nanmean(
         hit["tracker"]

@@ -8,7 +8,7 @@ from statsmodels.stats.power import TTestPower
 
 from crs_lib import stats
 from crs_lib.core.errors import InputError
-from crs_lib.stats.power import _wilcoxon_power, contrast_curves, contrast_power
+from crs_lib.stats.power import _wilcoxon_power, contrast_curves, contrast_power, least_scenarios, smallest_p
 from tests.helpers.stats_examples import matrix_frame
 
 
@@ -57,12 +57,36 @@ def test_power_of_a_contrast_is_that_of_its_own_differences_and_the_curves_agree
     assert power["b", 0.05, 10] < power["b", 0.05, 40] > power["c", 0.05, 40]
 
 
-def test_a_contrast_without_spread_or_scenarios():
+def test_a_contrast_without_spread_or_scenarios_is_unknown_not_found_for_certain():
     frame = matrix_frame(np.array([[1.0, 2.0, 3.0], [2.0, 3.0, np.nan]]), names=["a", "b", "c"])
-    found = contrast_power(frame, 0.05, PAIRS)[["power_now", "detectable_effect", "sessions_needed"]]
-    assert found.loc[0].tolist() == [1, 0, 2] and found.loc[1].isna().all()
-    curves = contrast_curves(frame, [0.05], [5], PAIRS)
-    assert curves[["a", "b", "power"]].to_numpy().tolist() == [["b", "a", 1.0]]
+    columns = ["power_now", "detectable_effect", "sessions_needed", "needed_low", "needed_high"]
+    assert contrast_power(frame, 0.05, PAIRS)[columns].isna().all(axis=None)
+    assert contrast_curves(frame, [0.05], [5], PAIRS).empty
+
+
+def test_sessions_needed_has_the_interval_of_the_deviation():
+    """Of 60 runs of 40 scenarios, most intervals hold the number that the true deviation asks for."""
+    rng, truth = np.random.default_rng(8), contrast_needs(0.3)
+    inside = 0
+    for _ in range(60):
+        x = np.column_stack([np.zeros(40), rng.normal(0, 0.3, 40)])
+        row = contrast_power(matrix_frame(x, names=["a", "b"]), 0.1, stats.Design(resamples=200)).iloc[0]
+        assert row["needed_low"] <= row["sessions_needed"] <= row["needed_high"]
+        inside += row["needed_low"] <= truth <= row["needed_high"]
+    assert inside / 60 > 0.8
+
+
+def contrast_needs(sd):
+    return next(n for n in range(2, 1000) if _wilcoxon_power(0.1 / sd, n, 0.05) >= 0.8)
+
+
+def test_what_so_few_scenarios_can_reach():
+    assert smallest_p(8, 15) == pytest.approx(15 * 2 / 2**8) and smallest_p(3, 15) == 1
+    for tests in (1, 7, 15):
+        n = least_scenarios(tests)
+        assert smallest_p(n, tests) <= 0.05 < smallest_p(n - 1, tests)
+    gaps = np.arange(1, 9) / 10
+    assert scipy.stats.wilcoxon(gaps).pvalue == smallest_p(8)
 
 
 FACETS = ["system", "catalogue", "seed", "scenario"]

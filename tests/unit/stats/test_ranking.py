@@ -63,22 +63,25 @@ def test_mean_ranks_by_hand():
 def test_leaderboard_orders_and_tells_apart():
     rng, names = np.random.default_rng(3), ["low", "mid1", "mid2", "top"]
     x = rng.normal(size=(60, 1)) + 0.3 * rng.normal(size=(60, 4)) + [0.0, 1.0, 1.0, 2.0]
-    board = leaderboard(matrix_frame(x, names), stats.Design(resamples=500))
+    apart = {frozenset(pair) for pair in itertools.combinations(names, 2)} - {frozenset({"mid1", "mid2"})}
+    board = leaderboard(matrix_frame(x, names), stats.Design(resamples=500), apart=apart)
     assert (board["system"][0], board["system"][3], board["rank"].tolist()) == ("top", "low", [1, 2, 3, 4])
     tied = board.set_index("system")["tied"]
     assert tied["mid1"] == tied["mid2"] and len(set(tied)) == 3
     assert (board["rank_low"] < board["rank_high"]).tolist() == [False, True, True, False]
     assert board["p_best"].sum() == pytest.approx(1) and board["p_best"][0] == 1
-    turned = leaderboard(matrix_frame(-x, names), stats.Design(resamples=500), higher_is_better=False)
+    turned = leaderboard(
+        matrix_frame(-x, names), stats.Design(resamples=500), apart=apart, higher_is_better=False
+    )
     assert turned[["system", "rank_high"]].equals(board[["system", "rank_high"]])
-    equal = leaderboard(matrix_frame(np.ones((6, 3))), stats.Design(resamples=50))
+    equal = leaderboard(matrix_frame(np.ones((6, 3))), stats.Design(resamples=50), apart=set())
     assert (equal["rank"].tolist(), equal["tied"].tolist()) == ([2, 2, 2], ["a", "a", "a"])
     assert equal["p_best"].tolist() == pytest.approx([1 / 3] * 3)
 
 
 def test_rank_intervals_equal_a_plain_bootstrap():
     x = random_matrix(5, 25, 4, effect=0.1)
-    board = leaderboard(matrix_frame(x), stats.Design(resamples=4000)).set_index("system")
+    board = leaderboard(matrix_frame(x), stats.Design(resamples=4000), apart=set()).set_index("system")
     rng = np.random.default_rng(0)
     drawn = np.array([sp.rankdata(-x[rng.integers(0, 25, 25)].mean(axis=0)) for _ in range(4000)])
     for j in range(4):

@@ -16,12 +16,12 @@ from crs_lib.thesis import topics
 from crs_lib.thesis.topics import (
     STEMS,
     _heuristic,
+    _hints,
     _lemma,
     _singular,
     _tokens,
     admitted,
     function_words,
-    hints,
 )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def plain_heuristic(text: str) -> tuple[str, ...]:
     score: dict[str, int] = {}
     for word in re.sub("[^a-z0-9 -]", " ", text.lower()).split():
         stem = STEMS.search(word)
-        worth = 1 + 2 * any(hint in word for hint in hints()) + 2 * bool(stem and stem.group() != "futur")
+        worth = 1 + 2 * any(hint in word for hint in _hints()) + 2 * bool(stem and stem.group() != "futur")
         if word not in function_words() | prompts.vocabulary("thesis", "short words"):
             score[word] = score.get(word, 0) + worth
     return tuple(sorted(score, key=lambda word: -score[word])[:5])

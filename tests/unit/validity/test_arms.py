@@ -1,9 +1,8 @@
-"""Twins, the cost of adapting on paper, and what must hold of the simulator."""
+"""Twins, and what must hold of the simulator."""
 
 import itertools
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from crs_lib import simulate
@@ -12,42 +11,6 @@ from crs_lib.core.errors import InputError
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import arms, realism
 from tests.helpers.sample import WORLD
-
-M = "satisfaction_corrected"
-
-
-def turns(values, since=None, system="a"):
-    frame = pd.DataFrame({"model": system, "session_id": "0", "turn": range(1, len(values) + 1), M: values})
-    return frame.assign(since_shift=pd.array(since or [None] * len(values), dtype="Int64"))
-
-
-SINCE = [None, None, 0, 1, 0]
-SHIFTS = pd.DataFrame({"model": "a", "session_id": "0", "turn": [3, 5], "type": ["switch", "refine"]})
-
-
-def test_the_cost_is_a_difference_in_differences():
-    own, plain = turns([0.8, 0.6, 0.2, 0.4, 0.5], SINCE), turns([0.8, 0.6, 0.9, 0.7, 0.5])
-    rows = arms._segments(own, plain, SHIFTS)
-    # switch: twin 0.8 - 0.7, own 0.3 - 0.7; refine: twin 0.5 - 0.7, own 0.5 - 0.7
-    assert rows.set_index("type")["value"].to_dict() == pytest.approx({"switch": 0.5, "refine": 0.0})
-    table = arms.cost(rows, resamples=50).set_index("type")
-    assert table.loc[arms.ALL, "mean"] == pytest.approx(0.25)
-    assert table.loc[arms.ALL, "n"] == 2
-
-
-def test_the_excess_is_what_the_oracle_does_not_pay():
-    base = pd.DataFrame({"scenario": "0", "turn": [3, 5], "type": ["switch", "refine"]})
-    rows = pd.concat(
-        [base.assign(system="oracle", value=[0.1, -0.2]), base.assign(system="a", value=[0.5, 0.1])]
-    )
-    assert arms.excess(rows)["value"].tolist() == pytest.approx([0.4, 0.3])
-    with pytest.raises(InputError, match="no system 'tracker' to compare with"):
-        arms.excess(rows, "tracker")
-
-
-def test_arms_of_other_turns_are_refused():
-    with pytest.raises(InputError, match="the two arms differ in"):
-        arms._segments(turns([0.1, 0.2], [None, 0]), turns([0.1]), SHIFTS)
 
 
 def test_the_twin_has_its_own_run_and_no_shift():

@@ -130,8 +130,8 @@ def test_on_real_sessions_the_item_grounded_score_passes_and_the_plain_one_does_
     doses = gate.read(finished, "doses").query("metric == 'item_tas'")
     assert doses["dose"].tolist() == [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]
     assert set(marks) == set(base.scored_names())
-    found = {"normalised_gain": gate.NOT_VALID, "copying": gate.NOT_VALID, "release": gate.NOT_VALID}
-    assert gate.unlike(found) == {"normalised_gain": ""}  # no gate is declared for release
+    found = {"normalised_gain": gate.NOT_VALID, "copying": gate.NOT_VALID}
+    assert gate.unlike(found) == {"normalised_gain": ""}
     assert len(POLICIES) == 14
 
 
@@ -236,9 +236,44 @@ def test_too_few_scenarios_pass_nothing(tmp_path):
 def test_the_protocol_of_the_package_names_what_exists():
     own = Protocol.read()
     assert systems.check(own.content["systems"]) == own.content["systems"]
-    assert own.seeds("development") == [1, 2, 3, 4, 5]
-    assert own.seeds("confirmation") == list(range(201, 211))
+    assert own.seeds("development") == [1, 2]
+    spent = {seed for line in own.log() if line["protocol"] != own.digest for seed in line["seeds"]}
+    assert not {*own.seeds("confirmation")} & {*own.seeds("development"), *spent}
     assert len({(one.metric, one.text) for one in own.demands}) == len(own.demands)
+    voices = [own.batch(part, own.seeds(part)[0], "x", "sample", 1).voices for part in own.content["seeds"]]
+    assert voices == ["development", "confirmation"]
+
+
+def test_the_marks_of_all_tables_are_those_of_the_confirmation():
+    """One list: what a metric of the protocol declares is what its confirmation found."""
+    own = Protocol.read()
+    held = own.verdicts()
+    assert set(held) == own.metrics
+    assert {name: base.get(name).mark for name in held} == {name: held[name]["mark"] for name in held}
+
+
+def test_a_metric_of_the_protocol_has_its_verdict_and_no_other(tmp_path, monkeypatch):
+    outcome(tmp_path, [{"a": "sticky", "relation": "beyond", "value": 0.1}], frame(sticky=CLING))
+    own = Protocol.read(tmp_path / "gate.yaml")
+    monkeypatch.setattr(Protocol, "read", lambda: own)
+    tests = gate._test_all(values(GOOD, "history_cost"))  # it fails every ordering
+    found = gate._verdicts(tests).set_index("metric").loc["history_cost"]
+    assert (found["passed"], found["asked"], found["mark"]) == (0, 0, base.UNGATED)  # not confirmed yet
+    record = {"protocol": own.digest, "metrics": gate._by_metric(own.test(frame(sticky=CLING)))}
+    (tmp_path / gate.LOG).write_text(json.dumps(record) + "\n")
+    found = gate._verdicts(tests).set_index("metric").loc["history_cost"]
+    assert (found["passed"], found["asked"], found["mark"]) == (1, 1, "")
+
+
+def test_what_rests_on_a_reader_decides_no_metric(tmp_path):
+    outcome(tmp_path, [{"a": "sticky", "relation": "beyond", "value": 0.1}], frame(sticky=CLING))
+    content = yaml.safe_load((tmp_path / "gate.yaml").read_text())
+    lost = {"history_cost": [{"a": "sticky", "relation": "near", "value": 0.0, "margin": 0.1}]}
+    (tmp_path / "gate.yaml").write_text(yaml.safe_dump(content | {"of_readers": lost}))
+    found = Protocol.read(tmp_path / "gate.yaml").test(frame(sticky=CLING))
+    assert found["verdict"].tolist() == ["pass", "fail"]
+    assert found["p_holm"].tolist() == found["p"].tolist()  # each is adjusted within its own block
+    assert gate._by_metric(found)["history_cost"]["mark"] == ""
 
 
 @pytest.mark.parametrize(("demand", "message"), [
