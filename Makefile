@@ -60,9 +60,9 @@ nbval-movies:
 nbval-others:
 	$(PY) -m pytest $(NBVAL) notebooks/[1-9]*.ipynb
 smoke-movies:
-	$(PY) -m pytest tests/notebooks/test_smoke.py -k 'not ($(OTHERS))'
+	$(PY) -m pytest tests/notebooks/test_smoke.py -m '$(MARKED)' -k 'not ($(OTHERS))'
 smoke-others:
-	$(PY) -m pytest tests/notebooks/test_smoke.py -k '$(OTHERS)'
+	$(PY) -m pytest tests/notebooks/test_smoke.py -m '$(MARKED)' -k '$(OTHERS)'
 
 check: export OMP_NUM_THREADS = 1
 check: export OPENBLAS_NUM_THREADS = 1

@@ -11,14 +11,12 @@ import argparse
 import numpy as np
 import pandas as pd
 
-from crs_lib import evaluate, simulate, stats
+from crs_lib import simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.rng import stream
-from crs_lib.evaluate import arms
-from crs_lib.evaluate.scorer import Scorer
-from crs_lib.metrics import conventions
 from crs_lib.systems.base import World
+from crs_lib.validity import arms
 
 SYSTEMS = ("sticky", "tracker", "amnesiac", "bm25", "random_free", "popular", "silent")
 SIZES, DRAWS, TURNS = (20, 50, 100), 400, 8  # so few turns hold the first shift
@@ -27,16 +25,9 @@ SIZES, DRAWS, TURNS = (20, 50, 100), 400, 8  # so few turns hold the first shift
 def population(scenarios: int, voices: str, metric: str, seed: int = 11) -> pd.DataFrame:
     """One row a scenario, one column a system: the metric in its primary window."""
     catalog = sources.load()
-    world, rule = World(catalog, Grounder(catalog)), conventions.get("default")
     config = simulate.SimulateConfig(systems=SYSTEMS, voices=voices, seed=seed, n_turns=TURNS)
-    scorer, rows = Scorer(world.grounder, rule), []
-    for number in range(scenarios):
-        plan = simulate.scenario(world, number, config)
-        for spec in SYSTEMS:
-            made = simulate.arms_of(world, spec, number, config, plans=[plan, plan])
-            gains = arms.gains_of([*made["straight"], *made["fresh"]], (), scorer)
-            (found,) = evaluate.score_all(made["shift"], world.grounder, rule, gains)
-            rows.append((number, spec, found.session[metric]))
+    found = arms.scored(World(catalog, Grounder(catalog)), config, scenarios)
+    rows = [(talk.session_id, talk.model_name, scores.session[metric]) for talk, scores in found]
     frame = pd.DataFrame(rows, columns=["scenario", "system", "value"])
     return frame.pivot_table(index="scenario", columns="system", values="value", sort=False)
 

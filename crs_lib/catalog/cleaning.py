@@ -77,6 +77,7 @@ class CleaningReport:
             f"{self.films_read:,} films read, {self.films_kept:,} kept, {len(self.merged_films)} merged; "
             f"{self.low_information} without {' and '.join(CREDIT_FIELDS)} "
             f"({'as all are, so all may be' if bare else 'never'} recommended)"
+            + (f"; not used: {', '.join(self.ignored_keys)}" if self.ignored_keys else "")
         )
 
 

@@ -276,6 +276,14 @@ def clean_genre(raw: str) -> Cleaned:
     return Cleaned(None, "empty" if not fold(raw) else "no genre")
 
 
+def open_genre(raw: str) -> Cleaned:
+    """As :func:`clean_genre`; a label of up to three words that names no known genre is one of its own."""
+    found = clean_genre(raw)
+    if found.value is None and 0 < len(fold(raw).split()) <= 3:
+        return Cleaned(_tidy(raw).title())
+    return found
+
+
 def clean_language(raw: str) -> Cleaned:
     """The language's English name: "French Language", "French" and "fre" are one.
 

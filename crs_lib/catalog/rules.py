@@ -153,9 +153,16 @@ def _capital(near: Context, first: int, last: int) -> str:
     text, (start, end) = near.text, near.span(first, last)
     if _quoted(text, start, end):
         return ""
+    if _has_no_case(text[start]):
+        return ""
     if not text[start].isupper():
         return "everyday word, not capitalised"
     return "everyday word that opens a sentence" if _starts_sentence(text, start) else ""
+
+
+def _has_no_case(character: str) -> bool:
+    """Whether a letter's script knows no capitals, as Chinese: capitals then tell nothing."""
+    return character.isalpha() and not character.isupper() and not character.islower()
 
 
 def _film_word(near: Context, first: int, last: int) -> str:

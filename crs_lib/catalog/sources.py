@@ -1,22 +1,25 @@
-"""Sources of catalogues: our sample, JSON in the OpenDialKG form or keyed by id, or a Parquet file."""
+"""Sources of catalogues: our sample, JSON in the OpenDialKG form or keyed by id, and a film a row."""
 
 import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet
 
 from crs_lib import data as datasets
-from crs_lib.catalog import fields
+from crs_lib.catalog import fields, lexicon
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import one_text
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, OPTIONAL_FIELDS, PLOT, YEAR_FIELD, Field
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
+from crs_lib.core.text import fold
 
 SAMPLE = "sample"
 THESIS, THESIS_OR_SAMPLE = "thesis", "thesis-or-sample"
@@ -25,14 +28,17 @@ PLUS = "+"  # between a catalogue and the optional fields that are asked for: sa
 
 @safety.reader("a catalogue")
 def load(source: str | Path = SAMPLE) -> Catalog:
-    """Load a catalogue: ``sample`` (ours), ``thesis`` (where it is here), a JSON file, or a Parquet file.
+    """Load a catalogue: ``sample`` (ours), ``thesis`` (where it is here), or a file.
 
-    JSON is an object title -> record (the OpenDialKG form; a title may come twice, for two films) or item
-    id -> record (that of iEvaLM). ``+plot`` behind it asks for the optional field of that name: the films'
+    A JSON object maps titles to records (the OpenDialKG form; a title may come twice, for two films) or item
+    ids to records (that of iEvaLM). CSV, TSV, JSON lines, a JSON list and Parquet hold a film a row; columns
+    are known by name (Title, Genres, Cast, Release Year …), and ``+cast=actor`` behind the file says which
+    field another column is. ``+plot`` asks for the optional field of that name: the films'
     ``plot_keywords``, or where no film has any, words of their plots. Raises InputError naming the file, and
     where it applies the record and the field.
     """
     bare, rows = parted(source)
+    columns = dict(one.split("=", 1) for one in str(source)[len(bare) :].split(PLUS) if "=" in one)
     source = _resolved(bare)
     if str(source) == SAMPLE:
         return _from_json(paths.samples() / "movies.json", SAMPLE, rows)
@@ -40,15 +46,21 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     if not path.is_file():
         raise InputError(
             f"no catalogue at {str(source)!r}; give 'sample', a .json file in the OpenDialKG form "
-            "(title -> record), or a .parquet file; +plot behind it adds plot keywords"
+            "(title -> record), or a film a row as .csv, .tsv, .jsonl, .json or .parquet; +plot behind it "
+            "adds plot keywords"
         )
-    return _from_parquet(path, rows) if path.suffix == ".parquet" else _from_json(path, path.name, rows)
+    if path.suffix == ".parquet" and not columns and _is_ours(path):
+        return _from_parquet(path, rows)
+    if (found := _table(path)) is not None:
+        return _from_table(path.name, found, rows, columns)
+    return _from_json(path, path.name, rows)
 
 
 def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
     """A source without its optional fields, and all fields that it asks for; ``a+b.json`` is a file."""
     bare, *asked = str(source).split(PLUS)
-    if not asked or not set(asked) <= set(OPTIONAL_FIELDS):
+    known = {*OPTIONAL_FIELDS, *(one for one in asked if one.partition("=")[2] in _COLUMNS)}
+    if not asked or not set(asked) <= known:
         return str(source), FIELDS
     return bare, {name: row for name, row in ALL_FIELDS.items() if name in FIELDS or name in asked}
 
@@ -121,6 +133,77 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made if len(made) == len(pairs) else _Repeated(pairs)
 
 
+# ── a film a row: columns known by name, texts with several values taken apart ────────────────────
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "title": ("name", "movie", "film", "movie title", "original title", "primary title"),
+    "plot": ("overview", "description", "synopsis", "summary", "storyline"),
+    "item_id": ("id", "movie id", "film id", "imdb id", "tconst", "original_id"),
+    YEAR_FIELD: ("release year", "released", "release date", "start year"),
+    **{row.column: row.foreign_keys for row in ALL_FIELDS.values() if row.name != YEAR_FIELD},
+}
+_SEVERAL = frozenset(row.column for row in ALL_FIELDS.values() if row.many)  # columns of several values
+_PARTS = ("|", ";", ",")  # the first of these that a text holds parts its values
+_SHOWN = 300  # characters of a record that an error shows
+
+
+def _table(path: Path) -> list[Mapping[str, Any]] | None:
+    """The rows of a table, or of JSON that is a list or lines of objects; None for any other JSON."""
+    kind = path.suffix.lower()
+    if kind in (".csv", ".tsv"):
+        frame = pd.read_csv(path, sep="\t" if kind == ".tsv" else ",", dtype=str, keep_default_na=False)
+    elif kind == ".parquet":
+        frame = pd.read_parquet(path)
+    elif kind == ".jsonl":
+        return list(tables.read_jsonl(path))
+    else:
+        text = safety.read_text(path)
+        return safety.loads(text, path.name) if text.lstrip().startswith("[") else None
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a Parquet file has the columns that this package writes; InputError for one that is none."""
+    try:
+        return set(tables.CATALOG.columns) <= set(pyarrow.parquet.read_schema(path).names)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
+
+
+def _from_table(
+    name: str, found: Sequence[Mapping[str, Any]], rows: Mapping[str, Field], columns: Mapping[str, str]
+) -> Catalog:
+    """The catalogue of a table; InputError that shows what was read where no film has a title or a value."""
+    if not found or not all(isinstance(row, Mapping) for row in found):
+        raise InputError(f"{name} must hold a film a row with at least one film, each an object or a line")
+    known = {fold(word): field for field, words in _COLUMNS.items() for word in (field, *words)}
+    known |= {f"{word}s": field for word, field in known.items()} | known
+    known |= {fold(column): field for column, field in columns.items()}
+    pairs = [_named(row, known) for row in found]
+    made = Catalog.from_records(_with_keywords(pairs, rows), name, _open(rows))
+    if not len(made.vocabulary):
+        shown = json.dumps(found[0], ensure_ascii=False, default=str)[:_SHOWN]
+        raise InputError(
+            f"{name}: {len(made)} films and no value of any field ({', '.join(rows)}); the first record is "
+            f"{shown}. Name the columns as the fields, or say which is which: {name}+COLUMN=actor"
+        )
+    return made
+
+
+def _named(row: Mapping[str, Any], known: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """A row as ``(title, record)`` under the names of the fields; columns of no field keep their own."""
+    record: dict[str, Any] = {}
+    for column, value in row.items():
+        field = known.get(fold(column), column)
+        if field in _SEVERAL and isinstance(value, str):
+            mark = next((mark for mark in _PARTS if mark in value), "\n")
+            value = [part.strip() for part in value.split(mark) if part.strip()]
+        if field == YEAR_FIELD:
+            value = next(iter(re.findall(r"\b\d{4}\b", str(value))), "")
+        if value is not None and field != "recommendable":
+            record.setdefault(field, value)
+    return str(record.get("title") or ""), record
+
+
 def _from_parquet(path: Path, rows: Mapping[str, Field]) -> Catalog:
     try:
         frame = tables.CATALOG.check(pd.read_parquet(path))
@@ -134,7 +217,12 @@ def _from_parquet(path: Path, rows: Mapping[str, Field]) -> Catalog:
     rows = {name: row for name, row in ALL_FIELDS.items() if name in rows or name in held}
     films = (dict(zip(columns, film, strict=True)) for film in frame.itertuples(index=False, name=None))
     pairs = [(str(film["title"] or ""), film) for film in films]
-    return Catalog.from_records(_with_keywords(pairs, rows), path.name, rows)
+    return Catalog.from_records(_with_keywords(pairs, rows), path.name, _open(rows))
+
+
+def _open(rows: Mapping[str, Field]) -> dict[str, Field]:
+    """The fields with genres as they are named, known or not."""
+    return {**rows, "genre": replace(rows["genre"], clean=lexicon.open_genre)}
 
 
 def content_hash(catalog: Catalog) -> str:

@@ -20,7 +20,7 @@ _Runs = Mapping[str, Mapping[str, Ranking]]
 Routes = Mapping[tuple[str, int], Sequence[str]]
 
 
-def topics(partition: Partition) -> pd.DataFrame:
+def _topics(partition: Partition) -> pd.DataFrame:
     """One row a judged topic: topic, intent, conversation, kind, turn, user_index (missing for search)."""
     judged = [topic(name) for name in partition.qrels]
     names = ["id", "intent", "conversation", "kind", "turn", "user_index"]
@@ -29,7 +29,7 @@ def topics(partition: Partition) -> pd.DataFrame:
 
 
 def score(partition: Partition, runs: _Runs, measures: Sequence[str] = MEASURES) -> pd.DataFrame:
-    """One row a run and judged topic: system, the columns of :func:`topics`, one column a measure, missing.
+    """One row a run and judged topic: system, the columns of :func:`_topics`, one column a measure, missing.
 
     A topic that a run lacks scores 0 (``missing`` is True). Raises InputError for a run none of whose
     topics is judged, which is a run of something else, and for a partition without judgments.
@@ -44,7 +44,7 @@ def score(partition: Partition, runs: _Runs, measures: Sequence[str] = MEASURES)
             form = "<conversation>_<turn>_<position>[#<user index>]"
             raise InputError(f"run {name!r}: {found}; topics look like {form}")
         missing = pd.Series(scored.topics.index.isin(scored.missing), index=scored.topics.index)
-        frame = topics(partition).join(scored.topics.assign(missing=missing), on="topic")
+        frame = _topics(partition).join(scored.topics.assign(missing=missing), on="topic")
         frames.append(frame.assign(system=name))
     return pd.concat(frames, ignore_index=True)
 
@@ -63,7 +63,7 @@ def with_floors(
     the whole collection. It is there where ``sizes`` says by kind how many documents the collection has.
     ``how`` are ``draws`` and ``seed``.
     """
-    known = topics(partition)
+    known = _topics(partition)
     every = {row.topic: sizes[row.kind] for row in known.itertuples() if row.kind in sizes} if sizes else {}
     tables = [scores]
     for name, documents in ((POOL_FLOOR, None), *([(COLLECTION_FLOOR, every)] if sizes else [])):

@@ -120,7 +120,7 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     for name in metrics:
         frame = sessions[["model", "session_id", name]].astype({name: float})
         known = frame[frame[name].notna()]
-        if base.get(name).primary or base.get(name).ratio:
+        if base.get(name).primary:
             part = pd.DataFrame(_costs(sessions, base.get(name)))
         elif known.empty:
             part = pd.DataFrame({"system": sessions["model"].unique()})

@@ -345,13 +345,11 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
             key = logs.session_key(dialogue)
             rows = known.get((key.model, key.session), missing).to_dict("records")
             scores = [row | {"score": None if pd.isna(row["score"]) else int(row["score"])} for row in rows]
-            record: dict[str, Any] = {
-                "model": dialogue.model_name,
-                "session_id": dialogue.session_id,
-                "canary": "",
-            }
-            record |= {"judge": {row["construct"]: row["score"] for row in scores}, "scores": scores}
-            records.append(record | {"missing": sum(row["score"] is None for row in scores)})
+            records.append({
+                "model": dialogue.model_name, "session_id": dialogue.session_id, "canary": "",
+                "judge": {row["construct"]: row["score"] for row in scores}, "scores": scores,
+                "missing": sum(row["score"] is None for row in scores),
+            })  # fmt: skip
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
         _count(stage, records)
     return flag_counts(_table_of(records))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.text import words
+from crs_lib.metrics.records import mean_defined
 
 _REACH = 3
 _CUTOFFS = (1, 5, 10, 20, 50)
@@ -177,8 +178,4 @@ def bucket(
 
 def means(rows: Sequence[Mapping[str, float]], columns: Sequence[str]) -> dict[str, float]:
     """Mean of each column over the rows where it is defined; NaN where none is."""
-    out = {}
-    for column in columns:
-        known = [row[column] for row in rows if not math.isnan(row[column])]
-        out[column] = sum(known) / len(known) if known else math.nan
-    return out
+    return {column: mean_defined(row[column] for row in rows) for column in columns}

@@ -17,30 +17,19 @@ from crs_lib.realtalk.wording import pairs
 from crs_lib.retrieval import bm25, encoders
 
 Floats = NDArray[np.float32]
-_MAIN = {
-    "words": "BM25 on content stems, names left out",
-    "pairs": "BM25 on neighbouring stems",
-    "grams": "BM25 on character 4-grams",
-    "segment words": "BM25 of the message's segment",
-    "raw": "sentence vectors, question as it stands",
-    "first": "sentence vectors, question in the first person",
-    "second": "sentence vectors, question as the other one would ask it",
-    "segment": "vector of the message's segment, question in the first person",
-    "turn": "sentence vectors of message and remark before it, second person",
-    "turn first": "sentence vectors of message and remark before it, first person",
-    "tokens": "best token matches (MaxSim), first person",
-    "turn tokens": "best token matches (MaxSim) with the remark before it, second person",
-    "telling tokens": "best token matches, each query token weighted by how few messages it matches",
-    "weakest token": "the worst of the best token matches: is everything there that was asked?",
-    "caption": "sentence vector of the photo's caption, question as it stands",
-}
+# Of words: BM25 on content stems (names left out), on neighbouring stems, on character 4-grams, and of the
+# message's segment. Of the main encoder: sentence vectors, of the question as it stands (raw), in the first
+# person and as the other one would ask it (second); of the segment and of the photo's caption; of a message
+# with the remark before it (turn). Token matches (MaxSim) in the first person, with the remark in the second,
+# weighted by how few messages a query token matches (telling), and the worst: is everything there?
 _OF_EVERY_ENCODER = (
     "raw", "first", "second", "turn", "tokens", "turn tokens", "telling tokens", "weakest token",
 )  # fmt: skip
-_BESIDE = {"beside": "the encoder beside the main one", "tuned": "MiniLM as tuned to evidence in chats"}
-CHANNELS = _MAIN | {
-    f"{role} {name}": f"{_MAIN[name]}; by {by}" for role, by in _BESIDE.items() for name in _OF_EVERY_ENCODER
-}
+CHANNELS = (
+    "words", "pairs", "grams", "segment words", "raw", "first", "second", "segment", "turn", "turn first",
+    "tokens", "turn tokens", "telling tokens", "weakest token", "caption",
+    *(f"{role} {name}" for role in ("beside", "tuned") for name in _OF_EVERY_ENCODER),
+)  # fmt: skip
 # Added z-scores: message channels first, then what makes a message likely to bear evidence at all.
 WEIGHTS = {
     "words": 0.15, "raw": 0.1, "first": 0.1, "second": 0.15, "tokens": 0.4, "turn tokens": 0.4,

@@ -31,7 +31,7 @@ from crs_lib.stats import (
 from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_curves
-from crs_lib.stats.survival import hazard_ratios, logrank
+from crs_lib.stats.survival import hazard_ratios
 from crs_lib.stats.words import p_in_words
 
 # Where power is computed: numbers of scenarios, and effects as multiples of the smallest that matters.
@@ -305,38 +305,18 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 @_noted
-def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
-    """Log-rank tests of equal recovery times: over all shifts, and within the strata.
-
-    "within scenarios" keeps the pairing: systems are compared where they met the same user. Waiting times
-    are those of the recovery curves: replies until one item meets every constraint, censored at the next
-    shift. A note where there is nothing to compare. Source: :func:`crs_lib.figures.recovery.waiting`.
-    """
-    strata = {"all shifts": None, "within types of shift": "type", "within scenarios": "scenario"}
-    times = _waiting(shifts)
-    found = pd.concat(logrank(times, strata=by).assign(compared=name) for name, by in strata.items())
-    if found["p"].isna().all():
-        raise InputError("the systems do not differ in when they recover")
-    return tidy(found, ["compared", "statistic", "df1", "p", "strata", "events", "n"])
-
-
-def _waiting(shifts: pd.DataFrame) -> pd.DataFrame:
-    """The times of the recovery curves with their scenario and type of shift."""
-    seen = shifts[shifts["watched"] > 0]
-    return waiting(shifts, recovered_by(shifts)).assign(type=seen["type"], scenario=seen["session_id"])
-
-
-@_noted
 def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner.
 
     Errors are robust to both systems having met the same scenarios. Empty where one of the two never
     recovers (``events_a``, ``events_b``: recoveries). A note where there is nothing to compare.
-    Source: as :func:`recovery_tests`; :func:`crs_lib.stats.hazard_ratios`.
+    Source: :func:`crs_lib.figures.recovery.waiting`; :func:`crs_lib.stats.hazard_ratios`.
     """
     if not plan.contrasts:
         raise InputError("no declared contrast is between systems of this run")
-    found = hazard_ratios(_waiting(shifts), Design(pairs=plan.contrasts, scenario="scenario"))
+    seen = shifts[shifts["watched"] > 0]
+    times = waiting(shifts, recovered_by(shifts)).assign(scenario=seen["session_id"])
+    found = hazard_ratios(times, Design(pairs=plan.contrasts, scenario="scenario"))
     return tidy(found, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
 
 

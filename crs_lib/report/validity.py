@@ -84,11 +84,11 @@ def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
     return made
 
 
-def _forest(labels: Sequence[str], rows: pd.DataFrame, columns: Mapping[str, str]) -> tuple[Any, Any]:
-    """Estimates with 95 % intervals, a row each from above, a panel a column; the figure and its panels.
+def forest(rows: pd.DataFrame, label: str, columns: Mapping[str, str], note: str) -> Any:
+    """Estimates with 95 % intervals, a row each from above, a panel a column with its words.
 
-    ``columns`` are columns of estimates with the panels' words. The interval of ``diff`` is in ``diff_low``
-    and ``diff_high`` where there are such, else in ``low`` and ``high``.
+    The interval of ``diff`` is in ``diff_low`` and ``diff_high`` where there are such, else in ``low`` and
+    ``high``; the names of the rows are in the column ``label``.
     """
     made, (panels,) = style.figure(0.8 + 0.24 * len(rows), columns=len(columns), sharey=True)
     for panel, (column, words) in zip(panels, columns.items(), strict=True):
@@ -97,30 +97,9 @@ def _forest(labels: Sequence[str], rows: pd.DataFrame, columns: Mapping[str, str
             style.interval(panel, place, low, high, style.INK)
             panel.plot(value, place, "o", color=style.INK, markersize=4)
         panel.axvline(0, color=style.FAINT, linewidth=0.8)
-        panel.set(xlabel=words)
-    panels[0].set_yticks(range(len(rows)), labels)
-    panels[0].set_ylim(len(rows) - 0.5, -0.5)
-    return made, panels
-
-
-def rating_figure(rows: pd.DataFrame) -> Any:
-    """Spearman of measures with ratings of replies to revisions, and by how much uptake exceeds each."""
-    words = {"crsarena": "CRSArena", "normalised_gain": "gain", "n_films": "films", "n_words": "words"}
-    names = [f"{row.rating}, {row.measure}" for row in rows.itertuples()]
-    for old, new in words.items():
-        names = [name.replace(old, new) for name in names]
-    rows = rows.assign(diff=rows["diff"].where(rows["measure"] != "uptake"))
-    columns = {"spearman": "Spearman with the rating", "diff": "uptake less the measure"}
-    made, _ = _forest(names, rows, columns)
-    style.note(made, "Right: on the replies that have both. Lines: 95 % intervals over conversations.")
-    return made
-
-
-def fall_figure(systems: pd.DataFrame) -> Any:
-    """How far ratings and gain fall from first requests to revisions, by system."""
-    columns = {"rating_diff": "fall of the rating", "gain_diff": "fall of the gain"}
-    made, _ = _forest(list(systems["system"].str.removesuffix("_redial")), systems, columns)
-    style.note(made, "First requests less revisions, means; lines: 95 % intervals over conversations.")
+        panel.set(xlabel=words, ylim=(len(rows) - 0.5, -0.5))
+    panels[0].set_yticks(range(len(rows)), rows[label].str.replace("_", " "))
+    style.note(made, f"{note} Lines: 95 % intervals over conversations.".strip())
     return made
 
 

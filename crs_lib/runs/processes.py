@@ -98,11 +98,8 @@ def _received(pipe: Any) -> _Outcome:
     try:
         outcome: _Outcome = pipe.recv()
     except (EOFError, OSError) as error:
-        told = (
-            "a worker process ended without an answer, often for want of memory; what was finished is stored"
-        )
-        again = "Start the same command again, perhaps with fewer workers: it continues"
-        raise RunError(f"{told}. {again}") from error
+        told = "a worker process ended without an answer, often for want of memory; what is finished is kept"
+        raise RunError(f"{told}. Start the same command again, perhaps with fewer workers") from error
     return outcome
 
 

@@ -70,7 +70,7 @@ def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:
 def mean_ranks(frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True) -> pd.DataFrame:
     """Mean rank in [1, systems] over complete scenarios, best first, with Nemenyi's critical difference.
 
-    Mean ranks that differ by less than ``critical_difference`` are not told apart: what a
+    Mean ranks that differ by less than ``critical_difference`` are not shown to differ: what a
     critical-difference diagram draws. Raises InputError as :func:`friedman`.
     Source: Nemenyi (1963); Demsar (2006), JMLR 7, section 3.2.2.
     """

@@ -1,6 +1,5 @@
-"""Time to recovery as a right-censored time: curves, restricted means, tests and hazard ratios."""
+"""Time to recovery as a right-censored time: curves, restricted means and hazard ratios."""
 
-import contextlib
 import warnings
 from functools import partial
 from typing import Any, NamedTuple
@@ -152,29 +151,6 @@ def restricted_mean(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame
         row |= {"high": min(horizon, mean + z * error), "horizon": horizon}
         rows.append(row | {column: int(curve[column].iloc[0]) for column in ("n", "n_missing")})
     return pd.DataFrame(rows)
-
-
-def logrank(frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None = None) -> pd.DataFrame:
-    """Log-rank chi-square >= 0 of equal times in all systems, within ``strata`` if given; one row.
-
-    NaN when nothing tells the systems apart: no event at all, or every one still waiting recovers at
-    once wherever anyone does. Raises InputError for fewer than 2 systems.
-    Source: Mantel (1966), Cancer Chemother. Rep. 50; the test is statsmodels' survdiff.
-    """
-    data = _times(frame, design.system, *([strata] if strata else []))
-    df = len(np.unique(data.code)) - 1
-    if df < 1:
-        raise InputError(f"{df + 1} systems with a time; at least 2 are needed")
-    layers = pd.factorize(data.rows[strata])[0] if strata else np.zeros(len(data.rows), dtype=int)
-    chi2 = np.nan
-    if data.event.any():
-        from statsmodels.duration.survfunc import survdiff
-
-        with contextlib.suppress(np.linalg.LinAlgError):  # no variance: the statistic stays undefined
-            chi2 = float(survdiff(data.time, data.event, data.code, strata=layers)[0])
-    row = {"test": "log-rank", "statistic": chi2, "df1": df, "p": float(scipy.stats.chi2.sf(chi2, df))}
-    row |= {"strata": len(np.unique(layers)), "events": int(data.event.sum()), "n": len(data.time)}
-    return pd.DataFrame([row | {"n_missing": int(data.missing.sum())}])
 
 
 def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:

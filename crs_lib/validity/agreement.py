@@ -95,18 +95,6 @@ def _received(on_paper: float, taken: float, n_films: int) -> float:
     return (on_paper + taken) / 2 if n_films and not math.isnan(taken) else on_paper
 
 
-def _of_dialogue(on_paper: Sequence[float], taken: Sequence[float]) -> float:
-    """A whole dialogue, in [0, 1]: the mean of its replies on paper and of how the person took them.
-
-    The replies' mean is quadratic, so that successes count more than wasted turns; a turn without a cue
-    counts ½. NaN without replies.
-    """
-    if not len(on_paper):
-        return math.nan
-    paper = float(np.sqrt(np.mean(np.square(on_paper))))
-    return (paper + float(np.mean([_HALF if math.isnan(one) else one for one in taken]))) / 2
-
-
 def _elicits(text: str) -> bool:
     """Whether a text asks what the person wants."""
     return "?" in text and bool(cue("elicits").search(fold(text)))
@@ -151,7 +139,7 @@ class _Scored(NamedTuple):
 
     @property
     def overall(self) -> float:
-        """The score of the whole dialogue (:func:`_of_dialogue`), NaN without replies."""
+        """The score of the whole dialogue (:func:`_whole`), NaN without replies."""
         return _whole(self.rows)
 
     @property
@@ -192,20 +180,24 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 6) for name, value in values.items()}
 
 
+def _taken(rows: _Rows) -> float:
+    """How the person takes the replies, in [0, 1]; ½ for one without a cue."""
+    return float(np.mean([_HALF if math.isnan(row[REACTION]) else row[REACTION] for row in rows]))
+
+
 def _whole(rows: _Rows) -> float:
-    """A whole dialogue from its rows (:func:`_of_dialogue`)."""
-    return _of_dialogue([row[ON_PAPER] for row in rows], [row[REACTION] for row in rows])
+    """A whole dialogue, in [0, 1]: the mean of its replies on paper and of how the person took them.
+
+    The replies' mean is quadratic, so that successes count more than wasted turns. NaN without replies.
+    """
+    if not rows:
+        return math.nan
+    return (math.sqrt(np.mean([row[ON_PAPER] ** 2 for row in rows])) + _taken(rows)) / 2
 
 
 def _mean(rows: _Rows) -> float:
     """The mean of the replies as received."""
     return float(np.mean([row[RECEIVED] for row in rows]))
-
-
-def _end(rows: _Rows) -> float:
-    """How the person takes the last replies that have a successor; ½ without a cue."""
-    taken = [row[REACTION] for row in rows[-_LATE:]]
-    return float(np.mean([_HALF if math.isnan(one) else one for one in taken]))
 
 
 def _engaging(row: Mapping[str, Any]) -> float:
@@ -223,7 +215,7 @@ REPLY_RULES: dict[str, Callable[[Mapping[str, Any]], float]] = {
 DIALOGUE_RULES: dict[str, Callable[[_Rows], float]] = {
     "whole": _whole,
     "mean": _mean,
-    "mean and end": lambda rows: (_mean(rows) + _end(rows)) / 2,
+    "mean and end": lambda rows: (_mean(rows) + _taken(rows[-_LATE:])) / 2,
     "whole and start": lambda rows: (_whole(rows) + _mean(rows[:_EARLY])) / 2,
 }
 CHOSEN = {
@@ -327,7 +319,7 @@ def table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(dict.fromkeys((*OF_REPLY, *OF_DIALOGUE), float))
 
 
-def per_dialogue(rows: pd.DataFrame, names: Sequence[str] = (ON_PAPER,)) -> pd.DataFrame:
+def _per_dialogue(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """One row per dialogue: its score and rating, and the means of others over its replies."""
     by = rows.groupby(["system", "conv_id"], sort=False)
     means = by[list(dict.fromkeys([*names, *BASELINES, RATING, REACTION]))].mean()
@@ -348,7 +340,7 @@ def agreement(
     """
     if not rows[[RATING, OVERALL]].notna().any(axis=None):
         raise InputError("no reply carries a human rating; agreement needs turn_level_aggregated.relevance")
-    talks, sure, out = per_dialogue(rows, names), rows[rows["defined"] == 1], []
+    talks, sure, out = _per_dialogue(rows, names), rows[rows["defined"] == 1], []
     for place, name in enumerate(names):
         whole = WHOLE if place == 0 else name
         systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()

@@ -199,12 +199,10 @@ def aspects(rows: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
         fold = frame["conv_id"].map(lambda name: share_of(name, _FOLDS))
         chosen, held = [], []
         for part in sorted(set(fold)):
-            found = {
-                name: spearman(frame.loc[fold != part, name], frame.loc[fold != part, aspect])
-                for name in rules
-            }
-            chosen.append(max(found, key=lambda name: found[name]))
-            held.append(spearman(frame.loc[fold == part, chosen[-1]], frame.loc[fold == part, aspect]))
+            inside, outside = frame[fold == part], frame[fold != part]
+            found = {spearman(outside[name], outside[aspect]): name for name in rules}
+            chosen.append(found[max(found)])
+            held.append(spearman(inside[chosen[-1]], inside[aspect]))
         row: dict[str, Any] = {"aspect": aspect, "rule": agreement.CHOSEN[aspect]}
         row |= rho(frame, agreement.CHOSEN[aspect], aspect, resamples=resamples)
         row |= {"held_out": mean_defined(held), "rules": ", ".join(dict.fromkeys(chosen))}
@@ -229,10 +227,9 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
         for pair, row in zip(one.dialogue.pairs(), one.rows, strict=True):
             last = agreement.parts(pair.system)[-1]
             if all(last.get(key) is not None for key in CRITERIA.values()):
-                found = {name: bool(last[key]) for name, key in CRITERIA.items()}
-                rows.append(
-                    row | found | {"user": pair.user.text, "reply": pair.system.text, WHOLE: one.overall}
-                )
+                found: dict[str, Any] = {name: bool(last[key]) for name, key in CRITERIA.items()}
+                found |= {"user": pair.user.text, "reply": pair.system.text, WHOLE: one.overall}
+                rows.append(row | found)
     if not rows:
         raise InputError("no reply logs success; expected conversations with rec_success_rec (Concept4CRS)")
     return pd.DataFrame(rows)

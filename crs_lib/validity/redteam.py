@@ -103,8 +103,10 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
             for spec, honest in SLEIGHTS.items()
             if abs(np.nanmean(values[spec][:, 1]) - np.nanmean(values[honest][:, 1])) <= _NEAR
         }
-        worst = max(rises, key=lambda spec: rises[spec][0])
-        most, (low, high) = max(0.0, float(rises[worst][0])), np.quantile(rises[worst][1:], (0.025, 0.975))
+        worst = max(rises, key=lambda spec: rises[spec][0], default="")
+        rise = rises.get(worst, np.array([math.nan, 0.0]))
+        most, (low, high) = max(0.0, float(rise[0])), np.nanquantile(rise[1:], (0.025, 0.975))
+        most = most if rises else math.nan
         rows.append({
             "metric": name, "exploitability": most, "mark": "can be gamed" if most >= RAISED else "",
             "near_misses": math.nan, "oracle": 0.0, "worst": worst, "n": len(rises), "low": low, "high": high,
@@ -131,7 +133,7 @@ def _exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     that fits and show the next best. Values are turned so that higher is better. Metrics that no such policy
     defines are left out.
     """
-    asked = [one for one in base.scored() if one.direction != base.NEITHER and not (one.primary or one.ratio)]
+    asked = [one for one in base.scored() if one.direction != base.NEITHER and not one.primary]
     names = list(metrics) or [one.name for one in asked]
     table = policies.set_index("policy")
     gamed = table[table.index.str.startswith("gamed:")]

@@ -51,26 +51,22 @@ class _Joined(NamedTuple):
 
 
 def joined(dataset: str, place: Path | None = None) -> Iterator[_Joined]:
-    """Every conversation of a rated set, with what the corpus says of its turns.
+    """Every conversation of a rated set that the corpus speaks of, with what it says.
 
     RunError where the data set is not here, InputError where it has no conversation of the corpus.
     """
-    labels, met = _corpus().query("dataset == @dataset"), 0
+    labels, met = _corpus().query("dataset == @dataset"), False
     labels = labels.sort_values("kind", key=lambda kinds: kinds.isin(KINDS), kind="stable")
     rows = {str(name): mine.to_dict("records") for name, mine in labels.groupby("conversation")}
     for dialogue in raters.conversations(dataset, place):
-        mine = rows.get(dialogue.session_id, [])
-        turns = {
-            part.get("turn_ind"): pair.turn
-            for pair in dialogue.pairs()
-            for part in agreement.parts(pair.user)
-        }
-        met += bool(mine)  # of a turn with several rows a revision counts: it comes last
-        yield _Joined(dialogue, {turns[row["turn"]]: row for row in mine if row["turn"] in turns})
+        if mine := rows.get(dialogue.session_id):
+            said = [(pair.turn, one) for pair in dialogue.pairs() for one in agreement.parts(pair.user)]
+            turns, met = {part.get("turn_ind"): turn for turn, part in said}, True
+            # of a turn with several rows a revision counts: it comes last
+            yield _Joined(dialogue, {turns[row["turn"]]: row for row in mine if row["turn"] in turns})
     if not met:
-        raise InputError(
-            f"data set {dataset!r}: none of the {len(rows)} conversations of the corpus is in this file"
-        )
+        told = f"none of the {len(rows)} conversations of the corpus is in this file"
+        raise InputError(f"data set {dataset!r}: {told}")
 
 
 def replies(grounder: Grounder) -> pd.DataFrame:
@@ -88,25 +84,15 @@ def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
     """The rows of one data set."""
     talks = list(joined(dataset))
     told = {one.dialogue.session_id: _told(one.rows, grounder) for one in talks}
-    scored, by_label = (
-        [*agreement.score((one.dialogue for one in talks), grounder, labels)] for labels in ({}, told)
-    )
+    dialogues = [one.dialogue for one in talks]
+    scored = zip(talks, *(agreement.score(dialogues, grounder, given) for given in ({}, told)), strict=True)
     rows = []
-    for talk, one, other in zip(talks, scored, by_label, strict=True):
+    for talk, one, other in scored:
         asked = next((row["turn"] for row in one.rows if row["defined"]), 0)
         for row, twin in zip(one.rated, other.rows, strict=True):
-            label = talk.rows.get(row["turn"], {})
-            revised = label.get("kind") in KINDS
+            revised = talk.rows.get(row["turn"], {}).get("kind") in KINDS
             role = REVISION if revised else FIRST if row["turn"] == asked else ""
-            rows.append(
-                row
-                | {
-                    "dataset": dataset,
-                    "role": role,
-                    "kind": label.get("kind") or "",
-                    LABELLED: twin["uptake"],
-                }
-            )
+            rows.append(row | {"dataset": dataset, "role": role, LABELLED: twin["uptake"]})
     frame = pd.DataFrame(rows)
     frame["misfit"] = (1 - frame[_GAIN]).where(frame["n_films"] > 0)
     frame["half"] = [HALVES[raters.share_of(name, 2)] for name in frame["conv_id"]]
@@ -116,17 +102,13 @@ def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
 
 def _told(rows: Mapping[int, Mapping[str, Any]], grounder: Grounder) -> dict[int, agreement.Told]:
     """What two readers of three say is kept and dropped in the revised turns of a conversation."""
-    found = {}
-    for turn, row in rows.items():
-        said = {
-            mark: [one for one, given in row["wishes"].items() if given.count(mark) >= 2] for mark in "kd"
-        }
-        codes = ([grounder.catalog.code(*one.split("=", 1)) for one in names] for names in said.values())
-        if row["kind"] in KINDS:
-            found[turn] = agreement.Told(
-                *(frozenset(code for code in mine if code is not None) for mine in codes)
-            )
-    return found
+
+    def codes(wishes: Mapping[str, list[str]], mark: str) -> frozenset[int]:
+        named = (one.split("=", 1) for one, given in wishes.items() if given.count(mark) > 1)
+        return frozenset(code for one in named if (code := grounder.catalog.code(*one)) is not None)
+
+    revised = {turn: row["wishes"] for turn, row in rows.items() if row["kind"] in KINDS}
+    return {turn: agreement.Told(codes(given, "k"), codes(given, "d")) for turn, given in revised.items()}
 
 
 def _one_rating(frame: pd.DataFrame) -> pd.DataFrame:

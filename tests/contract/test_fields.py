@@ -22,7 +22,7 @@ IN_SAMPLE = pytest.mark.parametrize("row", [ALL_FIELDS[name] for name in _FILLED
 
 
 @EACH
-def test_a_field_is_named_like_its_row_and_ranked_once(row):
+def test_a_field_is_named_like_its_row_and_its_values_are_clean_and_spelt_as_its_forms(row):
     assert ALL_FIELDS[row.name] is row
     assert fields.get(row.name) is row
     assert fields.RELAXATION_ORDER.count(row.name) == 1
@@ -30,39 +30,25 @@ def test_a_field_is_named_like_its_row_and_ranked_once(row):
     assert row.weight >= 1
     assert (row.name in fields.TAS_FIELDS) is (row.in_tas and row.name in FIELDS)
     assert (row.name in fields.SHIFT_FIELDS) is (row.may_shift and row.name in FIELDS)
-
-
-@EACH
-def test_empty_labels_are_dropped_with_a_reason_and_clean_ones_stay(row):
     assert row.clean(" ") == (None, "empty")
     for value in SAMPLE.values(row.name):
         assert row.clean(value) == (value, "")
-
-
-@EACH
-def test_a_value_s_own_spelling_is_among_its_forms(row):
     for value in SAMPLE.values(row.name)[:200]:
         forms = row.forms(value)
         assert forms[0] == fold(value)
         assert len(set(forms)) == len(forms)
-
-
-@EACH
-def test_every_alias_cleans_to_the_value_it_stands_for(row):
     for value, aliases in (row.aliases or {}).items():
         for alias in aliases:
             assert row.clean(alias).value == value
+    for form in ("war", "polish", "sting", "plain name"):
+        assert callable(evidence.value_rule(row.rule, form, frozenset({"war", "sting"})))
 
 
 @IN_SAMPLE
-def test_every_value_of_the_sample_is_found_where_a_user_names_it(row):
+def test_every_value_is_found_where_it_is_named_and_can_be_answered(row):
     for i, value in enumerate(SAMPLE.values(row.name)[::7]):
         said = f"Tonight {fields.noun_phrase({row.name: value}, stream(i, 'contract'))}."
         assert SAMPLE.code(row.name, value) in GROUNDER.concepts(said), said
-
-
-@IN_SAMPLE
-def test_every_value_is_found_in_the_index_under_any_spelling(row):
     for value in SAMPLE.values(row.name)[::11]:
         code = SAMPLE.code(row.name, value)
         assert code is not None
@@ -71,31 +57,19 @@ def test_every_value_is_found_in_the_index_under_any_spelling(row):
             assert SAMPLE.code(row.name, value.upper()) == code
         assert SAMPLE.support(row.name, value) >= 1
         assert SAMPLE.query({row.name: value}).items.tolist() == SAMPLE.items_with(code).tolist()
-
-
-@EACH
-def test_a_field_s_rule_is_known(row):
-    for form in ("war", "polish", "sting", "plain name"):
-        assert callable(evidence.value_rule(row.rule, form, frozenset({"war", "sting"})))
-
-
-def test_an_unknown_rule_is_refused_with_a_suggestion():
-    with pytest.raises(
-        InputError, match=r"unknown matching rule 'persn'; did you mean 'person'\? \(known: plain, "
-    ):
-        evidence.value_rule("persn", "war", frozenset())
-
-
-@IN_SAMPLE
-def test_a_wish_in_the_field_can_be_answered(row):
     if row.may_shift:
         value = SAMPLE.values(row.name)[0]
         state = UserState({row.name: value}, row.name, 0)
         assert len(state.answers(SAMPLE)) == SAMPLE.support(row.name, value)
 
 
+def test_an_unknown_rule_is_refused_with_a_suggestion():
+    with pytest.raises(InputError, match=r"unknown matching rule 'persn'; did .*'person'\? \(known: plain, "):
+        evidence.value_rule("persn", "war", frozenset())
+
+
 @EACH
-def test_a_question_ends_in_an_answer(row):
+def test_questions_end_in_answers_and_what_is_said_of_a_film_names_its_values(row):
     seen, name = [], row.name
     while name in fields.QUESTIONS and name not in seen:
         seen.append(name)
@@ -104,10 +78,6 @@ def test_a_question_ends_in_an_answer(row):
         assert bool(asked.act) == bool(asked.asks)
         name = asked.instead
     assert name == "" or (name == row.name and not row.question), f"{seen} never ends at the plot"
-
-
-@EACH
-def test_what_is_said_of_a_film_names_its_values(row):
     for clause in (row.in_reply, row.in_prompt):
         assert clause is None or ("$values" in clause.text) + ("$list" in clause.text) == 1
         assert clause is None or clause.most >= 1

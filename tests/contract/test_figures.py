@@ -418,11 +418,6 @@ def test_metrics_can_be_chosen_and_are_checked(name):
         figures.make(name, *tables_of(entry), metrics=["item_tass"])
 
 
-def test_an_unknown_figure_is_named_with_a_suggestion():
-    with pytest.raises(InputError, match="did you mean 'leaderboard'"):
-        figures.make("leaderbord")
-
-
 @pytest.mark.parametrize("entry", TABLES, ids=lambda entry: entry.name)
 @SIZES
 def test_a_table_is_sound_latex(entry, systems):

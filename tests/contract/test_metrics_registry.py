@@ -9,7 +9,6 @@ from crs_lib import evaluate, figures, metrics, simulate
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import arms
-from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout
 from crs_lib.figures.base import TABLES
@@ -20,7 +19,7 @@ from crs_lib.report import tables as views
 from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
 from crs_lib.validity import gate
 from tests.helpers.made_up import restored
-from tests.helpers.sample import WORLD
+from tests.helpers.sample import WORLD, scored
 
 OURS = base.scored_names()
 EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
@@ -65,24 +64,23 @@ def test_a_table_that_shows_metrics_exists_and_names_metrics_once(table):
     assert all(base.get(name).compute for name in [*shown, *layout.HEADLINE])
 
 
-def test_the_columns_of_a_level_are_in_order_and_new_ones_last():
+def test_columns_are_in_order_names_are_told_apart_and_headlines_are_few():
     turns, shifts = base.columns(TURN), base.columns(SHIFT)
     assert list(turns)[:2] == ["cross_coherence", "context_retention"]
     assert list(shifts)[:2] == ["n_answers", "watched"]
     assert set(base._ORDER) == {*turns, *shifts, *base.scored_names()}
     assert len(set(base._ORDER)) == len(base._ORDER)
-
-
-def test_names_in_figures_are_told_apart():
     shorts = [(base.get(name).level, base.get(name).short) for name in OURS]
     assert len(set(shorts)) == len(shorts)
+    assert 1 <= len(layout.HEADLINE) <= 5
+    assert set(layout.HEADLINE) <= set(OURS)
 
 
 MEANS = [name for name in OURS if base.get(name).ratio is None]  # a ratio of means is a system's alone
 
 
 @pytest.mark.parametrize("name", MEANS)
-def test_values_stay_in_the_declared_range(name, scores):
+def test_values_stay_in_the_declared_range_and_tell_policies_apart(name, scores):
     one = base.get(name)
     rows = [found.session for found in scores]
     if one.level == TURN:
@@ -92,18 +90,9 @@ def test_values_stay_in_the_declared_range(name, scores):
     assert len(known), "no policy ever gets a value"
     assert known.between(one.low - 1e-9, one.high + 1e-9).all()
     assert known.map(math.isfinite).all()
-
-
-@pytest.mark.parametrize("name", MEANS)
-def test_a_metric_tells_policies_apart(name, scores):
     frame = pd.DataFrame([found.session for found in scores])
     means = frame.groupby("model")[name].mean().dropna()
     assert means.max() - means.min() > 0.01
-
-
-def test_headlines_are_few():
-    assert 1 <= len(layout.HEADLINE) <= 5
-    assert set(layout.HEADLINE) <= set(OURS)
 
 
 # ── made-up metrics ─────────────────────────────────────────────────────────────────────────────
@@ -142,9 +131,7 @@ def run(tmp_path_factory):
         patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
         patch.setenv("CRS_FIGURES", str(tmp_path_factory.mktemp("figures")))
         systems = ("oracle", "tracker", "random", "silent")
-        config = SimulateConfig(run="made-up", systems=systems, n_sessions=2, n_turns=12)
-        simulate.simulate(config, progress=False)
-        evaluate.evaluate(EvaluateConfig(run="made-up"))
+        scored(run="made-up", systems=systems, n_sessions=2, n_turns=12)
         yield "made-up"
 
 
@@ -194,7 +181,7 @@ def test_a_made_up_metric_is_in_the_tables_of_the_notebooks(run):
     assert "films" in views.undefined_table(turns, ["films_shown"])
 
 
-def test_a_made_up_metric_is_drawn(run):
+def test_a_made_up_metric_is_drawn_and_put_through_the_gate(run):
     means, results = evaluate.read(run, "model_metrics"), evaluate.read(run, "results")
     bars = figures.make("metric_bars", means)
     titles = [panel.get_title() for panel in bars.axes]
@@ -204,9 +191,6 @@ def test_a_made_up_metric_is_drawn(run):
     assert named.axes[-1].get_title() == "films"
     assert figures.make("distributions", results).axes[-1].get_title() == "films"
     assert "films" in TABLES.get("table_model_metrics").make(means)
-
-
-def test_a_made_up_metric_with_a_direction_is_put_through_the_gate(run):
     values = gate._session_values(evaluate.read(run, "turns"), evaluate.read(run, "results"))
     assert set(MADE_UP) <= set(values["metric"])
     assert set(values.loc[values["metric"] == "shift_answered", "scope"]) == {gate.WHOLE, gate.AFTER}

@@ -17,6 +17,7 @@ from crs_lib.metrics.constructs import Construct
 from crs_lib.report import figure_tables
 from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.sample import scored, simulated
 
 SHIPPED = ("proactiveness", "coherence", "personalization")
 CRITERION = """warmth: is the recommender kind?
@@ -54,8 +55,7 @@ def run(tmp_path, monkeypatch, warmth):
             {name: {"evidence": "turn 1", "score": SCORES[name]} for name in schema["properties"]}
         )
 
-    config = SimulateConfig(run="kind", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
-    simulate.simulate(config, progress=False)
+    simulated(run="kind", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
     with OllamaServer({"j:1": "a" * 64}, answer=answer) as server:
         judging.judge_run("kind", ["ollama:j:1"], llm={"host": server.url}, progress=False)
         assert server.chats == 6 * 4  # dialogues x constructs
@@ -87,9 +87,7 @@ def test_it_is_in_the_results_and_null_where_nobody_judged(run, warmth):
     path = simulate.run_folder(run) / "results.jsonl"
     for line in path.read_text(encoding="utf-8").splitlines():
         assert json.loads(line)["judge"] == {name: float(score) for name, score in SCORES.items()}
-    config = SimulateConfig(run="silent", systems=["tracker"], n_sessions=1, n_turns=2)
-    simulate.simulate(config, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig(run="silent"))
+    scored(run="silent", systems=["tracker"], n_sessions=1, n_turns=2)
     record = json.loads((simulate.run_folder("silent") / "results.jsonl").read_text(encoding="utf-8"))
     assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
 

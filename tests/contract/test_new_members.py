@@ -1,4 +1,4 @@
-"""A field, a shift type and a policy added as docs/context.md says, each taken from the plan to a figure.
+"""Members added as docs/context.md says: a field, a shift type, a policy, a metric, a figure, a retriever, a data set.
 
 The very lines of the page are written into a copy of the package; a batch is simulated, scored and drawn there.
 """
@@ -33,13 +33,24 @@ def run(tmp_path_factory):
     """Dialogues by system, tables, and what the job prints, of a batch in a copy with the three members."""
     folder = tmp_path_factory.mktemp("new")
     root = new_members.copy_package(folder / "copy")
-    for add in (new_members.add_field, new_members.add_shift_type, new_members.add_policy):
+    for add in (
+        new_members.add_field,
+        new_members.add_shift_type,
+        new_members.add_policy,
+        new_members.add_data_set,
+    ):
         add(root)
+    for heading in ("A metric", "A figure", "A retriever"):
+        new_members.new_file(root, heading)
+    new_members.show_metric(root, "first_film_met", "metric_bars", "turn_table")
     (folder / "films.json").write_text(json.dumps(FILMS), encoding="utf-8")
     job = Path(new_members.__file__).with_name("new_member_job.py")
     done = subprocess.run(
         [sys.executable, str(job), str(folder / "films.json"), "24"], capture_output=True, text=True, cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(root), "CRS_RESULTS": str(folder / "results")}, check=False,
+        env=os.environ | {
+            "PYTHONPATH": str(root), "CRS_RESULTS": str(folder / "results"), "CRS_FIGURES": str(folder / "figures"),
+            "CRS_DATA": str(root / "data"),
+        }, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = folder / "results" / "movies" / "new"
@@ -172,13 +183,10 @@ def test_the_shift_type_is_planned_voiced_and_understood(run):
     assert voiced.loc[voiced["type"] == "leap", "voiced"].all()
 
 
-def test_the_shift_type_takes_its_share_of_the_plan(run):
+def test_the_shift_type_takes_its_share_of_the_plan_is_scored_and_drawn(run):
     planned = run["shifts"].query("model == 'tracker'")["type"].value_counts()
     assert set(planned.index) == {"refine", "switch", "replace", "relax", "contradict", "return", "leap"}
     assert 0.5 < planned["leap"] / planned.mean() < 1.6
-
-
-def test_the_shift_type_is_scored_and_drawn(run):
     leaps = run["shifts"].query("type == 'leap'").set_index("model")["recovered_item"].astype(float)
     assert leaps["tracker"].mean() > leaps["random"].mean()
     assert any(text.startswith("leap\nn = ") for text in run["said"]["adaptation_profile"])
@@ -193,3 +201,46 @@ def test_the_policy_talks_is_scored_and_drawn(run):
     means = run["results"].groupby("model")["item_tas"].mean()
     assert means["random"] < means["genre_only"] < means["tracker"]
     assert any("genre_only" in text.replace(" ", "_") for text in run["said"]["leaderboard"])
+
+
+# ── whole files ─────────────────────────────────────────────────────────────────────────────────
+def test_the_metric_is_scored_tabled_and_drawn(run):
+    metric = run["said"]["metric"]
+    silent = metric["by_turn"]["silent"]
+    assert silent == [None] * len(silent)
+    for name in ("oracle", "random"):
+        by_turn = metric["by_turn"][name]
+        assert set(by_turn) <= {0.0, 1.0, None}
+        sessions = [[value for value in by_turn[at : at + 8] if value is not None] for at in (0, 8)]
+        mean = sum(sum(one) / len(one) for one in sessions) / 2
+        assert metric["means"][name] == pytest.approx(mean, abs=1e-9)
+    assert metric["means"]["random"] < metric["means"]["oracle"]
+    assert metric["table"][-1] == "first_film_met"
+    assert "first film ↑" in metric["bars"]
+    code, shown = metric["command"]
+    assert code == 0 and "metric_bars.png" in shown
+
+
+def test_the_figure_is_drawn_by_the_command(run):
+    figure = run["said"]["figure"]
+    code, shown = figure["command"]
+    assert code == 0 and "novelty_by_system.pdf" in shown
+    assert {"novelty_by_system.pdf", "novelty_by_system.png"} <= set(figure["files"])
+    assert figure["last"] == "novelty_by_system"
+
+
+def test_the_retriever_serves_a_retrieval_run_by_its_spec(run):
+    retriever = run["said"]["retriever"]
+    assert retriever["hits"] == [["lamp", 2 / 3], ["tent", 2 / 3]]
+    assert retriever["again"] == retriever["hits"]
+    names = {name.rpartition(".")[0] for name in retriever["runs"]}
+    assert {"coverage-last-turn", "bm25-coverage-last-turn"} <= names
+
+
+def test_the_data_set_is_listed_found_in_a_mirror_and_verified(run):
+    data_set = run["said"]["data_set"]
+    (code, shown), (verified, report) = data_set["list"], data_set["verify"]
+    assert code == verified == 0
+    assert any(line.split()[:3] == ["film-talks", "movies", "mirror"] for line in shown.splitlines())
+    assert report.split()[-6:] == ["film-talks", "mirror", "1", "0", "0", "0"]
+    assert data_set["place"] == "talks"

@@ -58,11 +58,8 @@ BOOK = {
     "cells": [{"cell_type": "code", "id": "a", "source": "x: int = 1", "metadata": {"tags": ["parameters"]}, "outputs": [], "execution_count": None}],
 }  # fmt: skip
 SWEEP = {
-    "notebooks": ["03_simulate"],
-    "run": "s-{seed}",
-    "parameters": {"n_sessions": 2},
-    "grid": {"seed": [1, 2]},
-}
+    "notebooks": ["03_simulate"], "run": "s-{seed}", "parameters": {"n_sessions": 2}, "grid": {"seed": [1, 2]},
+}  # fmt: skip
 
 
 def lines(value):

@@ -45,7 +45,7 @@ def test_a_shift_leaves_a_state_that_can_be_met_with_a_film_in_mind(kind, catalo
 
 
 @EACH
-def test_a_shift_says_exactly_what_it_changed(kind):
+def test_a_shift_says_exactly_what_it_changed_and_leaves_the_shape_that_its_type_says(kind):
     for before, shift in proposals(kind, SAMPLE):
         old, new = dict(before.constraints), dict(shift.state.constraints)
         assert {k: v for k, v in old.items() if new.get(k) != v} == dict(shift.dropped)
@@ -53,15 +53,24 @@ def test_a_shift_says_exactly_what_it_changed(kind):
         assert set(shift.dropped.items()) <= set(shift.state.past)
         assert set(before.past) <= set(shift.state.past)
         assert not shift.state.avoid.items() & new.items()
+    made = SHIFTS.create(kind)
+    for before, shift in proposals(kind, SAMPLE):
+        assert made.allows(before.shape)
+        after = made.leaves(before.shape)
+        assert after.constraints == len(shift.state.constraints)
+        assert after.given_up or not shift.state.returnable
 
 
 @EACH
-def test_a_shift_repeats_and_leaves_the_old_state_alone(kind):
+def test_a_shift_repeats_leaves_the_old_state_alone_and_is_none_where_it_cannot_happen(kind):
     for i, state in enumerate(states(SAMPLE, 2)):
         before = repr(state)
         first = shifts.propose(kind, SAMPLE, state, stream(i, "again"))
         assert shifts.propose(kind, SAMPLE, state, stream(i, "again")) == first
         assert repr(state) == before
+    bare = Catalog.from_records([("Alone", {"genre": ["Drama"], "actor": ["A B"]})])
+    found = shifts.propose(kind, bare, UserState({"genre": "Drama"}, "genre", 0), stream(1, "x"))
+    assert found is None or len(found.state.answers(bare))
 
 
 @EACH
@@ -92,16 +101,6 @@ def test_every_template_of_a_type_voices_what_the_type_promises(kind):
 
 
 @EACH
-def test_a_shift_leaves_the_shape_that_its_type_says(kind):
-    made = SHIFTS.create(kind)
-    for before, shift in proposals(kind, SAMPLE):
-        assert made.allows(before.shape)
-        after = made.leaves(before.shape)
-        assert after.constraints == len(shift.state.constraints)
-        assert after.given_up or not shift.state.returnable
-
-
-@EACH
 def test_a_type_is_never_proposed_where_it_is_not_allowed(kind):
     made = SHIFTS.create(kind)
     shapes = [
@@ -116,18 +115,8 @@ def test_a_type_is_never_proposed_where_it_is_not_allowed(kind):
             assert shifts.propose(kind, SAMPLE, state, stream(i, "never")) is None
 
 
-@EACH
-def test_a_shift_that_cannot_happen_is_none_not_an_error(kind):
-    bare = Catalog.from_records([("Alone", {"genre": ["Drama"], "actor": ["A B"]})])
-    found = shifts.propose(kind, bare, UserState({"genre": "Drama"}, "genre", 0), stream(1, "x"))
-    assert found is None or len(found.state.answers(bare))
-
-
-def test_a_type_says_what_it_is():
+def test_a_type_says_what_it_is_and_those_that_stand_in_are_tried_in_their_order():
     assert all(entry.summary.endswith(".") for entry in SHIFTS)
-
-
-def test_the_types_that_stand_in_are_tried_in_their_order():
     places = {entry.name: SHIFTS.create(entry.name).stands_in for entry in SHIFTS}
     used = [place for place in places.values() if place]
     assert len(set(used)) == len(used), "two types claim the same place"

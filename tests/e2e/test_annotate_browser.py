@@ -5,28 +5,26 @@ import time
 
 import pytest
 
-from crs_lib import evaluate, simulate
 from crs_lib.report import page as pages
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
+from tests.helpers.sample import scored
 
 PROGRAM = chromium.executable()
 pytestmark = [
-    pytest.mark.full,
-    pytest.mark.browser,
-    pytest.mark.subprocess,
+    pytest.mark.full, pytest.mark.browser, pytest.mark.subprocess,
     pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
     pytest.mark.slow,
-]
+]  # fmt: skip
 RUN = "annotate-e2e"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def run():
+    return scored(RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8)
+
+
 def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
-    simulate.simulate(
-        simulate.SimulateConfig(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8),
-        progress=False,
-    )
-    evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
     path = pages.write_questions(labels.AskConfig(run=RUN, n=10))
     given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
     with chromium.Browser(PROGRAM) as browser:
@@ -67,11 +65,6 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
 
 
 def test_pairs_stand_side_by_side_and_fit_a_small_screen():
-    simulate.simulate(
-        simulate.SimulateConfig(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8),
-        progress=False,
-    )
-    evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
     path = pages.write_questions(labels.AskConfig(run=RUN, n=4, kind="pairs"))
     with chromium.Browser(PROGRAM) as browser:
         page = browser.page()

@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs.ledger import Ledger
-from tests.helpers.jobs import Draws, Refuses, keys, run
+from tests.helpers.jobs import Draws, Refuses, keys, run, wait_until
 
 pytestmark = pytest.mark.full
 
@@ -28,15 +27,6 @@ def start(folder, *words):
         [sys.executable, "-m", *words], cwd=folder, env=environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-
-
-def until(condition, seconds=90):
-    """Wait for something that is sure to come; the limit only keeps a defect from hanging the tests."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +48,10 @@ def cluster(tmp_path_factory):
     try:
         import json
 
-        yield until(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address")), workers
+        yield (
+            wait_until(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address")),
+            workers,
+        )
     finally:
         for process in (*workers, scheduler):
             process.kill()

@@ -69,12 +69,9 @@ def interrupt(process, times=1, within=2.0):
 
 # What a command that waits for a model's server is asked to do, and how the server treats it.
 WAITING = {
-    "endless": ("simulate", "endless"),
-    "hang": ("simulate", "hang"),
-    "drip": ("simulate", "drip"),
-    "gone": ("simulate", "503"),
-    "notebook": ("run 03_simulate", "hang"),
-}
+    "endless": ("simulate", "endless"), "hang": ("simulate", "hang"), "drip": ("simulate", "drip"),
+    "gone": ("simulate", "503"), "notebook": ("run 03_simulate", "hang"),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,14 @@ from crs_lib.report import report, trace
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.sample import simulated
 
 PROGRAM = chromium.executable()
 pytestmark = [
-    pytest.mark.full,
-    pytest.mark.browser,
-    pytest.mark.subprocess,
+    pytest.mark.full, pytest.mark.browser, pytest.mark.subprocess,
     pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
     pytest.mark.slow,
-]
+]  # fmt: skip
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
@@ -36,9 +35,7 @@ HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window
 
 def make(run, hostile=False):
     """A small evaluated run; returns its trace. Hostile: names, texts, constraints and titles that are markup."""
-    simulate.simulate(
-        simulate.SimulateConfig(run=run, systems=SYSTEMS, n_sessions=12, n_turns=14), progress=False
-    )
+    simulated(run=run, systems=SYSTEMS, n_sessions=12, n_turns=14)
     if hostile:
         path = paths.run_folder("movies", run) / "dialogues.jsonl"
         path.write_text("\n".join(json.dumps(spoilt(json.loads(line))) for line in path.open()) + "\n")
@@ -67,6 +64,18 @@ def spoilt(record):
     for event in record["shift_events"]:
         event |= {"type": HOSTILE, "added": {HOSTILE: HOSTILE}, "from_anchor": HOSTILE}
     return record
+
+
+def light_report(run):
+    """The report of a run with one outcome, and a pixel in place of each figure."""
+    ladder = stats.ladder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            stats, "ladder", lambda scores, plan: ladder(scores, plan.changed(secondary_outcomes=()))
+        )
+        patch.setattr(figures, "make", lambda *_: None)
+        patch.setattr(style, "data", lambda *_: PIXEL)
+        return report.write(run)
 
 
 @pytest.fixture(scope="module")
@@ -183,16 +192,13 @@ def test_false_claims_and_violations_are_marked_at_the_reply(opened):
         assert marked == mine.loc[mine[name] > 0, "turn"].tolist()
 
 
-def test_filtering_by_shift_type_keeps_the_sessions_that_have_one(opened):
+def test_filters_by_type_and_order_by_score_narrow_and_sort_the_list(opened):
     events = {d.session_id: {e["type"] for e in d.shift_events} for d in simulate.dialogues("trace-e2e")}
     kind = "contradict"
     opened.choose("#type", kind)
     wanted = sum(kind in kinds for kinds in events.values()) * len(SYSTEMS)
     assert 0 < wanted < 36
     assert opened.text("#count") == f"{wanted} of 36 sessions"
-
-
-def test_the_lowest_score_comes_first_when_asked(opened):
     opened.choose("#order", "low")
     values = [float(t.replace("−", "-")) for t in opened.texts("#rows .item .value")]
     assert values == sorted(values)
@@ -254,7 +260,7 @@ def test_help_names_the_keys_and_closes(opened):
     assert shown(opened) == ["oracle session 00000"]
 
 
-def test_hostile_text_stays_text(page, monkeypatch):
+def test_hostile_text_stays_text(page):
     page.open(make("trace-hostile", hostile=True))
     page.wait("document.querySelectorAll('.turn').length > 0")
     page.choose("#with", "amnesiac" + HOSTILE)
@@ -272,13 +278,7 @@ def test_hostile_text_stays_text(page, monkeypatch):
         shown.count(HOSTILE) + shown.count(escaped) > 10 * len(said) // 2
     )  # texts, wishes, belief, state, calls, shifts, titles
 
-    ladder = stats.ladder
-    monkeypatch.setattr(
-        stats, "ladder", lambda scores, plan: ladder(scores, plan._replace(secondary_outcomes=()))
-    )
-    monkeypatch.setattr(figures, "make", lambda *_: None)  # figures are pictures, and text no longer
-    monkeypatch.setattr(style, "data", lambda *_: PIXEL)
-    page.open(report.write("trace-hostile"))
+    page.open(light_report("trace-hostile"))
     untouched(page, "script, iframe, img:not([src^='data:image/png'])")
     assert "</script><script>window.hacked" in page.js("document.body.textContent")
     page.open(pages.write_questions(labels.AskConfig(run="trace-hostile", n=4)))
@@ -422,15 +422,8 @@ def test_tool_calls_are_shown_and_hostile_arguments_stay_text(page):
 
 @pytest.fixture(scope="module")
 def written(index):
-    """The report of the same run, with a pixel in place of each figure."""
-    with pytest.MonkeyPatch.context() as patch:
-        ladder = stats.ladder
-        patch.setattr(
-            stats, "ladder", lambda scores, plan: ladder(scores, plan._replace(secondary_outcomes=()))
-        )
-        patch.setattr(figures, "make", lambda *_: None)
-        patch.setattr(style, "data", lambda *_: PIXEL)
-        return report.write("trace-e2e")
+    """The report of the same run."""
+    return light_report("trace-e2e")
 
 
 def drawn(page, path):

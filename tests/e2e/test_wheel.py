@@ -18,7 +18,7 @@ PARTS = ("crs_lib", "notebooks", "data/samples", "pyproject.toml", "setup.py", "
 def run(words, folder, **variables):
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("CRS_", "PYTHON"))}
     done = subprocess.run(
-        words, cwd=folder, env=plain | variables, capture_output=True, text=True, check=False, timeout=200
+        words, cwd=folder, env=plain | variables, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -36,18 +36,9 @@ def wheel(tmp_path_factory):
         ignored = shutil.ignore_patterns("__pycache__", ".*", "shipped")
         shutil.copytree(place, target, ignore=ignored) if place.is_dir() else shutil.copy(place, target)
     words = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        ".",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "-q",
-        "-w",
-        str(out),
-    ]
+        sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--no-index", "-q",
+        "-w", str(out),
+    ]  # fmt: skip
     run(words, source)
     (made,) = out.glob("crs_lib-*.whl")
     return made

@@ -18,17 +18,17 @@ def released() -> dict[str, Partition]:
     return {name: corpus.load(mirror / "cosrec", name) for name in ("crowd", "curated")}
 
 
-def test_sizes(released: dict[str, Partition]) -> None:
+def test_sizes_claims_and_topics(released: dict[str, Partition]) -> None:
     found = audit.overview(released)
     assert found["crowd"].tolist() == [291, 4606, 2329, 26.9, 1378, 9217, 8851, None, 538, None, None, None]
     assert found["curated"].tolist() == [20, 296, 150, 26.9, 94, None, None, 143, 52, 43, 225, 17464]
-
-
-def test_claims(released: dict[str, Partition]) -> None:
     claims = audit.readme_claims(released).set_index("claim")["verdict"]
     assert claims.value_counts().to_dict() == {"reproduced": 10, "not verifiable": 5, "differs": 5}
     assert claims["figure: judgments per intent, grade 2"] == "reproduced"
     assert claims["figure: conversations by average rating"] == "differs"
+    topics = [topic(name) for name in released["curated"].qrels]
+    assert sum(t.kind == "search" for t in topics) == 43
+    assert len({t.intent for t in topics if t.kind == "recommendation"}) == 62
 
 
 def test_majority_labels(released: dict[str, Partition]) -> None:
@@ -55,9 +55,3 @@ def test_quirks(released: dict[str, Partition]) -> None:
     assert curated["the longest variant is not the first"] == 83
     assert curated["no document of grade 2"] == 7
     assert crowd["the same grade for all aspects"] + curated["the same grade for all aspects"] == 293
-
-
-def test_topics(released: dict[str, Partition]) -> None:
-    topics = [topic(name) for name in released["curated"].qrels]
-    assert sum(t.kind == "search" for t in topics) == 43
-    assert len({t.intent for t in topics if t.kind == "recommendation"}) == 62

@@ -107,13 +107,10 @@ def test_item_metrics_fall_with_the_dose_of_noise(sessions, metric):
     )
 
 
-def test_not_following_costs_the_sticky_its_recoveries(sessions):
+def test_following_pays_in_item_scores_and_not_in_the_plain_one(sessions):
     gap, half = difference(sessions, "item_recovery_rate", "tracker", "sticky")
     assert gap > half > 0
     gap, half = difference(sessions, "topic_interference_leakage", "sticky", "tracker")
     assert gap > half
-
-
-def test_the_plain_score_fails_the_known_groups_as_it_must(sessions):
     gap, half = difference(sessions, "topic_adaptation_score", "echo", "oracle")
     assert gap > half  # repeating the user beats following them: the reason for the item-grounded metrics

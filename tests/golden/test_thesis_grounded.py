@@ -85,8 +85,6 @@ def test_the_default_finds_nothing_inside_words():
 
 def test_logs_without_straight_users_say_nothing_of_the_cost_of_a_shift():
     ours = sessions(LOG, "default", ())
-    costs = [
-        one.name for one in base.scored() if (one.primary or one.ratio) and one.name not in ("stale", "wrong")
-    ]
+    costs = [one.name for one in base.scored() if one.primary and one.name not in ("stale", "wrong")]
     assert ours[costs].isna().all(axis=None)
     assert ours["topic_recovery_rate"].notna().any()

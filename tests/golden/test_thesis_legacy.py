@@ -33,22 +33,16 @@ def test_text_similarities_equal_the_original():
     assert gap(both, "context_retention") < 1e-9
 
 
-def test_topic_columns_agree_within_a_change_of_seed():
+def test_topic_columns_shifts_and_ranking_agree_within_a_change_of_seed():
     both = merged(scored(), REFERENCE)
     for column, tolerance in [("topic_recovery_rate", 3e-3), ("avg_recovery_delay", 0.08),
                               ("topic_interference", 2e-3), ("context_adaptation_score", 1e-3)]:  # fmt: skip
         assert differences(both, column) < tolerance, column
     assert ((both["topic_recovery_rate_original"] - both["topic_recovery_rate"]).abs() < 1e-9).mean() > 0.85
-
-
-def test_detected_shifts_agree():
     both = merged(scored(), REFERENCE)
     apart = (both["num_topic_shifts"] - both["detail_n_shifts"]).abs()
     assert apart.mean() < 0.1
     assert (apart == 0).mean() > 0.99
-
-
-def test_the_ranking_is_the_same():
     both = merged(scored(), REFERENCE).groupby("model")
     column = "context_adaptation_score"
     ranks = both[[f"{column}_original", column]].mean().rank()

@@ -131,12 +131,8 @@ class Page:
     def size(self, width, height):
         """Give the tab this size in pixels."""
         self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
 
     def dark(self, on=True):
         """Prefer a dark page, or a light one."""

@@ -29,34 +29,17 @@ def write_model(path: Path, seed: int = 0) -> str:
 
     draw = np.random.default_rng(seed)
     tokens = ["<unk>", "<s>", "</s>", "▁", *(f"<0x{byte:02X}>" for byte in range(256))]
-    kinds = [
-        TokenType.UNKNOWN,
-        TokenType.CONTROL,
-        TokenType.CONTROL,
-        TokenType.NORMAL,
-        *[TokenType.BYTE] * 256,
-    ]
+    kinds = [TokenType.UNKNOWN, *[TokenType.CONTROL] * 2, TokenType.NORMAL, *[TokenType.BYTE] * 256]
     writer = GGUFWriter(path, "llama")
-    writer.add_name("random bytes")
-    writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
-    writer.add_vocab_size(len(tokens))
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(tokens)
-    writer.add_token_scores([0.0] * len(tokens))
-    writer.add_token_types(kinds)
-    writer.add_unk_token_id(0)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_add_bos_token(True)
-    writer.add_add_space_prefix(False)
-    writer.add_chat_template(CHAT)
+    facts = {
+        "name": "random bytes", "context_length": CONTEXT, "embedding_length": WIDTH, "block_count": LAYERS,
+        "feed_forward_length": INNER, "head_count": HEADS, "head_count_kv": HEADS, "layer_norm_rms_eps": 1e-5,
+        "rope_dimension_count": WIDTH // HEADS, "vocab_size": len(tokens), "tokenizer_model": "llama",
+        "token_list": tokens, "token_scores": [0.0] * len(tokens), "token_types": kinds, "unk_token_id": 0,
+        "bos_token_id": 1, "eos_token_id": 2, "add_bos_token": True, "add_space_prefix": False, "chat_template": CHAT,
+    }  # fmt: skip
+    for name, value in facts.items():
+        getattr(writer, f"add_{name}")(value)
 
     def weight(name: str, *shape: int) -> None:
         values = draw.normal(0, 0.3, shape) if len(shape) > 1 else np.ones(shape)
@@ -66,11 +49,14 @@ def write_model(path: Path, seed: int = 0) -> str:
     for layer in range(LAYERS):
         for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
             weight(f"blk.{layer}.{part}", WIDTH, WIDTH)
-        weight(f"blk.{layer}.ffn_gate", INNER, WIDTH)
-        weight(f"blk.{layer}.ffn_up", INNER, WIDTH)
-        weight(f"blk.{layer}.ffn_down", WIDTH, INNER)
+        for part, shape in (
+            ("gate", (INNER, WIDTH)),
+            ("up", (INNER, WIDTH)),
+            ("down", (WIDTH, INNER)),
+            ("norm", (WIDTH,)),
+        ):
+            weight(f"blk.{layer}.ffn_{part}", *shape)
         weight(f"blk.{layer}.attn_norm", WIDTH)
-        weight(f"blk.{layer}.ffn_norm", WIDTH)
     weight("output_norm", WIDTH)
     weight("output", len(tokens), WIDTH)
     writer.write_header_to_file()

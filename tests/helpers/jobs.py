@@ -58,6 +58,36 @@ class Dies:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def wait_until(condition, seconds=120):
+    """Wait for what is sure to come, and return it; the limit only keeps a defect from hanging the tests."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+    return found
+
+
+def alive(pid):
+    """Whether a process runs (one that only its parent has not yet noticed to be dead does not)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def stored(path):
+    """How many finished sessions a ledger holds; none where it is not there yet."""
+    if not path.exists():
+        return 0
+    try:
+        with Ledger(path) as ledger:
+            return len(ledger.finished())
+    except RunError:  # the table is not there yet
+        return 0
+
+
 def half_a_result(said):
     """Write half a result into the worker's pipe, make the file ``said``, and go on for a minute."""
     (pipe,) = (one for one in gc.get_objects() if isinstance(one, Connection) and one.writable)

@@ -1,9 +1,8 @@
 """The whole LLM experiment as one job for a process that may be killed: simulate, judge, evaluate, import.
 
-``PYTHONPATH=. python tests/helpers/llm_job.py`` runs 6 models, 20 sessions and 20 turns once, and killed ten times,
-and says what came out; with ``--faults 0.2`` it runs them once against a server that fails in 20 % of the calls.
-``--kills 100`` does it with 2 models, one of them an agent, 12 sessions and 10 turns: four fifths of the kills
-come at random new questions, the others at random moments of evaluation and import.
+``python -m tests.helpers.llm_job --faults 0.2`` runs 6 models, 20 sessions and 20 turns once against a server that fails
+in 20 % of the calls, and says what came out. ``--kills 100`` kills a job of 2 models, one of them an agent, 12 sessions
+and 10 turns: four fifths of the kills come at random new questions, the others in evaluation and import.
 """
 
 import argparse
@@ -256,16 +255,15 @@ def stand_ins(folder, rows):
 
 
 def main():
-    """6 models x 20 sessions x 20 turns and a judge."""
+    """The experiment that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", type=float, default=0.0, help="share of the calls that fail")
-    parser.add_argument("--kills", type=int, default=0, help="kill a smaller job so often")
+    parser.add_argument("--kills", type=int, default=10, help="kill a smaller job so often")
     parser.add_argument("--seed", type=int, default=2, help="where the job is killed")
     given = parser.parse_args()
-    size = (6, 20, 20)
-    if given.kills:
-        return killed_everywhere((2, 12, 10), given.kills, given.seed)
-    return shaken(size, given.faults) if given.faults else killed(size)
+    if given.faults:
+        return shaken((6, 20, 20), given.faults)
+    return killed_everywhere((2, 12, 10), given.kills, given.seed)
 
 
 def killed_everywhere(size, kills, seed):
@@ -309,29 +307,6 @@ def shaken(size, share):
         print(f"{starts} starts, {time.time() - started:.0f} s; {failures} failures in the log")
         print(f"doubles and lines of each file: { {name: duplicates(found, name) for name in FILES} }")
         print(f"texts that no model wrote: {len(unknown)}; utterances flagged as the template's: {flagged}")
-
-
-def killed(size):
-    """In one piece, killed ten times, and again without its ledgers."""
-    with tempfile.TemporaryDirectory() as folder:
-        with Marking(models(6)) as server:
-            started = time.time()
-            whole = contents(work(folder, server.url, "whole", *size))
-            print(f"one piece: {server.chats} requests, {time.time() - started:.0f} s", flush=True)
-            different = len(set(server.asked))
-        with Marking(models(6)) as server:
-            targets = sorted(random.Random(1).sample(range(1, different), 10))
-            kills = killed_until_done(server, (folder, server.url, "killed", *size), targets)
-            found = Path(folder) / "movies" / "killed"
-            print(f"{kills}; {server.chats} requests, equal: {contents(found) == whole}")
-            print({name: duplicates(found, name) for name in FILES})
-            before = server.chats
-            (found / "ledger.sqlite").unlink()
-            (found / "ledger-judge.sqlite").unlink()
-            work(folder, server.url, "killed", *size)
-            print(
-                f"again without ledgers: {server.chats - before} requests, equal: {contents(found) == whole}"
-            )
 
 
 if __name__ == "__main__":

@@ -2,24 +2,34 @@
 
     python new_member_job.py CATALOGUE SESSIONS
 
-Prints one JSON object of what only the copy knows: concepts found, answers, prompt lines, texts of figures.
+Prints one JSON object of what only the copy knows: concepts, answers, prompt lines, figures, tables, commands.
 """
 
+import io
 import json
+import os
 import sys
+from contextlib import redirect_stdout
+from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("Agg")
 
+from crs_lib import data as datasets
 from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER
 from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import paths
 from crs_lib.core.rng import stream
+from crs_lib.cosrec.settings import RetrieveSettings
+from crs_lib.cosrec.study import STUDY
 from crs_lib.evaluate.run import EvaluateConfig
+from crs_lib.figures import base as registered
 from crs_lib.report import tables
+from crs_lib.retrieval.fusion import RETRIEVERS, build
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import replies, worded
 from crs_lib.validity import realism
@@ -45,9 +55,7 @@ def run(path, n_sessions):
     asked = "Which country does {} come from?"
     assert main(["trace", "--run", "new"]) == 0
     return {
-        "fields": list(FIELDS),
-        "relaxation": list(RELAXATION_ORDER),
-        "values": catalog.values("country"),
+        "fields": list(FIELDS), "relaxation": list(RELAXATION_ORDER), "values": catalog.values("country"),
         "voiced": realism._voiced(dialogues, grounder).to_dict("list"),
         "answers": [replies.answer(grounder, asked.format(f.title), stream(1, "x")) for f in catalog.items],
         "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
@@ -56,9 +64,67 @@ def run(path, n_sessions):
         "added": sorted({concept for added in turns["hallucinated_concepts"] for concept in added}),
         "adaptation_profile": texts("adaptation_profile", shifts),
         "leaderboard": texts("leaderboard", evaluate.read("new", "model_metrics")),
+    }  # fmt: skip
+
+
+def printed(*command):
+    """The code and the output of a command."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = main(list(command))
+    return [code, out.getvalue()]
+
+
+def metric():
+    systems = ("oracle", "random", "silent")
+    simulate.simulate(SimulateConfig(run="mine", systems=systems, n_sessions=2, n_turns=8), progress=False)
+    evaluate.evaluate(EvaluateConfig(run="mine"))
+    turns, means = evaluate.read("mine", "turns"), evaluate.read("mine", "model_metrics")
+    return {
+        "by_turn": turns.groupby("model")["first_film_met"].apply(list).map(_plain).to_dict(),
+        "n_items": turns.groupby("model")["n_items"].apply(list).to_dict(),
+        "table": list(tables.turn_table(turns)),
+        "means": means[means["metric"] == "first_film_met"].set_index("model")["mean"].to_dict(),
+        "bars": texts("metric_bars", means),
+        "command": printed("figures", "--run", "mine", "--only", "metric_bars"),
     }
+
+
+def _plain(values):
+    return [None if value != value else value for value in values]
+
+
+def figure():
+    command = printed("figures", "--run", "mine", "--only", "novelty_by_system")
+    made = sorted(path.name for path in (paths.figures() / "movies-mine").iterdir())
+    return {"command": command, "files": made, "last": registered.names("movies")[-1]}
+
+
+def retriever():
+    specs = ("coverage", "bm25+coverage")
+    config = RetrieveSettings(run="mine", router="views", retrievers=specs, mapping="")
+    STUDY.run("retrieve", config)
+    folder = paths.run_folder("cosrec", "mine")
+    made = build("coverage", {"tent": "a light tent", "lamp": "a lamp", "stove": "gas"})
+    made.save(Path("index"))
+    again = RETRIEVERS.get("coverage").make.load(Path("index"))
+    return {
+        "hits": [list(hit) for hit in made.search("a light lamp")],
+        "again": [list(hit) for hit in again.search("a light lamp")],
+        "runs": sorted(path.name for path in (folder / "runs").iterdir()),
+    }
+
+
+def data_set():
+    mirror = Path("mirror/talks")
+    mirror.mkdir(parents=True)
+    (mirror / "talks.json").write_bytes(b"foo\n")
+    os.environ["CRS_MIRROR"] = str(mirror.parent)
+    listed, verified = printed("data", "list"), printed("data", "verify", "film-talks")
+    return {"list": listed, "verify": verified, "place": datasets.locate("film-talks").name}
 
 
 if __name__ == "__main__":
     found = run(sys.argv[1], int(sys.argv[2]))
+    found |= {"metric": metric(), "figure": figure(), "retriever": retriever(), "data_set": data_set()}
     print(json.dumps(found, default=str))

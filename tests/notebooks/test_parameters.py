@@ -1,10 +1,14 @@
-"""Parameters are read as Python and checked as what they are declared to be."""
+"""Parameters are read as Python and checked; tables are shown as what their columns hold."""
 
+import re
+
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
+from crs_lib.notebooks.look import _to_html, heading
 from crs_lib.notebooks.runner import _Parameter, check_parameters, help_text, read_parameters
 
 CELL = """run: str = "smoke"  # name of the run
@@ -93,9 +97,7 @@ def test_only_what_json_holds_is_passed(value):
 
 
 @pytest.mark.parametrize("llm", [
-    {"host": "http://me:s3cret@gpu1"},
-    {"host": "gpu1, me:s3cret@gpu2"},
-    {"host": "http://gpu1/?api_key=s3cret"},
+    {"host": "http://me:s3cret@gpu1"}, {"host": "gpu1, me:s3cret@gpu2"}, {"host": "http://gpu1/?api_key=s3cret"},
     {"servers": ["https://s3cret@gpu1/v1"]},
 ])  # fmt: skip
 def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
@@ -112,12 +114,9 @@ def test_an_address_without_a_secret_is_passed(value):
     assert _Parameter("llm", "dict", {}, "").checked(value) == value
 
 
-def test_unknown_name_comes_with_a_suggestion():
+def test_unknown_names_get_a_suggestion_and_help_has_a_line_a_parameter():
     with pytest.raises(InputError, match="unknown parameter 'sede'; did you mean 'seed'"):
         check_parameters(read_parameters(CELL, "03_simulate"), {"sede": 1}, "03_simulate")
-
-
-def test_help_has_one_line_a_parameter_with_default():
     lines = help_text(read_parameters(CELL, "03_simulate"), "03_simulate").splitlines()
     assert len(lines) == 1 + 7
     assert lines[2].split() == ["seed", "(int)", *"seed of every random choice".split(), "[7]"]
@@ -142,3 +141,34 @@ def test_a_literal_default_survives_being_written_in_a_cell(text):
     found = by_name(cell)
     assert found["note"].default == text
     assert found["note"].help == "a text"
+
+
+LONG = "Follows the user's logged state and shows the films of the largest part of it that any film meets."
+
+
+def cells(frame):
+    """Side and text of every cell, row by row, the heads first."""
+    found = re.findall(r'<t[hd] style="text-align: (\w+);[^>]*>(.*?)</t[hd]>', _to_html(frame))
+    width = len(re.findall("<th ", _to_html(frame)))
+    return [found[start : start + width] for start in range(0, len(found), width)]
+
+
+def test_text_stands_left_and_whole_numbers_right_on_their_point():
+    frame = pd.DataFrame(
+        {"system": ["a<b", LONG], "mean": [-0.0001, -0.25], "n": [12, 3], "p_holm": ["p < .001", ""]}
+    )
+    rows = cells(frame)
+    assert rows[0] == [("left", "system"), ("right", "mean"), ("right", "n"), ("left", "p, Holm")]
+    assert rows[1] == [("left", "a&lt;b"), ("right", "0.000"), ("right", "12"), ("left", "p &lt; .001")]
+    assert rows[2][1] == ("right", "−0.250") and rows[2][0][1].startswith("Follows the user")
+    assert rows[2][0][1].endswith("any film meets."), "a text is never cut off"
+
+
+def test_missing_values_are_dashes_an_index_is_shown_where_it_says_something():
+    rows = cells(pd.DataFrame({"statistic": [1.5, ""], "estimate": [None, 2.0], "holds": [True, False]}))
+    assert [side for side, _ in rows[1]] == ["right", "right", "left"]
+    assert rows[1][1][1] == "–" and rows[2][0][1] == ""
+    named = pd.DataFrame({"turns": [1]}, index=pd.Index(["a"], name="system"))
+    assert cells(named)[1] == [("left", "a"), ("right", "1")]
+    assert "… and 40 rows more" in _to_html(pd.DataFrame({"x": range(100)}))
+    assert heading("session_id") == "session id"

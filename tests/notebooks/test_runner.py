@@ -1,11 +1,9 @@
 """Running and refreshing real notebooks in real kernels."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -17,6 +15,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
 from tests.helpers import books
+from tests.helpers.jobs import alive, wait_until
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT = """import os, sys, crs_lib, matplotlib
@@ -171,35 +170,17 @@ def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_p
     slow = f"import os, time\nPath({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
     path = books.write(tmp_path, "01_hello", replace={"work": slow})
     process = subprocess.Popen(
-        [sys.executable, *PROGRAMS[program], "run", str(path)],
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, *PROGRAMS[program], "run", str(path)], stderr=subprocess.PIPE, text=True,
         preexec_fn=_can_be_interrupted,
-    )
-    _wait(lambda: sign.exists() and sign.read_text())
+    )  # fmt: skip
+    wait_until(lambda: sign.exists() and sign.read_text())
     process.send_signal(signal.SIGINT)
     message = process.communicate(timeout=120)[1]
     assert process.returncode == 130
     assert message.strip().splitlines() == [
         "stopped; what was finished is stored, the same command continues"
     ]
-    _wait(lambda: not _alive(int(sign.read_text())))
-
-
-def _alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _wait(condition, seconds=60):
-    """Wait for what is sure to come; the limit only keeps a defect from hanging the tests."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
+    wait_until(lambda: not alive(int(sign.read_text())))
 
 
 READS = """before = paths.run_folder("movies", run) / "words.json"
@@ -242,21 +223,15 @@ def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_
 
 
 @pytest.mark.subprocess
-def test_refreshing_names_the_rules_that_are_broken(tmp_path):
-    path = books.write(tmp_path, "01_hello", replace={"reading": "It is 2 words long."})
-    with pytest.raises(
-        RunError, match=r"01_hello.ipynb: the reading at the end holds a number typed by hand"
-    ):
-        notebooks.refresh([path])
-
-
-@pytest.mark.subprocess
-def test_a_notebook_that_fails_is_not_refreshed(tmp_path):
+def test_a_notebook_that_fails_or_breaks_a_rule_is_not_refreshed(tmp_path):
     path = books.write(tmp_path, "01_hello", replace={"work": "1 / 0"})
     before = path.read_bytes()
     with pytest.raises(RunError, match="ZeroDivisionError"):
         notebooks.refresh([path])
     assert path.read_bytes() == before
+    path = books.write(tmp_path, "01_hello", replace={"reading": "It is 2 words long."})
+    with pytest.raises(RunError, match=r"01_hello.ipynb: the reading at the end .*number typed by hand"):
+        notebooks.refresh([path])
 
 
 def test_the_kernel_of_another_environment_is_refused(monkeypatch, tmp_path):

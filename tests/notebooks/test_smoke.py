@@ -31,7 +31,7 @@ FULL = {
 }  # fmt: skip
 
 # A run for each tens digit, except for those that simulate systems of their own and for a reader of another's run.
-PAPERMILL = "01_catalog"  # the one that papermill runs every day; the others in make test-all
+PAPERMILL = "01_catalog"  # the one that plain papermill runs every day; all in make test-all
 RUNS = {"07_thesis": "logs", "08_models": "models", "32_human_labels": "0"}
 
 
@@ -85,13 +85,8 @@ def test_a_study_runs_with_other_parameters_each_notebook_on_the_files_of_the_on
     assert [path.stem for path in mine if f"### {path.stem} ran" not in done.stdout] == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[pytest.mark.full] if path.stem != PAPERMILL else [], id=path.stem)
-        for path in BOOKS
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 def test_papermill_runs_it_with_other_parameters(path):
     values = values_for(path)
     out = notebooks.run(path, values)
@@ -114,10 +109,8 @@ def test_plain_papermill_works_from_both_folders(folder, tmp_path):
     path = next(path for path in BOOKS if path.stem == PAPERMILL)
     name, value = next((name, value) for name, value in values_for(path).items())
     command = [
-        str(Path(sys.prefix) / "bin" / "papermill"),
-        str(path.relative_to(folder)),
-        str(tmp_path / "out.ipynb"),
-    ]
+        str(Path(sys.prefix) / "bin" / "papermill"), str(path.relative_to(folder)), str(tmp_path / "out.ipynb"),
+    ]  # fmt: skip
     done = subprocess.run(
         [*command, "-p", name, str(value)], cwd=folder, capture_output=True, text=True, check=False
     )

@@ -5,13 +5,12 @@ import json
 import pytest
 
 from crs_lib import judge as judging
-from crs_lib import simulate
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import runner, sweeps
-from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.sample import simulated
 
 NOBODY = "http://127.0.0.1:9"
 SIZE = {"n_sessions": 2, "n_turns": 2}
@@ -56,13 +55,6 @@ def test_one_message_names_all_that_any_cell_lacks(tmp_path, server, started, ca
     assert not (tmp_path / "results").exists()
 
 
-def test_a_context_that_is_too_short_for_the_judge_is_said_at_the_start(tmp_path, server, started, capsys):
-    path = sweep(tmp_path, {"host": server.url}, **{"04_evaluate.llm": {"host": server.url}})
-    assert main(["sweep", path]) == 2
-    assert "judge: ollama:j:1 has a context of 4096 tokens, num_ctx asks for 8192" in capsys.readouterr().err
-    assert started == []
-
-
 def test_with_all_models_there_the_sweep_starts(tmp_path, server, started):
     assert main(["sweep", sweep(tmp_path, {"host": server.url})]) == 0
     assert [book for book, _ in started] == ["03_simulate", "04_evaluate"] * 2
@@ -81,10 +73,7 @@ def test_what_is_finished_needs_no_server(tmp_path, server, started, capsys):
     llm = {"num_ctx": 4096, "host": server.url}
     systems = ["tracker", "ollama:m:1"]
     for seed in (1, 2):
-        config = SimulateConfig(
-            run=f"s{seed}", systems=systems, seed=seed, user_llm="ollama:u:1", llm=llm, **SIZE
-        )
-        simulate.simulate(config, progress=False)
+        simulated(run=f"s{seed}", systems=systems, seed=seed, user_llm="ollama:u:1", llm=llm, **SIZE)
     judging.judge_run("s1", ["ollama:j:1"], llm=llm, progress=False)
     assert main(["sweep", sweep(tmp_path, {"host": NOBODY})]) == 2
     told = capsys.readouterr().err

@@ -36,18 +36,15 @@ def here(tmp_path, monkeypatch):
 
 def sweep(folder, **changes):
     record = {
-        "notebooks": ["01_first", "02_second"],
-        "parameters": {"weight": 1},
-        "grid": {"count": [2, 3], "scale": [0.5]},
-        "run": "n{count}-x{scale}",
-        **changes,
-    }
+        "notebooks": ["01_first", "02_second"], "parameters": {"weight": 1},
+        "grid": {"count": [2, 3], "scale": [0.5]}, "run": "n{count}-x{scale}", **changes,
+    }  # fmt: skip
     path = folder / "sweep.yaml"
     path.write_text(json.dumps({key: value for key, value in record.items() if value is not None}))
     return path
 
 
-def test_a_grid_is_the_product_of_its_lists(here):
+def test_a_grid_is_the_product_of_its_lists_which_stand_in_the_names(here):
     read = sweeps.read(sweep(here, grid={"count": [2, 3], "scale": [0.5, 1]}))
     assert [(cell["run"], cell["count"], cell["scale"]) for cell in read.cells] == [
         ("n2-x0.5", 2, 0.5), ("n2-x1", 2, 1), ("n3-x0.5", 3, 0.5), ("n3-x1", 3, 1),
@@ -55,9 +52,6 @@ def test_a_grid_is_the_product_of_its_lists(here):
     first, second = read.notebooks
     assert read.values_for(read.cells[0], first) == {"run": "n2-x0.5", "count": 2, "weight": 1}
     assert read.values_for(read.cells[0], second) == {"run": "n2-x0.5", "count": 2, "scale": 0.5}
-
-
-def test_lists_in_a_grid_become_part_of_the_name(here):
     path = sweep(here, grid={"parts": [["a", "b"], ["c:d"]]}, run="with-{parts}")
     assert [cell["run"] for cell in sweeps.read(path).cells] == ["with-a-b", "with-c-d"]
 

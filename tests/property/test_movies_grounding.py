@@ -84,22 +84,20 @@ def test_everyday_words_are_judged_alike_in_batches_and_alone(texts):
 
 @settings(deadline=None)
 @given(SPOKEN)
-def test_every_match_is_a_run_of_whole_words_in_its_place(text):
+def test_matches_and_titles_stand_where_they_say_and_the_vector_is_their_idf(text):
     for match in SAMPLE.audit(text):
         piece = text[match.start : match.end]
         assert 0 <= match.start < match.end <= len(text)
         assert words(piece) in [words(form) for form in _forms(match)]
         assert words(text[: match.start]) + words(piece) + words(text[match.end :]) == words(text)
-
-
-@settings(deadline=None)
-@given(SPOKEN)
-def test_every_title_found_stands_where_it_says(text):
     taken = -1
     for mention in SAMPLE.titles(text):
         assert fold(text[mention.start : mention.end]) == fold(SAMPLE.catalog.items[mention.item].title)
         assert mention.start >= taken
         taken = mention.end
+    vector = SAMPLE.attribute_vector(text)
+    assert set(vector.nonzero()[0].tolist()) == SAMPLE.concepts(text)
+    assert all(vector[code] == SAMPLE.idf[code] for code in SAMPLE.concepts(text))
 
 
 @settings(deadline=None)
@@ -108,14 +106,6 @@ def test_a_longer_text_never_loses_an_unruled_concept(one, two):
     both = SAMPLE.concepts(f"{one}. {two}")
     ruled = {m.code for m in SAMPLE.audit(f"{one}. {two}") if m.rejected}
     assert SAMPLE.concepts(one) - ruled <= both
-
-
-@settings(deadline=None)
-@given(SPOKEN)
-def test_the_vector_is_the_idf_of_the_concepts(text):
-    vector = SAMPLE.attribute_vector(text)
-    assert set(vector.nonzero()[0].tolist()) == SAMPLE.concepts(text)
-    assert all(vector[code] == SAMPLE.idf[code] for code in SAMPLE.concepts(text))
 
 
 def _forms(match):

@@ -34,7 +34,7 @@ def test_concepts_of_a_text(text, expected):
     assert TEN.keys(TEN.concepts(text)) == sorted(expected)
 
 
-def test_a_name_that_holds_another_keeps_both():
+def test_names_within_names_and_ends_of_texts():
     nested = Grounder(
         Catalog.from_records([("A", {"actor": ["Ian Brook"]}), ("B", {"actor": ["Ian Brook Hale"]})])
     )
@@ -42,13 +42,13 @@ def test_a_name_that_holds_another_keeps_both():
     assert nested.topic_set(text) == {"actor=ian brook", "actor=ian brook hale"}
     assert [text[m.start : m.end] for m in nested.audit(text)] == ["Ian Brook", "Ian Brook Hale"]
     assert nested.find_attribute_in_text("actor", text) == "Ian Brook Hale"
-
-
-def test_matches_do_not_reach_over_the_end_of_a_text():
     found = TEN.ground(["a drama with Ada", "Quill in French", "", "Zoe\nTarn"])
     assert [TEN.keys(codes) for codes in found] == [
         ["genre=drama"], ["language=french"], [], ["director=zoe tarn", "writer=zoe tarn"],
     ]  # fmt: skip
+    bare = Grounder(Catalog.from_records([("Alpha", {})]))
+    assert bare.concepts("Alpha with anybody") == frozenset()
+    assert bare.idf.shape == (0,)
 
 
 def test_the_audit_shows_what_matched_where_and_why_not():
@@ -62,15 +62,12 @@ def test_the_audit_shows_what_matched_where_and_why_not():
     assert TEN.audit_table("").empty
 
 
-def test_idf_is_that_of_the_formula():
+def test_idf_and_vectors_are_those_of_the_formula():
     # N = 10 films; drama occurs in 6, Stig in 1
     idf = TEN.idf
     assert idf[TEN.catalog.code("genre", "Drama")] == pytest.approx(math.log(11 / 7) + 1, abs=1e-15)
     assert idf[TEN.catalog.code("actor", "Stig")] == pytest.approx(math.log(11 / 2) + 1, abs=1e-15)
     assert idf.min() >= 1
-
-
-def test_the_vector_has_idf_where_a_concept_is_named():
     vector = TEN.attribute_vector("a French drama, a drama")
     named = {TEN.catalog.code("genre", "Drama"), TEN.catalog.code("language", "French")}
     assert set(np.flatnonzero(vector).tolist()) == named
@@ -109,21 +106,15 @@ def titles(text, **options):
     return [(text[m.start : m.end], m.item, m.n_same_title) for m in TEN.titles(text, **options)]
 
 
-def test_titles_are_resolved_to_films():
+def test_titles_are_resolved_to_films_by_year_candidates_and_length():
     assert titles("Paper Kites and Iron Valley") == [("Paper Kites", 1, 1), ("Iron Valley", 5, 1)]
     assert titles("I gave her a kite") == []
     assert titles('"Her", of course') == [("Her", 4, 1)]
-
-
-def test_of_films_with_one_title_the_year_decides_then_the_candidates_then_the_first():
     assert titles("Lantern Street") == [("Lantern Street", 7, 2)]
     assert titles("Lantern Street (2015)") == [("Lantern Street", 8, 2)]
     assert titles("Lantern Street", prefer=[8]) == [("Lantern Street", 8, 2)]
     assert titles("Lantern Street (1999)", prefer=[8]) == [("Lantern Street", 7, 2)]
     assert titles("Lantern Street (1900)", prefer=[8]) == [("Lantern Street", 8, 2)]
-
-
-def test_of_titles_that_overlap_the_longer_counts():
     films = Catalog.from_records([("Kites", {}), ("Paper Kites", {}), ("Kites Fly Home", {})])
     found = Grounder(films).titles("see Paper Kites Fly Home")
     assert [films.items[m.item].title for m in found] == ["Kites Fly Home"]
@@ -138,9 +129,3 @@ def test_annotate_marks_spans_for_display_and_leaves_the_text():
     ]
     assert marked.to_json() == talk.to_json()
     assert "Paper Kites" in marked._repr_html_()
-
-
-def test_a_catalogue_without_any_value_grounds_nothing():
-    bare = Grounder(Catalog.from_records([("Alpha", {})]))
-    assert bare.concepts("Alpha with anybody") == frozenset()
-    assert bare.idf.shape == (0,)

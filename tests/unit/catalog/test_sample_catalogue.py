@@ -22,7 +22,7 @@ LANGUAGES = {
 }  # fmt: skip
 
 
-def test_at_least_six_hundred_films_over_a_century():
+def test_films_over_a_century_with_languages_genres_and_people():
     assert len(SAMPLE) == len(RAW) >= 600
     years = Counter(item.year for item in SAMPLE.items)
     assert min(years) >= 1925
@@ -30,14 +30,8 @@ def test_at_least_six_hundred_films_over_a_century():
     decades = Counter(year // 10 * 10 for year in years.elements())
     assert set(decades) == set(range(1920, 2030, 10))
     assert sum(n >= 20 for n in decades.values()) >= 9
-
-
-def test_many_languages_and_genres_with_support():
     assert len(SAMPLE.values("language")) >= 20
     assert len(SAMPLE.genres(5)) >= 18
-
-
-def test_enough_people_to_bridge_over():
     films_of = Counter(
         name
         for item in SAMPLE.items
@@ -51,7 +45,7 @@ def test_every_field_is_filled_in_every_film(field):
     assert [title for title, record in RAW.items() if not record.get(field)] == []
 
 
-def test_every_record_has_the_form_and_no_other_key():
+def test_every_record_has_the_form_and_cleaning_has_nothing_to_do():
     for title, record in RAW.items():
         assert set(record) == KEYS, title
         assert re.fullmatch(r"\d{4}", str(record["year"])), title
@@ -59,33 +53,27 @@ def test_every_record_has_the_form_and_no_other_key():
             assert isinstance(record[field], list), title
             assert all(isinstance(value, str) and value == value.strip() for value in record[field]), title
             assert len(set(map(fold, record[field]))) == len(record[field]), title
-
-
-def test_title_and_year_are_unique():
     pairs = Counter((fold(record["name"]), str(record["year"])) for record in RAW.values())
     assert [pair for pair, n in pairs.items() if n > 1] == []
-
-
-def test_cleaning_has_nothing_to_do():
     report = SAMPLE.report
     assert report.table().empty
     assert (report.merged_films, report.low_information, dict(report.ignored_keys)) == ([], 0, {})
-
-
-def test_the_vocabulary_of_genres_and_languages_is_closed():
     assert set(SAMPLE.values("genre")) <= set(lexicon.GENRES)
     assert set(SAMPLE.values("language")) <= LANGUAGES
+    spoken = {fold(v) for v in SAMPLE.values("language")}
+    genres = {fold(v) for v in SAMPLE.values("genre")}
+    assert not spoken & genres
+    for field in PERSON_FIELDS:
+        assert not {fold(v) for v in SAMPLE.values(field)} & (spoken | genres)
+    assert {name for name in FIELDS if SAMPLE.values(name)} == KEYS - {"name", "plot", "plot_keywords"}
 
 
-def test_nobody_is_written_in_two_ways():
+def test_people_have_whole_names_written_in_one_way():
     spelling = {}
     for item in SAMPLE.items:
         for field in PERSON_FIELDS:
             for name in item.values[field]:
                 assert spelling.setdefault(fold(name), name) == name
-
-
-def test_people_have_whole_names_without_marks():
     one_word = {v for item in SAMPLE.items for f in PERSON_FIELDS for v in item.values[f] if " " not in v}
     assert len(one_word) <= 40, sorted(one_word)
     for item in SAMPLE.items:
@@ -93,7 +81,7 @@ def test_people_have_whole_names_without_marks():
             assert not [v for v in item.values[field] if re.search(r"[()#\d/;]", v)], item.title
 
 
-def test_plots_are_one_or_two_sentences_of_their_own():
+def test_plots_are_one_or_two_sentences_that_do_not_name_the_film_s_people():
     plots = Counter(item.plot for item in SAMPLE.items)
     assert max(plots.values()) == 1
     for item in SAMPLE.items:
@@ -102,19 +90,7 @@ def test_plots_are_one_or_two_sentences_of_their_own():
         assert 1 <= len(sentences) <= 2, (item.title, item.plot)
         assert item.plot[-1] in ".!?", item.title
         assert 5 <= len(words(item.plot)) <= 60, item.title
-
-
-def test_plots_do_not_name_the_film_s_own_people():
     for item in SAMPLE.items:
         told = f" {fold(item.plot)} "
         people = {fold(v) for field in PERSON_FIELDS for v in item.values[field]}
         assert not [name for name in people if " " in name and f" {name} " in told], item.title
-
-
-def test_values_stand_where_they_belong():
-    spoken = {fold(v) for v in SAMPLE.values("language")}
-    genres = {fold(v) for v in SAMPLE.values("genre")}
-    assert not spoken & genres
-    for field in PERSON_FIELDS:
-        assert not {fold(v) for v in SAMPLE.values(field)} & (spoken | genres)
-    assert {name for name in FIELDS if SAMPLE.values(name)} == KEYS - {"name", "plot", "plot_keywords"}

@@ -82,8 +82,6 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
 
 @pytest.mark.parametrize(("words", "message"), [
     (["--llm", '{"enforce": true}'], "a judge takes no 'enforce': it is the simulation's"),
-    (["--llm", '{"num_ctxt": 1}'], "did you mean 'num_ctx'"),
-    (["--llm", '{"num_ctx": "many"}'], "num_ctx is 'many'"),
     (["--llm", "8192"], "llm is 8192"),
     (["--samples", "two"], "samples is 'two'"),
 ])  # fmt: skip

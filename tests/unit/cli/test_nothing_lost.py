@@ -77,9 +77,7 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_pa
     whole = path.read_bytes()
     for damaged in (whole[:-100], whole + whole, b""):
         path.write_bytes(damaged)
-        with pytest.raises(
-            RunError, match=r"dialogues.jsonl of run 'r' is not as it was .* run 03_simulate -p run r"
-        ):
+        with pytest.raises(RunError, match=r"dialogues.jsonl of run 'r' is not as it .*03_simulate -p run r"):
             evaluate.evaluate(evaluate.EvaluateConfig(run="r"))
         assert main(["judge", "r", "--judges", "template"]) == 2
     simulate.simulate(config, progress=False)
@@ -184,13 +182,9 @@ def test_a_clock_that_goes_backwards_changes_no_byte(tmp_path, monkeypatch):
 
     def made(run):
         config = simulate.SimulateConfig(
-            run=run,
-            catalog=llm_job.catalogue(tmp_path),
-            systems=["template"],
-            n_sessions=1,
-            n_turns=3,
+            run=run, catalog=llm_job.catalogue(tmp_path), systems=["template"], n_sessions=1, n_turns=3,
             user_llm="template",
-        )
+        )  # fmt: skip
         folder = simulate.simulate(config, progress=False)
         judge.judge_run(run, ["template"], progress=False)
         evaluate.evaluate(evaluate.EvaluateConfig(run=run))

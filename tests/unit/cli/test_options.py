@@ -58,7 +58,7 @@ def own(words):
     return seen
 
 
-def test_every_field_is_an_option_read_as_its_type():
+def test_every_field_is_an_option_and_what_is_not_given_is_absent():
     words = (
         "--source a --turns 7 --share 1 --systems tracker,ollama:a:1 --sizes 1,2 --way slow --final --least 0"
     )
@@ -66,9 +66,6 @@ def test_every_field_is_an_option_read_as_its_type():
         source="a", n_turns=7, share=1.0, systems=("tracker", "ollama:a:1"), sizes=(1, 2), way="slow",
         final=True, least=0, llm={"slots": 8},
     )  # fmt: skip
-
-
-def test_what_is_not_given_is_absent_but_for_defaults_of_the_command():
     assert parsed("--source a") == {"source": "a"}
     assert parsed("--n-turns 4", "n_turns share", share=0.1) == {"n_turns": 4, "share": 0.1}
 

@@ -34,12 +34,9 @@ def changed(**changes):
     return {**RECORD, **changes}
 
 
-def test_a_record_comes_back_as_it_was():
+def test_a_record_comes_back_as_it_was_and_its_turns_count_from_one():
     assert Dialogue.from_json(RECORD).to_json() == RECORD
     assert json.loads(Dialogue.from_json(RECORD).dumps()) == RECORD
-
-
-def test_pairs_and_shifts_count_turns_from_one():
     dialogue = Dialogue.from_json(RECORD)
     assert [(p.turn, p.user.text, p.system.text) for p in dialogue.pairs()] == [
         (1, "A drama, please.", "Try Dunes of Glass."),
@@ -48,13 +45,14 @@ def test_pairs_and_shifts_count_turns_from_one():
     assert dialogue.shift_turns() == [2]
     assert dialogue.turns[0].user_meta == {"shift_event": False, "wishes": {}}
     assert dialogue.turns[1].user_meta == {}
-
-
-def test_shifts_come_from_the_events_and_from_the_flags_and_a_last_user_turn_has_no_pair():
     both = Dialogue.from_json(changed(shift_events=[{"turn": 1}, {"type": "no turn"}]))
     assert both.shift_turns() == [1, 2]
     dialogue = Dialogue.from_json(changed(conversation=RECORD["conversation"][:3]))
     assert (len(dialogue.pairs()), len(dialogue.turns)) == (1, 3)
+    dialogue = Dialogue.from_json({"conversation": [{"speaker": "user", "text": "hi"}], "shift_events": None})
+    assert (dialogue.session_id, dialogue.model_name, dialogue.true_genre) == ("", "", None)
+    assert dialogue.turns[0].speaker == "USER"
+    assert dialogue.shift_turns() == []
 
 
 TURNS = RECORD["conversation"]
@@ -76,25 +74,15 @@ def test_a_wrong_record_names_file_session_and_turn(conversation, message):
         Dialogue.from_json(changed(conversation=conversation), source="logs.jsonl")
 
 
-def test_missing_keys_of_older_logs_are_filled_in():
-    dialogue = Dialogue.from_json({"conversation": [{"speaker": "user", "text": "hi"}], "shift_events": None})
-    assert (dialogue.session_id, dialogue.model_name, dialogue.true_genre) == ("", "", None)
-    assert dialogue.turns[0].speaker == "USER"
-    assert dialogue.shift_turns() == []
-
-
 NASTY = "<script>alert(\"x\")</script> & 'quoted'"
 
 
 def test_nothing_of_a_dialogue_becomes_markup():
     record = changed(
-        session_id=NASTY,
-        model_name=NASTY,
+        session_id=NASTY, model_name=NASTY,
         conversation=[{"speaker": "USER", "text": NASTY}, {"speaker": "SYSTEM", "text": NASTY}],
-        shift_events=[
-            {"turn": 1, "type": NASTY, "from_focus": NASTY, "to_focus": NASTY, "bridge_value": NASTY}
-        ],
-    )
+        shift_events=[{"turn": 1, "type": NASTY, "from_focus": NASTY, "to_focus": NASTY, "bridge_value": NASTY}],
+    )  # fmt: skip
     marks = [[Mark(0, 8, NASTY, NASTY)], []]
     shown = Dialogue.from_json(record).with_marks(marks)._repr_html_()
     assert "<script" not in shown
@@ -102,35 +90,22 @@ def test_nothing_of_a_dialogue_becomes_markup():
     assert 'title="' + html.escape(f"{NASTY}={NASTY}") + '"' in shown
 
 
-def test_marks_are_shown_longest_first_and_all_are_named():
+def test_marks_are_shown_longest_first_and_shifts_before_their_turn():
     text = "a New York comedy"
     turn = Turn(
-        "USER",
-        text,
-        {},
+        "USER", text, {},
         (Mark(2, 5, "word", "new"), Mark(2, 10, "city", "New York"), Mark(11, 17, "genre", "Comedy")),
-    )
+    )  # fmt: skip
     shown = Dialogue("1", "m", (turn,))._repr_html_()
     assert shown.count("border-radius") == 2
     assert 'title="word=new, city=New York">New York</span>' in shown
     assert 'title="genre=Comedy">comedy</span>' in shown
-
-
-def test_shift_markers_stand_before_their_turn():
     shown = Dialogue.from_json(RECORD)._repr_html_()
     assert (
         shown.index("A drama")
         < shown.index("shift at turn 2: replace genre → genre")
         < shown.index("Now comedy")
     )
-
-
-def test_marks_are_for_the_eye_only():
-    dialogue = Dialogue.from_json(RECORD)
-    marked = dialogue.with_marks([[Mark(2, 7, "genre", "Drama")], [], [], []])
-    assert marked.dumps() == dialogue.dumps()
-    with pytest.raises(ValueError, match="zip"):
-        dialogue.with_marks([[]])
 
 
 _texts = st.text(max_size=30)

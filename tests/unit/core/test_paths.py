@@ -65,12 +65,9 @@ def test_a_slug_is_always_usable_and_stable(name):
     assert not set(slug) & set('/\\:*?"<>| \0')
 
 
-def test_paths_are_shown_relative_to_the_repository(tmp_path):
+def test_paths_are_shown_relative_and_those_that_no_file_can_have_refused(tmp_path):
     assert paths.shown(ROOT / "results" / "movies") == "results/movies"
     assert paths.shown(tmp_path) == tmp_path.as_posix()
-
-
-def test_a_path_that_no_file_can_have_is_refused(tmp_path):
     for wrong in ("a\0b", "~nosuchuser9/x"):
         with pytest.raises(InputError, match=r"is no path|does not exist here"):
             paths.given(wrong)

@@ -1,8 +1,11 @@
-"""Template files: alternatives, slots, and enough variety that users do not sound alike."""
+"""Prompt and template files: alternatives, slots, strict names, and enough variety that users do not sound alike."""
 
+import hashlib
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crs_lib.catalog import fields, sources
 from crs_lib.catalog.grounder import Grounder
@@ -16,10 +19,19 @@ from tests.helpers.wordings import every_text, expansions
 FILES = (*prompts.USER_SETS.values(), "system", "fields")
 
 
-def test_a_line_is_compiled_into_text_choices_and_slots():
+def test_a_line_is_compiled_and_missing_sections_and_slots_are_errors():
     line = prompts.compile_line("{Hi|Hello}, I want $wish.")
     assert expansions(line, "X") == ["Hi, I want X.", "Hello, I want X."]
     assert [type(part) for part in line] == [tuple, str, prompts._Slot, str]
+    with pytest.raises(InputError, match=r"user.wording has no templates under \[greeting\]"):
+        prompts.phrase("user", "greeting", stream(1, "x"))
+    with pytest.raises(InputError, match=r"user.wording, \[initial\]: a template needs \$wish"):
+        prompts.phrase("user", "initial", stream(1, "x"))
+    with pytest.raises(InputError, match=r"field 'actor', phrases: a template needs \$valeu"):
+        prompts.fill(prompts.compiled(("with $valeu",)), stream(1, "x"), "field 'actor', phrases", value="A")
+    acts = {"initial", "refine", "hesitate", "aside", "contradiction", "follow_up", "insist", "nothing_named"}
+    assert acts <= set(prompts.sections("user"))
+    assert all(fields.QUESTION_ACTS[act].asks for act in scenarios.QUESTIONS)
 
 
 @pytest.mark.parametrize("where", ["sample", "ten"])
@@ -45,12 +57,6 @@ def test_no_line_is_broken_or_written_twice(name):
         assert not [text for text in texts if set("{}|$") & set(text)], section
 
 
-def test_every_act_and_shift_of_a_scenario_has_words():
-    acts = {"initial", "refine", "hesitate", "aside", "contradiction", "follow_up", "insist", "nothing_named"}
-    assert acts <= set(prompts.sections("user"))
-    assert all(fields.QUESTION_ACTS[act].asks for act in scenarios.QUESTIONS)
-
-
 def test_every_wish_in_words_is_found_again_in_any_field():
     ten = grounder()
     wishes = {
@@ -61,12 +67,6 @@ def test_every_wish_in_words_is_found_again_in_any_field():
     for i in range(40):
         said = fields.noun_phrase(wishes, stream(i, "wish"))
         assert {fields.concept(*wish) for wish in wishes.items()} <= ten.topic_set(said), said
-
-
-def test_a_wish_in_words():
-    draw = stream(1, "wording")
-    assert fields.noun_phrase({}, draw).startswith("good ")
-    assert fields.noun_phrase({"genre": "Drama"}, draw).startswith("drama ")
 
 
 def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
@@ -94,21 +94,46 @@ def test_small_letters_leave_values_as_they_are():
     assert any("i like W" in text for text in said)
 
 
-def test_openings_are_many():
-    said = {prompts.say("user", "initial", stream(i, "opening"), wish="drama films") for i in range(300)}
-    assert len(said) >= 50
-    assert all(text[0].isupper() and "  " not in text for text in said)
-
-
 @pytest.mark.parametrize("value", ["$wish", "{a|b}", "100% $", "a|b"])
 def test_slots_are_filled_in_as_they_are(value):
     assert value in fields.question("question_plot", value, stream(3, "x"))
 
 
-def test_unknown_sections_and_missing_slots_are_errors():
-    with pytest.raises(InputError, match=r"user.wording has no templates under \[greeting\]"):
-        prompts.phrase("user", "greeting", stream(1, "x"))
-    with pytest.raises(InputError, match=r"user.wording, \[initial\]: a template needs \$wish"):
-        prompts.phrase("user", "initial", stream(1, "x"))
-    with pytest.raises(InputError, match=r"field 'actor', phrases: a template needs \$valeu"):
-        prompts.fill(prompts.compiled(("with $valeu",)), stream(1, "x"), "field 'actor', phrases", value="A")
+def test_a_value_is_put_in_once_and_never_read_as_a_template() -> None:
+    text = prompts.render(
+        "movies/topics", most=3, fence="abc", message="costs $most {braces} ${fence} and 100 %"
+    )
+    assert "at most 3, the most" in text
+    assert "costs $most {braces} ${fence} and 100 %" in text
+    assert text.count("abc") == 2  # the two marks; the value's own ${fence} stayed as it was
+    assert '{"topics": ["...", "..."]}' in text
+
+
+def test_unknown_prompts_and_missing_or_unused_names_are_errors() -> None:
+    with pytest.raises(InputError, match=r"missing: most; not in the file: mosst") as caught:
+        prompts.render("movies/topics", mosst=3, fence="f", message="m")
+    assert "it takes most, fence, message" in str(caught.value)
+    with pytest.raises(InputError, match="did you mean 'movies/topics'"):
+        prompts.source("movies/topic")
+    with pytest.raises(InputError, match="unknown prompt"):
+        prompts.source("../errors")
+
+
+def test_the_digest_is_that_of_the_words() -> None:
+    words = prompts.source("movies/judge_coherence")
+    assert prompts.digest("movies/judge_coherence") == hashlib.sha256(words.encode()).hexdigest()
+    assert len({prompts.digest(name) for name in prompts._names()}) == len(prompts._names())
+
+
+@pytest.mark.parametrize("name", prompts._names())
+def test_every_prompt_renders_with_the_names_it_asks_for(name: str) -> None:
+    needs = prompts.wanted(name)
+    text = prompts.render(name, **{key: f"<{key}>" for key in needs})
+    assert all(f"<{key}>" in text for key in needs)
+    assert text == text.rstrip()
+
+
+@given(st.text(max_size=200))
+def test_any_text_comes_out_as_it_went_in(message: str) -> None:
+    head, tail = prompts.render("movies/topics", most=1, fence="F", message="\0").split("\0")
+    assert prompts.render("movies/topics", most=1, fence="F", message=message) == head + message + tail

@@ -52,11 +52,8 @@ def test_a_kernel_can_draw_on_the_terminal_that_the_command_was_typed_in(monkeyp
     os.close(other)
 
 
-def test_a_terminal_that_is_gone_is_no_reason_to_fail(monkeypatch, tmp_path):
+def test_a_terminal_that_is_gone_is_no_reason_to_fail_and_a_buffer_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("CRS_PROGRESS", str(tmp_path / "no" / "terminal"))
     assert drawn(Terminal()) == ""
-
-
-def test_there_is_no_terminal_behind_a_text_buffer():
     with contextlib.redirect_stderr(io.StringIO()):
         assert progress.terminal() is None

@@ -65,18 +65,6 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path, guarded):
     assert path.read_bytes() == b"no database, only text" * 100
 
 
-def test_a_damaged_page_is_found_when_a_guarded_file_is_opened(tmp_path):
-    path = tmp_path / "words.sqlite"
-    with store(path) as one:
-        one.many("INSERT INTO words VALUES (?)", [(f"{i:0100d}",) for i in range(500)])
-        one.do("PRAGMA wal_checkpoint(TRUNCATE)")
-    body = bytearray(path.read_bytes())
-    body[4096 * 3 : 4096 * 4] = b"\xff" * 4096
-    path.write_bytes(body)
-    with pytest.raises(DamageError, match="restore it from a copy"):
-        store(path, guarded=True)
-
-
 def test_a_guarded_file_that_was_replaced_is_not_written(tmp_path):
     path = tmp_path / "words.sqlite"
     one = store(path, guarded=True)

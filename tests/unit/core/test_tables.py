@@ -17,10 +17,6 @@ from crs_lib.core.errors import InputError, RunError
 FRAME = pd.DataFrame({"model": ["a", "a"], "session_id": ["1", "2"], "turn": [1, 1], "tas": [0.1, np.nan]})
 
 
-def test_a_contract_returns_a_good_frame_itself():
-    assert tables.TURNS.check(FRAME) is FRAME
-
-
 def test_a_contract_names_missing_columns_and_repeated_rows():
     with pytest.raises(InputError, match=r"turns.parquet: columns \['turn'\] are missing; it has"):
         tables.TURNS.check(FRAME.drop(columns="turn"))
@@ -47,7 +43,7 @@ def test_writing_twice_gives_the_same_bytes_and_leaves_nothing_aside(tmp_path, n
     assert os.listdir(path.parent) == [name]
 
 
-def test_what_is_written_can_be_read(tmp_path):
+def test_what_is_written_can_be_read_with_ten_digits_and_in_pieces(tmp_path):
     assert tables.write_jsonl(tmp_path / "x.jsonl", [{"a": "ç"}, '{"raw": 2}']) == 2
     assert list(tables.read_jsonl(tmp_path / "x.jsonl")) == [{"a": "ç"}, {"raw": 2}]
     tables.write_json(tmp_path / "x.json", {"b": 1, "a": float("inf")})
@@ -57,16 +53,10 @@ def test_what_is_written_can_be_read(tmp_path):
         read = tables.read_table(tmp_path / name, tables.TURNS)
         assert read["tas"].tolist()[0] == 0.1
         assert np.isnan(read["tas"].tolist()[1])
-
-
-def test_csv_has_ten_significant_digits():
     frame = pd.DataFrame({"x": [1 / 3, 1e-12, 2.0]})
     path = tables.Path(os.environ["CRS_RESULTS"]) / "digits.csv"
     tables.write_csv(path, frame)
     assert path.read_text() == "x\n0.3333333333\n1e-12\n2\n"
-
-
-def test_parquet_in_pieces_is_parquet_in_one(tmp_path):
     pieces = (FRAME.iloc[i : i + 1] for i in range(len(FRAME)))
     assert tables.write_parquet(tmp_path / "pieces.parquet", pieces) == 2
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "pieces.parquet"), FRAME)
@@ -122,14 +112,12 @@ def test_a_broken_line_is_named(tmp_path, text, message):
         list(tables.read_jsonl(path))
 
 
-def test_empty_lines_are_no_records(tmp_path):
-    (tmp_path / "x.jsonl").write_text('\n{"a": 1}\n\n')
-    assert list(tables.read_jsonl(tmp_path / "x.jsonl")) == [{"a": 1}]
-
-
-def test_a_missing_table_is_named(tmp_path):
+def test_missing_tables_and_folders_that_cannot_be_made_are_named(tmp_path):
     with pytest.raises(RunError, match=r"no turns.parquet in '"):
         tables.read_table(tmp_path / "turns.parquet", tables.TURNS)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match=r"could not write x.jsonl: .*; nothing changed"):
+        tables.write_jsonl(tmp_path / "file" / "sub" / "x.jsonl", [{"a": 1}])
 
 
 _numbers = st.floats() | st.integers() | st.none() | st.text(max_size=3) | st.booleans()
@@ -148,12 +136,6 @@ def test_numpy_numbers_become_plain_ones():
     value = {1: np.float64("nan"), "b": (np.int32(3), np.bool_(True), [np.float32(0.5), float("-inf")])}
     assert tables.finite(value) == {"1": None, "b": [3, True, [0.5, None]]}
     assert type(tables.finite(np.int32(3))) is int
-
-
-def test_a_folder_that_cannot_be_made_is_named_without_a_traceback(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RunError, match=r"could not write x.jsonl: .*; nothing changed"):
-        tables.write_jsonl(tmp_path / "file" / "sub" / "x.jsonl", [{"a": 1}])
 
 
 def test_a_table_is_read_in_columns(tmp_path):

@@ -7,50 +7,8 @@ import pytest
 from crs_lib.core import prompts
 from crs_lib.core.rng import stream
 from crs_lib.simulate import voices
-from crs_lib.systems import tracker
 from tests.helpers import blind_reader
 from tests.helpers.wordings import every_text, readings, shifts
-
-# The reader's own cues, by meaning: all that was asked for goes; a thing is unwanted; a thing is optional.
-ALL_GOES = re.compile(
-    r"\b(all|every|everything|earlier|previous|old|so far|other)\b[^.!?]*?"
-    r"\b(off|void|gone|count|counts|apply|done|condition|conditions|wishes|requests?|filters|said before|so far|no longer counts?)\b"
-    r"|\b(slate|entirely|asked for so far|wanted so far|said before)\b"
-)
-DROPS = re.compile(r"\b(no longer counts?|set aside|off|leave|done|void|none of|nothing|clear|wipe|scrap|throw|ditch"
-                   r"|cancel|gone|bin|entirely|slate|forget)\b")  # fmt: skip
-UNWANTED = re.compile(
-    r"\b(avoid|off the list|leave (all of )?(those|these) out|leave those|none of|spare|mistake|take it back|misspoke"
-    r"|take that back|opposite|reverse|account|any qzvx|but qzvx|stand them|bear them|hate|ban|block|exclude|never|circumstances"
-    r"|filter every|cross out|strike|wrong|correct myself|really, no|please, no)\b"
-)
-OPTIONAL = re.compile(
-    r"\b(needn't|doesn't have to|insist|a must|required|as well|too|welcome|optional|essential|either way|both"
-    r"|whether|limit|stick|include|allow|loosen|lift)\b"
-)
-
-
-def reading(text):
-    """What a reader takes the words for: "switch", "contradict" or "relax"."""
-    low = text.lower().replace("’", "'")
-    if ALL_GOES.search(low) and DROPS.search(low) and not (UNWANTED.search(low) or OPTIONAL.search(low)):
-        return "switch"
-    unwanted, optional = len(UNWANTED.findall(low)), len(OPTIONAL.findall(low))
-    return "contradict" if unwanted > optional else "relax" if optional > unwanted else "unclear"
-
-
-def test_relaxing_retracting_and_starting_over_cannot_be_confused():
-    """In voice A, whose words this reader's cues were written for; the others are read blind, below."""
-    texts = every_text("user")
-    told = [
-        (kind, text, reading(text))
-        for kind in ("relax", "contradict", "switch")
-        for text in texts[f"shift_{kind}"]
-    ]
-    confused = [(kind, text, found) for kind, text, found in told if kind != found]
-    assert len(told) > 60
-    assert len(confused) <= 0.02 * len(told), confused[:5]
-    assert {kind for kind, _, _ in told} == {found for kind, _, found in told if kind == found}
 
 
 def test_two_readers_who_knew_nothing_but_the_sentences_read_what_is_meant():
@@ -61,13 +19,6 @@ def test_two_readers_who_knew_nothing_but_the_sentences_read_what_is_meant():
     for reader in (0, 1):
         right = [kind == found[reader] for kind, _, found in read]
         assert sum(right) >= 0.98 * len(right)
-
-
-def test_the_reader_is_not_the_tracker():
-    cues = {*tracker.CUES}
-    mine = " ".join(pattern.pattern for pattern in (ALL_GOES, UNWANTED, OPTIONAL, DROPS))
-    own = {word for word in re.findall(r"[a-z']{4,}", mine) if not any(word in cue for cue in cues)}
-    assert len(own) > 30  # most of what the reader looks for, the tracker's rules do not know
 
 
 @pytest.mark.parametrize("voice", prompts.USER_SETS)

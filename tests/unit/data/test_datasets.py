@@ -43,6 +43,7 @@ PAIR = Dataset(
     (known("p/a.json", "a.json", b"[1]"), known("p/b.json", "b.json", b"[2]")), "p",
 )  # fmt: skip
 NEW = Dataset("new", "movies", "no known checksum", ORIGIN, (File("t/new.json", "data/new.json"),))
+TEXT = Dataset("text", "movies", "no known checksum", ORIGIN, (File("t/new.csv", "data/new.csv"),))
 LOGS = Dataset("logs", "movies", "members", ORIGIN, (), "t/logs", r"logs/([^/]+_session_\d+\.json)", "*.json")
 CHATS = Dataset("chats", "movies", "members", ORIGIN, (), "t/chats", r"chats/([^/]+\.json)", "*.json")
 ONLY = Dataset("only", "movies", "mirror only", ORIGIN, (File("t/only.json"),))
@@ -295,6 +296,8 @@ WRONG = [
     (FILMS, silent, r"sent nothing of films\.json for 0\.3 s"),
     (FILMS, BODY.replace(b"two", b"tow"), f"t/films.json has another checksum: .*expected {FILM.sha256}"),
     (NEW, b"<html>please log in</html>", "not JSON"),
+    (NEW, b"ConvId,utterance0", "not JSON"),
+    (TEXT, b"<html>please log in</html>", "not CSV"),
     (LOGS, b"PK no archive at all", "is damaged"),
     (LOGS, zipped(MEMBERS)[:-200], "is damaged"),
     (LOGS, zipped({"elsewhere/a.json": b"{}"}), "holds no file of 'logs'"),
@@ -310,6 +313,11 @@ def test_what_goes_wrong_is_said_and_nothing_is_kept(server, tmp_path, row, answ
     with pytest.raises(RunError, match=message):
         fetch.fetch(row, timeout=0.3)
     assert left(tmp_path / "external") == []
+
+
+def test_a_file_of_unknown_checksum_need_not_be_json(server):
+    server.answers[RAW + "data/new.csv"] = b"ConvId,utterance0"
+    assert fetch.fetch(TEXT).read_bytes() == b"ConvId,utterance0"
 
 
 def test_members_of_an_archive_are_chosen_named_recorded_and_shared(server, tmp_path):

@@ -77,7 +77,7 @@ def means(config):
     return {name: table[name].to_dict() for name in table.index.levels[0]}
 
 
-def test_only_those_pay_for_a_shift_that_cling_or_lag(config):
+def test_only_those_pay_that_cling_or_lag_and_the_placebo_shows_who_forgets(config):
     found = means(config)
     cost, ability = found["shift_cost"], found["straight_gain"]
     for system in ("oracle", "random", "silent"):
@@ -94,25 +94,19 @@ def test_only_those_pay_for_a_shift_that_cling_or_lag(config):
             assert found["share_lost"][system] == pytest.approx(cost[system] / ability[system])
         else:
             assert found["share_lost"][system] != found["share_lost"][system]  # unable
-
-
-def test_the_placebo_shows_who_forgets(config):
     placebo = means(config)["placebo_cost"]
     assert max(abs(placebo[name]) for name in ("oracle", "random", "silent")) < 0.03
     assert max(placebo["sticky"], placebo["oracle_lag:1"]) < 0.03
     assert placebo["amnesiac"] > 0.1
 
 
-def test_a_first_refinement_costs_nothing_whatever_the_system(config):
+def test_first_refinements_cost_nothing_and_sessions_have_the_costs_of_their_primary_window(config):
     shifts = evaluate.read(config.run, "shifts")
     first = shifts.groupby(["model", "session_id"], sort=False).head(1)
     control = first[first["type"] == "refine"]
     assert len(control) >= len(SYSTEMS)
     assert control["shift_cost"].dropna().eq(0).all()
     assert not control["primary"].any()
-
-
-def test_a_session_has_the_costs_of_its_primary_window(config):
     shifts = evaluate.read(config.run, "shifts")
     results = evaluate.read(config.run, "results").set_index(["model", "session_id"])
     primary = shifts[shifts["primary"]].set_index(["model", "session_id"])
@@ -132,7 +126,7 @@ def plain(config):
     return "plain"
 
 
-COSTS = [one.name for one in base.scored() if one.primary or one.ratio]
+COSTS = [one.name for one in base.scored() if one.primary]
 
 
 def test_a_run_without_straight_users_has_no_cost_and_says_why(plain):

@@ -53,7 +53,7 @@ def scored(catalog: str, one: Dialogue, convention: str, **settings: str):
     )
 
 
-def test_silence_agrees_with_silence_only_in_the_thesis(catalog):
+def test_silence_agrees_with_silence_and_clipping_moves_the_mean_in_the_thesis(catalog):
     """Turn 1: {drama} and {drama}, CC 1. Turn 2: nothing on either side."""
     one = dialogue("A drama, please.", "Drama it is.", "Hm.", "Yes.")
     ours = scored(catalog, one, "default").session
@@ -63,10 +63,7 @@ def test_silence_agrees_with_silence_only_in_the_thesis(catalog):
     assert theirs["cross_coherence"] == 1.0
     assert theirs["context_retention"] == 0.5
     assert math.isclose(theirs["topic_adaptation_score"], (1.0 + 1.0) / 2)
-
-
-def test_clipping_makes_the_mean_differ_from_the_formula(catalog):
-    """Turn 1: 1 + 1 − 0 = 2, cut to 1. Turn 2: 1 + 0 − 0 = 1. Mean 1, not CC + CR − I = 1.5."""
+    # Turn 1: 1 + 1 − 0 = 2, cut to 1. Turn 2: 1 + 0 − 0 = 1. Mean 1, not CC + CR − I = 1.5.
     one = dialogue("Drama?", "Drama.", "Hm.", "Yes.")
     record = scored(catalog, one, "thesis_grounded", extractor="words").session
     assert record["topic_adaptation_score"] == 1.0
@@ -88,7 +85,7 @@ def test_recovery_may_come_after_the_next_shift_only_in_the_thesis(catalog):
     assert ours.session["avg_recovery_delay"] == 1.0
 
 
-def test_who_never_recovers_has_no_delay_except_in_the_legacy_convention(catalog):
+def test_rates_and_delays_without_recovery_or_shift_differ_by_convention(catalog):
     one = dialogue("A drama?", "Horror.", "A comedy?", "Horror.", shifts=(2,))
     for name in ("default", "thesis_grounded"):
         record = scored(catalog, one, name, extractor="words").session
@@ -96,15 +93,12 @@ def test_who_never_recovers_has_no_delay_except_in_the_legacy_convention(catalog
         assert math.isnan(record["avg_recovery_delay"]), name
     legacy = scored(catalog, one, "thesis_legacy", topics="heuristic").session
     assert legacy["avg_recovery_delay"] == 0.0
-
-
-def test_without_shifts_a_rate_is_missing_and_zero_in_the_thesis(catalog):
     one = dialogue("A drama?", "Horror.")
     assert math.isnan(scored(catalog, one, "default").session["topic_recovery_rate"])
     assert scored(catalog, one, "thesis_grounded").session["topic_recovery_rate"] == 0.0
 
 
-def test_the_logged_wishes_are_the_reference_of_the_baseline(catalog):
+def test_logged_wishes_are_the_reference_and_a_log_without_any_is_told_apart(catalog):
     """Wishes {drama, maya lind}; the reply names {drama, horror}: P = 1/2, R = 1/2, F1 = 1/2, joint 0."""
     wishes = {"constraints": {"genre": "Drama", "actor": "Maya Lind", "title": "ignored"}}
     one = dialogue("Hello", "A drama or horror.", user_meta=wishes)
@@ -114,28 +108,22 @@ def test_the_logged_wishes_are_the_reference_of_the_baseline(catalog):
     assert record["recommendation_satisfaction_mean"] == 1.0
     assert record["preference_coverage"] == 0.5
     assert all(repr(record[alias]) == repr(record[name]) for alias, name in ALIASES.items())
+    # No "constraints": the user's words are the wishes. Empty ones: nothing is wished, so nothing is met.
+    for meta, joint in (({}, 1.0), ({"constraints": {}}, 0.0), ({"constraints": None}, 0.0)):
+        one = dialogue("A drama?", "Drama.", user_meta=meta)
+        record = scored(catalog, one, "thesis_grounded", extractor="words").session
+        assert record["dst_joint_accuracy_mean"] == joint
+    # Segment 2, turns 2 to 3: users {drama, horror}, replies {drama}: CC = 1/2.
+    one = dialogue("Hm", "Hm", "A drama?", "Drama.", "Horror?", "Drama.", shifts=(2,))
+    parts = scored(catalog, one, "thesis_grounded", extractor="words").session["detail"]["segments"]
+    assert [(p["first"], p["last"]) for p in parts] == [(1, 1), (2, 3)]
+    assert parts[0]["cc"] == 1.0 and parts[1]["cc"] == 0.5
 
 
 @given(st.text(alphabet="don't I'M x7-''’ é\u212aß\n", max_size=30))
 def test_words_for_copying_are_those_of_the_thesis(text):
     """A Kelvin sign is a small k once it is lower-cased; other letters beyond a–z part words."""
     assert _words_of(text) == re.findall(r"[a-z0-9]+(?:'[a-z0-9]+)?", text.lower())
-
-
-def test_a_log_that_names_no_wishes_is_no_log_without_any(catalog):
-    """No "constraints": the user's words are the wishes. Empty ones: nothing is wished, so nothing is met."""
-    for meta, joint in (({}, 1.0), ({"constraints": {}}, 0.0), ({"constraints": None}, 0.0)):
-        one = dialogue("A drama?", "Drama.", user_meta=meta)
-        record = scored(catalog, one, "thesis_grounded", extractor="words").session
-        assert record["dst_joint_accuracy_mean"] == joint
-
-
-def test_segments_run_from_shift_to_shift(catalog):
-    """Segment 2, turns 2 to 3: users {drama, horror}, replies {drama}: CC = 1/2."""
-    one = dialogue("Hm", "Hm", "A drama?", "Drama.", "Horror?", "Drama.", shifts=(2,))
-    parts = scored(catalog, one, "thesis_grounded", extractor="words").session["detail"]["segments"]
-    assert [(p["first"], p["last"]) for p in parts] == [(1, 1), (2, 3)]
-    assert parts[0]["cc"] == 1.0 and parts[1]["cc"] == 0.5
 
 
 def test_legacy_shift_detection_recovery_and_score(catalog):
@@ -157,12 +145,7 @@ def test_legacy_shift_detection_recovery_and_score(catalog):
     assert math.isclose(session["context_adaptation_score"], expected)
 
 
-def test_a_missing_topic_model_is_an_error_that_names_the_command(catalog):
-    with pytest.raises(InputError, match="python -m crs_lib thesis topics"):
-        choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
-
-
-def test_settings_that_a_convention_does_not_use_are_errors(catalog):
+def test_settings_that_a_convention_does_not_use_or_find_are_errors(catalog):
     for wrong in ({"topics": "lda"}, {"similarity": "tfidf"}, {"vocabulary": "x.txt"}, {"topic_model": "x"}):
         with pytest.raises(InputError, match="leave it out"):
             choose.ScoringConfig(catalog=catalog, convention="default", **wrong)
@@ -172,6 +155,8 @@ def test_settings_that_a_convention_does_not_use_are_errors(catalog):
         choose.ScoringConfig(catalog=catalog, convention="thesis_legcy")
     with pytest.raises(InputError, match="did you mean 'tfidf'"):
         choose.ScoringConfig(catalog=catalog, convention="thesis_grounded", similarity="tfid")
+    with pytest.raises(InputError, match="python -m crs_lib thesis topics"):
+        choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
 
 
 @pytest.mark.parametrize("name", conventions.CONVENTIONS)
@@ -208,10 +193,8 @@ def written(tmp_path_factory):
 
 
 SETTINGS = {
-    "default": (),
-    "thesis_grounded": ("--extractor", "embed"),
-    "thesis_legacy": ("--topic-model", "topics"),
-}
+    "default": (), "thesis_grounded": ("--extractor", "embed"), "thesis_legacy": ("--topic-model", "topics"),
+}  # fmt: skip
 
 
 COMMANDS = (

@@ -11,11 +11,19 @@ from crs_lib.metrics import conventions
 WEIGHTS = st.floats(0, 10, allow_nan=False)
 
 
-def test_a_changed_knob_stands_in_the_name_and_an_unchanged_one_does_not():
+def test_a_changed_knob_stands_in_the_name_and_knobs_add_up():
     rule = conventions.derived(conventions.get("thesis_grounded"), {"gamma": 0.5, "alpha": 1, "window": 3})
     assert rule.name == "thesis_grounded(gamma=0.5)"
     assert (rule.tas.gamma, rule.tas.alpha, rule.window) == (0.5, 1, 3)
     assert conventions.derived(conventions.get("default"), {}) == conventions.get("default")
+    rule = conventions.derived(conventions.get("thesis_grounded(gamma=0.5)"), {"window": 5})
+    assert rule.name == "thesis_grounded(gamma=0.5, window=5)"
+    again = conventions.derived(rule, {"gamma": 1.0})
+    assert again.name == "thesis_grounded(window=5)"
+    with pytest.raises(InputError, match="recovery_cc is 3"):
+        conventions.get("thesis_grounded(recovery_cc=3)")
+    with pytest.raises(InputError, match="expected a finite number"):
+        conventions.get("thesis_grounded(gamma=nan)")
 
 
 @given(name=st.sampled_from(list(conventions.CONVENTIONS)), data=st.data())
@@ -34,20 +42,6 @@ def test_every_derived_name_parses_back(name, data):
     rule = conventions.derived(base, {knob: data.draw(values[knob]) for knob in sorted(chosen)})
     assert conventions.get(rule.name) == rule
     assert conventions.base_of(rule.name) == name
-
-
-def test_knobs_add_up_over_a_derived_convention():
-    rule = conventions.derived(conventions.get("thesis_grounded(gamma=0.5)"), {"window": 5})
-    assert rule.name == "thesis_grounded(gamma=0.5, window=5)"
-    again = conventions.derived(rule, {"gamma": 1.0})
-    assert again.name == "thesis_grounded(window=5)"
-
-
-def test_what_is_out_of_range_is_refused():
-    with pytest.raises(InputError, match="recovery_cc is 3"):
-        conventions.get("thesis_grounded(recovery_cc=3)")
-    with pytest.raises(InputError, match="expected a finite number"):
-        conventions.get("thesis_grounded(gamma=nan)")
 
 
 def test_each_convention_is_led_by_its_own_score():

@@ -11,9 +11,7 @@ from crs_lib.metrics import conventions
 from tests.helpers.films import grounder
 
 TEN = grounder()
-HARBOUR, KITES, ORCHARD, PARROT = (
-    "harbour-lights-1951", "paper-kites-1962", "cold-orchard-1962", "the-tin-parrot-1975",
-)  # fmt: skip
+HARBOUR, KITES, ORCHARD = "harbour-lights-1951", "paper-kites-1962", "cold-orchard-1962"
 
 
 def user(text, wishes, *, asks=True, avoid=None, shift=False):
@@ -35,13 +33,11 @@ def scored(*turns, events=(), **changes):
 
 OLD, NEW = {"genre": "Drama", "actor": "Ada Quill"}, {"genre": "Comedy", "actor": "Ada Quill"}
 TALK = (
-    user("I'd like drama films with Ada Quill", OLD),
-    system("How about Harbour Lights (1951)?", HARBOUR),
+    user("I'd like drama films with Ada Quill", OLD), system("How about Harbour Lights (1951)?", HARBOUR),
     user("Instead of drama films I'd like comedy films", NEW, shift=True),
     system("Harbour Lights, a drama, or Paper Kites, a comedy.", HARBOUR, KITES),
-    user("More like that, please", NEW),
-    system("See Cold Orchard.", ORCHARD),
-)
+    user("More like that, please", NEW), system("See Cold Orchard.", ORCHARD),
+)  # fmt: skip
 EVENT = {"turn": 2, "type": "replace"}
 FOUND = scored(*TALK, events=(EVENT,))
 
@@ -56,7 +52,7 @@ def column(name, found=FOUND):
     ]
 
 
-def test_text_scores_turn_by_turn():
+def test_text_and_slot_scores_turn_by_turn():
     # concepts: {drama, ada quill} and {1951}; {drama, comedy} twice; none on either side
     assert column("cross_coherence") == [0, 1, None]
     assert column("context_retention") == [0, close(1), None]
@@ -65,14 +61,16 @@ def test_text_scores_turn_by_turn():
     assert column("undefined") == ["", "", "no concept on either side"]
     assert column("missing_concepts") == [["actor=ada quill", "genre=drama"], [], []]
     assert column("hallucinated_concepts") == [["year=1951"], [], []]
-
-
-def test_slots_are_compared_with_the_logged_wishes():
     # replies name {1951}, {drama, comedy} and nothing; wished are {drama, ada}, {comedy, ada} twice
     assert column("slot_precision") == [0, 1 / 2, 0]
     assert column("slot_recall") == [0, 1 / 2, 0]
     assert column("slot_f1") == [0, 1 / 2, 0]
     assert column("slot_joint") == [0, 0, 0]
+    found = scored(*TALK, events=(EVENT,), empty="one")
+    assert column("cross_coherence", found) == [0, 1, 1]
+    assert column("context_retention", found) == [0, close(1), 0]
+    assert column("topic_adaptation_score", found) == [0, close(2), 1]
+    assert scored(*TALK, empty="zero").session["cross_coherence"] == close(1 / 3)
 
 
 def test_item_scores_turn_by_turn():
@@ -104,7 +102,7 @@ def test_chance_by_popularity_weighs_connected_films_more():
     assert only_one["satisfaction_popular"] == close((0.5 - expected) / (1 - expected))
 
 
-def test_the_session_is_the_mean_of_what_is_defined():
+def test_the_session_is_the_mean_of_what_is_defined_and_a_shift_has_a_row():
     session = FOUND.session
     assert session["cross_coherence"] == 1 / 2
     assert session["topic_adaptation_score"] == close(1)
@@ -123,9 +121,6 @@ def test_the_session_is_the_mean_of_what_is_defined():
     assert (detail["missing_concepts"], detail["hallucinated_concepts"]) == (2, 1)
     assert detail["defined_turns"]["cross_coherence"] == 2
     assert detail["defined_turns"]["satisfaction"] == 3
-
-
-def test_a_row_for_the_shift():
     row = FOUND.shifts[0]
     assert {k: row[k] for k in ("model", "session_id", "turn", "type", "watched")} == {
         "model": "hand", "session_id": "00000", "turn": 2, "type": "replace", "watched": 2,
@@ -135,27 +130,31 @@ def test_a_row_for_the_shift():
     )  # fmt: skip
 
 
-def test_the_thesis_counts_silence_as_agreement_where_asked():
-    found = scored(*TALK, events=(EVENT,), empty="one")
-    assert column("cross_coherence", found) == [0, 1, 1]
-    assert column("context_retention", found) == [0, close(1), 0]
-    assert column("topic_adaptation_score", found) == [0, close(2), 1]
-    assert scored(*TALK, empty="zero").session["cross_coherence"] == close(1 / 3)
-
-
-def test_a_system_that_names_no_film_satisfies_nothing_where_it_was_asked():
+def test_silence_satisfies_nothing_and_unknown_wishes_are_left_out():
     found = scored(
         user("I'd like drama films", OLD), system("Noted."), user("Well", OLD, asks=False), system("Yes.")
     )
     assert column("satisfaction", found) == [0, None]
     assert column("novelty", found) == [None, None]
     assert column("item_tas", found) == [close(0.6 * -(4 / 9) / (5 / 9)), None]
+    row = scored(
+        user("x", {"genre": "Drama", "actor": "Nobody", "mood": "dark"}), system("x", ORCHARD)
+    ).turns[0]
+    assert (row["n_wishes"], row["satisfaction"]) == (1, 1)
+    row = scored(user("drama films", {"genre": "Drama"}), system("")).turns[0]
+    assert (row["cross_coherence"], row["topic_interference"], row["satisfaction"]) == (0, 0, 0)
+    found = scored(Turn("USER", "a drama"), Turn("SYSTEM", "a drama, yes"))
+    row = found.turns[0]
+    assert (row["cross_coherence"], row["slot_f1"]) == (1, 1)
+    assert math.isnan(row["satisfaction"])
+    assert math.isnan(found.session["topic_recovery_rate"])
+    assert found.shifts == []
 
 
 RETRACTED = user("not films with Ada Quill", {"genre": "Comedy"}, avoid={"actor": "Ada Quill"}, shift=True)
 
 
-def test_a_film_with_a_retracted_value_is_no_recovery():
+def test_retracted_and_dropped_wishes_are_no_recovery_and_leak():
     kept_on = scored(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES), user("x", {"genre": "Comedy"}), system("x", "lantern-street-1999"))  # fmt: skip
     row = kept_on.shifts[0]
     # turn 2: Paper Kites is a comedy with Ada Quill; turn 3, where nothing is to be avoided by its log, is one without
@@ -163,15 +162,13 @@ def test_a_film_with_a_retracted_value_is_no_recovery():
     assert kept_on.turns[1]["satisfaction"] == 1  # a wish is met all the same
     stuck = scored(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES))
     assert (stuck.session["item_recovery_rate"], stuck.session["item_recovery_most"]) == (0, 0)
-
-
-def test_dropped_wishes_leak_until_they_come_back():
     back = (
         user("drama films", {"genre": "Drama"}), system("x", ORCHARD),
         user("comedy films", {"genre": "Comedy"}, shift=True), system("x", ORCHARD),
         user("drama films", {"genre": "Drama"}, shift=True), system("x", ORCHARD),
     )  # fmt: skip
     assert column("topic_interference_leakage", scored(*back)) == [None, 1, 0]
+
     # at the end drama is in force again, and what is dropped by then (comedy) the film does not have
 
 
@@ -196,22 +193,6 @@ def test_copying_leaves_the_values_out_and_interference_does_not():
     assert (found["topic_interference"], found["copying"]) == (2 / 3, 0)
 
 
-def test_a_log_without_metadata_is_scored_by_its_text_alone():
-    found = scored(Turn("USER", "a drama"), Turn("SYSTEM", "a drama, yes"))
-    row = found.turns[0]
-    assert (row["cross_coherence"], row["slot_f1"]) == (1, 1)
-    assert math.isnan(row["satisfaction"])
-    assert math.isnan(found.session["topic_recovery_rate"])
-    assert found.shifts == []
-
-
-def test_a_wish_that_the_catalogue_lacks_is_left_out_of_the_wishes():
-    row = scored(
-        user("x", {"genre": "Drama", "actor": "Nobody", "mood": "dark"}), system("x", ORCHARD)
-    ).turns[0]
-    assert (row["n_wishes"], row["satisfaction"]) == (1, 1)
-
-
 def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
     wish = {"genre": "War"}
     late = [user("war films", wish, shift=True), system("x", ORCHARD)]
@@ -223,11 +204,6 @@ def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
     late[4] = user("x", wish, shift=True)  # the first shift is now watched for two replies
     assert [row["watched"] for row in scored(*late).shifts] == [2, 2]
     assert scored(*late, window=4, within_segment=False).shifts[0]["recovered_item"] is True
-
-
-def test_an_empty_reply_text_is_scored():
-    row = scored(user("drama films", {"genre": "Drama"}), system("")).turns[0]
-    assert (row["cross_coherence"], row["topic_interference"], row["satisfaction"]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("options", "message"), [

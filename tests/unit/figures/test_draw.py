@@ -7,13 +7,13 @@ import sys
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, figures, simulate
+from crs_lib import figures
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.figures import base as registered
-from crs_lib.report import figure_tables
 from crs_lib.validity import sensitivity
+from tests.helpers.sample import scored, simulated
 
 DESIGN = pd.DataFrame(
     [{"type": "switch", "turn": 4, "n": 2, "systems": "a\nb", "n_systems": 2, "n_sessions": 3, "n_turns": 6}]
@@ -62,14 +62,12 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
-        config = simulate.SimulateConfig(
-            run="tiny", n_sessions=4, n_turns=8, systems=("oracle", "tracker", "sticky", "random", "echo"), arms=("shift", "straight", "fresh", "none")
+        scored(
+            run="tiny", n_sessions=4, n_turns=8, systems=("oracle", "tracker", "sticky", "random", "echo"),
+            arms=("shift", "straight", "fresh", "none"),
         )  # fmt: skip
-        simulate.simulate(config, progress=False)
-        evaluate.evaluate(evaluate.EvaluateConfig(run="tiny"))
         sensitivity.make("tiny", 2)
-        bare = simulate.SimulateConfig(run="unscored", n_sessions=1, n_turns=2, systems=("echo",))
-        simulate.simulate(bare, progress=False)
+        simulated(run="unscored", n_sessions=1, n_turns=2, systems=("echo",))
     return folder
 
 
@@ -89,25 +87,12 @@ def test_the_command_draws_a_finished_run(folders, capsys):
     assert all(line.startswith("drawn: ") for line in lines)
 
 
-# They take searches, models, or 50 scenarios.
-LARGE = {"exploitability", "judge_scatter", "sensitivity_catalogue", "tokens_and_time"}
-
-
 def test_few_scenarios_show_nothing_about_sizes_of_the_catalogue():
     ends = {"metric": "item_tas", "tau": 0.9, "low": 0.8, "high": 1.0, "n_systems": 3, "n_sessions": 49}
     table = pd.DataFrame({"share": [0.5, 1.0], "films": 10}).assign(**ends)
     with pytest.raises(NoDataError, match="on 49 scenarios; at least 50 are needed"):
         figures.make("sensitivity_catalogue", table)
     assert figures.make("sensitivity_catalogue", table.assign(n_sessions=50)).axes
-
-
-@pytest.mark.parametrize("name", sorted(set(registered.names("movies")) - LARGE))
-def test_every_figure_draws_a_real_run(name, folders):
-    tables = [figure_tables.read("tiny", table) for table in figures.FIGURES.get(name).facts["tables"]]
-    copies = [table.copy() for table in tables]
-    assert figures.make(name, *tables).axes
-    for table, copy in zip(tables, copies, strict=True):
-        pd.testing.assert_frame_equal(table, copy)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

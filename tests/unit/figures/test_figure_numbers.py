@@ -25,9 +25,6 @@ def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
     assert sorted(zip(found["turn"], found["offset"], strict=True)) == [
         (1, -3), (2, -2), (3, -1), (4, 0), (5, -2), (5, 1), (6, -1), (6, 2), (7, 0), (8, 1), (9, 2),
     ]  # fmt: skip
-
-
-def test_sessions_and_systems_do_not_run_into_one_another():
     parts = [turns([NA, NA, NA]), turns([NA, 0, 1], session="t"), turns([0, 1, 2], model="b")]
     found = recovery._around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
     keys = zip(found["model"], found["session_id"], found["turn"], found["offset"], strict=True)
@@ -36,42 +33,43 @@ def test_sessions_and_systems_do_not_run_into_one_another():
     ]  # fmt: skip
 
 
-def test_waiting_is_censored_at_the_last_reply_that_was_seen():
+def test_waiting_is_censored_and_a_curve_ends_where_ten_shifts_wait():
     """Watched for 4 replies (0 to 3) without recovery: still waiting after reply 3; unwatched: left out."""
     found = recovery.waiting(
         pd.DataFrame({"model": ["a"] * 4, "watched": [4, 3, 2, 0], "delay_item": [np.nan, 0, 1, np.nan]})
     )
     assert found["time"].tolist() == [3.0, 0.0, 1.0]
     assert found["event"].tolist() == [False, True, True]
-
-
-def test_a_curve_ends_with_the_last_reply_that_ten_shifts_wait_for():
-    """Twelve at risk before reply 2, nine before reply 3; of four shifts all count."""
+    # Twelve at risk before reply 2, nine before reply 3; of four shifts all count.
     assert recovery._followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
     assert recovery._followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
 
 
-def test_pairs_that_do_not_fit_on_a_page_are_those_of_the_plan_or_neighbours():
+def test_pairs_on_a_page_and_bars_over_those_that_are_not_told_apart():
     many = pd.DataFrame({"diff": range(60), "declared": False, "neighbours": [n < 20 for n in range(60)]})
     assert len(pairs._on_a_page(many)) == 20
     many.loc[3:5, "declared"] = True
     assert pairs._on_a_page(many)["diff"].tolist() == [5, 4, 3]
     assert pairs._on_a_page(many.iloc[:45])["diff"].tolist() == [*range(44, -1, -1)]
+    # a, b and c are alike, and c and d; a and d are told apart: two runs, the one within the first is left out.
+    apart = {frozenset("ad"), frozenset("bd")}
+    assert pairs._bars("abcd", apart) == [(0, 2), (2, 3)]
+    assert pairs._bars("abc", {frozenset(pair) for pair in ("ab", "ac", "bc")}) == []
+    draw = np.random.default_rng(0)
+    b, near, far = (draw.normal(size=40) for _ in range(3))
+    frame = pd.DataFrame({"a": b + 0.1 + 0.02 * near, "b": b, "c": b + 0.02 * far}).rename_axis("scenario")
+    frame = frame.reset_index().melt("scenario", var_name="system")
+    assert pairs._apart(frame, Design()) == {frozenset("ab"), frozenset("ac")}
 
 
-def test_means_by_cell_leave_out_what_is_missing():
+def test_means_leave_out_what_is_missing_and_resample_sessions_not_turns():
     values = {
-        "model": ["a"] * 3 + ["b"] * 3,
-        "session_id": ["1", "2", "3"] * 2,
-        "score": [0, 1] + [np.nan] * 4,
-    }
+        "model": ["a"] * 3 + ["b"] * 3, "session_id": ["1", "2", "3"] * 2, "score": [0, 1] + [np.nan] * 4,
+    }  # fmt: skip
     found = base.means(pd.DataFrame(values), ["model"], "score").set_index("model")
     assert found.loc["a", ["mean", "n", "n_missing"]].tolist() == [0.5, 2, 1]
     assert np.isnan(found.loc["b", "mean"]) and found.loc["b", "n"] == 0
-
-
-def test_the_interval_of_a_mean_resamples_sessions_not_turns():
-    """Ten equal turns of a session say no more than one: the interval is that of the session means."""
+    # Ten equal turns of a session say no more than one: the interval is that of the session means.
     one = pd.DataFrame({"model": "a", "session_id": range(12), "score": rng.stream(1, "test").random(12)})
     first, second = (base.means(frame, ["model"], "score") for frame in (one, pd.concat([one] * 10)))
     ends = ["mean", "low", "high"]
@@ -87,11 +85,6 @@ def test_the_interval_of_a_mean_resamples_sessions_not_turns():
 def test_counts_for_captions(frames, counted):
     found = base.counts([pd.concat(frames)] if frames else [])
     assert found == dict(zip(("systems", "sessions", "turns", "shifts"), counted, strict=True))
-
-
-def test_a_table_may_say_its_own_counts():
-    frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
-    assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
 
 
 def test_recovery_by_type_has_wilsons_interval():
@@ -116,7 +109,7 @@ def sessions(n=30, systems=("a",)):
     return pd.concat(parts, ignore_index=True)
 
 
-def test_with_one_system_the_correlation_is_spearmans_of_the_rows_that_have_both():
+def test_correlations_are_those_within_systems():
     frame = sessions()
     frame.loc[:4, "y"] = np.nan
     found = pairs._within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
@@ -126,28 +119,10 @@ def test_with_one_system_the_correlation_is_spearmans_of_the_rows_that_have_both
     )
     assert both["low"] < both["correlation"] < both["high"]
     assert np.isnan(found.loc[("x", "c"), "correlation"])
-
-
-def test_differences_between_systems_do_not_show_as_correlation():
-    """Within systems x and y rise together; over all sessions they fall, as the systems' means do."""
+    # Within systems x and y rise together; over all sessions they fall, as the systems' means do.
     frame = sessions(systems=("a", "b", "c"))
     assert scipy_stats.spearmanr(frame["x"], frame["y"]).statistic < 0
     assert pairs._within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
-
-
-def test_bars_join_the_largest_runs_of_systems_that_are_not_told_apart():
-    """a, b and c are alike, and c and d; a and d are told apart: two runs, the one within the first is left out."""
-    apart = {frozenset("ad"), frozenset("bd")}
-    assert pairs._bars("abcd", apart) == [(0, 2), (2, 3)]
-    assert pairs._bars("abc", {frozenset(pair) for pair in ("ab", "ac", "bc")}) == []
-
-
-def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady():
-    draw = np.random.default_rng(0)
-    b, near, far = (draw.normal(size=40) for _ in range(3))
-    frame = pd.DataFrame({"a": b + 0.1 + 0.02 * near, "b": b, "c": b + 0.02 * far}).rename_axis("scenario")
-    frame = frame.reset_index().melt("scenario", var_name="system")
-    assert pairs._apart(frame, Design()) == {frozenset("ab"), frozenset("ac")}
 
 
 @pytest.mark.parametrize(
@@ -158,18 +133,17 @@ def test_correlations_print_without_a_leading_zero(value, text):
     assert pairs.signed(value) == text
 
 
-def test_only_complete_scenarios_are_compared():
+def test_incomplete_scenarios_and_missing_columns_are_left_out_or_named():
     frame = pd.DataFrame(
         {"model": ["a", "b"] * 3, "session_id": [1, 1, 2, 2, 3, 3], "item_tas": [1, 2, 3, np.nan, 5, 6]}
     )
     assert sorted(pairs._complete(frame, "item_tas")["session_id"].unique()) == [1, 3]
     with pytest.raises(NoDataError, match="nothing can be compared"):
         pairs._complete(frame[frame["session_id"] < 3], "item_tas")
-
-
-def test_a_table_without_the_columns_is_named():
     with pytest.raises(InputError, match=r"no column \['turn'\]; it has \['model'\]"):
         base.require(pd.DataFrame({"model": ["a"]}), ["turn"])
+    frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
+    assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
 
 
 def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
@@ -196,20 +170,14 @@ def away(values, points):
     return len(values) * np.einsum("ij,jk,ik->i", gaps, np.linalg.inv(np.cov(values, rowvar=False)), gaps)
 
 
-def test_the_region_is_the_points_that_hotellings_test_does_not_refuse():
+def test_the_region_is_hotellings_and_holds_the_true_mean():
     values = rng.stream(1, "region").normal(size=(20, 2)) @ [[1, 0.5], [0, 0.3]]
     edge = 2 * 19 / 18 * scipy_stats.f.ppf(0.95, 2, 18)
     assert away(values, shifts._region(values)) == pytest.approx(np.full(97, edge))
-
-
-def test_the_region_holds_the_true_mean_in_95_percent_of_samples():
     draw = rng.stream(2, "cover")
     samples = [draw.normal(size=(12, 2)) for _ in range(400)]
     inside = [away(values, [0, 0])[0] <= away(values, shifts._region(values)[0])[0] for values in samples]
     assert 0.92 < np.mean(inside) < 0.98
-
-
-def test_a_quantity_without_spread_gives_a_line():
     values = np.column_stack([np.ones(5), [0.1, 0.2, 0.3, 0.2, 0.1]])
     assert shifts._region(values)[:, 0] == pytest.approx(np.ones(97))
 
@@ -219,13 +187,7 @@ def four_shifts(**columns):
     return pd.DataFrame(rows).assign(**columns)
 
 
-def test_a_run_without_straight_users_says_what_is_missing():
-    lacking = dict.fromkeys(("straight_gain", "shift_cost", "conversation_cost"), np.nan)
-    with pytest.raises(NoDataError, match="no straight users; the arms shift and straight are needed"):
-        shifts.ability_adaptation(four_shifts(primary=True, **lacking))
-
-
-def test_the_plane_shows_ratios_of_means_and_leaves_out_who_has_nothing_to_lose():
+def test_the_plane_shows_ratios_of_means_of_those_who_have_something_to_lose():
     made = {"straight_gain": [1.0, 0.5, 0.6, 0.7], "shift_cost": [0.5, 0.0, 0.3, 0.2]}
     able = four_shifts(primary=True, conversation_cost=[0.1, 0.0, 0.2, 0.3], **made)
     idle = able.assign(model="b", straight_gain=able["straight_gain"] / 10)
@@ -234,9 +196,9 @@ def test_the_plane_shows_ratios_of_means_and_leaves_out_who_has_nothing_to_lose(
     middles = [line.get_xydata()[0] for line in plane.lines if len(line.get_xdata()) == 1]
     assert np.array(middles) == pytest.approx(np.array([[0.7, 0.25 / 0.7]]))
     assert sum(len(line.get_xdata()) == 1 for line in beside.lines) == 2
-
-
-def test_a_scenario_counts_once_however_many_shifts_it_has():
+    lacking = dict.fromkeys(("straight_gain", "shift_cost", "conversation_cost"), np.nan)
+    with pytest.raises(NoDataError, match="no straight users; the arms shift and straight are needed"):
+        shifts.ability_adaptation(four_shifts(primary=True, **lacking))
     costs = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, np.nan]
     found = shifts._by_scenario(pd.concat(four_shifts(shift_cost=c) for c in costs), "a", ["shift_cost"])
     assert found["shift_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])

@@ -6,35 +6,19 @@ import pytest
 
 from crs_lib.figures import NoDataError, latex
 
-LITERAL = {
-    "slot_echo": r"slot\_echo", "50 % & {a}": r"50 \% \& \{a\}", "L ↓": r"L $\downarrow$",
-    "a\\b": r"a\textbackslash{}b",
-}  # fmt: skip
 
-
-@pytest.mark.parametrize(("text", "expected"), LITERAL.items())
-def test_text_is_printed_literally(text, expected):
-    assert latex._escape(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(0.704, "0.70"), (-0.5, "$-0.50$"), (-0.001, "0.00"), (np.nan, "--"), (0, "0.00")]
-)
-def test_numbers(value, expected):
-    assert latex._number(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("p", "expected"), [(0.0004, "$<$.001"), (0.03, ".030"), (1.0, "1.000"), (np.nan, "--"), (0.001, ".001")]
-)
-def test_p_values(p, expected):
-    assert latex._p_value(p) == expected
-
-
-def test_an_interval_is_printed_only_where_there_is_one():
-    assert latex._within(0.5, 0.4, 0.6) == "0.50 [0.40, 0.60]"
-    assert latex._within(0.5, np.nan, np.nan) == "0.50"
-    assert latex._within(np.nan, np.nan, np.nan) == "--"
+@pytest.mark.parametrize(("cell", "given", "text"), [
+    (latex._escape, ["slot_echo"], r"slot\_echo"), (latex._escape, ["50 % & {a}"], r"50 \% \& \{a\}"),
+    (latex._escape, ["L ↓"], r"L $\downarrow$"), (latex._escape, ["a\\b"], r"a\textbackslash{}b"),
+    (latex._number, [0.704], "0.70"), (latex._number, [-0.5], "$-0.50$"), (latex._number, [-0.001], "0.00"),
+    (latex._number, [np.nan], "--"), (latex._number, [0], "0.00"),
+    (latex._p_value, [0.0004], "$<$.001"), (latex._p_value, [0.03], ".030"), (latex._p_value, [1.0], "1.000"),
+    (latex._p_value, [np.nan], "--"), (latex._p_value, [0.001], ".001"),
+    (latex._within, [0.5, 0.4, 0.6], "0.50 [0.40, 0.60]"), (latex._within, [0.5, np.nan, np.nan], "0.50"),
+    (latex._within, [np.nan] * 3, "--"),
+])  # fmt: skip
+def test_cells_are_literal_text_and_rounded_numbers(cell, given, text):
+    assert cell(*given) == text
 
 
 def shifts(**delays):
@@ -53,9 +37,6 @@ def test_the_recovery_table_by_hand():
     assert "of 2 replies" in head
     assert first.startswith(r"a\_ & 4 & 1.00 [0.51, 1.00] & 0.00 & 0.00")
     assert second.startswith(r"b & 4 & 0.50 [0.15, 0.85] & 0.50 & 1.25 [")
-
-
-def test_systems_that_all_recover_at_once_have_no_horizon():
     text = latex.table_recovery(shifts(a=[0.0, 0.0], b=[0.0, 0.0]))
     assert text.count(r"& -- \\") == 2
 
@@ -72,9 +53,6 @@ def test_the_pairwise_table_by_hand():
     line = next(line for line in text.splitlines() if "$-$" in line)
     assert line.startswith(r"b $-$ a & $-0.10$ [$-0.10$, $-0.10$] & $-1.00$ & ")
     assert line.endswith(r" & 6 \\")
-
-
-def test_a_pair_that_shares_no_scenario_does_not_take_the_others_away():
     alone = pd.DataFrame([{"model": "c", "session_id": 9, "item_tas": 0.5}])
     both = scored(4)
     text = latex.table_pairwise(pd.concat([both, alone]))

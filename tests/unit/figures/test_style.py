@@ -18,23 +18,20 @@ CONTROLS = [
 ]
 
 
-def test_every_control_policy_has_a_declared_look_of_its_own():
+def test_every_control_policy_has_a_look_of_its_own_that_stays():
     looks = style.looks([*CONTROLS, "noisy:0.3"])
     assert all(style.looks(["a", name, "b"])[name] == look for name, look in looks.items())
     assert len({look.colour for look in looks.values()}) == len(looks)
     assert len({look.marker for look in looks.values()}) == len(looks)
-
-
-def test_the_colours_of_the_thesis_stay_what_they_are():
     looks = style.looks(["oracle", "tracker", "echo"])
     assert {name: look.colour for name, look in looks.items()} == {
         "oracle": "#000000", "tracker": "#0072B2", "echo": "#CC79A7",
     }  # fmt: skip
-
-
-def test_a_control_looks_the_same_in_any_company():
     alone = style.looks(["tracker"])["tracker"]
     assert style.looks(["ollama:a", "echo", "tracker"])["tracker"] == alone
+    first, second = style.looks(["noisy:0.3", "noisy:0.6"]).values()
+    assert first.colour == second.colour
+    assert first.marker != second.marker
 
 
 def test_other_systems_look_the_same_in_any_order_and_differ():
@@ -48,12 +45,6 @@ def test_other_systems_look_the_same_in_any_order_and_differ():
     }
 
 
-def test_two_doses_of_noise_share_a_colour_and_differ_in_shape():
-    first, second = style.looks(["noisy:0.3", "noisy:0.6"]).values()
-    assert first.colour == second.colour
-    assert first.marker != second.marker
-
-
 def luminance(colour):
     """Relative luminance in [0, 1] (WCAG 2.1): how dark a colour prints in grey."""
     channels = [
@@ -62,28 +53,22 @@ def luminance(colour):
     return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), channels, strict=True))
 
 
-def test_systems_of_like_grey_are_told_apart_by_marker_or_line():
+def test_looks_are_told_apart_in_grey_and_from_white():
     for first, second in itertools.combinations(style.looks(CONTROLS).values(), 2):
         if abs(luminance(first.colour) - luminance(second.colour)) < 0.1:
             assert (first.marker, str(first.line)) != (second.marker, str(second.line))
-
-
-def test_every_colour_stands_out_from_white():
-    """Contrast of at least 1.8 to 1 on paper for lines and markers; the text is in INK, far above."""
+    # Contrast of at least 1.8 to 1 on paper for lines and markers; the text is in INK, far above.
     for look in style.looks([*CONTROLS, *(f"llm{k}" for k in range(8))]).values():
         assert 1.05 / (luminance(look.colour) + 0.05) > 1.8, look
     assert 1.05 / (luminance(style.INK) + 0.05) > 12
     assert 1.05 / (luminance(style.FAINT) + 0.05) > 4.5
 
 
-def test_metrics_carry_their_short_names_and_the_way_to_better():
+def test_metrics_have_short_names_and_long_names_are_cut_so_that_they_differ():
     assert style.short("topic_adaptation_score") == "TAS"
     assert style.titled("normalised_gain") == "gain ↑"
     assert style.titled("topic_interference_leakage") == "leakage † ↓"  # fails orderings of the gate
     assert style.titled("novelty") == "non-repetition"
-
-
-def test_long_names_are_cut_so_that_they_differ():
     assert style.labels(["tracker"]) == ["tracker"]
     names = ["ollama:llama3.1:8b-instruct", "ollama:llama3.2:8b-instruct"]
     cut = style.labels(names, 18)

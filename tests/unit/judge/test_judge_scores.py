@@ -1,16 +1,18 @@
 """What judge scores are worth: validity, agreement, self-preference, fair means, canaries."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.judge.config import JudgeSettings
-from crs_lib.judge.rating import judge_session
+from crs_lib.judge.rating import judge_session, read_scores
 from crs_lib.judge.reliability import (
     CANARIES,
     _family,
@@ -21,7 +23,7 @@ from crs_lib.judge.reliability import (
     spoil,
     summary,
 )
-from crs_lib.judge.run import _table_of
+from crs_lib.judge.run import _table_of, flag_counts
 from crs_lib.llm import LLM, Request
 
 
@@ -60,7 +62,7 @@ def test_judges_that_agree_and_one_that_does_not() -> None:
     assert whole.loc[("alpha", "all"), "value"] < table.loc[("alpha", "all"), "value"]
 
 
-def test_agreement_is_krippendorffs_alpha_of_medians() -> None:
+def test_agreement_is_alpha_of_medians_or_says_why_it_is_undefined() -> None:
     # Two judges, three dialogues: (1, 1), (2, 2), (3, 4). Ordinal alpha from the coincidence matrix:
     # counts 1: 2, 2: 2, 3: 1, 4: 1; midranks 1, 3, 4.5, 5.5; observed 2 * (5.5 - 4.5)^2 / 6 = 1/3.
     # Expected: sum over pairs of values n_c n_k (difference)^2 * 2 / (6 * 5)
@@ -70,14 +72,15 @@ def test_agreement_is_krippendorffs_alpha_of_medians() -> None:
     table = agreement(scores(rows), resamples=50).set_index(["measure", "judge"])
     assert table.loc[("alpha", "all"), "value"] == pytest.approx(1 - (1 / 3) / 6.6)
     assert table.loc[("retest", "a"), "reason"] == "fewer than two samples"
-
-
-def test_agreement_that_is_undefined_says_why() -> None:
     one = agreement(scores([("m", "0", "a", 0, 1), ("m", "1", "a", 0, 2)]), resamples=50)
     assert one["value"].isna().all() and one["reason"].notna().all()
     equal = [("m", str(i), judge, 0, 4) for i in range(5) for judge in "ab"]
     table = agreement(scores(equal), resamples=50).set_index("measure")
     assert table.loc["alpha", "reason"] == "all scores are equal"
+    with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
+        agreement(scores([]).drop(columns="construct"))
+    with pytest.raises(InputError, match=r"columns \['canary'\] are missing"):
+        canary_report(scores([]).drop(columns="canary"))
 
 
 def test_self_preference_is_the_difference_of_differences() -> None:
@@ -139,13 +142,6 @@ def test_the_summary_holds_every_check_and_says_what_is_missing() -> None:
     )
 
 
-def test_a_table_without_its_columns_is_named() -> None:
-    with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
-        agreement(scores([]).drop(columns="construct"))
-    with pytest.raises(InputError, match=r"columns \['canary'\] are missing"):
-        canary_report(scores([]).drop(columns="canary"))
-
-
 # --- canaries ---------------------------------------------------------------------------------------------
 REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
 TITLES = ["Heat", "Ronin", "Heathers", "Alpha Street", "Beta Road"]
@@ -171,25 +167,19 @@ def test_a_canary_changes_the_replies_and_nothing_else(name: str) -> None:
     Dialogue.from_json(json.loads(spoilt.dumps()))
 
 
-def test_no_shuffled_reply_stays_where_it_was() -> None:
+def test_each_canary_spoils_what_its_name_says() -> None:
     for number in range(20):
         spoilt = spoil(original(number), "shuffled", TITLES, seed=number)
         assert spoilt is not None
         moved = [turn.text for turn in spoilt.turns[1::2]]
         assert sorted(moved) == sorted(REPLIES)
         assert all(a != b for a, b in zip(moved, REPLIES, strict=True))
-
-
-def test_wrong_movies_replace_whole_titles_only() -> None:
     for number in range(20):
         spoilt = spoil(original(number), "wrong_movies", TITLES, seed=number)
         assert spoilt is not None
         text = " ".join(turn.text for turn in spoilt.turns[1::2])
         assert not any(title in text for title in ("Heat", "Ronin"))
         assert text.count("Alpha Street") + text.count("Beta Road") == 4
-
-
-def test_the_sticky_canary_repeats_its_first_reply() -> None:
     spoilt = spoil(original(), "sticky", TITLES, seed=0)
     assert spoilt is not None and {turn.text for turn in spoilt.turns[1::2]} == {REPLIES[0]}
 
@@ -237,3 +227,52 @@ def test_a_canary_without_a_score_is_missing_not_below() -> None:
     frame["canary"] = ["", "sticky", ""]
     (row,) = canary_report(frame).to_dict("records")
     assert (row["n"], row["n_missing"], row["below"]) == (0, 1, 0) and np.isnan(row["share"])
+
+
+def test_judge_files_are_read_in_order_flagged_or_refused(tmp_path: Path) -> None:
+    head = "model,proactiveness,coherence,personalization\n"
+    (tmp_path / "a_judge_scores.csv").write_text(head + "a:1b,4.0,5.0,1.0\na:1b,,9.0,0\n")
+    (tmp_path / "b_judge_scores.csv").write_text(head + "b,3.5,4/5,nan\n")
+    table = read_scores(tmp_path)
+    assert len(table) == 3 * 3
+    wide = table.assign(flag=table["flag"].fillna("")).pivot(
+        index=["model", "session_id"], columns="construct", values="flag"
+    )
+    assert wide.loc[("a:1b", 0)].tolist() == ["", "", ""]
+    assert wide.loc[("a:1b", 1)].to_dict() == {
+        "proactiveness": "missing", "coherence": "out of range", "personalization": "out of range",
+    }  # fmt: skip
+    assert wide.loc[("b", 0)].to_dict() == {
+        "proactiveness": "not whole", "coherence": "not a number", "personalization": "missing",
+    }  # fmt: skip
+    assert table["score"].notna().sum() == 3
+    counts = flag_counts(table).set_index("construct")
+    coherence = counts.loc["coherence", ["asked", "given", "not a number", "out of range"]]
+    assert coherence.tolist() == [3, 1, 1, 1] and counts["asked"].tolist() == [3, 3, 3]
+    (tmp_path := tmp_path / "refused").mkdir()
+    with pytest.raises(InputError, match="no judge scores in"):
+        read_scores(tmp_path)
+    head = "model,proactiveness,coherence,personalization\n"
+    for name in ("x_judge.csv", "y_judge.csv"):
+        (tmp_path / name).write_text(head + "m,4,4,4\n")
+    with pytest.raises(InputError, match=r"y_judge\.csv: model 'm' has rows in x_judge\.csv too"):
+        read_scores(tmp_path)
+    (tmp_path / "z.csv").write_text("model,coherence\nm,4\n")
+    with pytest.raises(InputError, match=r"columns \['proactiveness', 'personalization'\] are missing"):
+        read_scores(tmp_path / "z.csv")
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("turns", [20, 50])
+def test_every_judge_score_outside_the_scale_is_flagged(turns: int) -> None:
+    root = paths.mirror()
+    if not root or not (root / "thesis" / "reference").exists():
+        pytest.skip("no thesis/reference in a mirror of the external data (CRS_MIRROR)")
+    folder = root / "thesis" / "reference"
+    table = read_scores(folder, f"logs_{turns}turns_judge_*.csv")
+    files = sorted(folder.glob(f"logs_{turns}turns_judge_*.csv"))
+    plain_values = np.concatenate([pd.read_csv(f).iloc[:, 1:].to_numpy().ravel() for f in files])
+    outside = (plain_values < 1) | (plain_values > 5)
+    assert len(table) == len(plain_values)
+    assert (table["flag"] == "out of range").sum() == outside.sum()
+    assert (table["flag"] == "missing").sum() == np.isnan(plain_values).sum()

@@ -67,7 +67,7 @@ def test_a_fault_that_stays_is_raised_with_its_history(fault: str, tmp_path: Pat
     assert row["tried"] == [caught.value.kind] * 2 and row["text"] == "" and len(cache) == 0
 
 
-def test_what_is_sent_is_what_was_asked() -> None:
+def test_what_is_sent_is_what_was_asked_by_each_endpoints_names() -> None:
     with OllamaServer() as server, LLM("ollama:tiny", host=server.url, options={"temperature": 0.3}) as llm:
         reply = llm.complete(ask(system=None, options={"top_k": 5}, schema=SCHEMA))
     (body,) = server.bodies
@@ -76,9 +76,6 @@ def test_what_is_sent_is_what_was_asked() -> None:
     assert body["messages"] == [{"role": "user", "content": PROMPT}]
     assert "think" not in body
     assert (reply.digest, reply.endpoint, reply.cache_hit) == (DIGEST, server.url, False)
-
-
-def test_the_openai_endpoint_gets_its_own_names() -> None:
     with OllamaServer(["m"]) as server, LLM("openai:m", host=server.url + "/v1") as llm:
         reply = llm.complete(ask(options={"repeat_penalty": 1.1}, schema=SCHEMA))
     (body,) = server.bodies

@@ -24,12 +24,9 @@ def test_the_table_of_errors_is_that_of_the_code() -> None:
     assert list(known)[len(told) :] == ["wrong answer", "crashed", "too slow", "not started"]  # of programs
 
 
-def test_every_backend_is_named() -> None:
+def test_backends_and_numbers_are_those_of_the_code() -> None:
     specs = {spec.split(":")[0] for spec in re.findall(r"^\| `([^`]+)`", TEXT.split("From Python")[0], re.M)}
     assert specs == {*BACKENDS.names()} - {"scripted"}  # that of the tests
-
-
-def test_the_numbers_are_those_of_the_code() -> None:
     policy = Retry()
     words = " ".join(TEXT.split())
     for said in (

@@ -47,19 +47,13 @@ def test_preflight_knows_it(engine: Engine) -> None:
     assert (row["digest"], row["context"], row["num_ctx"]) == (engine.digest, CONTEXT, CONTEXT)
 
 
-def test_equal_seeds_give_equal_replies_and_others_do_not(llm: LLM) -> None:
+def test_seeds_tokens_stops_and_schemas_are_the_engines_own(llm: LLM, engine: Engine) -> None:
     texts = [llm.complete(ask("hello", seed)).text for seed in (1, 1, 2, 3)]
     assert texts[0] == texts[1] and len({*texts}) == 3
-
-
-def test_tokens_and_stops_are_the_engines_own(llm: LLM, engine: Engine) -> None:
     reply = llm.complete(ask("hello there"))
     sent = "<user>hello there</user>\n<assistant>"
     assert reply.tokens_in == len(sent) + 1  # a token a byte, and the one that begins
     assert (reply.tokens_out, reply.stop, reply.digest) == (60, "length", engine.digest)
-
-
-def test_a_schema_is_kept_by_any_weights(llm: LLM) -> None:
     for seed in range(5):
         reply = llm.complete(ask("score it", seed, schema=SCHEMA, options={"num_predict": 800}))
         assert 1 <= json.loads(reply.text)["score"] <= 5

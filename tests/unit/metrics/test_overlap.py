@@ -13,15 +13,12 @@ from crs_lib.metrics.overlap import agreement, copied_share, idf_cosine, jaccard
 USER, SYSTEM = {1, 2, 3}, {2, 3, 4, 5}
 
 
-def test_two_empty_sets_follow_the_declared_rule_and_are_undefined_by_default():
+def test_idf_cosine_weighs_rare_concepts_and_empty_sets_follow_the_rule():
     for rule, cc, cr in (("zero", 0, 0), ("one", 1, 0)):
         assert (jaccard(set(), set(), empty=rule), idf_cosine(set(), set(), {}, empty=rule)) == (cc, cr)
     assert math.isnan(jaccard(set(), set())) and math.isnan(idf_cosine(set(), set(), {}))
     with pytest.raises(KeyError):
         jaccard(set(), set(), empty="maybe")
-
-
-def test_idf_cosine_weighs_rare_concepts_more():
     idf = {1: 2.0, 2: 1.0, 3: 3.0, 4: 1.0, 5: 2.0}
     # shared 2 and 3: 1·1 + 3·3 = 10; norms: 4 + 1 + 9 = 14 and 1 + 9 + 1 + 4 = 15
     assert idf_cosine(USER, SYSTEM, idf) == pytest.approx(10 / math.sqrt(14 * 15), abs=1e-15)

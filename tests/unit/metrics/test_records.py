@@ -1,9 +1,12 @@
-"""The record of a turn: parts are computed once, and concepts are compared by key."""
+"""The list of metrics, and the record of a turn: parts are computed once, and concepts are compared by key."""
 
 import math
 
+import pytest
+
 from crs_lib.core.dialogue import Pair, Turn
-from crs_lib.metrics import conventions, overlap
+from crs_lib.core.errors import InputError
+from crs_lib.metrics import base, conventions, overlap
 from crs_lib.metrics.records import Background, SessionRecord, Text, TurnRecord, mean_defined
 from tests.helpers.films import grounder
 
@@ -21,11 +24,18 @@ def turn(user=(), system=(), **changes):
     )  # fmt: skip
 
 
-def test_a_part_is_computed_once_for_each_record():
+def test_parts_are_computed_once_and_sessions_average_what_is_defined():
     calls = []
     first, second = turn(), turn()
     assert [one.once(calls.append) for one in (first, first, second, first)] == [None] * 4
     assert calls == [first, second]
+    turns = [turn({1}, {1}), turn(), turn({1}, {2})]
+    session = SessionRecord(turns, [], turns[0].background)
+    assert session.mean(overlap.cross_coherence) == 1 / 2
+    assert session.values(overlap.cross_coherence)[0::2] == [1, 0]
+    assert math.isnan(session.values(overlap.cross_coherence)[1])
+    assert (mean_defined([1, math.nan, 3]), mean_defined([0])) == (2, 0)
+    assert math.isnan(mean_defined([])) and math.isnan(mean_defined([math.nan]))
 
 
 def test_what_is_missing_and_what_is_new_are_sorted_keys():
@@ -38,14 +48,23 @@ def test_what_is_missing_and_what_is_new_are_sorted_keys():
     assert (overlap.missing_concepts(turn()), overlap.hallucinated_concepts(turn())) == ([], [])
 
 
-def test_a_session_averages_the_turns_that_define_a_metric():
-    turns = [turn({1}, {1}), turn(), turn({1}, {2})]
-    session = SessionRecord(turns, [], turns[0].background)
-    assert session.mean(overlap.cross_coherence) == 1 / 2
-    assert session.values(overlap.cross_coherence)[0::2] == [1, 0]
-    assert math.isnan(session.values(overlap.cross_coherence)[1])
+def test_a_name_is_declared_once_and_an_unknown_one_refused_with_a_suggestion():
+    with pytest.raises(InputError, match="'cross_coherence' is registered twice"):
+        base.declare(base.get("cross_coherence"))
+    with pytest.raises(InputError, match="unknown metric 'cross_coherense'; did you mean 'cross_coherence'"):
+        base.get("cross_coherense")
 
 
-def test_the_mean_leaves_out_what_is_missing():
-    assert (mean_defined([1, math.nan, 3]), mean_defined([0])) == (2, 0)
-    assert math.isnan(mean_defined([])) and math.isnan(mean_defined([math.nan]))
+def test_metrics_are_described_and_marked_by_the_gate():
+    table = base.describe()
+    assert sorted(table["metric"]) == sorted(base.METRICS.names())
+    sessions = base.describe("session")
+    assert set(sessions["level"]) == {"session"} and len(sessions) < len(table)
+    row = table.set_index("metric").loc["topic_adaptation_score", ["range", "short", "direction", "mark"]]
+    assert row.tolist() == ["[-1, 2]", "TAS", base.HIGHER, base.NOT_VALID]
+    assert (base.get("normalised_gain").mark, base.get("normalised_gain").label) == ("", "gain")
+    assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
+    assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
+    assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "non-repetition")
+    assert base.get("missing_concepts").mark == base.UNGATED
+    assert base.get("coherence").mark == base.UNGATED  # a construct of judges

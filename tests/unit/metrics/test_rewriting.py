@@ -2,20 +2,18 @@
 
 from math import exp
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import fold
 from crs_lib.metrics.rewriting import SENTENCE, _rouge_n, bleu, chrf, rouge_l
 
 CAT = "the cat sat on the mat"
 TEXT = st.lists(st.sampled_from(["red", "blue", "tent", "for", "two", "light"]), max_size=8).map(" ".join)
 
 
-def test_rouge_by_hand() -> None:
+def test_worked_by_hand_and_as_sacrebleu_gave() -> None:
     # "police kill the gunman" against "police killed the gunman" (Lin 2004): 3 of 4 words, LCS 3,
     # bigrams (the gunman) 1 of 3
     said, wanted = "police kill the gunman", ["police killed the gunman"]
@@ -23,9 +21,6 @@ def test_rouge_by_hand() -> None:
     assert found == pytest.approx((3 / 4, 1 / 3, 3 / 4))
     assert rouge_l("the gunman kill police", wanted) == pytest.approx(2 / 4)
     assert _rouge_n("Tent, red!", ["nothing", "red tent"]) == 1.0
-
-
-def test_bleu_by_hand() -> None:
     # the clipping example of Papineni et al.: "the" occurs at most twice in a reference: 2 of 7;
     # no bigram matches, so the precisions are 2/7, 1/(2*6), 1/(4*5), 1/(8*4)
     found = bleu(["the the the the the the the"], [[CAT, "there is a cat on the mat"]])
@@ -34,35 +29,11 @@ def test_bleu_by_hand() -> None:
     assert bleu(["the cat sat on"], [[CAT]]) == pytest.approx(exp(1 - 6 / 4))
     assert bleu([CAT], [[CAT]]) == pytest.approx(1.0)
     assert bleu(["cat"], [[CAT]]) == 0.0
-
-
-def test_values_that_sacrebleu_gave() -> None:
     # sacrebleu 2.6.0: sentence_chrf(...).score / 100 and corpus_bleu(..., tokenize="none").score / 100
     first, second = "light tent for two people", "red camping stove with gas"
     references = [["a light tent for two people"], ["red gas stove for camping", "a red camping stove"]]
     found = chrf(first, ["a light tent for 2 people"]), bleu([first, second], references)
     assert found == pytest.approx((0.7224911196939356, 0.6231838376616488), abs=1e-9)
-
-
-def test_the_reference_tools_agree() -> None:
-    sacrebleu = pytest.importorskip("sacrebleu")
-    scorer = pytest.importorskip("rouge_score.rouge_scorer").RougeScorer(["rouge1", "rouge2", "rougeL"])
-    rng = np.random.default_rng(2)
-    pool = "red blue tent for two light stove gas camp the a of people wood".split()
-
-    def text() -> str:
-        return " ".join(rng.choice(pool, rng.integers(1, 12)))
-
-    candidates, references = [text() for _ in range(40)], [[text(), text()] for _ in range(40)]
-    by_place = [list(column) for column in zip(*references, strict=True)]
-    theirs = sacrebleu.corpus_bleu(candidates, by_place, tokenize="none").score / 100
-    assert bleu(candidates, references) == pytest.approx(theirs, abs=1e-9)
-    for candidate, allowed in zip(candidates, references, strict=True):
-        theirs = sacrebleu.sentence_chrf(fold(candidate), [fold(r) for r in allowed]).score / 100
-        assert chrf(candidate, allowed) == pytest.approx(theirs, abs=1e-9)
-        found = scorer.score(allowed[0], candidate)
-        for name in ("rouge1", "rouge2", "rougeL"):
-            assert SENTENCE[name](candidate, allowed[:1]) == pytest.approx(found[name].fmeasure, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", SENTENCE)

@@ -253,7 +253,7 @@ def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
 
 def test_every_channel_scores_every_message(built):
     made, found = search(built, "What photo did Mira send of Pixel?")
-    assert list(found) == list(channels.CHANNELS)
+    assert tuple(found) == channels.CHANNELS
     assert all(s.shape == (built.size,) and np.isfinite(s).all() for s in found.values())
     with pytest.raises(InputError, match="unknown channels"):
         channels.fuse(built, made, found, {"wrods": 1.0})

@@ -12,9 +12,9 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError, recovery
 from crs_lib.llm.template import answer as template_answer
 from crs_lib.report import figure_tables, statistics
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import sensitivity
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.sample import scored, simulated
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 
@@ -40,8 +40,7 @@ def results(tmp_path_factory):
         patch.setenv("CRS_RESULTS", str(folder))
         llm = {"host": server.url}
         for run, systems in (("rules", SYSTEMS[1:]), ("models", SYSTEMS)):
-            config = SimulateConfig(run=run, systems=systems, n_sessions=3, n_turns=6, llm=llm)
-            simulate.simulate(config, progress=False)
+            simulated(run=run, systems=systems, n_sessions=3, n_turns=6, llm=llm)
         judging.judge_run("models", ["ollama:j:1"], llm=llm, progress=False)
         for run in ("rules", "models"):
             evaluate.evaluate(evaluate.EvaluateConfig(run=run))
@@ -61,7 +60,7 @@ def test_the_judges_means_are_those_of_the_scores_in_the_runs_order():
     assert set(table["n_sessions"]) == {3}
 
 
-def test_calls_are_those_of_the_log_and_what_the_cache_answered_was_not_sent():
+def test_calls_are_those_of_the_log_and_counted_by_role_and_model():
     table = figure_tables.read("models", "llm_calls")
     usage = judging.usage("models").set_index(["role", "model"])
     assert len(table) == usage["calls"].sum()
@@ -180,8 +179,7 @@ def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the
 
 
 def test_one_system_alone_has_neither_power_nor_a_ranking():
-    simulate.simulate(SimulateConfig(run="one", systems=("random",), n_sessions=2, n_turns=3), progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig(run="one"))
+    scored(run="one", systems=("random",), n_sessions=2, n_turns=3)
     with pytest.raises(NoDataError, match="no power"):
         figure_tables.read("one", "power")
     with pytest.raises(NoDataError, match="at least two systems"):
@@ -189,21 +187,6 @@ def test_one_system_alone_has_neither_power_nor_a_ranking():
     sensitivity.make("one", 2)
     with pytest.raises(NoDataError, match="no rows"):
         figures.make("sensitivity_catalogue", figure_tables.read("one", "sensitivity_catalogue"))
-
-
-def test_recovery_is_tested_over_all_shifts_and_within_strata():
-    """Tracker recovers at once, random never within its 3 replies."""
-    shifts = pd.DataFrame({
-        "model": ["tracker"] * 4 + ["random"] * 4, "type": ["switch", "refine"] * 4, "watched": [3] * 8,
-        "delay_item": [0.0] * 4 + [float("nan")] * 4, "session_id": ["00000", "00001"] * 4,
-    })  # fmt: skip
-    tests = statistics.recovery_tests(shifts)
-    assert tests["compared"].tolist() == ["all shifts", "within types of shift", "within scenarios"]
-    assert tests["events"].tolist() == [4, 4, 4]
-    assert tests["strata"].tolist() == [1, 2, 2]
-    at_once = shifts.assign(delay_item=0.0)
-    made = (statistics.recovery_tests(frame) for frame in (shifts.iloc[:0], at_once))
-    assert all("note" in table for table in made)
 
 
 def test_recovery_ratios_are_those_of_the_declared_contrasts():
@@ -270,9 +253,7 @@ def test_the_share_of_best_draws_is_no_p_value():
 
 
 def test_recovery_is_read_from_users_who_never_insist_where_there_are_any():
-    batch = SimulateConfig(run="moods", systems=("random", "silent"), n_sessions=3, n_turns=9, arms=("shift", "calm"))  # fmt: skip
-    simulate.simulate(batch, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig(run="moods"))
+    scored(run="moods", systems=("random", "silent"), n_sessions=3, n_turns=9, arms=("shift", "calm"))
     own = figure_tables.read("moods", "replies_at_risk")
     assert set(own["users"]) == {"Users insist"}
     evaluate.evaluate(evaluate.EvaluateConfig(run="moods-calm"))

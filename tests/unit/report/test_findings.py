@@ -64,10 +64,16 @@ def test_the_cost_of_a_shift_is_told_as_it_is_shown():
         assert not re.search(r"no cost|indistinguishable|equal\b", text)
 
 
-def test_a_cost_needs_straight_users_and_a_system_that_is_able():
+def test_costs_need_straight_users_and_runs_without_models_show_no_cell(capsys, tmp_path):
     assert not findings.adaptation(shifts().drop(columns="straight_gain")).borne
     assert not findings.adaptation(shifts().assign(shift_cost=np.nan)).borne
     assert not findings.adaptation(shifts(ability=0.02)).borne
+    models.judges("nobody")
+    models.judge_figures("nobody")
+    models.model_calls("nobody", figure=True)
+    assert capsys.readouterr().out == ""
+    told = findings.adaptation(shifts()), findings.recovery(shifts())
+    assert list(stats.learnt(*told)) == [str(one) for one in told]
 
 
 def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
@@ -105,11 +111,6 @@ def test_a_page_without_markers_stays_as_it_is(tmp_path, text):
     findings.quote("- x.", page)
     findings.quote("- x.", tmp_path / "none.md")
     assert page.read_text() == text
-
-
-def test_learnt_is_what_the_sections_said():
-    told = findings.adaptation(shifts()), findings.recovery(shifts())
-    assert list(stats.learnt(*told)) == [str(one) for one in told]
 
 
 def talk(name, number, by):

@@ -27,10 +27,8 @@ def test_habits_count_films_repetitions_and_unknown_titles():
 
 def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
     gains = {
-        "m": (0.5, 0.6, 0.4, 0.7, 0.5),
-        "list": (0.5, 0.5, 0.5, 0.6, 0.6),
-        "poor": (0.1, 0.1, 0, 0.2, 0.1),
-    }
+        "m": (0.5, 0.6, 0.4, 0.7, 0.5), "list": (0.5, 0.5, 0.5, 0.6, 0.6), "poor": (0.1, 0.1, 0, 0.2, 0.1),
+    }  # fmt: skip
     rows = [(name, f"{i:05d}", value) for name, values in gains.items() for i, value in enumerate(values)]
     results = pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain"])
     table = models.against(results, [("m", "list"), ("m", "poor"), ("m", "m"), ("poor", "m")])

@@ -46,11 +46,12 @@ def contrast(ink, paper):
     return (bright + 0.05) / (dark + 0.05)
 
 
-def test_a_system_has_the_colour_of_the_figures_in_the_trace(index):
+def test_systems_and_new_fields_have_one_colour_that_stays(index):
     looks = style.looks(Files.models)
     assert {m["name"]: m["colour"] for m in index["models"]} == {
         name: look.colour for name, look in looks.items()
     }
+    assert dialogue.tint_place("country") == dialogue.tint_place("country") in range(8)
 
 
 def test_a_field_has_one_colour_in_the_notebook_and_in_the_trace(index):
@@ -62,10 +63,6 @@ def test_a_field_has_one_colour_in_the_notebook_and_in_the_trace(index):
         place = index["fields"][field]
         assert f"background:{rules[f'f{place}']};" in shown, field
     assert len(set(index["fields"].values())) == len(index["fields"])
-
-
-def test_a_new_field_has_a_colour_that_stays():
-    assert dialogue.tint_place("country") == dialogue.tint_place("country") in range(8)
 
 
 def test_marked_words_are_readable_on_light_and_dark_pages():

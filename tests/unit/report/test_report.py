@@ -7,23 +7,17 @@ import re
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, figures, runs, simulate
+from crs_lib import evaluate, figures, runs
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError, style
 from crs_lib.figures import base as registered
 from crs_lib.report import figure_tables, report, trace
 from tests.helpers import browser as chromium
+from tests.helpers.sample import scored
 
 pytestmark = pytest.mark.slow
 SYSTEMS = ("oracle", "tracker", "random")
-
-
-def scored(name, **settings):
-    """A run, simulated and evaluated."""
-    simulate.simulate(simulate.SimulateConfig(run=name, **settings), progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig(run=name))
-    return name
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +50,15 @@ def page(run, drawn):
         return report.write(run).read_text(encoding="utf-8")
 
 
-def test_it_lies_beside_the_tables_and_leaves_the_manifest_alone(run, page):
-    manifest = runs.read_manifest("movies", run)
-    assert sorted(manifest["stages"]) == ["catalog", "evaluate", "simulate"]
-    assert (paths.run_folder("movies", run) / "report.html").is_file()
-
-
-def test_it_stands_alone(page):
+def test_it_stands_alone_beside_the_tables_with_every_part(page, run):
     """No script, no style sheet, no picture and no font from elsewhere; the only addresses lead into the trace."""
     assert not re.search(r"<script|<link|@import|url\(|https?:", page)
     assert set(re.findall(r'src="([^",]*)', page)) == {"data:image/png;base64"}
     links = re.findall(r'href="([^"]*)"', page)
     assert all(link.startswith(("#", "trace/index.html#session=")) for link in links)
-
-
-def test_every_part_is_there_and_in_the_contents(page):
+    manifest = runs.read_manifest("movies", run)
+    assert sorted(manifest["stages"]) == ["catalog", "evaluate", "simulate"]
+    assert (paths.run_folder("movies", run) / "report.html").is_file()
     titles = re.findall(r'<section id="([a-z]+)"><h2>', page)
     wanted = "findings scores conclusions sessions figures metrics meaning convention manifest"
     assert titles == wanted.split()
@@ -92,31 +80,22 @@ def test_the_figures_are_those_of_the_figure_command(run, page):
     assert len({hashlib.sha256(picture).digest() for picture in pictures}) == len(wanted)
 
 
-def test_means_and_intervals_are_those_of_the_table(run, page):
+def test_means_contrasts_and_undefined_values_are_those_of_the_tables(run, page):
     means = evaluate.read(run, "model_metrics").set_index(["metric", "model"])
     row = means.loc[("item_tas", "tracker")]
     assert f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" in page
     assert f"{row['mean']:.3f}<small>{row['low']:.3f} to {row['high']:.3f}</small>" in page
-
-
-def test_undefined_values_are_counted(run, page):
     means = evaluate.read(run, "model_metrics")
     gaps = means[means["n_missing"] > 0]
     assert len(gaps) > 0
     for row in gaps.to_dict("records"):
         cells = f'<td>{row["model"]}</td><td class="value">{row["n"]}</td><td class="value">{row["n_missing"]}</td>'
         assert f"<td>{report._label(row['metric'])}</td>{cells}" in page
-
-
-def test_the_sessions_to_read_are_the_lowest_and_the_highest(run, page):
     results = evaluate.read(run, "results").query("model == 'tracker'")
     found = re.findall(r'href="trace/index.html#session=(\d+)&amp;model=tracker"', page)
     gain = results["shift_cost"].astype(float)  # the plan's primary outcome
     assert found[0] in set(results.loc[gain == gain.min(), "session_id"])
     assert found[2] in set(results.loc[gain == gain.max(), "session_id"])
-
-
-def test_the_contrasts_are_the_declared_ones_between_systems_of_the_run(page):
     assert "oracle against tracker" in page
     assert "amnesiac" not in page.split('id="figures"')[0]
 
@@ -156,6 +135,7 @@ def test_an_unknown_plan_and_an_unscored_run_are_refused(run):
         report.write("nowhere")
 
 
+@pytest.mark.full
 @pytest.mark.browser
 @pytest.mark.skipif(chromium.executable() is None, reason="no Chromium found; name it in CRS_CHROMIUM")
 @pytest.mark.subprocess

@@ -21,17 +21,12 @@ from crs_lib.report import trace
 from crs_lib.report.page import Link, Mean, _cell, fill, table
 from crs_lib.report.session import SessionView, _constraint_list, _judge_notes, _lean, _pieces, number, script
 from crs_lib.report.trace import _RunFiles
+from tests.helpers.sample import scored, simulated
 
 SYSTEMS = ("tracker", "sticky", "random")
 
 
 # ── text ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_finding_does_not_repeat_its_own_text_and_keeps_its_reason():
-    assert _pieces("War", [(0, 3, "genre", "War", "")]) == [["War", [["genre"]]]]
-    reason = ("genre", "War", "no film word")
-    assert _pieces("war", [(0, 3, *reason)]) == [["war", [list(reason)]]]
 
 
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
@@ -60,21 +55,18 @@ def test_a_script_holds_its_data_and_never_closes_its_element(value):
     assert json.loads("[" + text[2:-3] + "]") == [1, value]
 
 
-def test_lone_surrogates_are_written_as_escapes():
+def test_numbers_constraints_and_odd_letters_are_written_so_that_nothing_is_lost():
     assert script("f", "\ud83d!") == b'f("\\ud83d!");\n'
-
-
-def test_numbers_are_rounded_and_what_is_missing_stays_missing():
     values = (0.123456, -0.00001, 1, math.nan, math.inf, None, "x")
     assert [number(v) for v in values] == [0.1235, 0.0, 1.0, None, None, None, None]
     full = {"a": 0, "b": [], "c": None, "d": "", "e": False, "f": {}, "g": [0], "h": 0.0}
     assert _lean(full) == {"a": 0, "g": [0], "h": 0.0}
-
-
-def test_constraints_of_any_form_become_pairs():
     given = {"genre": ["War", "Drama"], "year": 1994, "actor": None}
     assert _constraint_list(given) == [["genre", "War"], ["genre", "Drama"], ["year", "1994"]]
     assert _constraint_list(None) == _constraint_list("War") == []
+    assert _pieces("War", [(0, 3, "genre", "War", "")]) == [["War", [["genre"]]]]
+    reason = ("genre", "War", "no film word")
+    assert _pieces("war", [(0, 3, *reason)]) == [["war", [list(reason)]]]
 
 
 # ── films ───────────────────────────────────────────────────────────────────────────────────────
@@ -147,9 +139,7 @@ def test_judge_notes_are_shown_where_a_judge_spoke():
 @pytest.fixture(scope="module")
 def run():
     name = "trace-unit"
-    config = simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12)
-    simulate.simulate(config, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig(run=name))
+    scored(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12)
     trace.write(name, page_size=5)
     return name
 
@@ -183,7 +173,7 @@ def test_every_session_is_in_the_index_and_on_the_page_that_it_says(run, data):
     assert len(index["plots"]) == 7  # scenarios are shared by the systems
 
 
-def test_the_texts_of_the_pages_are_the_texts_of_the_dialogues(run, data):
+def test_texts_and_scores_of_the_pages_are_those_of_the_run(run, data):
     _, pages = data
     sessions = [session for page in pages for session in page["sessions"]]
     for dialogue, session in zip(simulate.dialogues(run), sessions, strict=True):
@@ -191,6 +181,10 @@ def test_the_texts_of_the_pages_are_the_texts_of_the_dialogues(run, data):
         assert ["".join(p if isinstance(p, str) else p[0] for p in text) for text in texts] == [
             t.text for t in dialogue.turns
         ]
+    index, _ = data
+    results = evaluate.read(run, "results")
+    assert index["scores"]["item_tas"] == pytest.approx(results["item_tas"].tolist(), abs=1e-4)
+    assert index["scores"]["topic_recovery_rate"] == [number(v) for v in results["topic_recovery_rate"]]
 
 
 def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(run, data):
@@ -217,13 +211,6 @@ def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(ru
     assert min(checked.values()) > 100
 
 
-def test_the_index_carries_the_scores_of_the_results(run, data):
-    index, _ = data
-    results = evaluate.read(run, "results")
-    assert index["scores"]["item_tas"] == pytest.approx(results["item_tas"].tolist(), abs=1e-4)
-    assert index["scores"]["topic_recovery_rate"] == [number(v) for v in results["topic_recovery_rate"]]
-
-
 def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
     folder = paths.run_folder("movies", run)
     files = {path: path.read_bytes() for path in (folder / "trace").rglob("*") if path.is_file()}
@@ -243,8 +230,7 @@ def test_fewer_pages_leave_no_page_of_before(run):
 
 
 def test_a_run_without_scores_says_what_makes_them():
-    config = simulate.SimulateConfig(run="trace-bare", systems=("random",), n_sessions=1, n_turns=3)
-    simulate.simulate(config, progress=False)
+    simulated(run="trace-bare", systems=("random",), n_sessions=1, n_turns=3)
     with pytest.raises(RunError, match="run 04_evaluate -p run trace-bare"):
         trace.write("trace-bare")
 
@@ -262,7 +248,7 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
 
 
 # ── one session in a notebook ───────────────────────────────────────────────────────────────────
-def test_show_holds_one_session_and_prints_a_line_elsewhere(run):
+def test_show_holds_one_session_prints_a_line_elsewhere_and_suggests_names(run):
     made = trace.show(run, "sticky", 4)
     assert repr(made) == "session 00004 with sticky: 12 turns"
     assert made.page.count("crsTrace.page(") == 1
@@ -270,9 +256,6 @@ def test_show_holds_one_session_and_prints_a_line_elsewhere(run):
     frame = made._repr_html_()
     assert frame.startswith('<iframe sandbox="allow-scripts"')
     assert frame.count("<") == 2  # the frame and its end; the page inside is escaped
-
-
-def test_show_suggests_names_and_sessions(run):
     with pytest.raises(InputError, match=r"no model 'stiky'.*did you mean 'sticky'"):
         trace.show(run, "stiky", 0)
     with pytest.raises(InputError, match="no session '00009' of 'sticky'; it has 00000 to 00006"):
@@ -280,22 +263,16 @@ def test_show_suggests_names_and_sessions(run):
 
 
 # ── pages ───────────────────────────────────────────────────────────────────────────────────────
-def test_what_is_put_into_a_page_is_never_read_as_a_page():
+def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():
     assert fill("<p>{{a}}</p>{{b}}", {"a": "{{b}}", "b": "}} {{"}) == "<p>{{b}}</p>}} {{"
     with pytest.raises(KeyError):
         fill("{{missing}}", {})
-
-
-def test_cells_are_escaped_rounded_and_honest_about_what_is_missing():
     assert _cell("<b>") == "&lt;b&gt;"
     values = {0.12345: "0.123", -0.5: "−0.500", -0.0001: "0.000", math.nan: "–", None: "–", 3: "3"}
     assert [_cell(value) for value in values] == list(values.values())
     assert _cell(Link("<", "a?x=1&y=2")) == '<a href="a?x=1&amp;y=2">&lt;</a>'
     assert _cell(Mean(0.5, 0.25, 0.75)) == "0.500<small>0.250 to 0.750</small>"
     assert _cell(Mean(0.5, math.nan, math.nan)) == "0.500<small></small>"
-
-
-def test_a_table_marks_numbers_and_says_when_it_is_empty():
     made = table(pd.DataFrame({"name": ["a<"], "n": [2]}))
     assert '<th scope="col">name</th><th scope="col" class="value">n</th>' in made
     assert '<td>a&lt;</td><td class="value">2</td>' in made

@@ -1,7 +1,7 @@
 """Batches: any number of workers, any number of kills, a full disk; nothing lost, nothing done twice."""
 
+import gc
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs.jobs import part_size
-from crs_lib.runs.ledger import Key, Ledger
+from crs_lib.runs.jobs import PATIENCE, _check, part_size, sessions
+from crs_lib.runs.ledger import Done, Key, Ledger
 from crs_lib.runs.processes import outcomes
 from tests.helpers import jobs
-from tests.helpers.jobs import Dies, Draws, Refuses, keys, run
+from tests.helpers.jobs import Dies, Draws, Refuses, alive, keys, run, stored, wait_until
 
 JOB = Path(jobs.__file__)
 WORKERS = [1, pytest.param(2, marks=pytest.mark.subprocess)]
@@ -37,24 +37,6 @@ def start(path, n, workers, pause=0.0):
     """The job as a process of its own."""
     words = [sys.executable, str(JOB), str(path), str(n), str(workers), str(pause)]
     return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-
-
-def stored(path):
-    if not path.exists():
-        return 0
-    try:
-        with Ledger(path) as ledger:
-            return len(ledger.finished())
-    except RunError:  # the table is not there yet
-        return 0
-
-
-def wait_until(condition, seconds=60):
-    """Wait for something that is sure to come; the limit only keeps a defect from hanging the tests."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("workers", [*WORKERS, pytest.param(3, marks=pytest.mark.subprocess)])
@@ -121,12 +103,12 @@ def killed(process, path, beyond):
     children = _children(process.pid)
     process.kill()
     process.communicate()
-    wait_until(lambda: not any(_alive(child) for child in children))  # the workers end by themselves
+    wait_until(lambda: not any(alive(child) for child in children))  # the workers end by themselves
     return stored(path)
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path, workers):
     path, n = tmp_path / "ledger.sqlite", 150
     reached = [0]
@@ -179,10 +161,110 @@ def _children(pid):
     return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
-def _alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+def test_threads_share_one_maker_and_give_the_same_sessions(tmp_path):
+    made = []
+
+    def make(seed):
+        made.append(Draws(seed))
+        return made[-1]
+
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert run(ledger, keys(6), make, (5,), threads=4) == 12
+        assert list(ledger.bodies(keys(6))) == [Draws(5)(key) for key in keys(6)]
+    assert len(made) == 1
+
+
+def test_threads_work_at_the_same_time(tmp_path):
+    together = threading.Barrier(4, timeout=30)  # opens only when four sessions are under way at once
+
+    def maker(key):
+        together.wait()
+        return "{}"
+
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert run(ledger, keys(4), lambda: maker, (), threads=4) == 8
+
+
+@pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.slow
+def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_afterwards(tmp_path, failing):
+    seen = []
+
+    def maker(key):
+        seen.append(gc.get_freeze_count())
+        if failing:
+            raise ValueError("no")
+        return "{}"
+
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        sessions(ledger, keys(4), lambda: maker, (), threads=2)
+    assert len(seen) == 8
+    assert min(seen) > 1_000
+    assert gc.get_freeze_count() == 0
+
+
+def test_sessions_that_failed_before_do_not_make_the_batch_give_up(tmp_path):
+    def maker(key):
+        if key.session < 2 * PATIENCE:
+            raise ValueError("no")
+        return "{}"
+
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        every = keys(2 * PATIENCE + 1)
+        bad = [key for key in every if key.session < 2 * PATIENCE]
+        ledger.record([Done(key, None, "ValueError: no") for key in bad])
+        sessions(ledger, every, lambda: maker, (), threads=1)
+        assert ledger.finished() == set(every) - set(bad)
+        with pytest.raises(RunError, match=rf"{len(bad)} of {len(every)} sessions failed; .* ones, or so"):
+            _check(ledger, every, len(bad) - 1, ", or so")
+        _check(ledger, every, len(bad))
+
+
+def test_a_batch_gives_up_when_everything_fails_and_hopes_after_a_success(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        with pytest.raises(
+            RunError, match=r"sessions failed one after the other, .*last with ValueError: no"
+        ):
+            run(ledger, keys(200), Draws, (5, 0, keys(200)), threads=2)
+        assert PATIENCE <= ledger.counts()["failed"] < 2 * PATIENCE
+    bad = [key for key in keys(40) if key.session % 5]
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        with pytest.raises(RunError, match=f"{len(bad)} of 80 sessions failed"):
+            run(ledger, keys(40), Draws, (5, 0, bad), threads=2)
+        assert ledger.counts() == {"done": 80 - len(bad), "failed": len(bad)}
+
+
+def test_left_early_the_sessions_under_way_are_halted(tmp_path):
+    class Waits:
+        """A session that ends only when it is told to."""
+
+        def __init__(self):
+            self.stop, self.models = threading.Event(), self
+
+        def halt(self):
+            self.stop.set()
+
+        def __call__(self, key):
+            if key.session == 0:
+                return "{}"
+            self.stop.wait(60)
+            raise RuntimeError("halted")
+
+    class Full(Ledger):
+        def record(self, items):
+            raise RunError("the disk is full")
+
+    maker, started = Waits(), time.monotonic()
+    with Full(tmp_path / "ledger.sqlite") as ledger, pytest.raises(RunError, match="disk is full"):
+        run(ledger, keys(5), lambda: maker, (), threads=3)
+    assert maker.stop.is_set()
+    assert time.monotonic() - started < 50
+
+
+def test_a_scheduler_is_an_address(tmp_path):
+    pytest.importorskip("distributed", reason="needs the extra dist")
+    with (
+        Ledger(tmp_path / "ledger.sqlite") as ledger,
+        pytest.raises(InputError, match="give 'local', tcp://"),
+    ):
+        run(ledger, keys(1), Draws, (5,), scheduler="gpu1")

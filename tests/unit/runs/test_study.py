@@ -95,27 +95,21 @@ def test_what_is_missing_names_the_notebook_and_a_figure_may_do_without():
         STUDY.figure_table("r1", "words")
 
 
-def test_a_changed_file_is_not_read(results):
+def test_a_changed_file_is_not_read_and_an_unknown_table_gets_a_suggestion(results):
     STUDY.run("corpus", Letters())
     tables.write_csv(results / "empty.csv", pd.DataFrame({"a": [1]}))
     with pytest.raises(RunError, match=r"empty.csv.*91_corpus -p run r1"):
         STUDY.read("r1", "empty")
+    with pytest.raises(InputError, match=r"no table 'word'; did you mean 'words'"):
+        STUDY.read("r1", "word")
 
 
-def test_settings_are_checked_before_anything_is_written(results):
+def test_settings_are_checked_and_declared_tables_must_be_made(results):
     with pytest.raises(InputError, match="at most 3"):
         STUDY.run("corpus", Letters(words=4))
     with pytest.raises(InputError, match="takes Letters, not int"):
         STUDY.run("corpus", 3)
     assert not results.exists()
-
-
-def test_a_table_that_a_stage_declares_must_be_made():
     with pytest.raises(RunError, match="gone"):
         STUDY.run("broken", Letters())
     assert runs.read_manifest("letters", "r1")["stages"]["broken"]["status"] == "failed"
-
-
-def test_an_unknown_table_is_an_error_with_the_near_name():
-    with pytest.raises(InputError, match=r"no table 'word'; did you mean 'words'"):
-        STUDY.read("r1", "word")

@@ -100,13 +100,18 @@ def test_strict_stops_at_the_first_conversation_that_cannot_be_read(place):
     assert len(found.skipped) == 1
 
 
-def test_two_models_of_one_name_are_two_systems(place):
+def test_models_of_one_name_are_two_systems_and_bare_sessions_take_their_place(place):
     lines(place / "first.jsonl", thesis(0), thesis(1))
     lines(place / "second.jsonl", thesis(0), thesis(1), thesis(1))
     found = simulate.import_logs(simulate.ImportConfig(logs=str(place), run="twice"))
     assert list(found.systems["system"]) == ["alpha", "alpha (second)"]
     assert list(found.systems["sessions"]) == [2, 2]
     assert "was already read" in found.skipped["reason"].iloc[0]
+    bare = {"conversation": thesis(0)["conversation"]}
+    lines(place / "a.jsonl", bare, bare)
+    simulate.import_logs(simulate.ImportConfig(logs=str(place / "a.jsonl"), run="bare", system="mine"))
+    found = [(d.model_name, d.session_id) for d in simulate.iter_dialogues("bare")]
+    assert found == [("mine", "00000"), ("mine", "00001")]
 
 
 def test_systems_come_in_the_order_asked_for(place):
@@ -152,11 +157,3 @@ def test_a_catalogue_that_lacks_most_titles_is_said(place, capsys):
     lines(place / "a.jsonl", record)
     assert main(["import", "--logs", str(place), "--run", "foreign"]) == 0
     assert "only 0 % of the titles that replies list" in capsys.readouterr().out
-
-
-def test_a_session_without_a_number_takes_its_place_and_a_name_is_given(place):
-    bare = {"conversation": thesis(0)["conversation"]}
-    lines(place / "a.jsonl", bare, bare)
-    simulate.import_logs(simulate.ImportConfig(logs=str(place), run="bare", system="mine"))
-    found = [(d.model_name, d.session_id) for d in simulate.iter_dialogues("bare")]
-    assert found == [("mine", "00000"), ("mine", "00001")]

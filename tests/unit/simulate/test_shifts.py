@@ -29,13 +29,10 @@ def after(shape, *kinds):
     return shape
 
 
-def test_what_can_happen_depends_on_the_number_of_constraints_and_on_what_was_given_up():
+def test_what_can_happen_and_what_a_type_leaves():
     assert allowed(StateShape(3)) == {"switch", "replace", "relax", "contradict"}
     assert allowed(StateShape(2)) == {"refine", "switch", "replace", "relax", "contradict"}
     assert allowed(StateShape(1, given_up=True)) == {"refine", "switch", "replace", "contradict", "return"}
-
-
-def test_what_a_type_leaves():
     three = StateShape(3)
     assert after(three, "relax") == StateShape(2, given_up=True)
     assert after(three, "contradict") == StateShape(2)  # a value to avoid cannot return
@@ -43,6 +40,7 @@ def test_what_a_type_leaves():
     assert after(three, "relax", "return") == StateShape(1, given_up=True)
     assert after(three, "switch", "refine").constraints == 3
     assert after(three, "replace") == StateShape(3, given_up=True)
+    assert list(shifts.stand_ins()) == ["switch", "replace", "refine"]
 
 
 @pytest.mark.parametrize(("kind", "fits"), [
@@ -57,14 +55,17 @@ def test_each_type_does_what_its_name_says(kind, fits):
         assert fits(dict(before.constraints), dict(shift.state.constraints)), (before, shift)
 
 
-def test_a_return_brings_back_what_was_given_up():
+def test_returns_bring_back_what_was_given_up_and_nothing_else():
     found = list(proposals("return"))
     assert found
     assert all(set(shift.added.items()) <= set(before.past) for before, shift in found)
-
-
-def test_the_types_that_stand_in_for_one_that_cannot_happen():
-    assert list(shifts.stand_ins()) == ["switch", "replace", "refine"]
+    past = (("genre", "War"), ("genre", "Drama"), ("actor", "A B"))
+    state = UserState({"genre": "Drama"}, "genre", 0, avoid={"actor": "A B"}, past=past)
+    assert state.returnable == [("genre", "War")]
+    assert state.shape == StateShape(1, given_up=True)
+    assert state.without("genre") == {}
+    shift = PlannedShift(UserState({}, "actor", 0), "switch", {"actor": "A B"}, {}, ("actor", "A B"))
+    assert SHIFTS.create("switch").to_voice(shift) == [("actor", "A B")]
 
 
 @pytest.mark.parametrize(("kind", "expected"), [
@@ -76,16 +77,3 @@ def test_what_an_utterance_must_name(kind, expected):
     state = UserState({"actor": "A B"}, "actor", 0)
     shift = PlannedShift(state, kind, {"actor": "A B"}, {"genre": "Drama"}, ("year", "1990"))
     assert SHIFTS.create(kind).to_voice(shift) == expected
-
-
-def test_a_value_both_added_and_bridge_is_named_once():
-    shift = PlannedShift(UserState({}, "actor", 0), "switch", {"actor": "A B"}, {}, ("actor", "A B"))
-    assert SHIFTS.create("switch").to_voice(shift) == [("actor", "A B")]
-
-
-def test_a_state_returns_only_to_what_it_neither_has_nor_avoids():
-    past = (("genre", "War"), ("genre", "Drama"), ("actor", "A B"))
-    state = UserState({"genre": "Drama"}, "genre", 0, avoid={"actor": "A B"}, past=past)
-    assert state.returnable == [("genre", "War")]
-    assert state.shape == StateShape(1, given_up=True)
-    assert state.without("genre") == {}

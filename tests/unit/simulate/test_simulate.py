@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 
 import pytest
 
@@ -129,85 +128,31 @@ def test_more_workers_make_the_same_bytes(results, do):
     assert one == two
 
 
-def test_a_failed_export_is_made_good_by_the_next_start(results, do):
-    folder = do()
-    exported = (folder / "dialogues.jsonl").read_bytes()
-    (folder / "dialogues.jsonl").unlink()
-    with pytest.raises(
-        RunError,
-        match=r"dialogues.jsonl of run 'r' is gone; make it anew, with the run's own parameters: python -m crs_lib run 03_simulate -p run r",
-    ):
-        simulate.dialogues("r")
-    do()
-    assert (folder / "dialogues.jsonl").read_bytes() == exported
-
-
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(("change", "message"), [
     ({"n_sessions": 0}, "n_sessions is 0; input should be greater than or equal to 1"),
-    ({"n_sessions": -3}, "n_sessions is -3; input should be greater than or equal to 1"),
-    ({"n_sessions": 2.5}, "n_sessions is 2.5; input should be a valid integer"),
-    ({"n_sessions": True}, "n_sessions is True; input should be a valid integer"),
     ({"n_turns": 0}, "n_turns is 0; input should be greater than or equal to 1"),
     ({"workers": 0}, "workers is 0; input should be greater than or equal to 1"),
     ({"seed": -1}, "seed -1 is not usable; give a whole number >= 0"),
-    ({"seed": 1.5}, "seed 1.5 is not usable"),
     ({"systems": ["trackr"]}, r"unknown policy 'trackr'; did you mean 'tracker'\?"),
-    ({"systems": "tracker"}, "systems is 'tracker'; give a list"),
     ({"arms": ["both"]}, r"arms is \['both'\]; give a list, e.g. \['shift', 'straight'\]"),
     ({"arms": ["fresh", "shift"]}, r"arms is \['fresh', 'shift'\]; give each arm once, shift or none first"),
     ({"shift_types": []}, r"shift_types is \[\]; give a list"),
-    ({"shift_types": "switch"}, "shift_types is 'switch'; give a list"),
     ({"shift_typs": ["switch"]}, r"unknown setting 'shift_typs'; did you mean 'shift_types'\?"),
     ({"shift_first": [6, 4]}, r"shift_first is \[6, 4\]; give two whole numbers, the least \(from 2\)"),
-    ({"shift_first": [1, 4]}, r"shift_first is \[1, 4\]; give two whole numbers"),
     ({"shift_gap": [3]}, r"shift_gap is \[3\]; give two whole numbers, the least \(from 1\)"),
-    ({"shift_gap": 3}, r"shift_gap is 3; give a list"),
     ({"rates": {"hesitaton": 0.2}}, r"rates: unknown setting 'hesitaton'; did you mean 'hesitation'\?"),
     ({"rates": {"question": 2}}, r"rates: question is 2; input should be less than or equal to 1"),
-    ({"rates": 0.2}, "rates is 0.2"),
     ({"insist": "no"}, "insist is 'no'; input should be a valid boolean"),
     ({"voices": "B"}, r"voices is 'B'"),
     ({"shift_types": ["swich"]}, r"unknown shift type 'swich'; did you mean 'switch'\?"),
     ({"run": "../away"}, "run name '../away' cannot be a folder"),
-    ({"run": ""}, "run name '' cannot be a folder"),
     ({"catalog": "nowhere.json"}, "no catalogue at 'nowhere.json'; give 'sample'"),
 ])  # fmt: skip
 def test_a_bad_setting_is_refused_before_anything_is_written(results, change, message, do):
     with pytest.raises(InputError, match=message):
         do(**change)
     assert not results.exists()
-
-
-def test_another_catalogue_in_the_same_run_is_refused(results, tmp_path, do):
-    path = tmp_path / "films.json"
-    records = {
-        f"Film {i}": {"genre": ["Drama"], "actor": [f"Actor {i % 3}"], "year": str(1980 + i)}
-        for i in range(12)
-    }
-    path.write_text(json.dumps(records))
-    folder = do(catalog=str(path), n_turns=3)
-    before = everything(folder)
-    records["Film 1"]["year"] = "1999"
-    path.write_text(json.dumps(records))
-    with pytest.raises(RunError, match=r"made with other parameters .*input catalog"):
-        do(catalog=str(path), n_turns=3)
-    assert everything(folder) == before
-
-
-def test_a_damaged_ledger_is_refused_and_left_alone(results, do):
-    folder = do()
-    ledger = folder / "ledger.sqlite"
-    ledger.write_bytes(b"this is no data base, " * 200)
-    before = everything(folder)
-    with pytest.raises(
-        RunError, match=r"ledger.sqlite cannot be used .*; nothing was changed. Move it away to start afresh"
-    ):
-        do()
-    assert everything(folder) == before
-    ledger.rename(folder / "moved-away")  # what the message says
-    do()
-    assert (folder / "dialogues.jsonl").read_bytes() == before["dialogues.jsonl"]
 
 
 def test_a_body_that_is_no_dialogue_is_not_exported_whatever_its_hash(results, do):
@@ -224,22 +169,6 @@ def test_a_body_that_is_no_dialogue_is_not_exported_whatever_its_hash(results, d
         db.close()
         with pytest.raises(RunError, match="session 1 of 'echo' in the ledger is no dialogue"):
             do()
-
-
-def test_a_disk_that_refuses_the_export_leaves_the_old_one(results, monkeypatch, do):
-    folder = do()
-    before = everything(folder)
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunError, match=r"could not write .*: No space left on device; nothing changed"):
-        do()
-    monkeypatch.undo()
-    monkeypatch.setenv("CRS_RESULTS", str(results.parent))
-    assert everything(folder) == before
-    assert not list(folder.glob(".*.part"))
 
 
 def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monkeypatch):

@@ -87,16 +87,13 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
     assert realism._voiced(talks, WORLD.grounder)["voiced"].all()
 
 
-def test_words_without_the_situation_are_an_error():
+def test_words_without_the_situation_are_an_error_from_models_too():
     step = next(step for plan in plans("implicit") for step in plan.steps if step.situation)
     with pytest.raises(RunError, match="does not voice situation"):
         said = " ".join(
             f"{value} films," for field, value in users._must_voice(step, step.act) if field != SITUATION
         )
         users.check_voiced(WORLD.grounder, step, step.act, said)
-
-
-def test_a_model_that_words_the_user_must_keep_the_situation():
     text = "The kids have just come home and want to sit with us."
     needed = [(SITUATION, text)]
     assert user_llm._fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""

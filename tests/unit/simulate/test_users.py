@@ -53,10 +53,8 @@ def test_the_log_says_what_was_planned():
         log = said.meta
         assert set(log) >= THESIS_KEYS
         assert (log["turn"], log["constraints"], log["avoid"]) == (
-            step.turn,
-            dict(step.state.constraints),
-            dict(step.state.avoid),
-        )
+            step.turn, dict(step.state.constraints), dict(step.state.avoid),
+        )  # fmt: skip
         assert (log["shift_event"], log["shift_event_obj"]) == (
             step.event is not None,
             dict(step.event) if step.event else None,
@@ -109,12 +107,8 @@ def test_an_utterance_asks_unless_it_is_a_question_or_an_aside():
     for session in range(10):
         for said in talk(plan(session), good):
             expected = said.meta["shift_event"] or said.act in (
-                "initial",
-                "refine",
-                "follow_up",
-                "insist",
-                "nothing_named",
-            )
+                "initial", "refine", "follow_up", "insist", "nothing_named",
+            )  # fmt: skip
             assert said.meta["asks"] is expected
 
 

@@ -11,7 +11,6 @@ from crs_lib.core.errors import RunError
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.simulate.users import User
 from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
 
 
@@ -52,12 +51,6 @@ def test_an_opening_and_a_refinement_must_be_voiced_and_an_ordinary_turn_need_no
     users.check_voiced(GROUNDER, ordinary, ordinary.act, "Hello")
 
 
-def test_a_twin_without_shifts_is_checked_like_the_others():
-    for step in scenarios.plan(SAMPLE, 7, 1, 20, arm="none").steps:
-        said = User(SAMPLE, scenarios.plan(SAMPLE, 7, 1, 20, arm="none")).speak(step.turn)
-        users.check_voiced(GROUNDER, step, said.act, said.text)
-
-
 def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):
     hidden = replace(fields.FIELDS["language"], phrases=("in the pre$value tongue",))
     monkeypatch.setitem(fields.FIELDS, "language", hidden)
@@ -66,9 +59,7 @@ def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):
         n for n in range(60)
         if any("language" in event["added"] for event in simulate.scenario(WORLD, n, config).events)
     )  # fmt: skip
-    with pytest.raises(
-        RunError, match=r"does not voice language '\w+': .* pre\w+ tongue.*; mend the phrases of 'language'"
-    ):
+    with pytest.raises(RunError, match=r"does not voice language '\w+': .*mend the phrases of 'language'"):
         simulate.session(WORLD, "silent", session, config)
 
 
@@ -77,9 +68,7 @@ def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypat
     found["shift_replace"] = prompts.compiled(("Let's have $wish instead.",))
     monkeypatch.setattr(prompts, "sections", lambda name, small=False: found)
     config = SimulateConfig(systems=["silent"], n_turns=20, shift_types=["replace"])
-    with pytest.raises(
-        RunError, match=r"shift 'replace' at turn \d+ does not voice .*\[shift_replace\] in user.wording"
-    ):
+    with pytest.raises(RunError, match=r"shift 'replace' at .*voice .*\[shift_replace\] in user.wording"):
         simulate.session(WORLD, "silent", 0, config)
 
 

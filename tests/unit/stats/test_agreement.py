@@ -73,7 +73,7 @@ def test_masi_is_passonneaus_distance_and_nominal_for_single_labels():
     assert alpha(mixed, "masi")["alpha"] == pytest.approx(expected)
 
 
-def test_alpha_extremes_and_errors():
+def test_extremes_errors_and_many_items():
     same = ratings([[1, 2, 3], [1, 2, 3]])
     assert alpha(same)["alpha"] == 1.0
     assert np.isnan(alpha(ratings([[1, 1], [1, 1]]))["alpha"])
@@ -81,9 +81,6 @@ def test_alpha_extremes_and_errors():
         alpha(pd.concat([same, same]))
     with pytest.raises(InputError, match="no item has two ratings"):
         alpha(same[same["rater"] == 0])
-
-
-def test_icc_degenerate_cases():
     assert stats.icc(ratings([[1, 2, 3], [1, 2, 3]]))["icc"].to_numpy() == pytest.approx(1.0)
     assert stats.icc(ratings([[1, 1], [1, 1]]))["icc"].isna().all()
     holed = SHROUT_FLEISS.T.astype(float)
@@ -91,9 +88,6 @@ def test_icc_degenerate_cases():
     assert stats.icc(ratings(holed)).iloc[0][["n", "n_missing"]].tolist() == [5, 1]
     with pytest.raises(InputError, match="1 items were rated by all 2"):
         stats.icc(ratings([[1], [2]]))
-
-
-def test_many_items_and_values_fit_in_memory():
     x = np.random.default_rng(1).normal(size=(1, 600)) + np.random.default_rng(2).normal(size=(3, 600))
     for level in ("interval", "ordinal"):
         row = alpha(ratings(x), level, resamples=40)

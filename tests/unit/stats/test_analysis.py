@@ -315,11 +315,8 @@ def test_a_system_without_values_keeps_its_rows_and_is_named(scores):
 
 def test_all_pairs_are_a_family_within_each_outcome(scores):
     plan = {
-        "primary_outcome": "x",
-        "contrasts": ["ab", "ac", "bc"],
-        "smallest_effect": 0.05,
-        "all_pairs": True,
-    }
+        "primary_outcome": "x", "contrasts": ["ab", "ac", "bc"], "smallest_effect": 0.05, "all_pairs": True,
+    }  # fmt: skip
     plan |= {"contrasts": [["a", "b"], ["a", "c"], ["b", "c"]], "secondary_outcomes": ["y"], "resamples": 50}
     pairs = stats.ladder(scores, plan | {"families": {"exploratory": "holm"}}).pairwise
     assert pairs.groupby("outcome")["family_size"].first().to_dict() == {"x": 3, "y": 3}

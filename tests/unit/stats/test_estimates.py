@@ -79,13 +79,6 @@ def test_what_a_system_gets_does_not_depend_on_the_others():
     assert not whole["low"].equals(stats.cluster_bootstrap(frame, stats.Design(resamples=300, seed=3))["low"])
 
 
-def test_pairing_narrows_the_interval():
-    x = random_matrix(5, 50, 2, effect=0.0) + 5 * np.random.default_rng(0).normal(size=(50, 1))
-    gap = stats.cluster_bootstrap_differences(matrix_frame(x), stats.Design(resamples=500)).iloc[0]
-    mean = stats.cluster_bootstrap(matrix_frame(x), stats.Design(resamples=500)).iloc[0]
-    assert gap["high"] - gap["low"] < (mean["high"] - mean["low"]) / 2
-
-
 def test_the_difference_of_two_correlations_is_paired():
     rng = np.random.default_rng(5)
     y = rng.normal(size=80)
@@ -150,20 +143,22 @@ def test_degenerate_cases():
 
 
 # ── intervals of costs ─────────────────────────────────────────────────────────────────────────
-def test_the_interval_of_a_cost_is_that_of_t_where_the_values_differ():
+def test_the_interval_of_a_cost_is_that_of_t_and_never_of_no_width():
     values = np.random.default_rng(1).normal(0.3, 0.3, 30)
     found = stats.cost_interval([*values, np.nan])
     low, high = sp.t.interval(0.95, 29, values.mean(), values.std(ddof=1) / np.sqrt(30))
     assert (found.mean, found.low, found.high, found.n) == pytest.approx((values.mean(), low, high, 30))
-
-
-def test_no_interval_of_no_width_comes_from_identical_values():
     few = stats.cost_interval(np.zeros(12))
     assert few.reason == "too few differing scenarios" and math.isnan(few.low)
     many = stats.cost_interval(np.zeros(50))
     assert many.reason == "" and many.low < -0.02 and many.high > 0.02
     one = stats.cost_interval([1.0] * 49 + [0.2])
     assert one.high > 1.0 - 0.8 / 50  # a rare loss, of which a sample may hold none
+    top, bottom = np.array([0.0, 0.3, 0.2, 0.5] * 6), np.array([0.1, 1.0, 0.4, 1.0] * 6)
+    found = stats.ratio_interval(top, bottom)
+    assert found.mean == pytest.approx(top.mean() / bottom.mean())
+    assert found.low < found.mean < found.high
+    assert math.isnan(stats.ratio_interval([np.nan], [1.0]).mean)
 
 
 def test_rare_large_costs_are_covered():
@@ -175,11 +170,3 @@ def test_rare_large_costs_are_covered():
         for found in (stats.cost_interval(draw.choice(population, 20, replace=False)) for _ in range(300))
     ]
     assert np.mean(held) >= 0.93
-
-
-def test_a_ratio_of_means_is_no_mean_of_ratios():
-    top, bottom = np.array([0.0, 0.3, 0.2, 0.5] * 6), np.array([0.1, 1.0, 0.4, 1.0] * 6)
-    found = stats.ratio_interval(top, bottom)
-    assert found.mean == pytest.approx(top.mean() / bottom.mean())
-    assert found.low < found.mean < found.high
-    assert math.isnan(stats.ratio_interval([np.nan], [1.0]).mean)

@@ -26,12 +26,14 @@ def test_missing_values_are_left_out_and_counted():
     assert row["statistic"] != pytest.approx(zeros["statistic"])
 
 
-def test_no_variation_is_undefined_not_significant():
+def test_no_variation_is_undefined_and_categories_keep_their_order():
     flat, apart = (groups_frame({"a": [1.0, 1.0, 1.0], "b": [b, b]}) for b in (1.0, 2.0))
     assert np.isnan(one_way_anova(flat)["p"][0]) and one_way_anova(apart)["p"][0] == 0.0
     assert np.isnan(welch_anova(apart)["p"][0])
     negative = groups_frame({"a": [1.0, 2, 3], "b": [1.0, 2, 3]})
     assert one_way_anova(negative)["omega_squared"][0] == 0
+    system = pd.Categorical(PLANTS["system"], categories=["trt2", "ctrl", "trt1"])
+    assert list(tukey_hsd(PLANTS.assign(system=system))["a"]) == ["trt2", "trt2", "ctrl"]
 
 
 @pytest.mark.parametrize(("frame", "words"), [
@@ -45,11 +47,6 @@ def test_no_variation_is_undefined_not_significant():
 def test_bad_input_says_what_was_given(frame, words):
     with pytest.raises(InputError, match=words):
         one_way_anova(frame)
-
-
-def test_categories_keep_their_order():
-    system = pd.Categorical(PLANTS["system"], categories=["trt2", "ctrl", "trt1"])
-    assert list(tukey_hsd(PLANTS.assign(system=system))["a"]) == ["trt2", "trt2", "ctrl"]
 
 
 WORDS = {"equal variances": "Welch", "normal residuals": "Wilcoxon", "sphericity": "Greenhouse-Geisser"}
@@ -100,10 +97,21 @@ TRIAL = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459,
 TRIAL += [0.5719, 0.6528, 0.7590, 1.0]
 
 
-def test_benjamini_hochberg_reproduces_the_paper():
+def test_corrections_keep_order_and_missing_and_reproduce_the_paper():
     """Their section 4.1: four rejections at 5 %, where Bonferroni (and Holm) reject three."""
     assert (benjamini_hochberg(TRIAL) <= 0.05).sum() == 4
     assert (stats.holm(TRIAL) <= 0.05).sum() == 3
+    frame = pd.DataFrame({"p": [0.04, np.nan, 0.01]}, index=[9, 8, 7])
+    found = stats.adjust(frame)
+    assert list(found.index) == [9, 8, 7] and "p_adjusted" not in frame
+    assert found["p_adjusted"].tolist() == pytest.approx([0.04, np.nan, 0.02], nan_ok=True)
+    assert found["family_size"].tolist() == [2, 2, 2]
+    for p, method, words in (
+        (1.2, "holm", "outside"),
+        (0.1, "bonferoni", "use one of holm, benjamini_hochberg"),
+    ):
+        with pytest.raises(InputError, match=words):
+            stats.adjust(pd.DataFrame({"p": [p]}), method=method)
 
 
 @given(PS)
@@ -119,20 +127,3 @@ def test_holm_is_the_step_down_loop(ps):
 def test_benjamini_hochberg_equals_scipy_and_is_the_more_lenient(ps):
     assert benjamini_hochberg(ps) == pytest.approx(sp.false_discovery_control(ps))
     assert (benjamini_hochberg(ps) <= stats.holm(ps) + 1e-12).all()
-
-
-def test_adjust_keeps_order_and_missing():
-    frame = pd.DataFrame({"p": [0.04, np.nan, 0.01]}, index=[9, 8, 7])
-    found = stats.adjust(frame)
-    assert list(found.index) == [9, 8, 7] and "p_adjusted" not in frame
-    assert found["p_adjusted"].tolist() == pytest.approx([0.04, np.nan, 0.02], nan_ok=True)
-    assert found["family_size"].tolist() == [2, 2, 2]
-
-
-def test_adjust_refuses_what_is_no_p_or_method():
-    for p, method, words in (
-        (1.2, "holm", "outside"),
-        (0.1, "bonferoni", "use one of holm, benjamini_hochberg"),
-    ):
-        with pytest.raises(InputError, match=words):
-            stats.adjust(pd.DataFrame({"p": [p]}), method=method)

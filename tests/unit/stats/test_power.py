@@ -126,16 +126,6 @@ def test_components_of_a_nested_mixture_are_found():
     assert found["df"].sum() == x.size - 1 and found["share"].sum() == pytest.approx(1)
 
 
-def test_the_interval_shrinks_as_promised():
-    """Drawn anew with the scenarios that are asked for, differences stay within the precision in 95 %."""
-    draw, sigma, precision = np.random.default_rng(3), 0.4, 0.1
-    pilot = long(draw.normal(size=(5, 400)) * sigma, ["system", "scenario"])
-    need = stats.scenarios_needed(stats.facet_variances(pilot, {"scenario": ()}), precision).iloc[0]
-    n = int(need["scenarios"])
-    gaps = draw.normal(size=(2000, 2, n)).mean(axis=2) @ [sigma, -sigma]
-    assert np.mean(np.abs(gaps) < precision) == pytest.approx(0.95, abs=0.03)
-
-
 def test_what_few_catalogues_leave_open_no_scenario_closes():
     draw = np.random.default_rng(4)
     x = draw.normal(size=(6, 3, 1, 1)) + 0.1 * draw.normal(size=(6, 3, 4, 5))

@@ -10,7 +10,7 @@ from statsmodels.duration.hazard_regression import PHReg
 
 from crs_lib import stats
 from crs_lib.core.errors import InputError
-from crs_lib.stats.survival import hazard_ratios, logrank, net_incidence
+from crs_lib.stats.survival import hazard_ratios, net_incidence
 from tests.helpers.stats_examples import remission_frame
 
 REMISSION = remission_frame()
@@ -60,27 +60,6 @@ def test_restricted_mean_error_without_censoring_is_the_plain_one():
     )
     frame = pd.DataFrame({"system": list("aabb"), "time": [1, 3, 2, 8], "event": [True, False, True, False]})
     assert stats.restricted_mean(frame)["horizon"].tolist() == [3, 3]  # no guess beyond follow-up
-
-
-def test_stratified_logrank_adds_up_over_strata():
-    """Observed minus expected and variance summed over strata, in a loop."""
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame({"time": rng.integers(1, 9, 80), "event": rng.random(80) < 0.7})
-    frame["system"] = np.where(np.arange(80) % 2, "a", "b")
-    frame["shift_type"] = np.where(rng.random(80) < 0.4, "switch", "replace")
-    gap = variance = 0.0
-    for _, part in frame.groupby("shift_type"):
-        for t in sorted(part["time"].unique()):
-            risk = part[part["time"] >= t]
-            d, n = int((risk["event"] & (risk["time"] == t)).sum()), len(risk)
-            n1 = int((risk["system"] == "a").sum())
-            d1 = int((risk["event"] & (risk["time"] == t) & (risk["system"] == "a")).sum())
-            gap += d1 - d * n1 / n
-            variance += d * (n1 / n) * (1 - n1 / n) * (n - d) / (n - 1) if n > 1 else 0.0
-    row = logrank(frame, strata="shift_type").iloc[0]
-    assert row["statistic"] == pytest.approx(gap**2 / variance, rel=1e-9)
-    assert row["strata"] == 2
-    assert row["statistic"] != pytest.approx(logrank(frame)["statistic"][0])
 
 
 def ratio(frame, design=None):
@@ -133,9 +112,6 @@ def test_missing_times_are_left_out_and_counted_and_no_event_is_undefined():
     assert curve["n_missing"].tolist() == [1, 1, 1, 0]
     row = ratio(frame.assign(scenario=0))
     assert np.isnan(row["estimate"]) and row[["events_a", "events_b", "n_missing"]].tolist() == [2, 0, 1]
-    assert np.isnan(logrank(frame.assign(event=False))["p"][0])
-    at_once = logrank(frame.assign(event=True, time=0.0))  # no one waits: nothing to compare
-    assert np.isnan(at_once["p"][0]) and at_once["events"][0] == 6
 
 
 def test_recovery_beyond_chance_is_that_of_the_cases_at_risk_against_lists_by_chance():
@@ -174,8 +150,7 @@ NO_PLACEBO = REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] !
 @pytest.mark.parametrize(("make", "frame", "words"), [
     (stats.kaplan_meier, REMISSION.assign(time=-1.0), "negative times"),
     (stats.kaplan_meier, REMISSION.assign(event=2), r"true \(it happened\) or false"),
-    (logrank, REMISSION[REMISSION["system"] == "placebo"], "1 systems"),
-    (logrank, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
+    (stats.kaplan_meier, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
     (stats.restricted_mean, NO_PLACEBO, "no time for 'placebo'"),
     (stats.restricted_mean, REMISSION.assign(time=0, event=False), "followed for no reply"),
 ])  # fmt: skip

@@ -69,16 +69,13 @@ def search(**arguments):
     return agent.search(TEN, ToolCall("search_films", arguments), "bm25")
 
 
-def test_a_search_finds_all_films_that_meet_everything():
+def test_a_search_finds_all_films_that_meet_everything_and_names_unknown_values():
     assert set(titles(search(genre="drama", actor="ada quill"))) == {"Harbour Lights", "Paper Kites"}
     assert titles(search(genre="Drama", without=["French", "War"], year_to=1960)) == ["Harbour Lights"]
     assert set(titles(search(year_from=1990, year_to=1999))) == {"1947", "Lantern Street"}
     assert len(search().items) == 9  # one of the ten is never recommended
     assert titles(search(text="a clerk"))[0] == "Her" and len(search(text="a clerk").items) == 9
     assert search(genre="", actor=None, without=[]).items == search().items
-
-
-def test_a_value_that_no_film_has_finds_nothing_and_is_named():
     found = search(genre="Western", actor="Ada Quill")
     assert found.items == () and found.notes == ("no movie has genre 'Western'",) and not found.fault
 
@@ -137,15 +134,12 @@ def test_wrong_names_and_foreign_arguments_are_told_and_logged(backend):
     assert "there is no tool" in tool_results(bodies[1])[0] and reply.items == ()
 
 
-def test_arguments_that_are_no_json_are_told_and_logged():
+def test_arguments_that_are_no_json_or_huge_are_told_logged_and_bounded():
     broken = iter([[("search_films", '{"genre": ')], [("search_films", '["war"]')]])
     reply, _ = one_turn(lambda body: next(broken, []), "openai")
     assert [call["error"].split(" (")[0] for call in reply.extra["tool_calls"]] == [
         "the arguments are not JSON", "the arguments are no JSON object",
     ]  # fmt: skip
-
-
-def test_huge_arguments_are_bounded_in_the_log():
     reply, _ = one_turn(lambda body: [] if tool_results(body) else [("search_films", {"genre": "x" * 9000})])
     (call,) = reply.extra["tool_calls"]
     assert len(json.dumps(call)) < 600 and call["n_found"] == 0
@@ -182,21 +176,14 @@ def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
     recorder.close()
     assert [row["error"] for row in rows].count("no tools") == 1 and len(rows) == 11
     assert rows[0]["tool_calls"] == [] and [row["step"] for row in rows if row["turn"] == 2] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
+        0, 1, 2, 3, 4,
+    ]  # fmt: skip
 
 
-def test_json_actions_are_a_setting_too():
+def test_json_actions_are_a_setting_and_demanded_tools_must_be_there():
     with OllamaServer(tools=well, answer=choose) as server:
         reply = made(server, tools="json")[0].reply(1, WISH, {})
     assert reply.extra["tools"] == "json" and not any(body.get("tools") for body in server.bodies)
-
-
-def test_a_server_without_tools_fails_where_tools_are_demanded():
     with OllamaServer(tools=None, answer=choose) as server:
         system, _ = made(server, tools="native")
         with pytest.raises(LLMError, match="does not support tools"):

@@ -69,30 +69,21 @@ def test_the_films_on_the_shelf_hold_answers_to_every_wish_and_are_the_same_for_
         assert films == conversation._shelf(world, conversation.scenario(world, session, config), config)
 
 
-def test_the_whole_catalogue_is_shown_where_that_is_asked_for():
-    world = with_model(lambda request: answer("Hm."), listed=0, num_ctx=200_000)
-    talk("closed:scripted", n_turns=1, world=world)
-    (request,) = asked(world)
-    assert request.messages[0].content.count("\n- [") == int(SAMPLE.recommendable.sum())
-
-
-def test_rag_shows_what_the_search_finds_for_the_words_of_the_user():
+def test_rag_shows_what_the_search_finds_free_shows_nothing_and_closed_all_where_asked():
     reply, (request,) = said_once("rag", "Something with Charlie Chaplin, please.", listed=5)
     last = request.messages[-1].content
     assert last.count("\n- [") == 5 and "Charlie Chaplin" in last.split("The user says:")[0]
     assert len(reply.extra["offered_ids"]) == 5
-
-
-def test_rag_lists_nothing_where_nothing_is_found():
     reply, (request,) = said_once("rag", "Hm?", retriever="bm25")
     assert "Movies found:\n- none" in request.messages[-1].content
     assert reply.items == () and reply.extra["offered_ids"] == []
-
-
-def test_free_shows_no_film():
     _, (request,) = said_once("free")
     shown = " ".join(message.content for message in request.messages)
     assert not any(item.item_id in shown for item in SAMPLE.items) and "- [" not in shown
+    world = with_model(lambda request: answer("Hm."), listed=0, num_ctx=200_000)
+    talk("closed:scripted", n_turns=1, world=world)
+    (request,) = asked(world)
+    assert request.messages[0].content.count("\n- [") == int(SAMPLE.recommendable.sum())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -133,14 +124,11 @@ def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
     assert "state" not in request.schema["required"]
 
 
-def test_a_stated_year_that_is_no_number_is_logged_and_known_to_no_film():
+def test_stated_wishes_are_logged_and_asked_for_only_where_they_are_wanted():
     text = answer("Two.", ["2"], {"genre": "comedies", "year": "the nineties"})
     reply, _ = said_once("closed", answers=[text])
     assert reply.extra["state"] == {"genre": "comedies", "year": "the nineties"}
     assert reply.constraints == {"genre": "Comedy"}
-
-
-def test_the_wishes_are_asked_for_only_where_they_are_wanted():
     reply, (request,) = said_once("closed", state=False)
     assert "state" not in request.schema["properties"] and '"state"' not in request.messages[0].content
     assert "state" not in reply.extra and reply.constraints == {}

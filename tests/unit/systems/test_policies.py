@@ -1,4 +1,4 @@
-"""The control policies: each does what its name says, and nothing else."""
+"""The tracker's readings and the control policies: each does what its name says, and nothing else."""
 
 import dataclasses
 
@@ -11,6 +11,7 @@ from crs_lib.catalog import fields
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.systems import base as systems
+from crs_lib.systems import tracker
 from crs_lib.systems.base import World
 from tests.helpers.films import catalog, grounder
 
@@ -81,17 +82,11 @@ def test_the_tracker_keeps_the_amnesiac_forgets_and_the_sticky_never_lets_go():
     )  # fmt: skip
     both = {"genre": "Comedy", "actor": "Ada Quill"}
     assert constraints("tracker", *said) == [
-        {"genre": "Drama"},
-        {"genre": "Drama", "actor": "Ada Quill"},
-        both,
-        both,
-    ]
+        {"genre": "Drama"}, {"genre": "Drama", "actor": "Ada Quill"}, both, both,
+    ]  # fmt: skip
     assert constraints("amnesiac", *said) == [
-        {"genre": "Drama"},
-        {"actor": "Ada Quill"},
-        {"genre": "Comedy"},
-        {},
-    ]
+        {"genre": "Drama"}, {"actor": "Ada Quill"}, {"genre": "Comedy"}, {},
+    ]  # fmt: skip
     old = {"genre": "Drama", "actor": "Ada Quill"}
     assert constraints("sticky", *said) == [{"genre": "Drama"}, old, old, old]
 
@@ -193,11 +188,17 @@ def test_the_oracle_shows_as_many_films_as_it_is_told(k):
     assert len(talk(f"tracker:{k}", wish("Drama"))[0]) == k
 
 
-def test_the_oracle_repeats_a_film_only_where_no_others_are_asked_for():
+def test_lagging_oracles_lag_at_every_change_and_repeat_where_they_may():
     wars = [
         set(items) for items in talk("oracle:2", wish("War"), wish("War"), wish("War", stage="follow_up"))
     ]
     assert wars == [WARS, WARS, set()]  # two films meet the wish; asked for others they are worth nothing
+    # Not only at logged shifts: a refinement is no less of a change.
+    first, second, third = talk("oracle_lag:1", wish("War"), wish("Comedy"), wish("Comedy"))
+    assert set(first[:2]) == set(second[:2]) == WARS
+    assert set(third[:2]) <= COMEDIES
+    nothing = {**wish("War"), "constraints": {}}
+    assert set(talk("oracle_lag:3", nothing, wish("War"))[1][:2]) == WARS
 
 
 @pytest.mark.parametrize(("lag", "late"), [(1, 1), (2, 2), (3, 3)])
@@ -208,41 +209,27 @@ def test_a_lagging_oracle_learns_of_a_shift_late(lag, late):
     assert all(found <= COMEDIES for found in firsts[late + 1 :])
 
 
-def test_a_lagging_oracle_lags_at_every_change_and_knows_the_first_wish_at_once():
-    """Not only at logged shifts: a refinement is no less of a change."""
-    first, second, third = talk("oracle_lag:1", wish("War"), wish("Comedy"), wish("Comedy"))
-    assert set(first[:2]) == set(second[:2]) == WARS
-    assert set(third[:2]) <= COMEDIES
-    nothing = {**wish("War"), "constraints": {}}
-    assert set(talk("oracle_lag:3", nothing, wish("War"))[1][:2]) == WARS
-
-
 # ── policies of the sceptic ────────────────────────────────────────────────────────────────────
-def test_polite_never_shows_a_film_twice_and_shows_the_best_left():
+def test_polite_confirm_hedge_and_alternate():
     shown = talk("polite", *[wish("War")] * 3)
     assert set(shown[0][:2]) == WARS
     assert len({item for items in shown for item in items}) == sum(map(len, shown)) == 9
-
-
-def test_confirm_shift_asks_once_after_a_change():
     first, asked, then, again = talk(
         "confirm_shift", wish("War"), wish("Comedy"), wish("Comedy"), wish("Comedy")
     )
     assert set(first[:2]) == WARS and asked == ()
     assert then and again and set(then) <= COMEDIES
-
-
-def test_hedge3_shows_a_film_for_each_of_three_states():
     last = talk("hedge3", wish("War"), wish("Comedy"), wish("Drama"))[-1]
     assert len(last) == 3
     assert set(last) & WARS and set(last) & COMEDIES
     assert set(talk("hedge3", wish("War"))[0][:2]) == WARS
-
-
-def test_alternate_shows_films_for_two_states_in_turn():
     shown = talk("alternate", wish("War"), *[wish("Comedy")] * 4)
     kinds = ["war" if set(items[:2]) == WARS else "comedy" for items in shown]
     assert kinds.count("war") >= 2 and kinds.count("comedy") >= 2
+    first, second = talk("hedge", wish("War"), wish("Comedy", shift=True))
+    assert set(first[:2]) == WARS
+    assert set(second[:2]) <= COMEDIES
+    assert set(second[2:]) == WARS
 
 
 def test_random_free_draws_by_conversation_and_random_by_turn():
@@ -252,13 +239,6 @@ def test_random_free_draws_by_conversation_and_random_by_turn():
 
     assert items("random", "1") == items("random", "2")
     assert items("random_free", "1") == items("random_free", "1") != items("random_free", "2")
-
-
-def test_hedge_shows_films_for_the_wishes_before():
-    first, second = talk("hedge", wish("War"), wish("Comedy", shift=True))
-    assert set(first[:2]) == WARS
-    assert set(second[:2]) <= COMEDIES
-    assert set(second[2:]) == WARS
 
 
 def test_pad_repeat_abstain_and_restate():
@@ -273,7 +253,7 @@ def test_pad_repeat_abstain_and_restate():
     assert {i for turn in talk("restate", *[wish("War")] * 30) for i in turn} == set(range(9))
 
 
-def test_who_has_nothing_more_says_so_and_recommends_fewer():
+def test_who_has_nothing_more_says_so_and_recommends_fewer_or_none():
     meta = {"constraints": {"genre": "Drama", "actor": "Ada Quill"}, "avoid": {}, "stage": "follow_up"}
     one = system("oracle")
     first = one.reply(1, "films", meta)
@@ -288,12 +268,43 @@ def test_who_has_nothing_more_says_so_and_recommends_fewer():
     assert (asked.items, "Zoe Tarn" in asked.text) == ((), True)
     again = one.reply(5, "films", {**meta, "constraints": {"actor": "Ada Quill"}})
     assert set(first.items) < set(again.items)  # another wish: what fits it is named, heard of or not
-
-
-def test_where_nothing_comes_close_nothing_is_named():
     one = system("oracle")
     meta = {"constraints": {"language": "Polish"}, "avoid": {}, "stage": "follow_up"}
     assert films(one.reply(1, "x", meta)) == ["Her"]
     reply = one.reply(2, "More, please", meta)
     assert reply.items == ()
     assert any(cue in reply.text for cue in ("nothing", "all I have", "no further", "run out"))
+
+
+@pytest.mark.parametrize(("text", "wanted", "given_up", "reset"), [
+    ("I'd like drama films with Ada Quill", {"genre": "Drama", "actor": "Ada Quill"}, {}, False),
+    ("Instead of drama films I'd like comedy films", {"genre": "Comedy"}, {"genre": "Drama"}, False),
+    ("Forget films in French, the rest stays", {}, {"language": "French"}, False),
+    ("Never mind the rest: films in French", {"language": "French"}, {}, True),
+    ("not films with Ada Quill. I do want films with Ben Orr", {"actor": "Ben Orr"}, {"actor": "Ada Quill"}, False),
+    ("Wait, maybe not films in French. No, I do want films in French", {"language": "French"}, {}, False),
+    ("What is Iron Valley about?", {}, {}, False),
+    ("I liked Her, the drama", {"genre": "Drama"}, {}, False),
+    ("films written by Zoe Tarn", {"writer": "Zoe Tarn"}, {}, False),
+    ("films directed by Zoe Tarn", {"director": "Zoe Tarn"}, {}, False),
+    ("films made by Ivo Lund", {"director": "Ivo Lund"}, {}, False),
+    ("", {}, {}, False),
+])  # fmt: skip
+def test_readings(text, wanted, given_up, reset):
+    found = tracker.read(WORLD.grounder, text)
+    assert (found.wanted, found.given_up, found.reset) == (wanted, given_up, reset)
+
+
+@pytest.mark.parametrize(("state", "text", "expected"), [
+    ({"genre": "Drama"}, "I'd like comedy films", {"genre": "Comedy"}),
+    ({"genre": "Drama"}, "with Ada Quill", {"genre": "Drama", "actor": "Ada Quill"}),
+    ({"genre": "Drama", "year": "1988"}, "drop films from 1988, please", {"genre": "Drama"}),
+    ({"genre": "Drama", "year": "1988"}, "drop films from 1962, please", {"genre": "Drama", "year": "1988"}),
+    ({"genre": "Drama", "year": "1988"}, "Forget the rest: films in French", {"language": "French"}),
+    ({"genre": "Drama"}, "Forget the rest", {"genre": "Drama"}),  # nothing new: nothing is cleared
+    ({"genre": "Drama"}, "More, please", {"genre": "Drama"}),
+])  # fmt: skip
+def test_the_state_after_an_utterance(state, text, expected):
+    before = dict(state)
+    assert tracker.apply(state, tracker.read(WORLD.grounder, text)) == expected
+    assert state == before

@@ -17,6 +17,7 @@ from crs_lib.simulate.conversation import conversation_id
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
+from crs_lib.systems.contract import Answer
 from crs_lib.systems.programs import Programs
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
 from tests.helpers.scripted import failing
@@ -345,39 +346,59 @@ def test_a_stated_state_is_scored_against_the_wishes_in_force(world):
         assert row["state_f1"] == pytest.approx(2 / (1 + len(wishes)) if right else 0.0)
 
 
-@pytest.mark.subprocess
-def test_a_sweep_of_ten_systems_continues_and_asks_no_finished_session_again(tmp_path, capsys, module):
-    module(MINE.replace("FAILS", "99"))
-    plain, seen = script(tmp_path, "plain.sh", SHELL), tmp_path / "seen.jsonl"
-    down = [True]
+def test_a_request_is_the_documented_object():
+    talk = [("USER", "Hello"), ("SYSTEM", "Hi"), ("USER", "Films?")]
+    assert contract.request("00012", 3, 3, "sample", talk) == {
+        "version": 1, "session": "00012", "turn": 3, "want": 3, "catalog": "sample",
+        "conversation": [
+            {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"},
+            {"role": "user", "content": "Films?"},
+        ],
+    }  # fmt: skip
 
-    def answer(request):
-        if down[0] and request["session"] == conversation_id(7, "00002", "shift"):
-            return 404, "not now"
-        return 200, {"reply": "See Metropolis."}
 
-    with ProgramServer(answer) as server:
-        programs = [server.url, f"exec:{plain} {seen}", "python:mine_of_test:Mine"]
-        ours = ["oracle", "tracker", "amnesiac", "sticky", "popular", "random", "bm25"]
-        record = {
-            "notebooks": ["03_simulate"], "grid": {"seed": [7]}, "run": "ten",
-            "parameters": {"systems": [*programs, *ours], "n_sessions": 3, "n_turns": 4},
-        }  # fmt: skip
-        (tmp_path / "ten.yaml").write_text(json.dumps(record))
-        words = ["simulate", "--sweep", str(tmp_path / "ten.yaml")]
-        assert main(words) == 2
-        assert "1 of 30 sessions failed; the first is session 2 of 'http://" in capsys.readouterr().err
-        before = len(server.requests), len(seen.read_text().splitlines())
-        assert before == (2 * 4 + 1, 3 * 4)
-        down[0] = False
-        assert main(words) == 0
-        assert (len(server.requests), len(seen.read_text().splitlines())) == (9 + 4, 12)
-    talks = [(talk.model_name, talk.session_id) for talk in simulate.dialogues("ten")]
-    assert talks == [(name, f"{n:05d}") for name in (*programs, *ours) for n in range(3)]
-    users = {}
-    for talk in simulate.dialogues("ten"):
-        users.setdefault(talk.session_id, set()).add(talk.turns[0].text)
-    assert all(len(openings) == 1 for openings in users.values())
-    assert main(["estimate", "--sweep", str(tmp_path / "ten.yaml"), "--log", "ten"]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert [line.split()[-4] for line in shown if "crs" in line] == ["12"] * 3
+@pytest.mark.parametrize(("given", "read"), [
+    ({"reply": "Hi"}, Answer("Hi")),
+    ({"reply": ""}, Answer("")),
+    ({"reply": "Hi", "recommended": []}, Answer("Hi", ())),
+    ({"reply": "Hi", "recommended": ["a", "b"], "version": 1}, Answer("Hi", ("a", "b"))),
+    ({"reply": "Hi", "recommended": None, "state": None}, Answer("Hi")),
+    ({"reply": "Hi", "state": {}}, Answer("Hi", None, {})),
+    (
+        {"reply": "Hi", "state": {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}},
+        Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]}),
+    ),
+    ({"reply": "H\ud83d\ude00\ud800\0", "state": {"genre": "\ud800"}}, Answer("H😀��", None, {"genre": "�"})),
+    ({"reply": "Hi", "debug": 1, "seconds": 0.3}, Answer("Hi")),
+])  # fmt: skip
+def test_an_answer_is_read(given, read):
+    assert contract.read(given) == read
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    (["Hi"], r"the answer is a list \('\[\"Hi\"\]'\), expected an object like"),
+    (None, "the answer is null, expected an object"),
+    ({}, "'reply' is missing, expected a text; the answer has no field"),
+    ({"text": "Hi"}, "'reply' is missing, expected a text; the answer has 'text'"),
+    ({"reply": 3}, r"'reply' is a number \('3'\), expected a text"),
+    ({"reply": None}, "'reply' is null, expected a text"),
+    ({"reply": "Hi", "recommended": "Alien"}, "'recommended' is a text .*, expected a list of film ids"),
+    ({"reply": "Hi", "recommended": ["a", 7]}, r"'recommended\[1\]' is a number \('7'\), expected a film"),
+    ({"reply": "Hi", "recommended": [{"id": 1}]}, r"'recommended\[0\]' is an object"),
+    ({"reply": "Hi", "state": ["genre"]}, "'state' is a list .*, expected an object like"),
+    ({"reply": "Hi", "state": {"genre": {"x": 1}}}, "'state.genre' is an object .*, expected a text"),
+    ({"reply": "Hi", "state": {"genre": True}}, "'state.genre' is true or false"),
+    ({"reply": "Hi", "state": {"year": 3.5}}, "'state.year' is a number"),
+    ({"reply": "Hi", "version": 2}, "'version' is '2', expected 1 or no such field"),
+    ({"reply": "Hi", "recomended": []}, "'recomended' is no field of an answer; did you mean 'recommended'"),
+])  # fmt: skip
+def test_a_wrong_field_is_named(given, message):
+    with pytest.raises(LLMError, match=message) as raised:
+        contract.read(given)
+    assert raised.value.kind == "wrong answer"
+
+
+@pytest.mark.parametrize("text", ["", "Hello", '{"reply": ', "[" * 100_000])
+def test_what_is_not_json_is_said_with_its_beginning(text):
+    with pytest.raises(LLMError, match=r"the answer is not JSON: '.*'; expected one object like"):
+        contract.parse(text)

@@ -58,16 +58,13 @@ def test_what_is_no_question_about_a_film_gets_no_answer(text):
     assert said(text) == ""
 
 
-def test_the_title_s_own_words_ask_nothing():
+def test_titles_ask_nothing_and_missing_facts_are_left_unsaid():
     films = Catalog.from_records(
         [("Who Wrote When", {"actor": ["Ana Bell"], "director": ["Cy Hale"], "writer": ["Mo Reed"]})]
     )
     answer = replies.answer(Grounder(films), 'Who directed "Who Wrote When"?', stream(0, "x"))
     assert "Cy Hale" in answer
     assert "Mo Reed" not in answer
-
-
-def test_missing_facts_are_replaced_by_others_or_left_unsaid():
     films = Catalog.from_records(
         [("Blank Page", {"actor": ["Ana Bell"]}), ("Bare Wall", {"director": ["Cy Hale"]})]
     )
@@ -78,21 +75,15 @@ def test_missing_facts_are_replaced_by_others_or_left_unsaid():
     assert replies.answer(bare, "Who directed Blank Page?", draw) == ""
 
 
-def test_a_recommendation_names_its_films_and_no_others():
+def test_recommendations_name_their_films_and_no_others_and_say_when_nothing_is_found():
     for i in range(30):
         text = replies.recommend(CATALOG, [1, 5, 8], {"genre": "Drama"}, stream(i, "reply"))
         assert [m.item for m in TEN.titles(text, prefer=[8])] == [1, 5, 8], text
-
-
-def test_a_film_without_year_or_people_is_named_bare():
     films = Catalog.from_records([("Blank Page", {"actor": ["Ana Bell"]})])
     text = replies.recommend(films, [0], {}, stream(2, "reply"))
     assert "Blank Page" in text
     assert "None" not in text
     assert "()" not in text
-
-
-def test_nothing_found_is_said():
     for i in range(20):
         said = replies.recommend(CATALOG, [], {"genre": "Drama"}, stream(i, "x"))
         assert any(cue in said for cue in ("nothing", "all I have", "no further", "run out"))

@@ -23,22 +23,16 @@ def said(spec, *turns, world=SMALL):
     return [system.reply(turn, text, {}) for turn, text in enumerate(turns, 1)]
 
 
-def test_bm25_finds_the_words_and_only_films_that_have_one():
+def test_bm25_finds_the_words_adds_up_turns_and_puts_new_films_first():
     (reply,) = said("bm25", "Anything with Cy Hale in French?")
     assert titles(reply)[0] == "Cold Orchard"
     assert "Harbour Lights" not in titles(reply)  # English, without Cy Hale
     assert said("bm25", "Hm?")[0].items == ()
-
-
-def test_bm25_adds_up_all_turns_and_bm25_last_forgets_them():
     turns = "Something with Ben Orr", "in Polish please", "Directed by Pia Voss"
     assert titles(said("bm25:last", *turns)[-1])[0] == "Lantern Street"
     together = said("bm25", *turns)[-1]
     assert {"Her", "Lantern Street"} & set(titles(together))
     assert set(titles(together)) != set(titles(said("bm25:last", *turns)[-1]))
-
-
-def test_a_film_named_before_comes_after_new_ones():
     first, second = said("bm25", "Ada Quill", "Ada Quill")
     assert set(titles(first)) == {"Harbour Lights", "Paper Kites", "The Tin Parrot"}
     assert set(titles(second)) == set(titles(first))  # no other film has the words

@@ -6,10 +6,14 @@ from dataclasses import replace
 import pytest
 
 from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Turn
 from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import arms, realism
+from crs_lib.validity.realism import _UserTurn
 from tests.helpers.sample import WORLD
 
 
@@ -31,7 +35,7 @@ def talks():
 def test_the_simulator_passes_its_checks(talks):
     world, dialogues = talks
     table = realism.checks(dialogues, world.grounder)
-    assert table["holds"].tolist() == [True] * 4
+    assert table["holds"].tolist() == [True] * 5
 
 
 def test_a_leak_and_an_unvoiced_shift_are_found(talks):
@@ -56,3 +60,43 @@ def test_repetitions_are_counted_whatever_their_marks(talks):
     table = realism.checks([replace(one, turns=turns)], world.grounder).set_index("check")
     repeated = table.loc["user utterances repeated word for word"]
     assert (repeated["share"], repeated["holds"]) == (1 - 1 / 16, False)
+
+
+WORDS = "any more other good great like watch see show tell give list new old fun please thanks maybe".split()
+
+
+def talkers(name, words, n=20):
+    draw = stream(1, name)
+    return [_UserTurn(f"{name}{i // 6}", " ".join(draw.choice(words, 5))) for i in range(n * 6)]
+
+
+@pytest.mark.slow
+def test_who_says_the_same_cannot_be_told_apart_and_other_words_give_away():
+    real = talkers("a", WORDS)
+    found = realism.two_sample(real, talkers("b", WORDS))
+    assert found["low"] < 0.5 < found["high"]
+    simulated = talkers("b", [*WORDS[:6], "whereupon", "henceforth"])
+    found = realism.two_sample(real, simulated)
+    assert 0.7 < found["low"] <= found["auc"] <= found["high"] <= 1
+    ours, theirs = realism.telling_words(real, simulated, 6)
+    assert {"whereupon", "henceforth"} <= set(ours)
+    assert not {"whereupon", "henceforth"} & set(theirs)
+    with pytest.raises(InputError, match="fewer than 10 conversations"):
+        realism.two_sample(talkers("a", WORDS, 3), real)
+
+
+def test_the_tracker_follows_its_own_set_better_than_the_other():
+    found = realism.run(realism.RealismConfig(n_sessions=10)).set_index("users")["joint_accuracy"]
+    assert 1 >= found["A"] > found["all"] > 0.2
+    assert found[["development", "confirmation"]].between(0.2, found["A"]).all()
+
+
+def test_small_talk_alone_states_nothing_and_is_the_same_for_the_same_seed():
+    grounder = Grounder(sources.load())
+    said = realism.small_talk("all", 6, 10, seed=3)
+    assert [turn.conversation for turn in said] == [
+        f"small talk only/{n}" for n in range(6) for _ in range(10)
+    ]
+    assert realism.constraint_share(said, grounder) == 0
+    assert said == realism.small_talk("all", 6, 10, seed=3) != realism.small_talk("all", 6, 10, seed=4)
+    assert realism.constraint_share([_UserTurn("a", "drama movies"), _UserTurn("a", "ok")], grounder) == 0.5

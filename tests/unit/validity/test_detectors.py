@@ -63,14 +63,8 @@ def test_the_figures_on_paper():
     # alarms at turns 2, 5 and 6; shifts at 2 (found at once) and 4 (found one turn late)
     names = ["precision", "recall", "f1", "alarm_rate", "shift_rate", "delay", "found"]
     assert row[names].tolist() == pytest.approx([1 / 3, 1 / 2, 0.4, 0.6, 0.4, 0.5, 1.0])
-
-
-def test_an_alarm_after_the_next_shift_belongs_to_that_one():
     row = detectors.quality(table([0.0, 0.0, 0.9], [True, False, True]), {"d": 0.5}).iloc[0]
     assert (row["found"], row["delay"]) == (0.5, 0.0)
-
-
-def test_without_an_alarm_precision_is_missing_and_without_a_shift_auc_is():
     row = detectors.quality(table([0.1, 0.2], [False, False]), {"d": 0.5}).iloc[0]
     assert row[["precision", "recall", "auc", "delay", "found"]].isna().all()
 

@@ -13,8 +13,10 @@ from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
+from crs_lib.metrics.records import Scores
 from crs_lib.systems import base as systems
-from crs_lib.validity import gate
+from crs_lib.systems.gamed import Tricks, read
+from crs_lib.validity import gate, redteam
 from crs_lib.validity.gate import AFTER, BEFORE, NOISY, ORDERINGS, POLICIES, RISING, WHOLE, Protocol
 
 # Means that meet every demand: the doses lie on a line from the oracle (1.0) to almost random (0.2).
@@ -40,20 +42,19 @@ def verdict(means, ordering, **options):
     return tests.loc[ordering, "verdict"]
 
 
-def test_a_metric_that_meets_every_demand_has_no_mark():
+def test_a_metric_that_meets_every_demand_has_no_mark_whichever_way_is_better():
     tests = gate._test_all(values(GOOD))
     assert set(tests["verdict"]) == {"pass"}
     assert len(tests) == len(ORDERINGS) + 1
     table = gate._verdicts(tests).set_index("metric")
     assert table.loc["item_tas", "mark"] == ""
     assert table.loc["novelty", "mark"] == gate.DESCRIPTIVE
-
-
-def test_lower_is_better_turns_the_differences():
     assert base.get("copying").direction == base.LOWER
     assert set(gate._test_all(values(GOOD, "copying", -1.0))["verdict"]) == {"pass"}
     upside_down = gate._test_all(values(GOOD, "copying"))
     assert (upside_down["verdict"] == "fail").sum() >= len(ORDERINGS) - 1
+    with pytest.raises(InputError, match="the run lacks random, silent"):
+        gate._test_all(values({k: v for k, v in GOOD.items() if k not in ("random", "silent")}))
 
 
 @pytest.mark.parametrize(("change", "ordering"), [
@@ -89,11 +90,6 @@ def test_what_is_not_defined_is_neither_passed_nor_failed():
     assert tests.loc["random above echo", "verdict"] == "undefined"
     assert tests.loc["random above echo", "n_missing"] == len(WOBBLE)
     assert "random above echo (undefined)" in gate._verdicts(tests.reset_index())["failed"].iloc[0]
-
-
-def test_a_run_without_a_policy_is_refused_by_name():
-    with pytest.raises(InputError, match="the run lacks random, silent"):
-        gate._test_all(values({k: v for k, v in GOOD.items() if k not in ("random", "silent")}))
 
 
 def test_parts_of_a_session_are_means_over_their_turns():
@@ -214,19 +210,13 @@ def test_what_does_not_hold_fails(tmp_path):
     assert board[["held", "asked"]].to_numpy().tolist() == [[1, 3]]
 
 
-def test_a_metric_with_values_where_nothing_shifts_fails(tmp_path):
+def test_what_cannot_be_tested_is_decided_by_rule(tmp_path):
     table = frame(oracle=NONE).assign(history_cost=0.0)
     assert outcome(tmp_path, [{"relation": "undefined"}], table)["verdict"].tolist() == ["fail"]
-
-
-def test_values_without_spread_are_decided_without_a_test(tmp_path):
     demands = [{"a": "oracle", "relation": "near", "value": 0.0, "margin": 0.03},
                {"a": "sticky", "relation": "beyond", "value": 0.5}]  # fmt: skip
     found = outcome(tmp_path, demands, frame(oracle=[0.0] * 3, sticky=[0.5] * 3))
     assert found["p"].tolist() == [0, 1]
-
-
-def test_too_few_scenarios_pass_nothing(tmp_path):
     found = outcome(
         tmp_path, [{"a": "oracle", "relation": "near", "value": 0, "margin": 1}], frame(oracle=[0.0])
     )
@@ -311,3 +301,83 @@ def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypa
 def test_what_the_protocol_fixes_cannot_be_given(given, capsys):
     assert main(["gate", "--develop", *given]) == 2
     assert "the protocol fixes it" in capsys.readouterr().err
+
+
+def test_a_policy_is_its_spec_and_the_search_is_seeded():
+    tricks = Tricks(lag=0.5, echoes=1)
+    assert read(tricks.argument) == tricks
+    assert systems.check([f"gamed:{tricks.argument}"])
+    with pytest.raises(InputError, match="give 9 shares"):
+        systems.check(["gamed:1/2"])
+    first, again = redteam._drawn(40, 1), redteam._drawn(40, 1)
+    assert first == again != redteam._drawn(40, 2)
+    assert first[0] == Tricks(abstention=1, echoes=1)
+    assert len(first) == 40
+
+
+def test_exploitability_is_the_rise_above_silence_and_chance_without_use():
+    rows = [
+        ("silent", 0.0, 0.0, -0.1), ("random", 0.05, 0.1, 0.0), ("oracle", 0.9, 0.1, 1.0),
+        ("gamed:0/0/0/0/0/1/0/1/0", 0.0, 1.0, -0.1), ("gamed:0/0/0/0/0/0/0/0/1", 0.0, 0.2, 0.4),
+        ("gamed:0/0/0/0/0/0/0/0/0", 0.9, 2.0, 0.9),
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["policy", "utility", "topic_adaptation_score", "normalised_gain"])
+    found = redteam._exploitability(table, ["topic_adaptation_score", "normalised_gain"]).set_index("metric")
+    assert found["exploitability"].to_dict() == pytest.approx(
+        {"topic_adaptation_score": 0.9, "normalised_gain": 0}
+    )
+    assert found["near_misses"].to_dict() == pytest.approx(
+        {"topic_adaptation_score": 0.1, "normalised_gain": 0.4}
+    )
+    assert found["mark"].to_dict() == {"topic_adaptation_score": "can be gamed", "normalised_gain": ""}
+    assert found.loc["topic_adaptation_score", "worst"] == "gamed:0/0/0/0/0/1/0/1/0"
+
+
+@pytest.mark.slow
+def test_a_short_search_finds_the_parrot_and_spares_the_gain():
+    found = redteam._exploitability(redteam.search(redteam.GateConfig(budget=12, n_sessions=2, n_turns=10)))
+    rise = found.set_index("metric")["exploitability"]
+    assert rise["topic_adaptation_score"] > 0.5
+    assert rise["normalised_gain"] < 0.05
+
+
+def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
+    """Its exploit is the base's cost less its own; a policy that is weaker with straight users is left out."""
+    made = {
+        "sticky": (0.4, 0.8),
+        "one_slot_sticky": (0.3, 0.8),
+        "stickyk:1": (0.1, 0.6),
+        "tracker": (0.1, 0.9),
+    }
+
+    def scored(config, specs, n):
+        assert (config.n_turns, n) == (8, 100)
+        return {
+            spec: [
+                Scores([], [], {"shift_cost": cost + wobble, "straight_gain": able})
+                for cost, able in [made.get(spec, (0.5, 0.2))]
+                for wobble in (*np.linspace(-0.05, 0.05, 20), float("nan"))
+            ]
+            for spec in specs
+        }
+
+    monkeypatch.setattr(redteam, "_scored", scored)
+    found = redteam._sleights(redteam.GateConfig(n_sessions=2, seed=1)).set_index("metric")
+    assert found["exploitability"].to_dict() == pytest.approx({"shift_cost": 0.1, "share_lost": 0.125})
+    assert set(found["worst"]) == {"one_slot_sticky"} and set(found["n"]) == {1}
+    assert (found["low"] <= found["exploitability"]).all() and (
+        found["exploitability"] <= found["high"]
+    ).all()
+
+
+def test_no_sleight_that_is_as_able_is_no_number(monkeypatch):
+    weak = {
+        spec: [Scores([], [], {"shift_cost": 0.1, "straight_gain": 0.1})] * 3 for spec in redteam.SLEIGHTS
+    }
+    honest = {
+        spec: [Scores([], [], {"shift_cost": 0.4, "straight_gain": 0.9})] * 3
+        for spec in ("sticky", "tracker")
+    }
+    monkeypatch.setattr(redteam, "_scored", lambda *_: weak | honest)
+    found = redteam._sleights(redteam.GateConfig(n_sessions=2))
+    assert found["exploitability"].isna().all() and (found["n"] == 0).all()

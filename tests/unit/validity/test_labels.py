@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, simulate
 from crs_lib.__main__ import main
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.report import page as pages
 from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import labels
+from tests.helpers.sample import scored
 
 SYSTEMS = ("oracle", "tracker", "sticky", "random")
 
@@ -25,9 +25,7 @@ def ask(run, n, kind="single", seed=0):
 @pytest.fixture(scope="module")
 def run():
     name = "annotated"
-    config = simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=10, n_turns=8)
-    simulate.simulate(config, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig(run=name))
+    scored(run=name, systems=SYSTEMS, n_sessions=10, n_turns=8)
     return name
 
 
@@ -96,12 +94,9 @@ def test_raters_without_noise_agree_and_their_labels_follow_the_gain(run, tmp_pa
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"value": 6}, "a value from 1 to 5"),
-    ({"value": True}, "a value from 1 to 5"),
-    ({"value": None}, "a value from 1 to 5"),
-    ({"rater": ""}, "no label"),
-    ({"page": "0" * 16}, "belongs to page"),
-    ({"item": "nobody"}, "no question 'nobody'"),
+    ({"value": 6}, "a value from 1 to 5"), ({"value": True}, "a value from 1 to 5"),
+    ({"value": None}, "a value from 1 to 5"), ({"rater": ""}, "no label"),
+    ({"page": "0" * 16}, "belongs to page"), ({"item": "nobody"}, "no question 'nobody'"),
 ])  # fmt: skip
 def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message):
     main(["annotate", "--run", run, "--n", "4"])
@@ -113,13 +108,10 @@ def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message
         labels.read([path], key.page, key.questions["id"])
 
 
-def test_the_last_label_of_a_rater_counts(tmp_path):
+def test_the_last_label_counts_and_programs_are_told_from_people(tmp_path):
     lines = [{"item": "a", "rater": "ab", "value": value, "page": "p"} for value in (2, 5)]
     tables.write_jsonl(tmp_path / "labels.jsonl", lines)
     assert labels.read([tmp_path / "labels.jsonl"], "p", ["a"])["value"].tolist() == [5]
-
-
-def test_labels_of_programs_are_told_from_those_of_people():
     frame = pd.DataFrame({"rater": ["scripted-1", "scripted-2"], "item": ["a", "a"], "value": [1, 5]})
     made = labels._Findings(frame, *[pd.DataFrame()] * 3)
     assert (made.scripted, made.who) == (True, "2 scripted raters")

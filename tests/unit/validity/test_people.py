@@ -125,8 +125,9 @@ def test_a_reaction_counts_half_and_only_where_films_are_named():
     taken = [agreement._received(0.5, *given) for given in ((1.0, 2), (1.0, 0), (math.nan, 2))]
     assert taken == [0.75, 0.5, 0.5]
     # paper: sqrt((1 + 0)/2) = 0.7071; reactions: (1 + ½)/2 = 0.75
-    assert agreement._of_dialogue([1.0, 0.0], [1.0, math.nan]) == pytest.approx((0.5**0.5 + 0.75) / 2)
-    assert math.isnan(agreement._of_dialogue([], []))
+    rows = [{"heard_relevance": 1.0, "reaction": 1.0}, {"heard_relevance": 0.0, "reaction": math.nan}]
+    assert agreement._whole(rows) == pytest.approx((0.5**0.5 + 0.75) / 2)
+    assert math.isnan(agreement._whole([]))
 
 
 def talk(number, *said, relevance=(), overall=None, system="alpha"):

@@ -5,8 +5,11 @@ import pytest
 from scipy import stats
 
 from crs_lib import simulate
+from crs_lib.core.errors import InputError
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.validity import sensitivity
+from crs_lib.stats import facet_variances
+from crs_lib.validity import precision, sensitivity
+from crs_lib.validity.precision import PrecisionConfig
 from tests.helpers.sample import WORLD
 
 
@@ -28,16 +31,16 @@ def test_the_weights_map_on_paper():
     assert weighted.loc[(1, 0, 0, 0), ["best", "tau"]].tolist() == ["a", 1.0]
 
 
-def test_the_simplex_is_complete_and_sums_to_one():
+def test_the_simplex_is_complete_and_tau_agrees_with_scipy():
     grid = sensitivity._simplex()
     assert all(sum(one._asdict().values()) == pytest.approx(1) and one.alpha > 0 for one in grid)
     assert len(grid) == 35 - 15  # C(7, 3) points, less those without weight on S*: C(6, 2)
-
-
-def test_tau_agrees_with_scipy_and_needs_two_systems():
     a, b = pd.Series([1.0, 2, 3, 3], list("wxyz")), pd.Series([2.0, 1, 3, 4], list("wxyz"))
     assert sensitivity._tau(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
     assert pd.isna(sensitivity._tau(a[:1], b))
+    table = sensitivity.weights(turns().assign(satisfaction_corrected=float("nan")))
+    assert table["tau"].isna().all()
+    assert set(table["best"]) == {""}
 
 
 def scores(**by_system):
@@ -50,7 +53,7 @@ def scores(**by_system):
     return pd.DataFrame(rows)
 
 
-def test_agreement_is_tau_of_the_means_and_its_interval_redraws_scenarios():
+def test_agreement_is_tau_of_the_means_of_what_is_there():
     """Means 1, 2, 3 against 2, 1, 3: of three pairs two agree, tau = (2 - 1) / 3."""
     a = scores(x=[1.0, 1.0, 1.0], y=[2.0, 2.0, 2.0], z=[3.0, 3.0, 3.0])
     b = scores(z=[3.0, 3.0, 3.0], x=[4.0, 1.0, 1.0], y=[0.5, 1.5, 1.0])
@@ -60,20 +63,11 @@ def test_agreement_is_tau_of_the_means_and_its_interval_redraws_scenarios():
     assert found["low"] == pytest.approx(-1 / 3)  # the first scenario alone: x above y and z
     assert found["high"] == 1  # the others alone: x below y below z
     assert (found["n_systems"], found["n_sessions"]) == (3, 3)
-
-
-def test_agreement_leaves_out_what_is_missing():
     a = scores(x=[1.0, 1.0], y=[2.0, 2.0], z=[float("nan")] * 2)
     b = scores(x=[1.0, float("nan")], y=[2.0, 2.0], z=[0.0, 0.0])
     found = sensitivity._agreement(a, b, "score")
     assert (found["tau"], found["n_systems"]) == (1, 2)
     assert pd.isna(sensitivity._agreement(a, scores(z=[1.0]), "score")["tau"])
-
-
-def test_weights_without_any_item_have_no_ranking():
-    table = sensitivity.weights(turns().assign(satisfaction_corrected=float("nan")))
-    assert table["tau"].isna().all()
-    assert set(table["best"]) == {""}
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +106,41 @@ def test_parts_of_a_catalogue_are_nested_and_the_whole_agrees_with_itself(small)
     assert table.loc[0.5, "tau"] >= 0.6
     assert table.loc[0.5, "films"] == len(half)
     assert table.loc[0.5, "low"] <= table.loc[0.5, "tau"] <= table.loc[0.5, "high"]
+
+
+def frame(missing=()):
+    rows = [
+        {"system": p, "catalogue": "sample", "wording": w, "seed": s, "scenario": f"{i:05d}", "value": v + i}
+        for v, p in enumerate("ab") for w in "AB" for s in (1, 2) for i in range(4)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows).astype({"value": float})
+    for number in missing:
+        table.loc[number, "value"] = float("nan")
+    return table
+
+
+def test_a_scenario_without_a_value_anywhere_goes_and_the_cells_stay_alike():
+    kept = precision._balanced(frame(missing=[1]))  # system a, wording A, seed 1, scenario 1
+    assert kept.groupby("seed")["scenario"].unique().map(list).to_dict() == {
+        1: ["00000", "00002", "00003"], 2: ["00000", "00001", "00002"],
+    }  # fmt: skip
+    facet_variances(kept, precision.FACETS)  # balanced
+    with pytest.raises(InputError, match="has 1 scenarios with a value for every"):
+        precision._balanced(frame(missing=[0, 1, 2]))
+    with pytest.raises(InputError, match="has 0 scenarios"):
+        precision._balanced(frame(missing=[0, 1, 2, 3]))
+
+
+@pytest.mark.parametrize("metric", ["normalised_gain", "history_cost"])
+def test_a_small_study_says_where_scores_vary(metric, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    systems = ("tracker", "sticky")
+    found = precision.run(
+        PrecisionConfig(systems=systems, seeds=(1, 2), n_sessions=3, n_turns=10, metric=metric)
+    )
+    assert found.needed["holds_for"].tolist() == list(precision.SCOPES.values())[:3]
+    widths = found.needed["half_width"]
+    assert (widths.diff().dropna() >= -1e-12).all()  # whoever generalises further knows less
+    assert (found.needed["floor"] <= widths + 1e-12).all()
+    assert found.needed["floor"].iloc[0] == 0
+    assert (tmp_path / "movies" / "precision" / "precision.csv").exists()
