@@ -238,7 +238,7 @@ def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame 
     known = results[said.isin(voices.names(voices.ALL))]
     if known["voice"].nunique() < 2:
         return None
-    known = known.assign(use=[voices.known()[name].use for name in known["voice"]])
+    known = known.assign(use=[voices.every()[name].use for name in known["voice"]])
     rows = []
     for name, mine in itertools.chain(known.groupby("use"), known.groupby("voice")):
         row = {"voice": name, "scenarios": mine["session_id"].nunique()}

@@ -12,8 +12,6 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.figures import style
 from crs_lib.validity import agreement, raters
 
-_LINES = ("-", "--", ":", "-.")
-
 
 def verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """The gate's verdicts as a reader takes them: metric, orderings passed of those asked, mark."""
@@ -37,12 +35,6 @@ def side_by_side(run: str) -> pd.DataFrame:
     return found.sort_values("S* without shifts", ascending=False, ignore_index=True).round(3)
 
 
-def orderings(tests: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Every ordering of one metric with its paired difference, interval and verdict."""
-    mine = tests[tests["metric"] == metric]
-    return mine[["ordering", "diff", "low", "high", "n", "verdict"]].reset_index(drop=True)
-
-
 def dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
     """Mean score by dose of noise with 95 % intervals, a panel a metric; the oracle is dose 0."""
     made, axes = style.figure(2.4, columns=len(metrics))
@@ -52,20 +44,6 @@ def dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
         panel.plot(mine["dose"], mine["mean"], color=style.INK, marker="o", markersize=3)
         panel.set(xlabel="share of random turns", title=style.titled(name))
     style.note(made, f"Mean over n = {int(doses['n'].max())} scenarios, 95 % bootstrap intervals.")
-    return made
-
-
-def detector_figure(swept: pd.DataFrame) -> Any:
-    """F1 of each detector by threshold, and the share of turns in which it raises an alarm."""
-    made, (panels,) = style.figure(2.6, columns=2)
-    for line, (name, mine) in zip(_LINES * 3, swept.groupby("detector", sort=False), strict=False):
-        for panel, column in zip(panels, ("f1", "alarm_rate"), strict=True):
-            panel.plot(mine["threshold"], mine[column], line, color=style.INK, label=name)
-    panels[0].set(xlabel="threshold", title="F1 ↑", ylim=(0, 1))
-    panels[0].legend(fontsize=style.SMALL, frameon=False)
-    panels[1].axhline(float(swept["shift_rate"].iloc[0]), color=style.FAINT, linewidth=0.8)
-    panels[1].set(xlabel="threshold", title="share of turns with an alarm", ylim=(0, 1.05))
-    style.note(made, "The thin line is the true share of shifts. A useful detector has alarms near it.")
     return made
 
 
@@ -126,9 +104,3 @@ def missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
 def if_any(table: pd.DataFrame) -> pd.DataFrame | None:
     """The table, or nothing to show where it is only a note that says what was not given."""
     return None if list(table.columns) == ["note"] else table
-
-
-def failed(table: pd.DataFrame, metric: str) -> list[str]:
-    """The orderings that a metric fails, one a line."""
-    found = table.set_index("metric").loc[metric, "failed"]
-    return [] if pd.isna(found) or not found else str(found).split("; ")

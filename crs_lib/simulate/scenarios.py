@@ -204,7 +204,7 @@ class Scenario:
     def small_letters(self) -> bool:
         """Whether this user types no capitals but those of names."""
         typing = rng.stream(self.seed, "movies", self.session, "typing")
-        return typing.random() < voices.known()[self.voice].small_letters
+        return typing.random() < voices.every()[self.voice].small_letters
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
@@ -321,7 +321,7 @@ def _stated(
 def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
     """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
     draws = partial(rng.stream, plan.seed, "movies", plan.session, "small-talk")
-    shares, found = voices.known()[plan.voice].small_talk, list(steps[:1])
+    shares, found = voices.every()[plan.voice].small_talk, list(steps[:1])
     for before, step in itertools.pairwise(steps):
         free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
         act = voices.picked(shares, draws(step.turn).random()) if free else ""
@@ -338,7 +338,7 @@ def _first_words(
     them gives way; from there on the plan is the same. The twin without shifts begins like its session.
     """
     draw = rng.stream(plan.seed, "movies", plan.session, "first-words")
-    act = voices.picked(voices.known()[plan.voice].first_words, draw.random())
+    act = voices.picked(voices.every()[plan.voice].first_words, draw.random())
     if not act or first_shift <= opening + 1 or len(steps) <= opening:
         return steps
     nothing = replace(steps[0].state, constraints={}, avoid={})

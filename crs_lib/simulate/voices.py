@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from crs_lib.core import rng
-from crs_lib.core.prompts import USER_SETS
 from crs_lib.simulate.shifts import PlannedShift
 
 GREETING, ANY_FILM = "greeting", "any_film"  # a first turn that states nothing: says hello, asks for any film
@@ -50,25 +49,30 @@ class Voice(NamedTuple):
     small_letters: float
 
 
+def _voice(row: Mapping[str, str]) -> Voice:
+    first, talk = ({act: float(row[act]) for act in acts} for acts in (FIRST_WORDS, SMALL_TALK))
+    return Voice(row["use"], row["person"], first, talk, float(row["small_letters"]))
+
+
 FIRST: Final = "A"
 ALL, DEVELOPMENT, CONFIRMATION = "all", "development", "confirmation"
-CHOICES: Final = (FIRST, ALL, DEVELOPMENT, CONFIRMATION, *(name for name in USER_SETS if name != FIRST))
 
 
 @cache
-def known() -> dict[str, Voice]:
-    """Every voice by its name, in the order of the table."""
-    found = {}
-    for row in _table("voices/voices.tsv"):
-        first, talk = ({act: float(row[act]) for act in acts} for acts in (FIRST_WORDS, SMALL_TALK))
-        found[row["voice"]] = Voice(row["use"], row["person"], first, talk, float(row["small_letters"]))
-    return found
+def every() -> dict[str, Voice]:
+    """All voices, by name."""
+    return {row["voice"]: _voice(row) for row in _table("voices/voices.tsv")}
+
+
+def choices() -> tuple[str, ...]:
+    """The names of all choices of voices."""
+    return (FIRST, ALL, DEVELOPMENT, CONFIRMATION, *(name for name in every() if name != FIRST))
 
 
 def names(choice: str) -> list[str]:
     """The voices of a choice: "all" but A, those for "development" or "confirmation", or the one named."""
-    found = [name for name, voice in known().items() if choice in (ALL, voice.use) and name != FIRST]
-    return [choice] if choice in known() else found
+    found = [name for name, voice in every().items() if choice in (ALL, voice.use) and name != FIRST]
+    return [choice] if choice in every() else found
 
 
 def drawn(choice: str, seed: int, session: int) -> str:
@@ -122,6 +126,6 @@ def implied(
     if explicitness == MIXED and draw.random() < 0.5:
         return None
     named = (pair for pair in shift.added.items() if pair != shift.bridge)
-    fit = [one for one in _situations() if one.use == known()[voice].use]
-    options = [one for pair in named for one in fit if pair == (one.field, one.value)]
+    known = [one for one in _situations() if one.use == every()[voice].use]
+    options = [one for pair in named for one in known if pair == (one.field, one.value)]
     return options[int(draw.integers(len(options)))] if options else None

@@ -211,7 +211,7 @@ def cost_sample(values: Any) -> Floats:
 
     Large values are rare then, and a sample may hold none: two scenarios, REACH above and below the median,
     are counted in, so that identical values never give a spread of 0. Below ENOUGH scenarios of which fewer
-    than FEW differ nothing can be said. Source: coverage study (docs/validity.md, section 2;
+    than FEW differ nothing can be said. Source: coverage study (docs/validity.md, section 1;
     benchmarks/bench_coverage.py).
     """
     known: Floats = np.asarray(values, dtype=float)

@@ -18,7 +18,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.metrics import base
-from crs_lib.simulate.voices import CHOICES
+from crs_lib.simulate.voices import choices
 from crs_lib.systems.base import SYSTEMS, World
 from crs_lib.validity import arms
 
@@ -31,7 +31,7 @@ SCOPES: Final = {
 _CONTROLS = ("oracle_lag:1", "tracker", "amnesiac", "sticky", "popular")
 _Some = Annotated[Sequence[str], Field(min_length=1)]
 _Systems = Annotated[Sequence[Annotated[str, OneOf(SYSTEMS)]], Field(min_length=2)]
-_Voices = Annotated[Sequence[Annotated[str, OneOf(CHOICES)]], Field(min_length=1)]
+_Voices = Annotated[Sequence[Annotated[str, OneOf(choices)]], Field(min_length=1)]
 
 
 class PrecisionConfig(Settings):

@@ -6,7 +6,7 @@ import pytest
 
 from crs_lib.core import prompts
 from crs_lib.core.rng import stream
-from crs_lib.simulate import voices
+from crs_lib.simulate.voices import every
 from tests.helpers import blind_reader
 from tests.helpers.wordings import every_text, readings, shifts
 
@@ -37,7 +37,7 @@ def test_a_reader_written_blind_is_right_wherever_it_knows_a_cue(voice, struck, 
     assert len(wrong) <= (1 - right) * len(known), wrong[:5]
 
 
-@pytest.mark.parametrize("voice", [name for name, one in voices.known().items() if one.small_letters < 1])
+@pytest.mark.parametrize("voice", [name for name, one in every().items() if one.small_letters < 1])
 def test_sentences_begin_with_a_capital_and_end_once(voice):
     slots = {"wish": "drama films by Ring Lardner Jr.", "old": "films in Polish", "bridge": "the director Ed Jr.",
              "one": "drama movie by Ring Lardner Jr.", "old_one": "movie in Polish", "title": "Iron Valley", "aside": "war films",

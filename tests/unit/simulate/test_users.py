@@ -197,8 +197,8 @@ CASUAL = [plan(session, voice="texting") for session in range(24)]
 
 def test_casual_users_meet_the_same_shifts_in_the_same_states(monkeypatch):
     """A voice replaces turns that change nothing: goals, shifts and their turns are those of all voices."""
-    quiet = voices.known()["polite"]._replace(first_words={}, small_talk={})
-    monkeypatch.setitem(voices.known(), "quiet", quiet)
+    quiet = voices.every()["polite"]._replace(first_words={}, small_talk={})
+    monkeypatch.setitem(voices.every(), "quiet", quiet)
     chats = 0
     for casual in CASUAL:
         usual = plan(casual.session, voice="quiet")

@@ -20,12 +20,12 @@ from tests.helpers.sample import GROUNDER, SAMPLE
 
 WORLD = World(SAMPLE, GROUNDER)
 KEPT = Path(__file__).with_name("confirmation.json")
-PEOPLE = [name for name in voices.known() if name != voices.FIRST]
+PEOPLE = [name for name in voices.every() if name != voices.FIRST]
 
 
 def test_every_voice_has_a_row_and_a_file_with_six_templates_an_act():
-    assert set(prompts.USER_SETS) == set(voices.known())
-    assert Counter(voices.known()[name].use for name in PEOPLE) == {"development": 8, "confirmation": 4}
+    assert set(prompts.USER_SETS) == set(voices.every())
+    assert Counter(voices.every()[name].use for name in PEOPLE) == {"development": 8, "confirmation": 4}
     parts = {name: prompts.sections(prompts.USER_SETS[name]) for name in PEOPLE}
     acts = {part for found in parts.values() for part in found}
     assert len([act for act in acts if act.startswith("shift_")]) >= 12

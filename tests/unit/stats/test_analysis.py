@@ -235,7 +235,7 @@ def test_systems_without_any_difference_or_a_single_scenario_still_get_a_ladder(
     (FRAME, {"primary_outcome": "tas_score"}, "no column 'tas_score'"),
     (FRAME, {"smalest_effect": 0.1}, "did you mean 'smallest_effect'"),
     (FRAME, {"smallest_effect": 0}, "smallest_effect is 0; input should be greater than 0"),
-    (FRAME, {"alpha": 5}, "alpha is 5; give"),
+    (FRAME, {"alpha": 5}, "alpha is 5; input should be less than 1"),
     (FRAME, {"families": {"confirmatory": "bonferroni"}}, "'confirmatory' with 'bonferroni'"),
     (FRAME, {"secondary_outcomes": "leakage"}, "secondary_outcomes is 'leakage'; give a list"),
     (FRAME, {"secondary_outcomes": ["tas"], "lower_is_better": []}, "each may be named once"),
