@@ -603,7 +603,7 @@ def fresh_gain(shift: ShiftRecord) -> float:
     return _mean_gain(shift.once(_compared).fresh)
 
 
-@_primary("share_lost", "share lost", gate=False, ratio=("shift_cost", "straight_gain"))
+@_primary("share_lost", "share lost", gate=True, ratio=("shift_cost", "straight_gain"))
 def share_lost(shift: ShiftRecord) -> float:
     """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios.
 

@@ -13,16 +13,16 @@ from tests.helpers.house import FRONTS, MODULES, PACKAGE, tree
 ROOMS = {
     "core": 700, "runs": 560, "llm": 1350, "stats": 1800, "retrieval": 620, "data": 700, "catalog": 1550,
     "metrics": 1250, "systems": 1750, "simulate": 1350, "evaluate": 800, "judge": 680, "thesis": 995,
-    "validity": 1500, "figures": 1750, "report": 1650, "cosrec": 2812, "realtalk": 2897, "notebooks": 520, "cli": 820,
+    "validity": 1500, "figures": 1495, "report": 1650, "cosrec": 2812, "realtalk": 2897, "notebooks": 520, "cli": 820,
 }  # fmt: skip
-TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 180, 20, 26
+TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 160, 20, 26
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
     "systems": 1855, "report": 1791, "validity": 1782, "catalog": 1595, "simulate": 1357, "metrics": 1307,
     "core": 913, "cli": 845, "data": 752, "retrieval": 644, "runs": 611, "notebooks": 577,
 }  # fmt: skip
 TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_776, 44_340, 215, 1_219
-FRONT_DOOR_REACHED = 181
+FRONT_DOOR_REACHED = 160
 
 
 def room(path):
