@@ -166,7 +166,7 @@ _STEP = 0.45  # height of a bar, in lines of text
 
 @figure()
 def critical_difference(results: pd.DataFrame) -> Any:
-    """Mean ranks on a line; bars join systems that paired tests find indistinguishable."""
+    """Mean ranks on a line; bars join systems that paired tests do not show to differ."""
     facts = base.get(primary(results))
     require(results, ["session_id", facts.name], systems=2, sessions=2)
     frame = _complete(results, facts.name)
@@ -197,7 +197,7 @@ def critical_difference(results: pd.DataFrame) -> Any:
     panel.xaxis.tick_top()
     panel.spines[:].set_visible(False)
     w = float(friedman(frame, design)["kendall_w"].iloc[0])
-    words = f"{facts.short}, n = {frame['session_id'].nunique()} scenarios; bars: indistinguishable systems"
+    words = f"{facts.short}, n = {frame['session_id'].nunique()} scenarios; bars: not shown to differ"
     style.note(made, f"{words} (Wilcoxon, Holm, 5 %); Kendall's W = {w:.2f}.")
     return made
 

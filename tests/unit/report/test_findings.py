@@ -68,9 +68,8 @@ def test_costs_need_straight_users_and_runs_without_models_show_no_cell(capsys, 
     assert not findings.adaptation(shifts().drop(columns="straight_gain")).borne
     assert not findings.adaptation(shifts().assign(shift_cost=np.nan)).borne
     assert not findings.adaptation(shifts(ability=0.02)).borne
-    models.judges("nobody")
-    models.judge_figures("nobody")
-    models.model_calls("nobody", figure=True)
+    models.taking_part("nobody")
+    models.taking_part("nobody", figures=True)
     assert capsys.readouterr().out == ""
     told = findings.adaptation(shifts()), findings.recovery(shifts())
     assert list(stats.learnt(*told)) == [str(one) for one in told]
@@ -84,12 +83,6 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
     assert findings._waits(shifts(delay=9.0))["wait"].max() == 3, "waits end at the horizon"
     short = shifts().assign(watched=2)
     assert findings.recovery(short) == "No finding: no shift was followed for 3 replies."
-
-
-def test_a_run_without_judges_and_models_shows_no_cell_about_them(capsys, tmp_path):
-    models.taking_part("nobody")
-    models.taking_part("nobody", figures=True)
-    assert capsys.readouterr().out == ""
 
 
 def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):

@@ -50,8 +50,6 @@ def test_differences_that_rounding_alone_tells_apart_tie_and_equal_systems_have_
         assert test(frame)["p"][0] == 1.0
     for test in (stats.mean_differences, rm_anova, stats.friedman):
         assert np.isnan(test(frame)["p"][0])
-    assert tost_pairs(matrix_frame([[1.0, 1.0], [2.0, 2.0]]), 0.1)["p"][0] == 0.0
-    assert not tost_pairs(matrix_frame([[2.0, 1.0], [3.0, 2.0]]), 0.5)["equivalent"][0]
 
 
 @settings(max_examples=20, deadline=None)
