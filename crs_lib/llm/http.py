@@ -110,7 +110,8 @@ class _Call:
     """The connection of a call under way; :meth:`end` shuts it, whoever waits on it."""
 
     def __init__(self) -> None:
-        self.over, self._socket = False, None
+        self.over = False
+        self._socket: socket.socket | None = None
 
     def seen(self, event: str, facts: Mapping[str, Any]) -> None:
         """What httpcore tells of a connection: its socket, and again when TLS has begun."""
