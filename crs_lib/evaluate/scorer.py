@@ -27,6 +27,7 @@ from crs_lib.metrics.records import (
     defined,
     mean_defined,
 )
+from crs_lib.simulate.voices import FIRST
 
 # Gains of the other arms, by the model, session and turn of the shift that they mirror, then by arm.
 ArmGains = Mapping[tuple[str, str, int], Mapping[str, list[Any]]]
@@ -69,7 +70,8 @@ class Scorer:
     def score(self, dialogue: Dialogue, texts: Sequence[Text]) -> Scores:
         """Score a dialogue; ``texts`` are those of its turns, in order."""
         session = self.prepare(dialogue, texts)
-        who = {"model": dialogue.model_name, "session_id": dialogue.session_id}
+        voice = dialogue.extra.get("voice", FIRST if "arm" in dialogue.extra else "")
+        who = {"model": dialogue.model_name, "session_id": dialogue.session_id, "voice": voice}
         turns, shifts = base.columns(base.TURN), base.columns(base.SHIFT)
         turn_rows = [
             who
@@ -199,7 +201,7 @@ class Scorer:
 
 def shift_columns() -> list[str]:
     """The columns of the table of shifts, in order."""
-    return ["model", "session_id", "turn", "type", "explicitness", *base.columns(base.SHIFT)]
+    return ["model", "session_id", "voice", "turn", "type", "explicitness", *base.columns(base.SHIFT)]
 
 
 @dataclass(eq=False)

@@ -180,7 +180,7 @@ class Scores(NamedTuple):
 def unscored(model: str, session_id: str, convention: str, metrics: Sequence[str], reason: str) -> Scores:
     """The record of a session without a dialogue: every metric null, nothing counted, ``failed`` says why."""
     session = {
-        "model": model, "session_id": session_id, "convention": convention,
+        "model": model, "session_id": session_id, "voice": "", "convention": convention,
         **dict.fromkeys(metrics, math.nan),
         "judge": dict.fromkeys(constructs.CONSTRUCTS),
         "detail": {**dict.fromkeys(_COUNTS.split(), 0), "defined_turns": {}, "failed": reason},

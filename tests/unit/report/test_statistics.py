@@ -32,3 +32,15 @@ def test_costs_stand_by_type_of_the_first_shift_with_the_control_and_later_shift
     assert table.loc["tracker", "switch (60)"].startswith("0.30 [0.2")
     assert table.loc["tracker", "refine (60)"] == "0.00 [−0.02, 0.02]"
     assert "note" in statistics.costs_by_type(frame.drop(columns="shift_cost"))
+
+
+def test_scores_without_straight_users_say_that_no_adaptation_is_tested():
+    """Logs of the thesis and of others: the outcome is another, and the table of the plan says what is missing."""
+    scores = made(0.3, 0.2).rename(columns={"model": "system", "session_id": "scenario"})
+    both = [statistics.plan_for("movies", ["oracle", "tracker"], "default", frame) for frame in (
+        scores, scores.drop(columns=["shift_cost", "straight_gain"]),
+    )]  # fmt: skip
+    told = [statistics.plan_table(plan).set_index("declared")["how"] for plan in both]
+    assert [plan.primary_outcome for plan in both] == ["shift_cost", "normalised_gain"]
+    assert "adaptation" not in told[0] and told[1]["adaptation"].startswith("not tested")
+    assert both[1].ability == ""
