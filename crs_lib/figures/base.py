@@ -145,7 +145,7 @@ def require(
     filled(frame, ["model", *columns])
     if len(systems_of(frame)) < systems:
         raise NoDataError(f"the figure compares systems: at least {systems}, the run has {systems_of(frame)}")
-    if "session_id" in frame and (n := frame["session_id"].nunique()) < sessions:
+    if "session_id" in frame and (n := counts([frame])["sessions"]) < sessions:
         raise NoDataError(f"the run has {n} sessions a system; at least {sessions} are needed")
     return frame
 
@@ -164,13 +164,19 @@ def means(frame: pd.DataFrame, by: Sequence[str], value: str, *, resamples: int 
     return keys.merge(found, on="system").drop(columns="system")
 
 
+_PAIRED = ("Paired design", "the same")
+
+
 def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
-    """The words for captions: {primary}, the outcome that leads, and {recovered}, what counts as such."""
+    """The words for captions: {primary}, the outcome that leads, {recovered}, {design} and {met} (users)."""
     found = {"primary": "the first score", "recovered": _RECOVERED["item"]}
     for frame in frames:
         with suppress(InputError):
             leads = str(frame["outcome"].iloc[0]) if "outcome" in frame and len(frame) else primary(frame)
             found["primary"] = metrics.get(leads).short
+        if "paired" in frame:
+            apart = not frame["paired"].all()
+            found["design"], found["met"] = ("Unpaired design", "each their own") if apart else _PAIRED
         if "watched" in frame:
             with suppress(InputError):
                 found["recovered"] = _RECOVERED[recovered_by(frame)]
@@ -191,7 +197,7 @@ def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
         if "model" in frame:
             found["systems"] = frame["model"].nunique()
             if "session_id" in frame:
-                found["sessions"] = frame["session_id"].nunique()
+                found["sessions"] = int(frame.groupby("model")["session_id"].nunique().max())
             elif {"n", "n_missing"} <= set(frame):
                 found["sessions"] = int((frame["n"] + frame["n_missing"]).max())
             if "since_shift" in frame:
