@@ -164,19 +164,13 @@ def means(frame: pd.DataFrame, by: Sequence[str], value: str, *, resamples: int 
     return keys.merge(found, on="system").drop(columns="system")
 
 
-_PAIRED = ("Paired design", "the same")
-
-
 def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
-    """The words for captions: {primary}, the outcome that leads, {recovered}, {design} and {met} (users)."""
+    """The words for captions: {primary}, the outcome that leads, and {recovered}, what counts as such."""
     found = {"primary": "the first score", "recovered": _RECOVERED["item"]}
     for frame in frames:
         with suppress(InputError):
             leads = str(frame["outcome"].iloc[0]) if "outcome" in frame and len(frame) else primary(frame)
             found["primary"] = metrics.get(leads).short
-        if "paired" in frame:
-            apart = not frame["paired"].all()
-            found["design"], found["met"] = ("Unpaired design", "each their own") if apart else _PAIRED
         if "watched" in frame:
             with suppress(InputError):
                 found["recovered"] = _RECOVERED[recovered_by(frame)]
@@ -213,6 +207,9 @@ def names(study: str | None = None) -> list[str]:
     return [entry.name for entry in FIGURES if study in (None, entry.facts["study"])]
 
 
+_YES = pd.Series([True])  # that systems met the same users, where a table does not say
+
+
 def _entry(name: str) -> Entry[Any]:
     return FIGURES.get(name) if name in FIGURES else TABLES.get(name)
 
@@ -243,7 +240,10 @@ def _filled(text: str, frames: Sequence[pd.DataFrame]) -> str:
 
 def caption(name: str, *frames: pd.DataFrame) -> str:
     """The text to print under a figure, one sentence: its content, interval and n."""
-    return _filled(_entry(name).facts["caption"], frames)
+    facts, design = _entry(name).facts, Design(system="model", scenario="session_id")
+    sessions = [frame for frame in frames if {"model", "session_id"} <= set(frame)]
+    apart = any(map(design.independent, sessions)) or any(not f.get("paired", _YES).all() for f in frames)
+    return _filled(facts["unpaired"] if apart and "unpaired" in facts else facts["caption"], frames)
 
 
 def title(name: str) -> str:

@@ -141,7 +141,7 @@ def table_pairwise(results: pd.DataFrame) -> str:
     design = Design(system="model", scenario="session_id", value=metric)
     if len(order.categories) < 2:
         raise NoDataError(f"fewer than 2 systems have {metric}; there is nothing to compare")
-    if design.independent(frame):
+    if design.independent(frame) and frame["model"].value_counts().min() > 1:
         tests = adjust(independent_pairs(frame, design), p="p_brunner_munzel")
         cells = {
             "pair": [f"{_escape(a)} $-$ {_escape(b)}" for a, b in zip(tests["a"], tests["b"], strict=True)],

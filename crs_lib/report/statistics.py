@@ -296,6 +296,8 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     design = Design(plan.system, plan.scenario, outcome, pairs or None, 1 - plan.alpha)
     tests = max(1, len(plan.contrasts))
     try:
+        if design.independent(known):
+            raise InputError("systems met different users")
         curves = contrast_curves(known, effects, SCENARIOS, design, tests=tests)
         if curves.empty or not (curves["sd_difference"] > 0).any():
             raise InputError("no contrast has a difference that varies over scenarios")

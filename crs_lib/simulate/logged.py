@@ -77,10 +77,9 @@ def user_of(dialogue: Dialogue) -> str:
     """Who the user of a dialogue is: the first constraints logged, else what is said first, else the seed."""
     pairs = dialogue.pairs()
     wishes = next((w for p in pairs if (w := p.user.user_meta.get("constraints"))), None)
-    said = fold(dialogue.turns[0].text) if dialogue.turns else ""
-    return (
-        tables.dumps(dict(sorted(wishes.items()))) if wishes else said or str(dialogue.extra.get("seed", ""))
-    )
+    if wishes:
+        return tables.dumps(dict(sorted(wishes.items())))
+    return fold(dialogue.turns[0].text) or str(dialogue.extra.get("seed", ""))
 
 
 def same_users(users: Iterable[Mapping[str, str]]) -> bool:
@@ -163,8 +162,9 @@ def import_logs(config: ImportConfig) -> Imported:
     """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``.
 
     A conversation that cannot be read is skipped and listed with its place and reason; with ``strict`` it is
-    an InputError. Where systems met different users (:func:`same_users`), a session is named after its system,
-    so that nothing is paired. What a log lacks (constraints, shifts, titles) leaves the metrics that need it undefined.
+    an InputError. Where systems met different users (:func:`same_users`), a session is named after its
+    system, so that nothing is paired. What a log lacks (constraints, shifts, titles) leaves the metrics that
+    need it undefined.
     Raises InputError where nothing can be read, RunError for a run that holds other dialogues.
     """
     files = logs.files(config.logs)
@@ -197,7 +197,7 @@ def _own_sessions(path: Path) -> Iterator[str]:
     """The dialogues with the system in the session's name: no two systems share a scenario then."""
     for row in tables.read_jsonl(path):
         dialogue = Dialogue.from_json(row)
-        named = f"{paths.slug(dialogue.model_name)}-{dialogue.session_id}"
+        named = f"{paths.slug(dialogue.model_name)}:{dialogue.session_id}"
         yield replace(dialogue, session_id=named).dumps()
 
 

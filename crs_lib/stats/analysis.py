@@ -30,7 +30,8 @@ class Ladder(NamedTuple):
 
     Every frame has the column ``outcome``. A test that could not be made has a row with missing numbers and
     the reason in ``note``. Where systems met different users the tests are those of independent samples:
-    Welch's ANOVA and intervals, and ``p_brunner_munzel`` in the place of ``p_wilcoxon``. The column ``verdict`` of ``pairwise`` is what sentences and letters are made of.
+    Welch's ANOVA and intervals, and ``p_brunner_munzel`` in the place of ``p_wilcoxon``. The column
+    ``verdict`` of ``pairwise`` is what sentences and letters are made of.
     """
 
     means: pd.DataFrame
@@ -213,9 +214,8 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     front = "outcome family a b diff low high p_wilcoxon p_wilcoxon_adjusted p_equivalent_adjusted ranks"
     columns = [*front.split(), "adjustment", "family_size", "n", "n_missing", "note"]
     columns += [raw, f"{raw}_adjusted"] if raw not in columns else []
-    return whole.reindex(columns=columns).assign(
-        verdict=[_verdict(row, plan) for row in whole.to_dict("records")]
-    )
+    whole = whole.reindex(columns=columns)
+    return whole.assign(verdict=[_verdict(row, plan) for row in whole.to_dict("records")])
 
 
 def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:

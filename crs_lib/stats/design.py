@@ -131,7 +131,8 @@ class Design:
     def independent(self, frame: pd.DataFrame) -> bool:
         """Whether no two systems share a scenario: each met its own users, and nothing is paired."""
         cells = frame[[self.system, self.scenario]].drop_duplicates()
-        return cells[self.system].nunique() > 1 and not cells[self.scenario].duplicated().any()
+        several = len(cells[self.system].unique()) > 1
+        return several and not bool(cells[self.scenario].duplicated().any())
 
     def sides(self, frame: pd.DataFrame) -> Iterator[tuple[Any, Any, Floats, Floats]]:
         """Every pair with the known values of ``a`` and of ``b``, as independent samples."""

@@ -141,7 +141,9 @@ def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> 
 def difference_of(
     frame: pd.DataFrame, a: str, b: str, value: str, *, system: str = "system", scenario: str = "scenario"
 ) -> Estimate:
-    """Mean of ``a`` minus mean of ``b`` over the scenarios that both have, resampled as pairs; independent samples where none is shared."""
+    """Mean of ``a`` minus mean of ``b`` over shared scenarios, resampled as pairs; as independent samples
+    where systems share none at all.
+    """
     names = frame[system].astype(str)
     two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
     design = Design(system, scenario, value, [(a, b)])

@@ -24,9 +24,9 @@ def leaderboard(
     """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
 
     Only scenarios that every system has count, unless systems met different users. ``rank_low`` and
-    ``rank_high`` hold the rank in the design's confidence of the bootstrap draws (equal means share the middle rank); ``p_best`` is the share
-    of draws in which the system leads, ties shared. Two systems share a letter in ``tied`` unless ``apart``
-    holds the pair: letters come from the tests of the contrasts.
+    ``rank_high`` hold the rank in the design's confidence of the bootstrap draws (equal means share the
+    middle rank); ``p_best`` is the share of draws in which the system leads, ties shared. Two systems share
+    a letter in ``tied`` unless ``apart`` holds the pair: letters come from the tests of the contrasts.
 
     Raises InputError for fewer than 2 systems or 2 complete scenarios.
     Source: Hall and Miller (2009), Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
