@@ -47,7 +47,7 @@ _WORST = 3  # conversations on the page
 _System = str | Callable[[list[dict[str, str]]], object]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``.
 
@@ -196,6 +196,9 @@ class Comparison:
                 rows.append([one.session_id, turn, *(pair.user.text for pair in [sides[0][place]])])
                 rows[-1] += [side[place].system.text for side in sides]
         return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
+
+    def __repr__(self) -> str:
+        return "\n".join(self.verdict)
 
     def _repr_html_(self) -> str:
         return f"{bullets(self.verdict)}{table(self.quantities)}"
