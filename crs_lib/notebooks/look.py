@@ -1,5 +1,6 @@
 """How notebooks look: figures, warnings and errors (:func:`begin`), and tables in words."""
 
+import ast
 import html
 import os
 import sys
@@ -10,9 +11,10 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core import prompts
-from crs_lib.core.errors import RunError
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 
 PREFIX = "CRS_PREFIX"  # of the Python that a notebook was started from, for its kernel to compare
+_INJECTED = "# Parameters\n"  # how the cell begins that papermill adds
 _OURS = r"(__main__|crs_lib)(\.|$)"
 _CHANGES = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, SyntaxWarning)
 # Figures on JupyterLab's dark theme, as in the report: lightness turned round, hues kept.
@@ -28,9 +30,10 @@ def begin() -> None:
 
     Numbers show three decimals. A warning is an error, except a library's warning about its own code.
     InputError and RunError show their text without a traceback. Raises RunError in a kernel of another
-    environment.
+    environment, InputError for a parameter that papermill injected and the notebook does not have.
     """
     _same_environment()
+    _only_known_parameters()
     warnings.resetwarnings()
     warnings.filterwarnings("error")
     warnings.filterwarnings("ignore", category=ResourceWarning)
@@ -46,6 +49,30 @@ def _same_environment() -> None:
     if Path(expected).resolve() != Path(sys.prefix).resolve():
         here = f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}"
         raise RunError(f"{here}; choose its kernel 'python3' or remove the other (jupyter kernelspec list)")
+
+
+def _only_known_parameters() -> None:
+    """InputError with a suggestion for an injected parameter that the first cell does not declare."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    cells = [cell for cell in shell.user_ns.get("In", ()) if cell] if shell else []
+    injected = next((cell for cell in cells if cell.startswith(_INJECTED)), "")
+    known = _assigned(cells[0]) if injected else []
+    for name in _assigned(injected):
+        if name not in known:
+            told = f"unknown parameter {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
+            raise InputError(told)
+
+
+def _assigned(code: str) -> list[str]:
+    """The names that the statements of a cell assign."""
+    found = (
+        target
+        for node in ast.parse(code).body
+        for target in (node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)])
+    )
+    return [target.id for target in found if isinstance(target, ast.Name)]
 
 
 def _look() -> None:

@@ -19,6 +19,7 @@ from crs_lib.core import paths, rng, tables
 from crs_lib.core.errors import RunError
 from crs_lib.metrics import base
 from crs_lib.metrics.records import Scores
+from crs_lib.simulate.voices import ALL, FIRST
 from crs_lib.systems.base import World
 from crs_lib.systems.gamed import Tricks
 from crs_lib.validity import arms
@@ -58,11 +59,11 @@ def search(config: GateConfig) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _scored(config: GateConfig, specs: Sequence[str], n: int) -> dict[str, list[Scores]]:
-    """The scores of ``n`` sessions of each policy."""
+def _scored(config: GateConfig, specs: Sequence[str], n: int, voices: str = FIRST) -> dict[str, list[Scores]]:
+    """The scores of ``n`` sessions of each policy with users of these voices."""
     catalog = sources.load(config.catalog)
     world, found = World(catalog, Grounder(catalog)), dict[str, list[Scores]]()
-    for talk, scores in arms.scored(world, config.simulation(specs), n):
+    for talk, scores in arms.scored(world, config.simulation(specs).changed(voices=voices), n):
         found.setdefault(talk.model_name, []).append(scores)
     return found
 
@@ -78,7 +79,7 @@ _TIMES, _TURNS = 50, 8  # scenarios of a sleight, for each of a drawn policy; tu
 
 
 def _sleights(config: GateConfig) -> pd.DataFrame:
-    """One row a cost: how far a policy as able as its honest base with straight users lowers it below that.
+    """One row a cost: how far a policy as able as its honest base with straight users lowers it, all voices.
 
     ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS whose
     straight gain lies within .05 of the base's; ``n`` counts these. ``low`` and ``high`` are the 95 %
@@ -86,7 +87,7 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
     it.
     """
     specs = list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
-    found = _scored(config.changed(n_turns=_TURNS), specs, _TIMES * config.n_sessions)
+    found = _scored(config.changed(n_turns=_TURNS), specs, _TIMES * config.n_sessions, ALL)
     names = ["shift_cost", "straight_gain"]
     values = {
         spec: pd.DataFrame([one.session for one in found[spec]])[names].astype(float).to_numpy()

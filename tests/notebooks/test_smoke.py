@@ -111,8 +111,14 @@ def test_plain_papermill_works_from_both_folders(folder, tmp_path):
     command = [
         str(Path(sys.prefix) / "bin" / "papermill"), str(path.relative_to(folder)), str(tmp_path / "out.ipynb"),
     ]  # fmt: skip
-    done = subprocess.run(
-        [*command, "-p", name, str(value)], cwd=folder, capture_output=True, text=True, check=False
-    )
+
+    def papermill(name, value):
+        words = [*command, "-p", name, str(value)]
+        return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+
+    done = papermill(name, value)
     assert done.returncode == 0, done.stderr
     assert f"{name} = {value!r}" in (tmp_path / "out.ipynb").read_text().replace('\\"', "'")
+    wrong = papermill(f"{name}s", value)
+    assert wrong.returncode != 0
+    assert f"unknown parameter '{name}s'; did you mean '{name}'?" in wrong.stderr

@@ -350,8 +350,8 @@ def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
         "tracker": (0.1, 0.9),
     }
 
-    def scored(config, specs, n):
-        assert (config.n_turns, n) == (8, 100)
+    def scored(config, specs, n, voices):
+        assert (config.n_turns, n, voices) == (8, 100, "all")
         return {
             spec: [
                 Scores([], [], {"shift_cost": cost + wobble, "straight_gain": able})
