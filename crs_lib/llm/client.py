@@ -257,6 +257,8 @@ def digest_of(backend: Backend, retry: Retry, halted: Event) -> str:
 def _usable(kept: Reply, request: Request) -> bool:
     """Whether a stored reply keeps what is asked of a new one."""
     try:
+        if kept.calls and not request.tools:
+            return False
         same = kept.text if kept.calls else checked(kept.text, kept.stop, request.schema)
         return safety.valid(kept.text) == kept.text == same
     except LLMError:

@@ -1,13 +1,16 @@
 """HTTP for the two server backends: addresses, keys that stay at home, deadlines, failures as LLMErrors."""
 
+import base64
 import ipaddress
 import os
 import re
+import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -58,8 +61,32 @@ class Clients:
             "event_hooks": {"request": [self._prepare], "response": [_watch_answer]},
         }
 
+    @contextmanager
+    def in_time(self) -> Iterator[None]:
+        """Within, the calls of this thread end by the time-out, from connecting to the last byte.
+
+        Then ReadTimeout. httpx's own time-out counts from one piece of an answer to the next: a server that
+        sends a byte of a header now and then, or answers 103 without end, would never be timed out.
+        """
+        call = _Call()
+        watch = threading.Timer(min(self._timeout, threading.TIMEOUT_MAX), call.end)
+        watch.daemon = True
+        token = _CALL.set(call)
+        watch.start()
+        try:
+            yield
+            if call.over:
+                raise TimeoutError
+        except Exception as error:
+            if call.over:
+                raise httpx.ReadTimeout("the answer took longer than the time-out") from error
+            raise
+        finally:
+            watch.cancel()
+            _CALL.reset(token)
+
     def _prepare(self, request: httpx.Request) -> None:
-        """A request begins: our key or none, no cookie, and the time when its answer must be whole.
+        """A request begins: our key or none, no cookie, and its connection is watched.
 
         The ollama client puts OLLAMA_API_KEY into every request, whatever the host.
         """
@@ -67,7 +94,8 @@ class Clients:
             request.headers.pop(header, None)
         if self._key:
             request.headers["authorization"] = f"Bearer {self._key}"
-        request.extensions["deadline"] = time.monotonic() + self._timeout
+        if call := _CALL.get():
+            request.extensions["trace"] = call.seen
 
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""
@@ -78,6 +106,55 @@ class Clients:
                 client.close()
 
 
+class _Call:
+    """The connection of a call under way; :meth:`end` shuts it, whoever waits on it."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._socket: socket.socket | None = None
+
+    def seen(self, event: str, facts: Mapping[str, Any]) -> None:
+        """What httpcore tells of a connection: its socket, and again when TLS has begun."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._socket = facts["return_value"].get_extra_info("socket")
+            if self.over:
+                self.end()
+
+    def end(self) -> None:
+        """End the call: what is being read ends here."""
+        self.over = True
+        if self._socket is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+_CALL: ContextVar[_Call | None] = ContextVar("the call under way", default=None)
+
+
+@cache
+def _spelt(secret: str) -> re.Pattern[bytes]:
+    """A secret as a server may echo it: plain, percent-encoded, with JSON's escapes, or within base64."""
+    forms = [_either(secret)]
+    for before in range(3):  # base64 has three spellings; letters that neighbours share are left out
+        packed = base64.b64encode(b"\0" * before + secret.encode()).decode().rstrip("=")
+        inner = packed[-(-4 * before // 3) : -1]
+        forms += [_either(inner), _either(inner.translate(_URL_SAFE))] if len(inner) >= 6 else []
+    return re.compile("|".join(forms).encode())
+
+
+_URL_SAFE = str.maketrans("+/", "-_")
+
+
+def _either(text: str) -> str:
+    return "".join(_character(byte) for byte in text.encode())
+
+
+def _character(byte: int) -> str:
+    """A pattern of a character: itself, behind a backslash, or as its number in an address or in JSON."""
+    digits = "".join(f"[{digit}{digit.upper()}]" for digit in f"{byte:02x}")
+    return rf"(?:\\?{re.escape(chr(byte))}|%{digits}|\\u00{digits})"
+
+
 @cache
 def _certificates() -> ssl.SSLContext:
     """The certificates that httpx trusts, read once a process: reading them takes 30 ms and more."""
@@ -85,7 +162,7 @@ def _certificates() -> ssl.SSLContext:
 
 
 def _watch_answer(response: httpx.Response) -> None:
-    """An answer begins: its deadline and its size are watched while its pieces are read.
+    """An answer begins: its size is watched while its pieces are read.
 
     A compressed answer, which nobody asked for and whose size nobody knows, is not read.
     """
@@ -96,22 +173,25 @@ def _watch_answer(response: httpx.Response) -> None:
 
 
 class _BoundedAnswer(httpx.SyncByteStream):
-    """The pieces of an answer until its deadline (then ReadTimeout), up to the limit ``answer_bytes``.
+    """The pieces of an answer up to the limit ``answer_bytes``; an echo of the key that was sent is masked.
 
-    httpx's own time-out counts from one piece of an answer to the next: a server that sends a byte now and
-    then would never be timed out. One that falls silent within its answer may take up to twice the time-out.
+    With a key the answer comes in one piece: a key could lie across two.
     """
 
     def __init__(self, response: httpx.Response) -> None:
         self._stream: Any = response.stream
-        self._deadline: float = response.request.extensions["deadline"]
+        self._secret = response.request.headers.get("authorization", "").removeprefix("Bearer ")
 
     def __iter__(self) -> Iterator[bytes]:
+        if self._secret:
+            yield _spelt(self._secret).sub(b"[key]", b"".join(self._pieces()))
+        else:
+            yield from self._pieces()
+
+    def _pieces(self) -> Iterator[bytes]:
         read, most = 0, safety.limit("answer_bytes")
         for piece in self._stream:
             read += len(piece)
-            if time.monotonic() > self._deadline:
-                raise httpx.ReadTimeout("the answer took longer than the time-out")
             if read > most:
                 variable = safety.limit_variable("answer_bytes")
                 raise httpx.DecodingError(
@@ -193,7 +273,8 @@ class Server(Backend):
     def _translated(self, address: str) -> Iterator[None]:
         """Within, every way in which a call can fail becomes an LLMError."""
         try:
-            yield
+            with self._clients.in_time():
+                yield
         except (ConnectionError, httpx.HTTPError) as error:
             raise from_transport(error, address, self.timeout, self.start) from error
         except InputError as error:
@@ -209,11 +290,15 @@ class Server(Backend):
         if status == 404:
             return LLMError("model missing", f"{told}; {self.get} {self.model}")
         if status in (408, 429) or status >= 500 or status < 0:
-            pause = float(wait) if re.fullmatch("[0-9]{1,6}", wait.strip()) else 0.0
-            return LLMError("busy", told, pause=pause)
+            return LLMError("busy", told, pause=seconds_of(wait))
         if status == 400 and "context" in said.lower():
             return LLMError("prompt too long", f"{told}; raise num_ctx, or shorten the prompt")
         return LLMError("refused", told)
+
+
+def seconds_of(wait: str) -> float:
+    """The seconds of a header Retry-After; 0 for a date and anything else."""
+    return float(wait) if re.fullmatch("[0-9]{1,6}", wait.strip()) else 0.0
 
 
 def shown(address: str) -> str:

@@ -80,8 +80,13 @@ def answered(
 ) -> Reply:
     """The reply made of what a model said; raises LLMError as :func:`checked` where a study cannot use it.
 
+    Calls of tools where none was offered are a "bad reply", with or without a text.
     ``first_token`` are the log-probabilities of the alternatives to the first token, by their texts.
     """
+    if calls and not request.tools:
+        raise LLMError(
+            "bad reply", f"the reply calls {shorten(calls[0].name, 80)!r}, and no tool was offered"
+        )
     said, thought = _split_thinking(text, thinking)
     chances = _chosen(first_token or {}, request.choices) if request.choices else {}
     if chances:

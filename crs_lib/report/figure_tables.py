@@ -19,7 +19,7 @@ from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base
 from crs_lib.report import statistics
 from crs_lib.simulate.scenarios import CALM
-from crs_lib.stats import Design, cluster_bootstrap_differences
+from crs_lib.stats import Design, cost_interval
 from crs_lib.stats.plan import Plan
 from crs_lib.validity import redteam, sensitivity
 
@@ -115,9 +115,12 @@ def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> 
     if len(order) < 2:
         raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
     rows = []
-    found = cluster_bootstrap_differences(known, Design(value=outcome))
-    for row in found[found["low"].notna()].to_dict("records"):
-        a, b = row["a"], row["b"]
+    averaged = known.groupby(["system", "scenario"], as_index=False)[outcome].mean()
+    for pair in Design(value=outcome).differences(averaged, least=0):
+        a, b, found = pair.a, pair.b, cost_interval(pair.values)
+        if found.reason:
+            continue
+        row = pair.row(diff=found.mean, low=found.low, high=found.high)
         beside = abs(order.index(a) - order.index(b)) == 1
         if (b, a) in wanted or ((a, b) not in wanted and row["diff"] < 0):
             row |= {"a": b, "b": a, "diff": -row["diff"], "low": -row["high"], "high": -row["low"]}

@@ -116,6 +116,8 @@ def plan_table(plan: Plan) -> pd.DataFrame:
         "smallest effect that matters": f"{plan.smallest_effect:g}",
         "level": f"{plan.alpha:g}",
     }
+    if plan.primary_outcome != "shift_cost":
+        rows["adaptation"] = "not tested: a shift cost needs straight users, and these scores have none"
     return pd.DataFrame({"declared": list(rows), "how": list(rows.values())})
 
 

@@ -343,7 +343,9 @@ class _Process(Channel):
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(1.0)
             self._reader.join(1.0)
-            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            names = {one.value: one.name for one in signal.Signals}
+            ended = f"was ended by {names.get(-code, f'signal {-code}')}"
+            how = ended if code < 0 else f"ended with exit code {code}"
         said = shorten(" | ".join(self._last_lines), 1000)
         last = f"its last words: {said}" if said else "it wrote nothing to standard error"
         return LLMError("crashed", f"the program {how} before it answered; {last}")
@@ -419,7 +421,8 @@ class _Server(Channel):
         body = json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")
         client, found = self._clients.at(self.url), bytearray()
         try:
-            with client.stream("POST", self.url, content=body, headers=_HEADERS) as answer:
+            sent = client.stream("POST", self.url, content=body, headers=_HEADERS)
+            with self._clients.in_time(), sent as answer:
                 for piece in answer.iter_bytes():
                     found += piece
                     contract.check_length(found)
@@ -436,8 +439,7 @@ class _Server(Channel):
         said = f"{self.url} said: {shorten(' '.join(text.split()) or 'nothing', 300)} (HTTP {status})"
         if status < 500:
             return LLMError("refused", said)
-        wait = answer.headers.get("retry-after", "")
-        return LLMError("busy", said, pause=float(wait) if wait.isdigit() else 0.0)
+        return LLMError("busy", said, pause=http.seconds_of(answer.headers.get("retry-after", "")))
 
     def close(self) -> None:
         """Close all connections."""

@@ -323,7 +323,8 @@ def spoilt(name: str) -> Callable[[Rule], Rule]:
         def choose(policy: Spoilt, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
             return rule(policy, draw)
 
-        SYSTEMS.register(name)(type(name, (Spoilt,), {"__doc__": rule.__doc__, "choose": choose}))
+        facts = {"__doc__": rule.__doc__, "__module__": rule.__module__, "choose": choose}
+        SYSTEMS.register(name)(type(name, (Spoilt,), facts))
         return rule
 
     return register

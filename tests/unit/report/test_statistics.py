@@ -39,7 +39,12 @@ def test_a_metric_by_voice_has_rows_for_what_voices_are_for_and_none_where_one_v
     draw = np.random.default_rng(1)
     names = ["terse", "critic", "quoting", "chatty"]
     rows = [
-        {"model": system, "session_id": f"{n:05d}", "voice": names[n % 4], "shift_cost": cost + draw.normal(0, 0.1)}
+        {
+            "model": system,
+            "session_id": f"{n:05d}",
+            "voice": names[n % 4],
+            "shift_cost": cost + draw.normal(0, 0.1),
+        }
         for n in range(80)
         for system, cost in (("tracker", 0.3 if n % 4 == 1 else 0.1), ("oracle", 0.0))
     ]
@@ -50,3 +55,15 @@ def test_a_metric_by_voice_has_rows_for_what_voices_are_for_and_none_where_one_v
     assert table.loc["chatty", "tracker"].startswith(("0.0", "0.1"))
     assert statistics.by_voice(pd.DataFrame(rows).assign(voice="A")) is None
     assert statistics.by_voice(pd.DataFrame(rows).drop(columns="voice")) is None
+
+
+def test_scores_without_straight_users_say_that_no_adaptation_is_tested():
+    """Logs of the thesis and of others: the outcome is another, and the table of the plan says what is missing."""
+    scores = made(0.3, 0.2).rename(columns={"model": "system", "session_id": "scenario"})
+    both = [statistics.plan_for("movies", ["oracle", "tracker"], "default", frame) for frame in (
+        scores, scores.drop(columns=["shift_cost", "straight_gain"]),
+    )]  # fmt: skip
+    told = [statistics.plan_table(plan).set_index("declared")["how"] for plan in both]
+    assert [plan.primary_outcome for plan in both] == ["shift_cost", "normalised_gain"]
+    assert "adaptation" not in told[0] and told[1]["adaptation"].startswith("not tested")
+    assert both[1].ability == ""
