@@ -70,7 +70,9 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
     found = Counter((row["model"], row["explicitness"]) for row in rows)
     assert min(found["oracle", "implicit"], found["oracle", "explicit"]) >= 3
     assert found["oracle", "implicit"] == found["tracker", "implicit"]
-    told = {(row["model"], row["session_id"], row["turn"]) for row in rows if row["explicitness"] == "implicit"}
+    told = {
+        (row["model"], row["session_id"], row["turn"]) for row in rows if row["explicitness"] == "implicit"
+    }
     gains = {spec: [] for spec in config.systems}
     for turn in (turn for one in scored for turn in one.turns):
         if (turn["model"], turn["session_id"], turn["turn"]) in told:
