@@ -18,7 +18,9 @@ from crs_lib.core.text import shorten
 _SHOWN = 2_000  # characters of a reply
 
 
-@command("chat", takes=["crs_lib.simulate.config:SimulateConfig catalog seed llm"])
+@command(
+    "chat", takes=["crs_lib.simulate.config:SimulateConfig catalog seed llm"], reads="catalog", writes="out"
+)  # fmt: skip
 def chat(
     spec: str, *, simulated: bool = False, session: Annotated[int, Field(ge=0)] = 0, out: Path | None = None,
     **given: Any,
