@@ -266,7 +266,7 @@ def compare(
     ``NAME=SPEC``. The number of scenarios grows in steps of ``STEP`` until the 95 % intervals of all
     contrasts are at most ``width`` wide (in units of gain) or ``n`` is reached, never on what they show. The
     same call continues its run, also with a larger ``n``; a changed system or library gets a run of
-    its own unless ``run`` names one. Raises InputError for systems that are none, RunError for one that fails.
+    its own unless ``run`` names one. Raises InputError for what is no system, RunError for one that fails.
     """
     given = _specs(systems)
     if n < 2 or not given:
