@@ -43,6 +43,7 @@ def predict(*, chat: Path, out: Path, train: Path | None = None, timings: bool =
     built = index.build(found, index.choose_encoder(config.encoder))
     ranker = query.choose_ranker(config.ranker, built, train, config.teachers)
     log = out.with_name(f"{out.stem}.calls.sqlite")
+    paths.apart([log, log.with_suffix(".jsonl")], [chat])
     model = study.language_model(config, log)
     records = list(query.predict(built, ranker, config, model, timings=timings))
     count = tables.write_jsonl(out, records)

@@ -238,10 +238,9 @@ def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame 
     Means over scenarios with 95 % intervals; no interval where too few differ. No rule is tuned on voices for
     confirmation. Source: :func:`crs_lib.stats.cost_interval`.
     """
-    said = results["voice"] if "voice" in results else pd.Series("", index=results.index)
-    known = results[said.isin(voices.names(voices.ALL))]
-    if known["voice"].nunique() < 2:
+    if "voice" not in results or results["voice"].nunique() < 2:
         return None
+    known = results[results["voice"].isin(voices.names(voices.ALL))]
     known = known.assign(use=[voices.every()[name].use for name in known["voice"]])
     rows = []
     for name, mine in itertools.chain(known.groupby("use"), known.groupby("voice")):
