@@ -237,10 +237,10 @@ def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
 
 def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Explained variance of the outcome, then three effect sizes of every pair."""
-    sizes = (cohens_dz, cliffs_delta, rank_biserial)
+    sizes = [cohens_dz, cliffs_delta, rank_biserial]
     made = [_attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
     if design.independent(values):
-        sizes, made = (cliffs_delta,), [_omega(values, design)]
+        sizes, made = [cliffs_delta], [_omega(values, design)]
     if design.pairs:
         made += [size(values, design).assign(note="") for size in sizes]
     columns = "effect a b estimate low high n n_missing note".split()
