@@ -49,8 +49,10 @@ def chat(
                 turns += pair
         print(f"\nended after {len(turns) // 2} {'turn' if len(turns) == 2 else 'turns'}")
         if out and turns:
-            before = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-            tables.write_jsonl(out, [*before, Dialogue(f"{time.time_ns()}", spec, tuple(turns)).dumps()])
+            before = out.read_text(encoding="utf-8").split("\n") if out.exists() else []
+            tables.write_jsonl(
+                out, [*filter(None, before), Dialogue(f"{time.time_ns()}", spec, tuple(turns)).dumps()]
+            )
             print(f"kept: {paths.shown(out)}")
 
 
