@@ -120,7 +120,16 @@ class Comparison:
         told = [self._loses(name) for name in self.ours]
         rows = self.tests.pairwise[self.tests.pairwise["family"] == "confirmatory"].to_dict("records")
         told += [self._contrast(row) for row in rows]
-        return [*told, self._decides()]
+        return [*told, self._decides(), *self._one_voice()]
+
+    def _one_voice(self) -> list[str]:
+        """A warning where all users speak with one voice: intervals are over its scenarios, not over words."""
+        voices = set(self.shifts.get("voice", ()))
+        if len(voices) != 1:
+            return []
+        return [
+            f"All users speak with one voice, {voices.pop()}: no interval holds what other words would change."
+        ]
 
     def _decides(self) -> str:
         """The smallest differences that this number of scenarios can decide, and what more would take."""

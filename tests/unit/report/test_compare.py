@@ -50,6 +50,17 @@ def test_a_system_without_ability_is_not_said_to_adapt(found):
     assert "Fixed adapts" not in told
 
 
+def test_a_run_on_one_voice_is_marked_so(found):
+    said = "All users speak with one voice, A: no interval holds what other words would change."
+    assert found.verdict[-1] == said
+    assert said in found.page.read_text(encoding="utf-8")
+    assert found.by_voice.empty
+    mixed = Comparison(found.run, found.ours, found.against, found.plan)
+    voices = ["polite" if place % 2 else "terse" for place in range(len(found.shifts))]
+    mixed.__dict__["shifts"] = found.shifts.assign(voice=voices)
+    assert mixed._one_voice() == []
+
+
 def test_what_clings_is_found_out(found):
     assert any(one.startswith("tracker adapts better than Clings") for one in found.verdict)
     assert "loses" in found.verdict[1]
