@@ -44,6 +44,7 @@ SHOWN = (
 )
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
+_ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 _System = str | Callable[[list[dict[str, str]]], object]
 
@@ -120,16 +121,8 @@ class Comparison:
         told = [self._loses(name) for name in self.ours]
         rows = self.tests.pairwise[self.tests.pairwise["family"] == "confirmatory"].to_dict("records")
         told += [self._contrast(row) for row in rows]
-        return [*told, self._decides(), *self._one_voice()]
-
-    def _one_voice(self) -> list[str]:
-        """A warning where all users speak with one voice: intervals are over its scenarios, not over words."""
-        voices = set(self.shifts.get("voice", ()))
-        if len(voices) != 1:
-            return []
-        return [
-            f"All users speak with one voice, {voices.pop()}: no interval holds what other words would change."
-        ]
+        alone = "voice" in self.shifts and self.shifts["voice"].nunique() == 1
+        return [*told, self._decides(), *[_ONE_VOICE] * alone]
 
     def _decides(self) -> str:
         """The smallest differences that this number of scenarios can decide, and what more would take."""

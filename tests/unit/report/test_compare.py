@@ -51,14 +51,13 @@ def test_a_system_without_ability_is_not_said_to_adapt(found):
 
 
 def test_a_run_on_one_voice_is_marked_so(found):
-    said = "All users speak with one voice, A: no interval holds what other words would change."
+    said = "All users speak with one voice: no interval holds what other words would change."
     assert found.verdict[-1] == said
     assert said in found.page.read_text(encoding="utf-8")
-    assert found.by_voice.empty
     mixed = Comparison(found.run, found.ours, found.against, found.plan)
     voices = ["polite" if place % 2 else "terse" for place in range(len(found.shifts))]
     mixed.__dict__["shifts"] = found.shifts.assign(voice=voices)
-    assert mixed._one_voice() == []
+    assert said not in mixed.verdict
 
 
 def test_what_clings_is_found_out(found):
