@@ -89,7 +89,7 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 )  # fmt: skip
 def evaluate(
     *, test_only: bool = False, teach: bool = False, train: Path | None = None,
-    compare: tuple[str, ...] = (), **given: Any,
+    compare: tuple[str, ...] = (), protocol: str = "", **given: Any,
 ) -> None:  # fmt: skip
     """Score chats, the test split once; compare settings; or train the ranker of the package.
 
@@ -97,6 +97,7 @@ def evaluate(
     teach: train the ranker of the package on the train chats instead
     train: a folder with realtalk/ and locomo/ to learn from
     compare: a setting and its values (selection, mode, ranker, encoder, …), or: ladder, BM25 to the fusion
+    protocol: lmeb scores rankers on the terms of that public benchmark; writes nothing
     """
     from crs_lib.realtalk import study
     from crs_lib.realtalk.config import RealTalkConfig
@@ -104,9 +105,12 @@ def evaluate(
     if teach:
         _teach(train)
         return
-    if compare:
+    if protocol not in ("", "lmeb"):
+        raise InputError(f"protocol {protocol!r} is not known; expected lmeb")
+    if compare or protocol:
         given = {name: value for name, value in given.items() if name != "run"}
-        _compare(compare[0], compare[1:], RealTalkConfig(**given, split=_split(given["data"])))
+        config = RealTalkConfig(**given, split=_split(given["data"]))
+        _lmeb(config) if protocol else _compare(compare[0], compare[1:], config)
         return
     config = RealTalkConfig(**given, split="test" if test_only else _split(given["data"]))
     study.check_test_split(config)
@@ -132,6 +136,12 @@ def _teach(train: Path | None) -> None:
     ranker.need_trees()
     origin = ranker.teach(own, index.STUDIED, index.build)
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
+
+
+def _lmeb(config: Any) -> None:
+    from crs_lib.realtalk import compare as levers
+
+    print(_percent(levers.lmeb(config)).round(1).set_index("ranker").T.to_string())
 
 
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:

@@ -22,7 +22,7 @@ from crs_lib.core.text import shorten
 from crs_lib.realtalk import answers, channels, corpus, features, plan
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk import ranker as rankers
-from crs_lib.realtalk.config import OWN, RealTalkConfig
+from crs_lib.realtalk.config import OWN, STRANGERS, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Hand, Ranker
@@ -364,6 +364,13 @@ def predict(
         }
 
 
+def ranked(
+    index: ChatIndex, ranker: Ranker, config: RealTalkConfig, questions: Sequence[str]
+) -> list[list[int]]:
+    """The 200 best positions of each question, best first; all of a shorter chat."""
+    return [result.ranked for result in _Pipeline(index, ranker, config).ask(questions)]
+
+
 def read(path: Path, chats: Iterable[Chat]) -> list[dict[str, Any]]:
     """The predictions of a file, checked against their chats.
 
@@ -405,6 +412,8 @@ def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None, teach
         if ready and not any(corpus.resembles(index.chat.sketch, taught) for taught in ready[1]):
             return ready[0]
     own_chats, foreign = rankers.train_chats(folder, teachers)
+    if teachers == STRANGERS:
+        own_chats = rankers.not_of(index.chat, own_chats)
     found = rankers.for_chat(index.chat, own_chats, foreign, lambda c: indexes.build(c, index.encoder))
     if name == "learned" and found.name == Hand.name:
         raise InputError(
