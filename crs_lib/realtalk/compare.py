@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def lmeb(config: RealTalkConfig) -> pd.DataFrame:
     asked = [[q for q in chat.questions if q.index in known] for chat, known in zip(found, gold, strict=True)]
     shown = {(str(record["chat"]), record["qa_index"]): record["ranked"] for record in told}
     ways: dict[str, list[list[Sequence[int]]]] = {
-        "BM25, text": _by_bm25(found, asked, _text),
+        "BM25, text": _by_bm25(found, asked, _TEXT),
         "BM25, day, speaker and text": _by_bm25(found, asked, _titled),
         **_by_vectors(config, found, asked),
         "ours, texts alone": _by_texts_alone(config, found, asked),
@@ -189,16 +190,13 @@ def _by_task(rows: pd.DataFrame) -> pd.DataFrame:
     return by_ranker.size().to_frame("n").join(by_ranker[measures].mean()).join(parts).reset_index()
 
 
-def _text(message: corpus.ChatMessage) -> str:
-    return message.text
-
-
 def _titled(message: corpus.ChatMessage) -> str:
     """Title and text of a message as one document."""
     day = f"{message.time:%d %B %Y} " if message.time else ""
     return f"{day}{message.speaker}: {message.text}"
 
 
+_TEXT = attrgetter("text")
 _Asked = Sequence[Sequence[corpus.ChatQuestion]]
 _Form = Callable[[corpus.ChatMessage], str]
 
@@ -235,7 +233,7 @@ def _by_vectors(
         plain = [q.text for q in part]
         led = [f"Instruct: {tasks[chat.schema][str(q.category)][1]}\nQuery:{q.text}" for q in part]
         for name, form, texts in [
-            (f"{index.main}, text", _text, plain),
+            (f"{index.main}, text", _TEXT, plain),
             (f"{index.main}, day, speaker and text", _titled, plain),
             (f"{index.main}, the same, instructed", _titled, led),
         ]:
@@ -253,16 +251,16 @@ def _by_texts_alone(
     out: list[list[Sequence[int]]] = []
     for chat, part in zip(found, asked, strict=True):
         taught = ranker.not_of(chat, own) if config.teachers == STRANGERS else own
-        bare = texts_alone(chat)
+        bare = _texts_alone(chat)
         learnt = ranker.for_chat(
-            bare, list(map(texts_alone, taught)), [], lambda c: indexes.build(c, encoder)
+            bare, list(map(_texts_alone, taught)), [], lambda c: indexes.build(c, encoder)
         )
-        told = query.ranked(indexes.build(bare, encoder), learnt, config, [q.text for q in part])
-        out.append([[chat.position[name] for name in bare.ids(order)] for order in told])
+        told = query.predict(indexes.build(replace(bare, questions=tuple(part)), encoder), learnt, config)
+        out.append([[chat.position[name] for name in record["ranked"]] for record in told])
     return out
 
 
-def texts_alone(chat: Chat) -> Chat:
+def _texts_alone(chat: Chat) -> Chat:
     """The chat as texts without speaker, time, photo or session, in an order that says nothing."""
     order = sorted(chat.messages, key=lambda m: hashlib.sha256(f"{m.id} {m.text}".encode()).hexdigest())
     bare = [corpus.ChatMessage(m.id, i, i + 1, "", m.text, None) for i, m in enumerate(order)]

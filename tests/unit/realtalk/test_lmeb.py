@@ -37,7 +37,7 @@ def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
     public.index(
         bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
     )
-    ours = compare._by_bm25(chats, asked, compare._text)
+    ours = compare._by_bm25(chats, asked, compare._TEXT)
     start = 0
     for chat, part, ranked in zip(chats, asked, ours, strict=True):
         for question, order in zip(part, ranked, strict=True):
@@ -50,12 +50,12 @@ def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
 
 
 def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
-    told = compare.texts_alone(sample)
+    told = compare._texts_alone(sample)
     scrambled = [
         replace(m, position=i, session=1, speaker="X", time=None, caption="a cat", photo=True)
         for i, m in enumerate(reversed(sample.messages))
     ]
-    assert compare.texts_alone(replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))) == replace(
+    assert compare._texts_alone(replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))) == replace(
         told, speakers=()
     )
     assert sorted(told.position) == sorted(sample.position) and told.ids([0]) != sample.ids([0])
@@ -74,7 +74,7 @@ def test_each_question_ranks_its_own_chat_and_counts_once():
         evidence.rank_scores(order, gold[q.index])
         for q, order in zip(
             [q for q in chat.questions if q.index in gold],
-            compare._by_bm25([chat], [[q for q in chat.questions if q.index in gold]], compare._text)[0],
+            compare._by_bm25([chat], [[q for q in chat.questions if q.index in gold]], compare._TEXT)[0],
             strict=True,
         )
     ]
