@@ -72,8 +72,9 @@ def _do(one: Entry[object], words: Sequence[str]) -> None:
 
     Its facts: ``takes``, settings as ``module:class`` with names of fields behind where not all are taken;
     ``defaults`` of such fields where they are not the class's; ``reads`` and ``writes``, the options that
-    hold files, none of which is written over another: ``out/turns.parquet`` is a file in the folder that
-    the option names, and ``out`` itself a file, or a folder that is made anew.
+    hold files, none of which is written over another, over a run's file or a committed notebook:
+    ``out/turns.parquet`` is a file in the folder that the option names, and ``out`` itself a file, or a
+    folder that is made anew.
     """
     doc, parameters = inspect.getdoc(one.make) or "", inspect.signature(one.make).parameters
     takes, usual = one.facts.get("takes", ()), one.facts.get("defaults", {})
@@ -90,6 +91,7 @@ def _do(one: Entry[object], words: Sequence[str]) -> None:
     checked = own(**{name: value for name, value in told.items() if name in options})
     given = {**usual, **told, **{name: getattr(checked, name) for name in options}}
     outputs, inputs = (list(_named(given, one.facts.get(way, ""))) for way in ("writes", "reads"))
+    inputs += [Path(str(place).partition("+")[0]) for place in inputs]  # of catalogues: films.csv+plot
     paths.apart(outputs, [path for place in inputs for path in _within(place)] if outputs else ())
     one.make(**given)
 

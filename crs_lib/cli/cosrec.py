@@ -9,7 +9,7 @@ from crs_lib.cli.run import show_costs
 from crs_lib.core import paths
 
 
-@command("cosrec catalogue", takes=["crs_lib.cosrec.catalogue_rules:Options"])
+@command("cosrec catalogue", takes=["crs_lib.cosrec.catalogue_rules:Options"], writes="out")
 def catalogue(*, metas: Path, reviews: Path, out: Path, **given: Any) -> None:
     """Build products from metadata and reviews.
 

@@ -55,7 +55,7 @@ def _verify(named: list[Any]) -> None:
         raise RunError(f"{how}. Downloads are mended by: python -m crs_lib data get NAME")
 
 
-@command("data export")
+@command("data export", reads="catalog", writes="out")
 def export(*, out: Path, run: str = "", catalog: str = "") -> None:
     """Write a catalogue as JSON lines.
 
@@ -76,7 +76,7 @@ def export(*, out: Path, run: str = "", catalog: str = "") -> None:
 
 
 @command(
-    "data import", reads="path logs", writes="quirks",
+    "data import", reads="path logs catalog", writes="quirks",
     takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"],
 )  # fmt: skip
 def import_logs(

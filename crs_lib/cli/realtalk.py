@@ -54,6 +54,8 @@ def predict(
     built = index.build(found, index.choose_encoder(config.encoder))
     ranker = query.choose_ranker(config.ranker, built, train, config.teachers)
     log = out.with_name(f"{out.stem}.calls.sqlite") if out else None
+    if log:
+        paths.apart([log, log.with_suffix(".jsonl")], [chat])
     model = study.language_model(config, log)
     records = list(query.predict(built, ranker, config, model, timings=timings))
     if page:

@@ -18,7 +18,9 @@ from crs_lib.core.text import shorten
 _SHOWN = 2_000  # characters of a reply
 
 
-@command("chat", takes=["crs_lib.simulate.config:SimulateConfig catalog seed llm"])
+@command(
+    "chat", takes=["crs_lib.simulate.config:SimulateConfig catalog seed llm"], reads="catalog", writes="out"
+)  # fmt: skip
 def chat(
     spec: str, *, simulated: bool = False, session: Annotated[int, Field(ge=0)] = 0, out: Path | None = None,
     **given: Any,
@@ -47,8 +49,10 @@ def chat(
                 turns += pair
         print(f"\nended after {len(turns) // 2} {'turn' if len(turns) == 2 else 'turns'}")
         if out and turns:
-            before = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-            tables.write_jsonl(out, [*before, Dialogue(f"{time.time_ns()}", spec, tuple(turns)).dumps()])
+            before = out.read_text(encoding="utf-8").split("\n") if out.exists() else []
+            tables.write_jsonl(
+                out, [*filter(None, before), Dialogue(f"{time.time_ns()}", spec, tuple(turns)).dumps()]
+            )
             print(f"kept: {paths.shown(out)}")
 
 

@@ -173,7 +173,7 @@ def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
         table(raters.aspects(known), "seven aspects of CRSArena-Eval; G-Eval, FACE: printed, ReDial part")
 
 
-@command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"])
+@command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"], reads="import_", writes="out")
 def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
     """Make a page of questions about a run, or read its labels.
 

@@ -44,17 +44,30 @@ def given(path: str | Path) -> Path:
     return found
 
 
-def apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Nothing, or InputError where a command would write over what it reads, links followed.
+def apart(outputs: Iterable[Path], inputs: Iterable[Path], own: Path | None = None) -> None:
+    """Nothing, or InputError where a command would write over what it reads or must keep, links followed.
 
-    An output is a file, or a folder whose files are written; an input below such a folder is not touched by
-    it, unless one of the ``outputs`` names it.
+    Kept are the committed notebooks and the files of runs, but for the one that is the command's ``own``. An
+    output is a file, or a folder whose files are written; an input below such a folder is not touched by it,
+    unless one of the ``outputs`` names it.
     """
     read = {identity(path): path for path in inputs}
+    kept = {identity(path): path for path in notebooks().glob("*.ipynb")}
     for path in outputs:
         if same := read.get(identity(path)):
             wrong = f"{shown(path)} would be written over {shown(same)}, which is read"
             raise InputError(f"{wrong}; give another output")
+        if identity(path) in kept or (path != own and _of_a_run(path)):
+            whose = "is a committed notebook" if identity(path) in kept else "belongs to a run"
+            raise InputError(f"{shown(path)} {whose} and would be written over; give another output")
+
+
+def _of_a_run(path: Path) -> bool:
+    """Whether there is such a file or folder, and it is a run's: below the results, beside a manifest."""
+    real, top = Path(os.path.realpath(path)), Path(os.path.realpath(results()))
+    folders = [folder for folder in (real, *real.parents) if top in folder.parents]
+    signs = ("manifest.json", "ledger.sqlite", ".lock")
+    return real.exists() and any((folder / sign).exists() for folder in folders for sign in signs)
 
 
 def identity(path: Path) -> tuple[int, int] | str:

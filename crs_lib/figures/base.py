@@ -145,7 +145,7 @@ def require(
     filled(frame, ["model", *columns])
     if len(systems_of(frame)) < systems:
         raise NoDataError(f"the figure compares systems: at least {systems}, the run has {systems_of(frame)}")
-    if "session_id" in frame and (n := frame["session_id"].nunique()) < sessions:
+    if "session_id" in frame and (n := counts([frame])["sessions"]) < sessions:
         raise NoDataError(f"the run has {n} sessions a system; at least {sessions} are needed")
     return frame
 
@@ -191,7 +191,7 @@ def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
         if "model" in frame:
             found["systems"] = frame["model"].nunique()
             if "session_id" in frame:
-                found["sessions"] = frame["session_id"].nunique()
+                found["sessions"] = int(frame.groupby("model")["session_id"].nunique().max())
             elif {"n", "n_missing"} <= set(frame):
                 found["sessions"] = int((frame["n"] + frame["n_missing"]).max())
             if "since_shift" in frame:
@@ -205,6 +205,9 @@ def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
 def names(study: str | None = None) -> list[str]:
     """The registered figures, all or those of a study, in the order in which they are written."""
     return [entry.name for entry in FIGURES if study in (None, entry.facts["study"])]
+
+
+_YES = pd.Series([True])  # that systems met the same users, where a table does not say
 
 
 def _entry(name: str) -> Entry[Any]:
@@ -237,7 +240,10 @@ def _filled(text: str, frames: Sequence[pd.DataFrame]) -> str:
 
 def caption(name: str, *frames: pd.DataFrame) -> str:
     """The text to print under a figure, one sentence: its content, interval and n."""
-    return _filled(_entry(name).facts["caption"], frames)
+    facts, design = _entry(name).facts, Design(system="model", scenario="session_id")
+    sessions = [frame for frame in frames if {"model", "session_id"} <= set(frame)]
+    apart = any(map(design.independent, sessions)) or any(not f.get("paired", _YES).all() for f in frames)
+    return _filled(facts["unpaired"] if apart and "unpaired" in facts else facts["caption"], frames)
 
 
 def title(name: str) -> str:

@@ -152,12 +152,13 @@ def experimental_design(shift_events: pd.DataFrame) -> Any:
     systems = str(first["systems"]).split("\n")
     shown = systems if len(systems) <= 10 else [*systems[:9], f"… {len(systems) - 9} more"]
     made, axes = style.figure(2.9 + 0.2 * len(shown), 2, 1, height_ratios=[0.5 + 0.2 * len(shown), 2.0])
+    own = "" if shift_events.get("paired", pd.Series([True])).all() else "; each system has its own users"
     _same_users(axes[0, 0], shown, int(first["n_sessions"]))
     _shifts_by_turn(axes[1, 0], shift_events, int(first["n_turns"]))
     style.note(
         made,
         f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users × up to "
-        f"{int(first['n_turns'])} turns; {total:,} shifts, every user counted once.",
+        f"{int(first['n_turns'])} turns; {total:,} shifts, every user counted once{own}.",
     )
     return made
 

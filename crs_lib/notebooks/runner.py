@@ -227,11 +227,12 @@ def run(
     source = find(notebook)
     declared = parameters_of(source)
     given = check_parameters(declared, parameters or {}, source.stem)
-    target = paths.given(out) if out else output(source, {p.name: p.default for p in declared} | given)
+    usual = output(source, {p.name: p.default for p in declared} | given)
+    target = paths.given(out) if out else usual
     if target.suffix != ".ipynb":
         raise InputError(f"the output {str(target)!r} is no notebook; give a name that ends in .ipynb")
     named = [paths.given(value) for value in given.values() if isinstance(value, str) and value]
-    paths.apart([target], [source, *(path for path in named if path.is_file())])
+    paths.apart([target], [source, *(path for path in named if path.is_file())], own=usual)
     execute(source, target, given)
     return target
 

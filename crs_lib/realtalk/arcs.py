@@ -67,7 +67,7 @@ def _whole(text: str, name: str) -> list[tuple[str, Any]]:
 
 
 def _lines(text: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
                 yield f"line {number}", safety.loads(line, f"line {number}")

@@ -10,9 +10,11 @@
     return node;
   };
 
-  /* What was answered is kept in this browser after every key. */
-  let kept = { rater: "", answers: {}, at: 0 };
+  /* What was answered is kept in this browser after every key, each rater's answers apart. */
+  let kept = { rater: "", raters: {} };
   try { kept = { ...kept, ...JSON.parse(localStorage.getItem(store) || "{}") }; } catch { /* start afresh */ }
+  const slot = (rater) => `rater ${rater}`;
+  const mine = () => (kept.raters[slot(kept.rater)] ??= { answers: {}, at: 0 });
   const save = () => { try { localStorage.setItem(store, JSON.stringify(kept)); return true; } catch { return false; } };
 
   /* The order of the questions is the rater's own: a hash of initials and question sorts them. */
@@ -27,9 +29,9 @@
   };
 
   let shownAt = performance.now();
-  const answered = () => Object.keys(kept.answers).length;
+  const answered = () => Object.keys(mine().answers).length;
   const draw = () => {
-    const now = order[kept.at];
+    const now = order[mine().at];
     const sides = get("sides");
     sides.replaceChildren();
     sides.className = now.sides.length > 1 ? "two" : "";
@@ -49,28 +51,28 @@
       sides.append(side);
     });
     [...get("scale").children].forEach((button, i) => {
-      button.setAttribute("aria-pressed", String((kept.answers[now.id] || {}).value === i + 1));
+      button.setAttribute("aria-pressed", String((mine().answers[now.id] || {}).value === i + 1));
     });
     const n = data.questions.length;
     get("done").style.width = `${(100 * answered()) / n}%`;
     get("bar").setAttribute("aria-valuemax", n);
     get("bar").setAttribute("aria-valuenow", answered());
-    get("state").textContent = `Question ${kept.at + 1} of ${n} · ${answered()} answered`
+    get("state").textContent = `Question ${mine().at + 1} of ${n} · ${answered()} answered`
       + (answered() === n ? " · all done: please export (E)" : "") + (save() ? "" : " · this browser keeps nothing: export before you leave");
     window.scrollTo(0, 0);
     shownAt = performance.now();
   };
-  const go = (step) => { kept.at = Math.min(order.length - 1, Math.max(0, kept.at + step)); draw(); };
+  const go = (step) => { mine().at = Math.min(order.length - 1, Math.max(0, mine().at + step)); draw(); };
   const answer = (value) => {
     const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
-    kept.answers[order[kept.at].id] = { value, seconds };
+    mine().answers[order[mine().at].id] = { value, seconds };
     save();
     go(1);
   };
 
-  const rows = () => order.filter((q) => kept.answers[q.id]).map((q, place) => JSON.stringify({
-    item: q.id, rater: kept.rater || "anonymous", value: kept.answers[q.id].value,
-    seconds: kept.answers[q.id].seconds, place, page: data.page,
+  const rows = () => order.filter((q) => mine().answers[q.id]).map((q, place) => JSON.stringify({
+    item: q.id, rater: kept.rater || "anonymous", value: mine().answers[q.id].value,
+    seconds: mine().answers[q.id].seconds, place, page: data.page,
   }));
   const exported = () => {
     const url = URL.createObjectURL(new Blob([rows().join("\n") + "\n"], { type: "application/x-ndjson" }));
@@ -93,10 +95,15 @@
   });
   get("rater").value = kept.rater;
   get("rater").addEventListener("change", () => {
-    const now = order[kept.at];
-    kept.rater = get("rater").value.trim();
+    const before = kept.rater, now = order[mine().at];
+    kept.rater = get("rater").value.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, " ").trim();
+    get("rater").value = kept.rater;
     arrange();
-    kept.at = answered() ? order.indexOf(now) : 0;
+    if (!before && !kept.raters[slot(kept.rater)]) {  /* what was answered before the initials were given */
+      kept.raters[slot(kept.rater)] = kept.raters[slot("")];
+      delete kept.raters[slot("")];
+      mine().at = answered() ? order.indexOf(now) : 0;
+    }
     draw();
     get("rater").blur();
   });

@@ -114,6 +114,8 @@ def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> 
     order = list(known.groupby("system")[outcome].mean().sort_values().index)
     if len(order) < 2:
         raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
+    if Design().independent(known):
+        raise NoDataError("systems met different users: there are no paired differences")
     rows = []
     averaged = known.groupby(["system", "scenario"], as_index=False)[outcome].mean()
     for pair in Design(value=outcome).differences(averaged, least=0):
@@ -189,6 +191,11 @@ def _replies_at_risk(run: str, convention: str) -> pd.DataFrame:
     return found.assign(users=users)
 
 
+def paired_users(run: str) -> bool:
+    """Whether the systems of a run met the same users: so by design, or as its import found."""
+    return not runs.entry(simulate.STUDY, run, "simulate").get("counts", {}).get("users")
+
+
 def _simulated(run: str) -> dict[str, Any]:
     """The settings that a run was simulated with."""
     return dict(runs.entry(simulate.STUDY, run, "simulate").get("parameters", {}))
@@ -212,6 +219,8 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
     systems = [str(name) for name in dict.fromkeys(means["model"])]
     films = runs.entry(simulate.STUDY, run, "catalog")
     source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
+    tests = ["paired by scenario,", "Wilcoxon with Holm;", "ANOVA and Tukey beside"]
+    apart = ["independent samples,", "Welch, Games–Howell,", "Brunner–Munzel"]
     outcomes = [name for name in layout.outcomes(scored["name"]) if name in set(means["metric"])]
     user = [f"worded by {made.get('user_llm') or 'templates' * ('seed' in made)}", f"seed {made.get('seed')}"]
     rows = {
@@ -221,7 +230,7 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
         "log": _log(run),
         "judge": _judges(runs.entry(simulate.STUDY, run, judge_records.STAGE)),
         "metrics": [scored["name"], *_wrapped([base.get(name).short for name in outcomes])],
-        "statistics": ["paired by scenario,", "Wilcoxon with Holm;", "ANOVA and Tukey beside"],
+        "statistics": tests if paired_users(run) else apart,
     }
     table = pd.DataFrame({"role": list(rows), "lines": ["\n".join(part) for part in rows.values()]})
     return table.assign(n_systems=len(systems), n_sessions=int((means["n"] + means["n_missing"]).max()))
@@ -284,9 +293,9 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
     """
     counts: Counter[tuple[str, int]] = Counter()
     lengths: dict[str, int] = {}
-    systems: dict[str, None] = {}
+    systems: Counter[str] = Counter()
     for dialogue in simulate.iter_dialogues(run):
-        systems.setdefault(dialogue.model_name)
+        systems[dialogue.model_name] += 1
         if dialogue.session_id not in lengths:
             counts.update((_kind(e) or "unnamed", int(e.get("turn", 0))) for e in dialogue.shift_events)
         longest = max(len(dialogue.pairs()), lengths.get(dialogue.session_id, 0))
@@ -294,7 +303,8 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
     rows = [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]
     size = {
         "n_systems": len(systems),
-        "n_sessions": len(lengths),
+        "n_sessions": max(systems.values(), default=0),
+        "paired": paired_users(run),
         "n_turns": max(lengths.values(), default=0),
     }
     frame = pd.DataFrame(rows or [{"type": "", "turn": 1, "n": 0}])

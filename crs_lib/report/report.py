@@ -59,6 +59,7 @@ class _Report:
         self.results = evaluate.read(run, "results", self.convention)
         self.means = evaluate.read(run, "model_metrics", self.convention)
         self.scores = statistics.stats_frame(self.results)
+        self.paired = figure_tables.paired_users(run)
         self.systems = list(dict.fromkeys(str(name) for name in self.results["model"]))
         self.plan: Plan = statistics.plan_for(plan, self.systems, self.convention, self.scores)
         self._read = {"results": self.results, "model_metrics": self.means}
@@ -83,12 +84,15 @@ class _Report:
     def _findings(self) -> str:
         """The sentences with which notebook 05 ends, from the same tables."""
         told = findings.summary(self.run, self.convention)
-        return quiet("Each with its 95 % interval; scenarios are resampled as pairs.") + bullets(told)
+        how = "scenarios are resampled as pairs" if self.paired else "systems are independent samples"
+        return quiet(f"Each with its 95 % interval; {how}.") + bullets(told)
 
     def lead(self) -> str:
         """One sentence: systems, users, sessions and convention."""
         scenarios = self.results["session_id"].nunique()
         who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
+        if not self.paired:
+            who = f"{len(self.systems)} systems met different users, in all"
         text = f"{who} {scenarios} simulated users: {len(self.results)} sessions, scored under the convention"
         return html.escape(f"{text} {self.convention!r}.")
 

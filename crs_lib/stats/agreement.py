@@ -45,10 +45,10 @@ def krippendorff_alpha(
         codes, values = pd.factorize(kept[value].map(frozenset) if level == "masi" else kept[value])
     unit, items = pd.factorize(kept[item])
     table = scipy.sparse.csr_array((np.ones(len(codes)), (unit, codes)), shape=(len(items), len(values)))
-    ratings = pd.DataFrame({"unit": unit, "code": codes}).reset_index()
-    both = ratings.merge(ratings, on="unit").query("index_x != index_y")  # the ordered pairs of each item
+    times = pd.DataFrame({"unit": unit, "code": codes}).value_counts(sort=False).rename("n").reset_index()
+    both = times.merge(times, on="unit").query("code_x != code_y")  # of each item, its pairs that differ
     place, first, second = (both[column].to_numpy() for column in ("unit", "code_x", "code_y"))
-    share = 1.0 / (np.bincount(unit)[place] - 1)
+    share = (both["n_x"] * both["n_y"]).to_numpy() / (np.bincount(unit)[place] - 1)
     distance = np.eye(0) if ranked else 1 - np.eye(len(values))
     if level == "masi":
         distance = np.array([[masi_distance(a, b) for b in values] for a in values])

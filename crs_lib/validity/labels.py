@@ -125,10 +125,17 @@ def folder(run: str) -> Path:
 
 
 def write_key(run: str, kind: str, questions: Sequence[Question]) -> None:
-    """Write what the page must not hold: which systems a question shows."""
+    """Write what the page must not hold: which systems a question shows; keys of other pages stay."""
     shown = ("sides", "earlier")
     entries = [{k: v for k, v in asdict(one).items() if k not in shown} for one in questions]
-    tables.write_json(folder(run) / KEY, {"kind": kind, "page": digest(questions), "questions": entries})
+    page = digest(questions)
+    for place in (_key_of(run, page), folder(run) / KEY):
+        tables.write_json(place, {"kind": kind, "page": page, "questions": entries})
+
+
+def _key_of(run: str, page: str) -> Path:
+    """The key of one page; that of a run's last page has the name :data:`KEY` too."""
+    return folder(run) / f"key-{paths.slug(page)}.json"
 
 
 class _PageKey(NamedTuple):
@@ -139,9 +146,9 @@ class _PageKey(NamedTuple):
     questions: pd.DataFrame
 
 
-def read_key(run: str) -> _PageKey:
-    """The key of a run's page; RunError with the command that makes one."""
-    path = folder(run) / KEY
+def read_key(run: str, page: str = "") -> _PageKey:
+    """The key of a run's page, by default of the last one; RunError with the command that makes one."""
+    path = _key_of(run, page) if page and _key_of(run, page).is_file() else folder(run) / KEY
     if not path.is_file():
         raise RunError(f"run {run!r} has no page; make it: python -m crs_lib validity annotate --run {run}")
     made = safety.read_object(path)
@@ -202,36 +209,43 @@ class _Label(pydantic.BaseModel):
     seconds: Any = None
 
 
-def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.DataFrame:
-    """The labels of exported files: item, rater, value (1 to 5), seconds; of an item a rater's last counts.
+def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]:
+    """The labels of exported files: item, rater, value (1 to 5), seconds; and the key of their page.
 
-    Raises InputError naming file and line for what is no label, a label of another page, an unknown question.
+    Of an item a rater's last label counts. Raises InputError naming file and line for what is no label, a
+    label of another page than the first one, an unknown question.
     """
-    known, rows = set(items), dict[tuple[str, str], dict[str, Any]]()
-    for path in (Path(name).expanduser() for name in files):
-        lines = enumerate(safety.read_text(path).splitlines(), start=1)
-        for where, line in ((f"{path.name}, line {n}", line) for n, line in lines if line.strip()):
-            try:
-                label = _Label.model_validate(safety.loads(line, where))
-            except pydantic.ValidationError as error:
-                expected = "an object with item, rater, page and a value from 1 to 5"
-                raise InputError(f"{where}: no label; expected {expected}") from error
-            if label.page != page:
-                other = f"{where}: the label belongs to page {label.page!r}, this run's is {page!r}"
-                raise InputError(f"{other}; import it with the run that its page was made of")
-            if label.item not in known:
-                raise InputError(f"{where}: no question {label.item!r} on this page")
-            rows[label.rater, label.item] = label.model_dump()
-    if not rows:
+    given = [one for name in files for one in _labels(Path(name).expanduser())]
+    if not given:
         raise InputError("no label in these files; export them with the page's button or the key E")
+    key, rows = read_key(run, given[0][1].page), dict[tuple[str, str], dict[str, Any]]()
+    known = set(key.questions["id"])
+    for where, label in given:
+        if label.page != key.page:
+            other = f"{where}: the label belongs to page {label.page!r}, not to this run's {key.page!r}"
+            raise InputError(f"{other}; import it with the run that its page was made of, one page at a time")
+        if label.item not in known:
+            raise InputError(f"{where}: no question {label.item!r} on this page")
+        rows[label.rater, label.item] = label.model_dump()
     frame = pd.DataFrame(rows.values(), columns=list(_Label.model_fields))
-    return frame.assign(seconds=pd.to_numeric(frame["seconds"], errors="coerce"))
+    return frame.assign(seconds=pd.to_numeric(frame["seconds"], errors="coerce")), key
+
+
+def _labels(path: Path) -> Iterator[tuple[str, _Label]]:
+    """The labels of a file, each with its place; InputError for a line that is none."""
+    for number, line in enumerate(safety.read_text(path).split("\n"), start=1):
+        where = f"{path.name}, line {number}"
+        try:
+            if line.strip():
+                yield where, _Label.model_validate(safety.loads(line, where))
+        except pydantic.ValidationError as error:
+            expected = "an object with item, rater, page and a value from 1 to 5"
+            raise InputError(f"{where}: no label; expected {expected}") from error
 
 
 def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> _Findings:
     """Read labels of a run's page and hold them against one another and against every metric of the run."""
-    key = read_key(run)
-    labels = read(files, key.page, key.questions["id"])
+    labels, key = read(files, run)
     found = _of_raters(labels, resamples)
     alpha = float(found.loc[0, "alpha"]) if len(found) else math.nan
     plan = sorted({30, 60, 120, 240, int(labels["item"].nunique())})

@@ -33,6 +33,7 @@ from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
 from crs_lib.simulate import voices
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
+from crs_lib.validity import raters
 
 TFIDF = "tfidf"
 SYSTEM = "tracker"  # the system that the simulated users talk to
@@ -51,7 +52,9 @@ class RealismConfig(Settings):
     """The settings of the test."""
 
     dialogues: Annotated[str, Field(description="a log of people with systems; without one, no AUC")] = ""
-    others: Annotated[str, Field(description="a log of people elsewhere, a yardstick")] = ""
+    others: Annotated[
+        str, OneOf(raters.SETS, optional=True), Field(description="data set of people elsewhere, a yardstick")
+    ] = ""
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     n_sessions: Annotated[int, Field(ge=_LEAST, le=1_000, description="simulated sessions")] = 120
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a simulated session")] = 20
@@ -195,7 +198,7 @@ def run(config: RealismConfig) -> pd.DataFrame:
 
     With conversations of people, whose lengths simulated ones are cut to: AUC for turns and whole dialogues,
     and telling words, too; rows for the trivial generator (:func:`small_talk`), and the yardsticks, in which
-    people are told from people: one half of them from the other, and those of ``others``.
+    people are told from people: one half of them from the other, and those of the data set ``others``.
     """
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
@@ -226,8 +229,8 @@ def run(config: RealismConfig) -> pd.DataFrame:
         halves = [[turn for turn in real if _half(turn) == half] for half in (0, 1)]
         rows.append(compared("people, one half against the other", *halves))
         if config.others:
-            others = user_turns(logs.read(config.others), world.grounder)
-            rows.append(compared("people of the other log", others, real))
+            others = user_turns(raters.conversations(config.others), world.grounder)
+            rows.append(compared(f"people of {config.others}", others, real))
         rows.append({"users": "people", **_manner(real, world.grounder)})
     return pd.DataFrame(rows)
 

@@ -64,6 +64,31 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
     assert set(found.labels["item"]) == set(labels.read_key(RUN).questions["id"])
 
 
+def test_two_raters_at_one_browser_give_two_files(tmp_path):
+    path = pages.write_questions(labels.AskConfig(run=RUN, n=3))
+    with chromium.Browser(PROGRAM) as browser:
+        browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        page = browser.page()
+        page.open(path)
+        page.key("2")  # before the initials are given: it goes with the first rater
+        for rater, values in (("ann", "22"), ("bob", "555")):
+            page.click("#rater")
+            page.js("document.getElementById('rater').value = ''")
+            page.type(rater)
+            page.key("Enter")
+            for value in values:
+                page.key(value)
+            assert "3 answered" in page.text("#state")
+            page.key("e")
+            end = time.monotonic() + chromium.PATIENCE
+            while not list(tmp_path.glob(f"labels-{rater}-*.jsonl")):
+                assert time.monotonic() < end, "nothing was exported"
+                time.sleep(0.05)
+        page.close()
+    found, _ = labels.read(sorted(tmp_path.glob("labels-*.jsonl")), RUN)
+    assert found.groupby("rater")["value"].agg(list).to_dict() == {"ann": [2, 2, 2], "bob": [5, 5, 5]}
+
+
 def test_pairs_stand_side_by_side_and_fit_a_small_screen():
     path = pages.write_questions(labels.AskConfig(run=RUN, n=4, kind="pairs"))
     with chromium.Browser(PROGRAM) as browser:

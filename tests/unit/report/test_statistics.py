@@ -1,5 +1,6 @@
 """Tables of tests as the notebook on statistics shows them."""
 
+import numpy as np
 import pandas as pd
 
 from crs_lib import stats
@@ -32,6 +33,28 @@ def test_costs_stand_by_type_of_the_first_shift_with_the_control_and_later_shift
     assert table.loc["tracker", "switch (60)"].startswith("0.30 [0.2")
     assert table.loc["tracker", "refine (60)"] == "0.00 [−0.02, 0.02]"
     assert "note" in statistics.costs_by_type(frame.drop(columns="shift_cost"))
+
+
+def test_a_metric_by_voice_has_rows_for_what_voices_are_for_and_none_where_one_voice_talks():
+    draw = np.random.default_rng(1)
+    names = ["terse", "critic", "quoting", "chatty"]
+    rows = [
+        {
+            "model": system,
+            "session_id": f"{n:05d}",
+            "voice": names[n % 4],
+            "shift_cost": cost + draw.normal(0, 0.1),
+        }
+        for n in range(80)
+        for system, cost in (("tracker", 0.3 if n % 4 == 1 else 0.1), ("oracle", 0.0))
+    ]
+    table = statistics.by_voice(pd.DataFrame(rows)).set_index("voice")
+    assert list(table.index[:2]) == ["confirmation", "development"]
+    assert list(table["scenarios"]) == [40, 40, 20, 20, 20, 20]
+    assert table.loc["critic", "tracker"].startswith(("0.2", "0.3"))
+    assert table.loc["chatty", "tracker"].startswith(("0.0", "0.1"))
+    assert statistics.by_voice(pd.DataFrame(rows).assign(voice="A")) is None
+    assert statistics.by_voice(pd.DataFrame(rows).drop(columns="voice")) is None
 
 
 def test_scores_without_straight_users_say_that_no_adaptation_is_tested():

@@ -1,6 +1,7 @@
 """The thesis's tables of a run: by one command from logs, under any convention, beside what was published."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -8,6 +9,7 @@ import scipy
 
 from crs_lib import evaluate, simulate
 from crs_lib.__main__ import main
+from crs_lib.core.errors import InputError
 from crs_lib.report import thesis
 from tests.helpers.thesis_data import external, folder
 
@@ -70,6 +72,22 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
     best = pd.read_csv(scores / "headline.csv")
     assert best["metric"].iloc[0] == "context_adaptation_score"
     assert best["published"].isna().all()  # this is no run of the thesis
+
+
+@pytest.mark.slow
+def test_thresholds_are_settings_and_a_grid_of_27_has_one_figure(logs, tmp_path):
+    main(["import", "--logs", str(logs), "--run", "grid"])
+    config = evaluate.EvaluateConfig(run="grid", convention="thesis_legacy", topics="heuristic")
+    files, told = thesis.write_thresholds(config)
+    assert "under 27 settings" in told and sum(map(int, re.findall(r" in (\d+)", told))) == 27
+    table = pd.read_csv(files[0])
+    assert {file.suffix for file in files} == {".csv", ".png", ".pdf"}
+    assert table.groupby(list(thesis.THRESHOLDS))["convention"].nunique().tolist() == [1] * 27
+    assert "thesis_legacy(topics=heuristic, alignment=0.5)" in set(table["convention"])
+    rate = table[table["metric"] == "topic_recovery_rate"].groupby(["model", "alignment"])["mean"].mean()
+    assert (rate.unstack().diff(axis=1).iloc[:, 1:] <= 1e-12).all(axis=None)  # a higher bar recovers less
+    with pytest.raises(InputError, match="does not use it"):
+        thesis.write_thresholds(evaluate.EvaluateConfig(run="grid", convention="thesis_grounded"))
 
 
 @pytest.mark.slow

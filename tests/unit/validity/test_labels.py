@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 
 import numpy as np
 import pandas as pd
@@ -105,13 +106,49 @@ def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message
     path = tmp_path / "labels.jsonl"
     path.write_text(json.dumps(label) + "\n" + json.dumps({**label, **change}) + "\n")
     with pytest.raises(InputError, match=rf"labels.jsonl, line 2.*{message}"):
-        labels.read([path], key.page, key.questions["id"])
+        labels.read([path], run)
 
 
-def test_the_last_label_counts_and_programs_are_told_from_people(tmp_path):
-    lines = [{"item": "a", "rater": "ab", "value": value, "page": "p"} for value in (2, 5)]
+def test_labels_of_an_earlier_page_are_read_after_a_later_one_was_made(run, tmp_path):
+    files = []
+    for n in (5, 7):
+        assert main(["annotate", "--run", run, "--n", str(n), "--seed", str(n)]) == 0
+        files.append(given(run, tmp_path).rename(tmp_path / f"{n}.jsonl"))
+    assert labels.read_key(run).page == labels.read(files[1:], run)[1].page
+    for file, n in zip(files, (5, 7), strict=True):
+        found, key = labels.read([file], run)
+        assert found["item"].nunique() == n and set(found["item"]) == set(key.questions["id"])
+    with pytest.raises(InputError, match="one page at a time"):
+        labels.read(files, run)
+    one = json.loads(files[0].read_text().splitlines()[0]) | {"page": "../../manifest"}
+    (tmp_path / "odd.jsonl").write_text(json.dumps(one))
+    with pytest.raises(InputError, match="belongs to page"):
+        labels.read([tmp_path / "odd.jsonl"], run)
+
+
+def test_initials_of_any_sign_and_many_raters_take_no_square_of_time(run, tmp_path):
+    main(["annotate", "--run", run, "--n", "6"])
+    key = labels.read_key(run)
+    rows = [
+        {"item": item, "rater": f"r{number}\u2028\x85", "value": 1 + (number * 7 + place) % 5, "page": key.page}
+        for number in range(3_000) for place, item in enumerate(key.questions["id"])
+    ]  # fmt: skip
+    path = tmp_path / "labels.jsonl"
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    began = time.process_time()
+    found = labels.findings(run, [path], resamples=50)
+    assert time.process_time() - began < 20
+    assert len(found.labels) == 18_000 and found.labels["rater"].nunique() == 3_000
+    assert -0.01 < found.agreement.loc[0, "alpha"] < 0.01
+
+
+def test_the_last_label_counts_and_programs_are_told_from_people(run, tmp_path):
+    main(["annotate", "--run", run, "--n", "4"])
+    key = labels.read_key(run)
+    item = key.questions["id"][0]
+    lines = [{"item": item, "rater": "ab", "value": value, "page": key.page} for value in (2, 5)]
     tables.write_jsonl(tmp_path / "labels.jsonl", lines)
-    assert labels.read([tmp_path / "labels.jsonl"], "p", ["a"])["value"].tolist() == [5]
+    assert labels.read([tmp_path / "labels.jsonl"], run)[0]["value"].tolist() == [5]
     frame = pd.DataFrame({"rater": ["scripted-1", "scripted-2"], "item": ["a", "a"], "value": [1, 5]})
     made = labels._Findings(frame, *[pd.DataFrame()] * 3)
     assert (made.scripted, made.who) == (True, "2 scripted raters")
