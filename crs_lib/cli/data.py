@@ -12,14 +12,24 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 
 
-@command("data get")
-def get(names: tuple[str, ...] = (), *, list_: bool = False, verify: bool = False) -> None:
-    """Download, list or verify external files.
+@command("data get", reads="catalog", writes="out")
+def get(
+    names: tuple[str, ...] = (), *, list_: bool = False, verify: bool = False, export: bool = False,
+    out: Path | None = None, run: str = "", catalog: str = "",
+) -> None:  # fmt: skip
+    """Download, list or verify external files, or write a catalogue as JSON lines.
 
     names: data sets
     list_: list them; with a name, its files and addresses
     verify: compare files with their checksums, by default all here
+    export: write a catalogue's films to --out
+    out: with --export: the file to write
+    run: with --export: the catalogue that this run was made with
+    catalog: with --export: sample, or a catalogue's file
     """
+    if export or out or run or catalog:
+        _export(out, run, catalog)
+        return
     from crs_lib import data
     from crs_lib.data import fetch
 
@@ -55,18 +65,14 @@ def _verify(named: list[Any]) -> None:
         raise RunError(f"{how}. Downloads are mended by: python -m crs_lib data get NAME")
 
 
-@command("data export", reads="catalog", writes="out")
-def export(*, out: Path, run: str = "", catalog: str = "") -> None:
-    """Write a catalogue as JSON lines.
-
-    out: the file to write
-    run: the catalogue that this run was made with
-    catalog: sample, or a catalogue's file
-    """
+def _export(out: Path | None, run: str, catalog: str) -> None:
+    """Write a catalogue as JSON lines."""
     from crs_lib.catalog import sources
 
-    if bool(run) == bool(catalog):
-        raise InputError("name the catalogue: --run NAME for a run's, or --catalog sample (or a file)")
+    if bool(run) == bool(catalog) or out is None:
+        raise InputError(
+            "name the catalogue, --run NAME for a run's or --catalog sample (or a file), and --out"
+        )
     place = paths.run_folder("movies", run) / "catalog.parquet" if run else Path(catalog)
     if run and not place.is_file():
         again = f"python -m crs_lib run 03_simulate -p run {run}"
