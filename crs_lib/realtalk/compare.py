@@ -196,9 +196,9 @@ def _titled(message: corpus.ChatMessage) -> str:
     return f"{day}{message.speaker}: {message.text}"
 
 
-_TEXT = attrgetter("text")
 _Asked = Sequence[Sequence[corpus.ChatQuestion]]
 _Form = Callable[[corpus.ChatMessage], str]
+_TEXT: _Form = attrgetter("text")
 
 
 def _by_bm25(found: Sequence[Chat], asked: _Asked, form: _Form) -> list[list[Sequence[int]]]:
@@ -232,13 +232,14 @@ def _by_vectors(
         index = indexes.build(chat, indexes.choose_encoder(config.encoder))
         plain = [q.text for q in part]
         led = [f"Instruct: {tasks[chat.schema][str(q.category)][1]}\nQuery:{q.text}" for q in part]
-        for name, form, texts in [
-            (f"{index.main}, text", _TEXT, plain),
-            (f"{index.main}, day, speaker and text", _titled, plain),
-            (f"{index.main}, the same, instructed", _titled, led),
-        ]:
+        ways: list[tuple[str, _Form, list[str]]] = [
+            ("text", _TEXT, plain),
+            ("day, speaker and text", _titled, plain),
+            ("the same, instructed", _titled, led),
+        ]
+        for name, form, texts in ways:
             near = index.encode(texts).sentences @ index.encode(list(map(form, chat.messages))).sentences.T
-            out[name].append([channels.ranking(row).tolist() for row in near])
+            out[f"{index.main}, {name}"].append([channels.ranking(row).tolist() for row in near])
     return out
 
 

@@ -22,7 +22,7 @@ REACHED = {
     "llm": 1393, "simulate": 1386, "metrics": 1315, "thesis": 1003, "core": 924, "cli": 908, "data": 753,
     "retrieval": 644, "runs": 611, "notebooks": 596,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_462, 45_349, 215, 1_233
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_463, 45_350, 215, 1_233
 FRONT_DOOR_REACHED = 160
 
 
