@@ -13,11 +13,12 @@ from crs_lib.core import paths
 from crs_lib.core.settings import Field, OneOf
 
 
-@command("compare", takes=["crs_lib.simulate.config:SimulateConfig run catalog seed workers llm"], defaults={
-    "run": "", "workers": 2,
-})  # fmt: skip
+@command(
+    "compare", takes=["crs_lib.simulate.config:SimulateConfig run catalog seed voices workers llm"],
+    defaults={"run": "", "voices": "all", "workers": 2},
+)  # fmt: skip
 def compare(
-    systems: tuple[str, ...], *, against: tuple[str, ...] = ("tracker", "bm25"), n: int = 60,
+    systems: tuple[str, ...], *, against: tuple[str, ...] = ("tracker", "bm25"), n: int = 72,
     plan: str = "movies", **given: Any,
 ) -> None:  # fmt: skip
     """Compare your system with baselines: one verdict, one page.
@@ -117,7 +118,7 @@ def finish(sweep: Any, name: str) -> None:
             print(f"over the grid: {paths.shown(path)}")
 
 
-_DEMO: dict[str, Any] = {"run": "demo", "catalog": "sample", "workers": 2}
+_DEMO: dict[str, Any] = {"run": "demo", "catalog": "sample", "voices": "all", "workers": 2}
 
 
 @command("thesis demo")
