@@ -29,7 +29,7 @@ from crs_lib.systems.base import SYSTEMS, named
 from crs_lib.systems.channels import FUNCTIONS
 from crs_lib.systems.programs import identity
 
-STEP = 20  # scenarios that a comparison grows by
+STEP = 24  # scenarios that a comparison grows by: each of the twelve voices twice
 TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
 BASELINES = ("tracker", "bm25")
 SHOWN = (
@@ -121,7 +121,7 @@ class Comparison:
         told = [self._loses(name) for name in self.ours]
         rows = self.tests.pairwise[self.tests.pairwise["family"] == "confirmatory"].to_dict("records")
         told += [self._contrast(row) for row in rows]
-        alone = "voice" in self.shifts and self.shifts["voice"].nunique() == 1
+        alone = len(set(self.shifts.get("voice", ()))) == 1
         return [*told, self._decides(), *[_ONE_VOICE] * alone]
 
     def _decides(self) -> str:
@@ -258,9 +258,10 @@ _NEXT = (
 
 
 def compare(
-    systems: Mapping[str, _System] | Sequence[str], *, against: Sequence[str] = BASELINES, n: int = 60,
-    width: float = 0.1, run: str = "", catalog: str = sources.SAMPLE, plan: str = "movies", seed: int = 7,
-    turns: int = TURNS, workers: int = 1, llm: Mapping[str, Any] | None = None, progress: bool = True,
+    systems: Mapping[str, _System] | Sequence[str], *, against: Sequence[str] = BASELINES, n: int = 72,
+    width: float = 0.1, run: str = "", catalog: str = sources.SAMPLE, voices: str = "all",
+    plan: str = "movies", seed: int = 7, turns: int = TURNS, workers: int = 1,
+    llm: Mapping[str, Any] | None = None, progress: bool = True,
 ) -> Comparison:  # fmt: skip
     """Compare systems with baselines; returns the verdict and frames, and writes ``compare.html``.
 
@@ -274,7 +275,7 @@ def compare(
     if n < 2 or not given:
         raise InputError(f"n is {n} and systems is {given}; give at least 2 scenarios and one system")
     asked: dict[str, Any] = {
-        "systems": [*given, *against], "catalog": catalog, "seed": seed, "n_turns": turns,
+        "systems": [*given, *against], "catalog": catalog, "voices": voices, "seed": seed, "n_turns": turns,
         "llm": dict(llm or {}),
     }  # fmt: skip
     name = run or f"compare-{_digest(asked)}"

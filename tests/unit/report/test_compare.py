@@ -31,7 +31,7 @@ def made(run, n, systems=("Ours=tracker", "sticky")):
 
 @pytest.fixture(scope="module")
 def found():
-    return crs_lib.compare({"Fixed": same_film, "Clings": "sticky"}, n=20, run="compare-unit", progress=False)
+    return crs_lib.compare({"Fixed": same_film, "Clings": "sticky"}, n=24, run="compare-unit", progress=False)
 
 
 def test_a_function_and_a_named_policy_are_compared_with_every_baseline(found):
@@ -50,14 +50,12 @@ def test_a_system_without_ability_is_not_said_to_adapt(found):
     assert "Fixed adapts" not in told
 
 
-def test_a_run_on_one_voice_is_marked_so(found):
-    said = "All users speak with one voice: no interval holds what other words would change."
-    assert found.verdict[-1] == said
-    assert said in found.page.read_text(encoding="utf-8")
-    mixed = Comparison(found.run, found.ours, found.against, found.plan)
-    voices = ["polite" if place % 2 else "terse" for place in range(len(found.shifts))]
-    mixed.__dict__["shifts"] = found.shifts.assign(voice=voices)
-    assert said not in mixed.verdict
+@pytest.mark.parametrize(("voices", "marked"), [(["A", "A"], True), (["polite", "terse"], False)])
+def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
+    one = Comparison(found.run, found.ours, found.against, found.plan)
+    places = range(len(found.shifts))
+    one.__dict__["shifts"] = found.shifts.assign(voice=[voices[place % 2] for place in places])
+    assert ("All users speak with one voice" in one.verdict[-1]) == marked
 
 
 def test_what_clings_is_found_out(found):
@@ -78,10 +76,10 @@ def test_the_page_stands_alone_and_is_the_same_again(found):
 def test_the_same_call_continues_and_grows(found):
     before = runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"]
     again = crs_lib.compare(
-        {"Fixed": same_film, "Clings": "sticky"}, n=22, width=0.001, run="compare-unit", progress=False
+        {"Fixed": same_film, "Clings": "sticky"}, n=26, width=0.001, run="compare-unit", progress=False
     )
-    assert before == 4 * 20
-    assert runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"] == 4 * 22
+    assert before == 4 * 24
+    assert runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"] == 4 * 26
     assert again.shifts["session_id"].nunique() >= found.shifts["session_id"].nunique()
 
 
