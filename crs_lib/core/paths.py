@@ -44,6 +44,8 @@ def given(path: str | Path) -> Path:
     try:
         str(found).encode()
         found.resolve()
+        if found.exists() and not (found.is_file() or found.is_dir()):  # it would be waited for, or never end
+            raise InputError(f"{shown(found)} is a pipe or a device; name a file")
     except UnicodeEncodeError as error:
         raise InputError(f"{str(path)[:200]!a} is no path: its name is no UTF-8") from error
     except RuntimeError as error:

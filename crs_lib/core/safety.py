@@ -122,7 +122,10 @@ def _whole(digits: str) -> int:
 def read_text(path: Path) -> str:
     """The text of a file, valid Unicode; InputError naming the file that cannot be read or is too large."""
     try:
-        check_limit("json_bytes", path.stat().st_size, f"{path.name}: it has")
+        size = path.stat().st_size
+        if not path.is_file():  # a pipe would be waited for, and some devices never end
+            raise InputError(f"{path.name}: cannot be read (it is a folder, a pipe or a device)")
+        check_limit("json_bytes", size, f"{path.name}: it has")
         return valid(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8") from error

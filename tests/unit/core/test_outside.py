@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib import runs
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import one_line, printable
+from crs_lib.runs.folder import manifest_at
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates and controls included
 JSON = st.recursive(
@@ -196,7 +196,7 @@ def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch, number):
     (tmp_path / "manifest.json").write_text('{"stages": {}}')
     monkeypatch.setattr(Path, "read_text", fails)
     with pytest.raises(RunError, match=re.escape(os.strerror(number))) as found:
-        runs.folder.manifest_at(tmp_path / "manifest.json")
+        manifest_at(tmp_path / "manifest.json")
     assert "damaged" not in str(found.value) and "remove" not in str(found.value)
     with pytest.raises(RunError, match=re.escape(os.strerror(number))), safety.faults("a table"):
         fails()
