@@ -22,7 +22,7 @@ COMMANDS = (
     "cosrec index --products log.jsonl --out @", "cosrec catalogue --metas @ --reviews @ --out p.jsonl",
     "cosrec intents --train @ --test @ --out i.jsonl", "realtalk predict --chat @ --out p.jsonl --encoder hashing",
     "validity people rated --dialogues @ --catalog sample --out o.json", "judge @ --report", "show trace --run @",
-    "thesis tables --logs @ --catalog sample --run q", "thesis topics --catalog @", "simulate -p run @",
+    "thesis tables --logs @ --catalog sample --run q", "thesis topics --catalog @",
     "simulate -p systems exec:@", "chat tracker --simulated --catalog @",
 )  # fmt: skip
 SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *a}", "notebooks: 3")
