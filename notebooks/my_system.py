@@ -6,7 +6,7 @@ class MySystem:
 
     def __init__(self, catalog):
         self.films = [film for film in catalog.export() if film["recommendable"]]
-        self.genres = {genre for film in self.films for genre in film["genre"]}
+        self.genres = sorted({genre for film in self.films for genre in film["genre"]})
 
     def reply(self, request):
         talk = request["conversation"]

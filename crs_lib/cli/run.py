@@ -97,7 +97,8 @@ def simulate(
     own = {f"{_SIMULATE}.{name}" for name in given}
     swept: Iterable[Mapping[str, Any]] = sweeps.read(sweep).cells if sweep else [{}]
     cells = [{name: value for name, value in cell.items() if name not in own} | given for cell in swept]
-    asked = [sweeps.Sweep.values_for(cell, notebooks.find(_SIMULATE)) for cell in cells]
+    usual = {one.name: one.default for one in notebooks.parameters_of(_SIMULATE)} if sweep else {}
+    asked = [usual | sweeps.Sweep.values_for(cell, notebooks.find(_SIMULATE)) for cell in cells]
     configs = [SimulateConfig(**one | {"scheduler": scheduler}) for one in asked]
     if estimate:
         judged = {name: value for name, value in judged.items() if value}

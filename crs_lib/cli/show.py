@@ -13,11 +13,12 @@ from crs_lib.core import paths
 from crs_lib.core.settings import Field, OneOf
 
 
-@command("compare", takes=["crs_lib.simulate.config:SimulateConfig run catalog seed workers llm"], defaults={
-    "run": "", "workers": 2,
-})  # fmt: skip
+@command(
+    "compare", takes=["crs_lib.simulate.config:SimulateConfig run catalog seed voices workers llm"],
+    defaults={"run": "", "voices": "all", "workers": 2},
+)  # fmt: skip
 def compare(
-    systems: tuple[str, ...], *, against: tuple[str, ...] = ("tracker", "bm25"), n: int = 60,
+    systems: tuple[str, ...], *, against: tuple[str, ...] = ("tracker", "bm25"), n: int = 72,
     plan: str = "movies", **given: Any,
 ) -> None:  # fmt: skip
     """Compare your system with baselines: one verdict, one page.
@@ -117,7 +118,7 @@ def finish(sweep: Any, name: str) -> None:
             print(f"over the grid: {paths.shown(path)}")
 
 
-_DEMO: dict[str, Any] = {"run": "demo", "catalog": "sample", "workers": 2}
+_DEMO: dict[str, Any] = {"run": "demo", "catalog": "sample", "voices": "all", "workers": 2}
 
 
 @command("thesis demo")
@@ -155,10 +156,11 @@ def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     "thesis tables", defaults={"convention": "thesis_legacy", "workers": 2},
     takes=["crs_lib.simulate.logged:ImportConfig", "crs_lib.evaluate:EvaluateConfig"],
 )  # fmt: skip
-def thesis_tables(*, judge_scores: str = "", **given: Any) -> None:
+def thesis_tables(*, judge_scores: str = "", thresholds: bool = False, **given: Any) -> None:
     """Make the thesis's tables and figures from logs.
 
     judge_scores: CSV files of judge scores made elsewhere: one, a folder, or a quoted pattern
+    thresholds: score under 27 settings of the thresholds too, and draw the systems' means over them
     """
     from crs_lib import evaluate
     from crs_lib.metrics import base
@@ -178,6 +180,9 @@ def thesis_tables(*, judge_scores: str = "", **given: Any) -> None:
     table(short.dropna(axis=1, how="all"), digits=4)
     names = ["model_metrics.csv", *(path.name for path in files)]
     print(f"tables:  {paths.shown(files[0].parent)}/   {', '.join(names)}")
+    if thresholds:
+        drawn, orders = views.write_thresholds(scoring)
+        print(orders, *(f"drawn: {paths.shown(path)}" for path in drawn), sep="\n")
 
 
 @command("thesis topics", reads="catalog", writes="out/exp_elog_beta.npy out/dictionary.tsv")

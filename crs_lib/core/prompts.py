@@ -25,15 +25,15 @@ from crs_lib.core.errors import InputError, unknown
 _FOLDER = Path(__file__).resolve().parents[1] / "prompts"
 
 
-def _names() -> list[str]:
+def names() -> list[str]:
     """All prompts, sorted, as :func:`render` takes them."""
     return sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.rglob("*.txt"))
 
 
 @cache
 def _prompt(name: str, folder: str) -> Prompt:
-    if name not in _names():
-        raise unknown("prompt", name, _names())
+    if name not in names():
+        raise unknown("prompt", name, names())
     own = paths.given(folder) / f"{name.rpartition('/')[2]}.txt"
     path = own if folder and own.is_file() else _FOLDER / f"{name}.txt"
     prompt = Prompt(path.read_text(encoding="utf-8").removesuffix("\n"))

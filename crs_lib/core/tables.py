@@ -1,6 +1,7 @@
 """Tables and records on disk: column contracts, atomic writes, and hashes of files."""
 
 import hashlib
+import itertools
 import json
 import os
 import uuid
@@ -168,11 +169,13 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
     first = next(parts, None)
     if first is None:
         raise InputError(f"there is nothing to write into {path.name}; nothing changed")
-    table, rows = pa.Table.from_pandas(first, preserve_index=False), len(first)
-    with write_aside(path, "wb") as file, pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
-        writer.write_table(table)
-        for frame in parts:
-            writer.write_table(pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False))
+    schema, rows = pa.Table.from_pandas(first, preserve_index=False).schema, 0
+    for place, name in enumerate(schema.names):  # lists that are all empty here hold texts later
+        if schema.types[place] == pa.list_(pa.null()):
+            schema = schema.set(place, pa.field(name, pa.list_(pa.string())))
+    with write_aside(path, "wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for frame in itertools.chain([first], parts):
+            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
             rows += len(frame)
     return rows
 

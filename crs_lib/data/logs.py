@@ -84,9 +84,10 @@ class _SessionKey(NamedTuple):
 
 def session_key(dialogue: Dialogue) -> _SessionKey:
     """The key of a dialogue: ``("gemma-2b", 17)`` for session "00017" of ``gemma:2b``."""
-    given = dialogue.session_id
+    model = paths.slug(dialogue.model_name)
+    given = dialogue.session_id.removeprefix(f"{model}:")  # where no two systems share a user
     number = given.isascii() and given.isdigit() and len(given) <= 18
-    return _SessionKey(paths.slug(dialogue.model_name), int(given) if number else given)
+    return _SessionKey(model, int(given) if number else given)
 
 
 def files(path: str | Path) -> list[Path]:

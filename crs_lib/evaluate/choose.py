@@ -240,9 +240,8 @@ def _legacy(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     space = _space(config, catalog)
     embedder = f"topics: {namer.name}; sentences: {space.name}"
     inputs = _inputs(config)
-    if named.startswith("lda"):
-        folder = Path(config.topic_model or topics.default_model())
-        inputs["topic model"] = tables.sha256(folder / "exp_elog_beta.npy")
+    if isinstance(namer, topics.Lda):
+        inputs["topic model"] = tables.sha256(namer.folder / "exp_elog_beta.npy")
     kind = ReplayedScorer if isinstance(namer, ReplayedLda) else LegacyScorer
     return PreparedScorer(kind(space, namer, rule), config.origin(named, embedder, inputs), METRICS)
 

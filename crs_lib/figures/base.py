@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from crs_lib import runs
 from crs_lib.core import paths, prompts
 from crs_lib.core import tables as files
 from crs_lib.core.errors import InputError, NoDataError, did_you_mean
@@ -145,7 +146,7 @@ def require(
     filled(frame, ["model", *columns])
     if len(systems_of(frame)) < systems:
         raise NoDataError(f"the figure compares systems: at least {systems}, the run has {systems_of(frame)}")
-    if "session_id" in frame and (n := frame["session_id"].nunique()) < sessions:
+    if "session_id" in frame and (n := counts([frame])["sessions"]) < sessions:
         raise NoDataError(f"the run has {n} sessions a system; at least {sessions} are needed")
     return frame
 
@@ -191,7 +192,7 @@ def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
         if "model" in frame:
             found["systems"] = frame["model"].nunique()
             if "session_id" in frame:
-                found["sessions"] = frame["session_id"].nunique()
+                found["sessions"] = int(frame.groupby("model")["session_id"].nunique().max())
             elif {"n", "n_missing"} <= set(frame):
                 found["sessions"] = int((frame["n"] + frame["n_missing"]).max())
             if "since_shift" in frame:
@@ -205,6 +206,9 @@ def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
 def names(study: str | None = None) -> list[str]:
     """The registered figures, all or those of a study, in the order in which they are written."""
     return [entry.name for entry in FIGURES if study in (None, entry.facts["study"])]
+
+
+_YES = pd.Series([True])  # that systems met the same users, where a table does not say
 
 
 def _entry(name: str) -> Entry[Any]:
@@ -237,7 +241,10 @@ def _filled(text: str, frames: Sequence[pd.DataFrame]) -> str:
 
 def caption(name: str, *frames: pd.DataFrame) -> str:
     """The text to print under a figure, one sentence: its content, interval and n."""
-    return _filled(_entry(name).facts["caption"], frames)
+    facts, design = _entry(name).facts, Design(system="model", scenario="session_id")
+    sessions = [frame for frame in frames if {"model", "session_id"} <= set(frame)]
+    apart = any(map(design.independent, sessions)) or any(not f.get("paired", _YES).all() for f in frames)
+    return _filled(facts["unpaired"] if apart and "unpaired" in facts else facts["caption"], frames)
 
 
 def title(name: str) -> str:
@@ -266,8 +273,13 @@ def show(made: Any, text: str) -> None:
 
 
 def why_not(name: str, run: str, reason: InputError) -> str:
-    """One line: which figure or table a run has no data for, why, and the command that makes the data."""
+    """One line: which figure or table a run has no data for, why, and the command that makes the data.
+
+    A run of logs is told no command that simulates it, which would be refused.
+    """
     made_by = _entry(name).facts.get("made_by", "")
+    if runs.entry("movies", run, "simulate").get("parameters", {}).get("imported"):
+        made_by = made_by if "04_evaluate" in made_by and "03_simulate" not in made_by else ""
     return f"{name}: {reason}" + (f"; make it with: {made_by.format(run=run)}" if made_by else "")
 
 

@@ -26,6 +26,7 @@ from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import Design, adjust, cluster_bootstrap_differences, restricted_mean, wilcoxon_pairs
 from crs_lib.stats.effects import rank_biserial
+from crs_lib.stats.groups import independent_pairs
 
 _ESCAPES = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -86,10 +87,11 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
     judged = [name for name in CONSTRUCTS if name in scored]
     usual = layout.shown(convention_of(model_metrics), "table_model_metrics", set(model_metrics["metric"]))
     order = systems_of(model_metrics)
+    digits = 3 if layout.is_thesis(convention_of(model_metrics)) else 2  # as many as the thesis printed
     cells = {"system": [_escape(name) for name in order]}
     for metric in [base.get(name).name for name in metrics] or [*usual, *judged]:
         rows = model_metrics[model_metrics["metric"] == metric].set_index("model")
-        cells[_escape(style.titled(metric))] = _intervals(rows.loc[order])
+        cells[_escape(style.titled(metric))] = _intervals(rows.loc[order], digits=digits)
     return _tabular(cells, "Mean [95 % interval] by system.")
 
 
@@ -140,6 +142,18 @@ def table_pairwise(results: pd.DataFrame) -> str:
     design = Design(system="model", scenario="session_id", value=metric)
     if len(order.categories) < 2:
         raise NoDataError(f"fewer than 2 systems have {metric}; there is nothing to compare")
+    if design.independent(frame) and frame["model"].value_counts().min() > 1:
+        tests = adjust(independent_pairs(frame, design), p="p_brunner_munzel")
+        cells = {
+            "pair": [f"{_escape(a)} $-$ {_escape(b)}" for a, b in zip(tests["a"], tests["b"], strict=True)],
+            f"{_escape(style.short(metric))} difference": _intervals(tests, "diff"),
+            "$p$ (Games--Howell)": tests["p_games_howell"].map(_p_value),
+            "$p$ (Brunner--Munzel, Holm)": tests["p_adjusted"].map(_p_value),
+            "$n$": tests["n"].astype(int).map(str),
+        }
+        return _tabular(
+            cells, "Tests for independent samples (systems met different users), Welch's intervals."
+        )
     gaps = cluster_bootstrap_differences(frame, design)
     gaps = gaps[gaps["n"] > 1]  # the others share no scenarios and cannot be compared in pairs
     if gaps.empty:

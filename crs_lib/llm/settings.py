@@ -20,6 +20,7 @@ Thinking = Annotated[
 _Limit = Annotated[
     int | None, Field(ge=20, description="characters of a JSON reply; null: 600, worded: none")
 ]
+_Form = Literal["example", "described"]
 _Tools = Literal["auto", "native", "json"]
 
 
@@ -34,6 +35,7 @@ class LLMSettings(Settings):
 
     structured: Annotated[bool, Field(description="ask for JSON with films' ids; else titles")] = True
     enforce: Annotated[bool, Field(description="ask again where unknown films are named, then cut")] = False
+    form: Annotated[_Form, Field(description="form shown as an example, or as up to 0.2")] = "example"
     offered: Annotated[int, Field(ge=1, le=50, description="films that a model is given to choose from")] = 4
     most: Annotated[int, Field(ge=1, le=50, description="films that a reply recommends at most")] = 3
     listed: Annotated[int, Field(ge=0, le=5000, description="films shown by closed: and rag:; 0: all")] = 30
@@ -93,7 +95,7 @@ SMALL_MODEL: Mapping[str, Any] = {
     "temperature": 0, "num_ctx": 2560, "num_predict": 100, "reply_limit": 100, "listed": 6, "most": 1,
     "offered": 3, "retriever": "hybrid:hashing", "state": False, "reuse": True, "max_failed": 50,
 }  # fmt: skip
-_MODES = ("listed", "retriever", "searches", "tools", "state", "reply_limit")
+_MODES = ("form", "listed", "retriever", "searches", "tools", "state", "reply_limit")
 _LOCAL = ("threads", "reuse")
 _SIMULATION = ("structured", "enforce", "offered", "most", *_MODES, "max_failed")
 

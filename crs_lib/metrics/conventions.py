@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from crs_lib.core.errors import InputError, unknown
 from crs_lib.core.settings import Field, Settings
 
+_Share = Annotated[float, Field(ge=0, le=1)]
+
 
 class TasWeights(NamedTuple):
     """Weights of TAS = α·CC + β·CR − γ·I; all 1 in the thesis."""
@@ -86,6 +88,11 @@ class Convention(Settings):
     ] = "missing"
     similarity: Annotated[str, Field(description="similarity of texts, where one is used")] = ""
     topics: Annotated[str, Field(description="topic extractor, where one is used")] = ""
+    alignment: Annotated[_Share, Field(description="agreement from which a reply has the topics")] = 0.65
+    shift_similarity: Annotated[_Share, Field(description="similarity of texts below which one shifts")] = (
+        0.55
+    )
+    shift_jaccard: Annotated[_Share, Field(description="overlap of topics below which one shifts")] = 0.35
 
     def parameters(self) -> dict[str, Any]:
         """The convention as plain data, for manifests and tables."""
@@ -107,12 +114,14 @@ CONVENTIONS = {convention.name: convention for convention in (Convention(), _GRO
 
 _WEIGHTS: dict[str, tuple[str, ...]] = {"tas": TasWeights._fields, "cas": CasWeights._fields}
 _TAS, _CAS = _WEIGHTS.values()
-_TIMES, _NAMES = ("window", "recovery_cc", "recovery_cr"), ("extractor", "similarity", "topics")
+_LIMITS = ("alignment", "shift_similarity", "shift_jaccard")
+_TIMES = ("window", "recovery_cc", "recovery_cr", *_LIMITS)
+_NAMES = ("extractor", "similarity", "topics")
 # The settings of a convention that may be set anew, by the scorer that uses them.
 KNOBS: Mapping[str, tuple[str, ...]] = {
-    "items": (*_TAS, *_CAS, *_TIMES, "extractor"),
-    "grounded": (*_TAS, *_TIMES, "extractor", "similarity"),
-    "legacy": (*_CAS, "similarity", "topics"),
+    "items": (*_TAS, *_CAS, *_TIMES[:3], "extractor"),
+    "grounded": (*_TAS, *_TIMES[:3], "extractor", "similarity"),
+    "legacy": (*_CAS, "similarity", "topics", *_LIMITS),
 }
 _DERIVED = re.compile(r"(?P<base>\w+)\((?P<knobs>[^()]*)\)")
 

@@ -231,3 +231,74 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"{self.record['question']}\n{self.rows().to_string(index=False)}"
+
+
+# ── the page of a chat ───────────────────────────────────────────────────────────────────────────────
+
+
+def sections(index: ChatIndex, told: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """The parts of a chat's page as (title, anchor, HTML): questions with arcs, threads, and the messages.
+
+    ``told`` are the predictions for the chat; all texts are escaped, ids and threads lead to their messages.
+    """
+    cut = index.segments
+    joined = {i: n for n, thread in enumerate(index.threads) for i in thread.segments}
+    asked = "".join(map(_asked_part, told)) or '<p class="quiet">No question was asked.</p>'
+    threads = "".join(
+        f'<li id="thread-{n}">{html.escape(" · ".join(_thread_words(index, thread.segments)))}: '
+        f"{', '.join(_segment_link(index, i) for i in thread.segments)}</li>"
+        for n, thread in enumerate(index.threads)
+    )
+    body = "".join(_segment_part(index, i, joined.get(i)) for i in range(len(cut)))
+    return [
+        (f"Questions and arcs ({len(told)})", "questions", asked),
+        (f"Threads ({len(index.threads)})", "threads", f"<ol>{threads}</ol>" if threads else "<p>None.</p>"),
+        (f"Segments and messages ({len(cut)}, {index.size})", "messages", body),
+    ]
+
+
+def _asked_part(record: Mapping[str, Any]) -> str:
+    """A question, its answer and evidence, and its narrative in phases, folded."""
+    phases = "".join(
+        f"<li>{html.escape(phase['title'])} ({str(phase['start'])[:10]}): {_links(phase['ids'])}</li>"
+        for phase in record["phases"]
+    )
+    answer = html.escape(record["answer"]["text"] or "no answer found")
+    return (
+        f"<details><summary>{html.escape(record['question'])}</summary><p><strong>{answer}</strong></p>"
+        f"<p>Evidence: {_links(record['selected'])}</p>{f'<ol>{phases}</ol>' if phases else ''}</details>"
+    )
+
+
+def _links(ids: Sequence[str]) -> str:
+    return ", ".join(f'<a href="#{html.escape(name)}">{html.escape(name)}</a>' for name in ids)
+
+
+def _thread_words(index: ChatIndex, segments: Sequence[int]) -> list[str]:
+    """The three commonest label words of a thread."""
+    return [word for word, _ in Counter(w for i in segments for w in index.segments[i].label).most_common(3)]
+
+
+def _segment_link(index: ChatIndex, number: int) -> str:
+    day = _day(index.chat.messages[index.segments[number].start])
+    return f'<a href="#segment-{number}">{html.escape(day)}</a>'
+
+
+def _day(message: corpus.ChatMessage) -> str:
+    return f"{message.time:%d %B %Y}" if message.time else f"session {message.session}"
+
+
+def _segment_part(index: ChatIndex, number: int, thread: int | None) -> str:
+    """A segment's day, words and thread, then its messages."""
+    segment = index.segments[number]
+    messages = index.chat.messages[segment.start : segment.end]
+    rows = "".join(
+        f'<li id="{html.escape(m.id)}">'
+        f"<small>{html.escape(m.id)}{f', {m.time:%H:%M}' if m.time else ''}</small>"
+        f"<b>{html.escape(m.speaker)}</b> {html.escape(m.text)}"
+        f"{f' <i>[photo: {html.escape(m.caption)}]</i>' if m.photo else ''}</li>"
+        for m in messages
+    )
+    led = f' <a href="#thread-{thread}">thread {thread + 1}</a>' if thread is not None else ""
+    title = html.escape(f"{_day(messages[0])}: {' · '.join(segment.label)}")
+    return f'<div class="segment" id="segment-{number}"><h3>{title}{led}</h3><ul>{rows}</ul></div>'

@@ -29,7 +29,7 @@ from crs_lib.systems.base import SYSTEMS, named
 from crs_lib.systems.channels import FUNCTIONS
 from crs_lib.systems.programs import identity
 
-STEP = 20  # scenarios that a comparison grows by
+STEP = 24  # scenarios that a comparison grows by: each of the twelve voices twice
 TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
 BASELINES = ("tracker", "bm25")
 SHOWN = (
@@ -42,12 +42,13 @@ SHOWN = (
     "stale",
     "wrong",
 )
+_PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
 
 _System = str | Callable[[list[dict[str, str]]], object]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``.
 
@@ -197,6 +198,9 @@ class Comparison:
                 rows[-1] += [side[place].system.text for side in sides]
         return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
 
+    def __repr__(self) -> str:
+        return "\n".join(self.verdict)
+
     def _repr_html_(self) -> str:
         return f"{bullets(self.verdict)}{table(self.quantities)}"
 
@@ -252,23 +256,24 @@ _NEXT = (
 
 
 def compare(
-    systems: Mapping[str, _System] | Sequence[str], *, against: Sequence[str] = BASELINES, n: int = 60,
-    width: float = 0.1, run: str = "", catalog: str = sources.SAMPLE, plan: str = "movies", seed: int = 7,
-    turns: int = TURNS, workers: int = 1, llm: Mapping[str, Any] | None = None, progress: bool = True,
+    systems: Mapping[str, _System] | Sequence[str], *, against: Sequence[str] = BASELINES, n: int = 72,
+    width: float = 0.1, run: str = "", catalog: str = sources.SAMPLE, voices: str = "all",
+    plan: str = "movies", seed: int = 7, turns: int = TURNS, workers: int = 1,
+    llm: Mapping[str, Any] | None = None, progress: bool = True,
 ) -> Comparison:  # fmt: skip
     """Compare systems with baselines; returns the verdict and frames, and writes ``compare.html``.
 
     ``systems`` maps names to specs or to functions ``messages -> text, list of films or answer``, or lists
     ``NAME=SPEC``. The number of scenarios grows in steps of ``STEP`` until the 95 % intervals of all
     contrasts are at most ``width`` wide (in units of gain) or ``n`` is reached, never on what they show. The
-    same call continues its run, also with a larger ``n``; a changed system gets a run of its own unless
-    ``run`` names one. Raises InputError for systems that are none, RunError for a system that fails.
+    same call continues its run, also with a larger ``n``; a changed system or library gets a run of
+    its own unless ``run`` names one. Raises InputError for what is no system, RunError for one that fails.
     """
     given = _specs(systems)
     if n < 2 or not given:
         raise InputError(f"n is {n} and systems is {given}; give at least 2 scenarios and one system")
     asked: dict[str, Any] = {
-        "systems": [*given, *against], "catalog": catalog, "seed": seed, "n_turns": turns,
+        "systems": [*given, *against], "catalog": catalog, "voices": voices, "seed": seed, "n_turns": turns,
         "llm": dict(llm or {}),
     }  # fmt: skip
     name = run or f"compare-{_digest(asked)}"
@@ -299,7 +304,9 @@ def _specs(systems: Mapping[str, _System] | Sequence[str]) -> list[str]:
 
 
 def _digest(asked: Mapping[str, Any]) -> str:
-    """Eight hexadecimal digits of the settings and of the programs as they are now."""
+    """Eight hexadecimal digits of the settings, of the programs and of this package as they are now."""
     specs = [spec for _, spec in map(named, asked["systems"]) if spec in SYSTEMS]
     programs = [identity(spec) for spec in specs if SYSTEMS.get(spec).facts.get("program")]
-    return hashlib.sha256(json.dumps([asked, programs], sort_keys=True).encode()).hexdigest()[:8]
+    files = sorted(path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".txt", ".toml"))
+    library = tables.of_files(files)
+    return hashlib.sha256(json.dumps([asked, programs, library], sort_keys=True).encode()).hexdigest()[:8]

@@ -14,6 +14,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, layout
 from crs_lib.figures import base as registered
+from crs_lib.figures.diagrams import DETECTED
 from crs_lib.figures.recovery import at_risk
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base
@@ -114,6 +115,8 @@ def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> 
     order = list(known.groupby("system")[outcome].mean().sort_values().index)
     if len(order) < 2:
         raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
+    if Design().independent(known):
+        raise NoDataError("systems met different users: there are no paired differences")
     rows = []
     averaged = known.groupby(["system", "scenario"], as_index=False)[outcome].mean()
     for pair in Design(value=outcome).differences(averaged, least=0):
@@ -189,6 +192,11 @@ def _replies_at_risk(run: str, convention: str) -> pd.DataFrame:
     return found.assign(users=users)
 
 
+def paired_users(run: str) -> bool:
+    """Whether the systems of a run met the same users: so by design, or as its import found."""
+    return not runs.entry(simulate.STUDY, run, "simulate").get("counts", {}).get("users")
+
+
 def _simulated(run: str) -> dict[str, Any]:
     """The settings that a run was simulated with."""
     return dict(runs.entry(simulate.STUDY, run, "simulate").get("parameters", {}))
@@ -212,6 +220,8 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
     systems = [str(name) for name in dict.fromkeys(means["model"])]
     films = runs.entry(simulate.STUDY, run, "catalog")
     source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
+    tests = ["paired by scenario,", "Wilcoxon with Holm;", "ANOVA and Tukey beside"]
+    apart = ["independent samples,", "Welch, Games–Howell,", "Brunner–Munzel"]
     outcomes = [name for name in layout.outcomes(scored["name"]) if name in set(means["metric"])]
     user = [f"worded by {made.get('user_llm') or 'templates' * ('seed' in made)}", f"seed {made.get('seed')}"]
     rows = {
@@ -221,7 +231,7 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
         "log": _log(run),
         "judge": _judges(runs.entry(simulate.STUDY, run, judge_records.STAGE)),
         "metrics": [scored["name"], *_wrapped([base.get(name).short for name in outcomes])],
-        "statistics": ["paired by scenario,", "Wilcoxon with Holm;", "ANOVA and Tukey beside"],
+        "statistics": tests if paired_users(run) else apart,
     }
     table = pd.DataFrame({"role": list(rows), "lines": ["\n".join(part) for part in rows.values()]})
     return table.assign(n_systems=len(systems), n_sessions=int((means["n"] + means["n_missing"]).max()))
@@ -280,21 +290,27 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
     """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``.
 
     Every scenario counts once, as its first system met it. ``n_systems``, ``n_sessions`` and ``n_turns`` are
-    the size of the run. Without shifts there is one row, with n 0.
+    the size of the run. Where the logs tell no shift, those that the convention detected are counted, ``n`` a
+    mean per system. Without any there is one row, with n 0.
     """
     counts: Counter[tuple[str, int]] = Counter()
     lengths: dict[str, int] = {}
-    systems: dict[str, None] = {}
+    systems: Counter[str] = Counter()
     for dialogue in simulate.iter_dialogues(run):
-        systems.setdefault(dialogue.model_name)
+        systems[dialogue.model_name] += 1
         if dialogue.session_id not in lengths:
             counts.update((_kind(e) or "unnamed", int(e.get("turn", 0))) for e in dialogue.shift_events)
         longest = max(len(dialogue.pairs()), lengths.get(dialogue.session_id, 0))
         lengths[dialogue.session_id] = longest
+    rows: list[dict[str, Any]]
     rows = [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]
+    if not rows:
+        found = evaluate.read(run, "shifts", convention)["turn"].value_counts().sort_index()
+        rows = [{"type": DETECTED, "turn": turn, "n": n / len(systems)} for turn, n in found.items()]
     size = {
         "n_systems": len(systems),
-        "n_sessions": len(lengths),
+        "n_sessions": max(systems.values(), default=0),
+        "paired": paired_users(run),
         "n_turns": max(lengths.values(), default=0),
     }
     frame = pd.DataFrame(rows or [{"type": "", "turn": 1, "n": 0}])

@@ -8,15 +8,25 @@ from crs_lib import judge as judging
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
+from crs_lib.metrics.base import LOWER, SESSION, Metric, declare
 from crs_lib.report.figure_tables import call_log, draw
 from crs_lib.stats import Design, cluster_bootstrap_differences
+from crs_lib.systems.modes import copied_prompt
+
+declare(
+    Metric(
+        "copied_prompt", "copied", SESSION, 0, 1, LOWER, "eight words of the instructions (docs/metrics.md)"
+    )
+)
 
 
 def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
-    """By system: films a reply, and the shares of replies without film, said before, and with unknown titles.
+    """By system: films a reply, and the shares of replies without film, said before, and copied.
 
     A row a system, in the order of the dialogues; ``unknown titles`` are titles a reply that the catalogue
-    lacks. A reply is said before where an earlier one of its session has the same words.
+    lacks. A reply is said before where an earlier one of its session has the same words; ``copied prompt`` is
+    the metric ``copied_prompt``: the share of replies that repeat the instructions
+    (:func:`crs_lib.systems.modes.copied_prompt`).
     """
     rows = []
     for talk in dialogues:
@@ -27,6 +37,7 @@ def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
                 "system": talk.model_name, "replies": 1, "films": len(meta.get("rec_ids", ())),
                 "without film": not meta.get("rec_ids"), "said before": text in heard,
                 "unknown titles": len(meta.get("hallucinated_titles", ())),
+                "copied prompt": copied_prompt(text),
             })  # fmt: skip
             heard.add(text)
     grouped = pd.DataFrame(rows).groupby("system", sort=False)

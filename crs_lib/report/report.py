@@ -22,7 +22,7 @@ from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.notebooks.look import heading
 from crs_lib.report import figure_tables, findings, statistics
 from crs_lib.report import tables as shown
-from crs_lib.report.page import Link, Mean, bullets, figure, fill, hashes, part, quiet, table
+from crs_lib.report.page import Link, Mean, bullets, document, figure, quiet, table
 from crs_lib.stats.plan import Plan
 
 _FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
@@ -44,17 +44,8 @@ def write(run: str, plan: str = "movies", convention: str = "") -> Path:
     bytes. Raises RunError if the run has not been evaluated, InputError for an unknown plan.
     """
     report = _Report(run, plan, convention)
-    sections, css = report.sections(), part("tables.css") + part("report.css")
-    page = fill(part("report.html"), {
-        "css": css,
-        "styles": hashes(css),
-        "title": html.escape(f"Run {run}"),
-        "lead": report.lead(),
-        "contents": "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections),
-        "sections": "\n".join(
-            f'<section id="{s.anchor}"><h2>{html.escape(s.title)}</h2>\n{s.body}</section>' for s in sections
-        ),
-    })  # fmt: skip
+    asked = "Does a recommender follow when preferences shift?"
+    page = document(f"Run {run}", asked, report.lead(), report.sections())
     with runs.only_one(paths.run_folder(simulate.STUDY, run)):
         return tables.write_whole(report.folder / "report.html", page)
 
@@ -68,6 +59,7 @@ class _Report:
         self.results = evaluate.read(run, "results", self.convention)
         self.means = evaluate.read(run, "model_metrics", self.convention)
         self.scores = statistics.stats_frame(self.results)
+        self.paired = figure_tables.paired_users(run)
         self.systems = list(dict.fromkeys(str(name) for name in self.results["model"]))
         self.plan: Plan = statistics.plan_for(plan, self.systems, self.convention, self.scores)
         self._read = {"results": self.results, "model_metrics": self.means}
@@ -92,12 +84,15 @@ class _Report:
     def _findings(self) -> str:
         """The sentences with which notebook 05 ends, from the same tables."""
         told = findings.summary(self.run, self.convention)
-        return quiet("Each with its 95 % interval; scenarios are resampled as pairs.") + bullets(told)
+        how = "scenarios are resampled as pairs" if self.paired else "systems are independent samples"
+        return quiet(f"Each with its 95 % interval; {how}.") + bullets(told)
 
     def lead(self) -> str:
         """One sentence: systems, users, sessions and convention."""
         scenarios = self.results["session_id"].nunique()
         who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
+        if not self.paired:
+            who = f"{len(self.systems)} systems met different users, in all"
         text = f"{who} {scenarios} simulated users: {len(self.results)} sessions, scored under the convention"
         return html.escape(f"{text} {self.convention!r}.")
 

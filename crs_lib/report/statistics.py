@@ -143,6 +143,7 @@ def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
     """The declared contrasts on the primary outcome: difference, interval, both tests corrected, verdict."""
     mine = pairwise[pairwise["family"] == "confirmatory"]
+    mine = mine.reindex(columns=mine.columns.union(["p_brunner_munzel_adjusted"], sort=False))
     columns = [
         "a",
         "b",
@@ -150,6 +151,7 @@ def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
         "low",
         "high",
         "p_wilcoxon_adjusted",
+        "p_brunner_munzel_adjusted",
         "p_equivalent_adjusted",
         "verdict",
         "n",
@@ -260,9 +262,10 @@ def thesis_test(scores: pd.DataFrame, plan: Plan) -> str:
     anova, note = tests.loc["one-way ANOVA"], tests.loc["one-way ANOVA", "note"]
     if pd.isna(anova["p"]):
         return f"The thesis's test could not be made: {note}."
-    paired = ", ".join(f"{name} {p_in_words(tests.loc[name, 'p'])}" for name in tests.index[1:])
+    others = ", ".join(f"{name} {p_in_words(tests.loc[name, 'p'])}" for name in tests.index[1:])
     told = f"One-way ANOVA: F({anova['df1']:.0f}, {anova['df2']:.0f}) = {anova['statistic']:.1f}"
-    return f"{told}, {p_in_words(anova['p'])}; with the pairing: {paired}. {note.capitalize()}."
+    beside = "with the pairing: " * ("Friedman" in tests.index)
+    return f"{told}, {p_in_words(anova['p'])}; {beside}{others}. {note.capitalize()}."
 
 
 def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
@@ -292,6 +295,8 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     design = Design(plan.system, plan.scenario, outcome, pairs or None, 1 - plan.alpha)
     tests = max(1, len(plan.contrasts))
     try:
+        if design.independent(known):
+            raise InputError("systems met different users")
         curves = contrast_curves(known, effects, SCENARIOS, design, tests=tests)
         if curves.empty or not (curves["sd_difference"] > 0).any():
             raise InputError("no contrast has a difference that varies over scenarios")

@@ -1,6 +1,8 @@
 """Logs on their way to the thesis's tables, and the parts of its numbers: the frames of notebook 07."""
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -252,16 +254,43 @@ def write_tables(run: str, convention: str = "") -> list[Path]:
     return [*(folder / file for file in made), tex]
 
 
-def write_grid(grid: Iterable[str], cells: Sequence[Mapping[str, Any]], name: str) -> list[Path]:
+THRESHOLDS = {
+    "alignment": (0.5, 0.65, 0.8),
+    "shift_similarity": (0.45, 0.55, 0.65),
+    "shift_jaccard": (0.25, 0.35, 0.45),
+}
+
+
+def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
+    """Score a run under 27 settings of the thresholds; the grid's files, and the orders found in words.
+
+    Raises InputError for a convention without thresholds.
+    """
+    names = []
+    for point in itertools.product(*THRESHOLDS.values()):
+        knobs = dict(zip(THRESHOLDS, point, strict=True))
+        names.append(conventions.derived(config.rule, knobs).name)
+        evaluate.evaluate(config.changed(convention=names[-1], topics="", similarity="", cas_weights={}))
+    files = write_grid((), [{"run": config.run}], f"{config.run}-thresholds", names)
+    orders = Counter(" > ".join(_headline(config.run, name)[1].nlargest(99).index) for name in names)
+    told = "; ".join(f"{order} in {n}" for order, n in orders.most_common())
+    return files, f"order of systems under {len(names)} settings of the thresholds: {told}"
+
+
+def write_grid(
+    grid: Iterable[str], cells: Sequence[Mapping[str, Any]], name: str, only: Sequence[str] = ()
+) -> list[Path]:
     """Write the mean outcomes of every system in every cell of a sweep: a table, and a figure of it.
 
-    ``grid`` names the parameters that differ. Returns the files; where there is no figure, a line says why.
+    ``grid`` names the parameters that differ; with ``only``, conventions whose thresholds differ, these do.
+    Returns the files; where there is no figure, a line says why.
     """
-    keys = {key: key.rpartition(".")[2] for key in grid}
+    keys = {key: key.rpartition(".")[2] for key in grid or (THRESHOLDS if only else ())}
     frames = []
     for cell in cells:
-        point = {short: in_words(cell[key], "as declared") for key, short in keys.items()}
-        for convention in evaluate.conventions_of(cell["run"]):
+        for convention in only or evaluate.conventions_of(cell["run"]):
+            given = cell if grid else dict(conventions.get(convention))
+            point = {short: in_words(given[key], "as declared") for key, short in keys.items()}
             means = evaluate.read(cell["run"], "model_metrics", convention)
             outcomes = means["metric"].isin(layout.outcomes(convention))
             frames.append(means[outcomes].assign(run=cell["run"], **point))

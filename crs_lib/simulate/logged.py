@@ -1,8 +1,9 @@
 """Logs as runs: conversations of any known form put into a run folder that all later stages accept."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -69,6 +70,34 @@ class _Known(NamedTuple):
         return self.share < self.least
 
 
+_PAIRED, _INDEPENDENT = 0.95, 0.25  # shares of pairs of sessions with one user, from and up to which
+
+
+def user_of(dialogue: Dialogue) -> str:
+    """Who the user of a dialogue is: the first constraints logged, else what is said first, else the seed."""
+    pairs = dialogue.pairs()
+    wishes = next((w for p in pairs if (w := p.user.user_meta.get("constraints"))), None)
+    if wishes:
+        return tables.dumps(dict(sorted(wishes.items())))
+    return fold(dialogue.turns[0].text) or str(dialogue.extra.get("seed", ""))
+
+
+def same_users(users: Iterable[Mapping[str, str]]) -> bool:
+    """Whether systems met the same users: the one test of pairing, of a mapping of system to user a session.
+
+    True where almost all sessions of a number that two systems share have one user (:func:`user_of`), or no
+    number is shared; False where few have, by chance. Raises InputError, with the counts, for a mixture.
+    """
+    met = [a == b for by in users for a, b in combinations(by.values(), 2)]
+    share = sum(met) / len(met) if met else 1.0
+    if _INDEPENDENT < share < _PAIRED:
+        raise InputError(
+            f"mixed: of {len(met):,} pairs of sessions with one number, {sum(met):,} have the same user and "
+            f"{len(met) - sum(met):,} do not; paired and independent sessions need runs of their own"
+        )
+    return share >= _PAIRED
+
+
 class _Counts:
     """What is counted while the dialogues pass by."""
 
@@ -77,6 +106,7 @@ class _Counts:
         self.systems: dict[str, dict[str, int]] = {}
         self.broken: list[Broken] = []
         self.listed = self.known = 0
+        self.users: dict[int | str, dict[str, str]] = {}
         self.replies: list[str] = []
 
     def pass_on(self, dialogues: Iterator[Dialogue]) -> Iterator[str]:
@@ -85,6 +115,7 @@ class _Counts:
             session = logs.session_key(dialogue).session
             named = f"{session:05d}" if isinstance(session, int) else session
             self._count(dialogue)
+            self.users.setdefault(session, {})[dialogue.model_name] = user_of(dialogue)
             yield replace(dialogue, session_id=named).dumps()
 
     def _count(self, dialogue: Dialogue) -> None:
@@ -131,7 +162,9 @@ def import_logs(config: ImportConfig) -> Imported:
     """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``.
 
     A conversation that cannot be read is skipped and listed with its place and reason; with ``strict`` it is
-    an InputError. What a log lacks (constraints, shifts, titles) leaves the metrics that need it undefined.
+    an InputError. Where systems met different users (:func:`same_users`), a session is named after its
+    system, so that nothing is paired. What a log lacks (constraints, shifts, titles) leaves the metrics that
+    need it undefined.
     Raises InputError where nothing can be read, RunError for a run that holds other dialogues.
     """
     files = logs.files(config.logs)
@@ -147,6 +180,9 @@ def import_logs(config: ImportConfig) -> Imported:
         skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))
         tables.write_csv(stage.path(SKIPPED), skipped)
         _all_there(config.order, counts.systems)
+        if not same_users(counts.users.values()):
+            stage.counts["users"] = "different for each system"
+            tables.write_jsonl(stage.path("dialogues.jsonl"), _own_sessions(stage.path("dialogues.jsonl")))
         read = sum(row["sessions"] for row in counts.systems.values())
         stage.counts |= {"sessions": read, "systems": len(counts.systems), "skipped": len(skipped)}
         if not read:
@@ -155,6 +191,14 @@ def import_logs(config: ImportConfig) -> Imported:
                 f"no conversation of {config.logs} can be read; the first: {first.place}: {first.reason}"
             )
     return Imported(stage.folder, counts.table(), skipped, counts.titles())
+
+
+def _own_sessions(path: Path) -> Iterator[str]:
+    """The dialogues with the system in the session's name: no two systems share a scenario then."""
+    for row in tables.read_jsonl(path):
+        dialogue = Dialogue.from_json(row)
+        named = f"{paths.slug(dialogue.model_name)}:{dialogue.session_id}"
+        yield replace(dialogue, session_id=named).dumps()
 
 
 def _names(order: str) -> list[str]:

@@ -11,7 +11,14 @@ from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, check_columns, levels, numbers
 from crs_lib.stats.effects import cliffs_delta, cohens_dz, partial_eta_squared, rank_biserial
 from crs_lib.stats.estimates import cost_interval
-from crs_lib.stats.groups import adjust, assumptions, one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.groups import (
+    adjust,
+    assumptions,
+    independent_pairs,
+    one_way_anova,
+    tukey_hsd,
+    welch_anova,
+)
 from crs_lib.stats.paired import friedman, mean_differences, rm_anova, tost_pairs, wilcoxon_pairs
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_power
@@ -22,7 +29,9 @@ class Ladder(NamedTuple):
     """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one.
 
     Every frame has the column ``outcome``. A test that could not be made has a row with missing numbers and
-    the reason in ``note``. The column ``verdict`` of ``pairwise`` is what sentences and letters are made of.
+    the reason in ``note``. Where systems met different users the tests are those of independent samples:
+    Welch's ANOVA and intervals, and ``p_brunner_munzel`` in the place of ``p_wilcoxon``. The column
+    ``verdict`` of ``pairwise`` is what sentences and letters are made of.
     """
 
     means: pd.DataFrame
@@ -73,6 +82,9 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
         part.insert(0, "outcome", plan.primary_outcome)
         found[name] = part.reset_index(drop=True)
     return Ladder(pairwise=pairwise, **found)
+
+
+APART = "systems met different users"
 
 
 def _unable(frame: pd.DataFrame, plan: Plan) -> list[Any]:
@@ -157,6 +169,8 @@ def _usable(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
 def _possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, Any]]) -> Design:
     """The design with those of the pairs that have at least two scenarios in common."""
     asked = design.changed(pairs=[pair for pair in pairs if set(pair) <= set(values[design.system])])
+    if design.independent(values):
+        return asked
     shared = asked.differences(values, least=0) if asked.pairs else ()
     return design.changed(pairs=[(d.a, d.b) for d in shared if len(d.both) > 1])
 
@@ -174,6 +188,10 @@ def _pairwise(values: pd.DataFrame, pairs: list[tuple[Any, Any]], design: Design
         every[["diff", "low", "high", "n", "n_missing", "p_wilcoxon", "ranks", "p_equivalent"]] = np.nan
         return every.assign(note=lost)
     rare = design.value == plan.primary_outcome
+    if design.independent(values):
+        margin = plan.smallest_effect if rare else np.nan
+        tests = independent_pairs(values, design, margin).assign(p_wilcoxon=np.nan, note=APART)
+        return every.merge(tests.drop(columns="p_games_howell"), on=["a", "b"], how="left")
     gaps = [cost_interval(d.values, design.confidence, rare=rare) for d in design.differences(values)]
     tests = wilcoxon_pairs(values, design).rename(columns={"p": "p_wilcoxon"})
     tests[["diff", "low", "high", "n", "note"]] = gaps
@@ -186,16 +204,18 @@ def _pairwise(values: pd.DataFrame, pairs: list[tuple[Any, Any]], design: Design
 def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Both p values corrected within their family, over all outcomes of the plan or within each; verdicts."""
     done = []
+    raw = "p_brunner_munzel" if "p_brunner_munzel" in pairwise else "p_wilcoxon"
     for key, part in pairwise.groupby(["family", "outcome"] if plan.all_pairs else ["family"], sort=True):
         method = plan.families[str(key[0])]
         alike = adjust(part, p="p_equivalent", method=method)["p_adjusted"]
-        ranked = adjust(part, p="p_wilcoxon", method=method)
-        ranked = ranked.rename(columns={"p_adjusted": "p_wilcoxon_adjusted"})
+        ranked = adjust(part, p=raw, method=method).rename(columns={"p_adjusted": f"{raw}_adjusted"})
         done.append(ranked.assign(p_equivalent_adjusted=alike, adjustment=method))
     whole = pd.concat(done).sort_index()
     front = "outcome family a b diff low high p_wilcoxon p_wilcoxon_adjusted p_equivalent_adjusted ranks"
     columns = [*front.split(), "adjustment", "family_size", "n", "n_missing", "note"]
-    return whole[columns].assign(verdict=[_verdict(row, plan) for row in whole.to_dict("records")])
+    columns += [raw, f"{raw}_adjusted"] if raw not in columns else []
+    whole = whole.reindex(columns=columns)
+    return whole.assign(verdict=[_verdict(row, plan) for row in whole.to_dict("records")])
 
 
 def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
@@ -203,9 +223,11 @@ def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
 
     A difference needs the adjusted test, an interval of the mean beyond 0, and ranks on the same side.
     """
-    if np.isnan(row["p_wilcoxon_adjusted"]):
+    p = row["p_wilcoxon_adjusted"]
+    p = row.get("p_brunner_munzel_adjusted", p)
+    if np.isnan(p):
         return "not compared"
-    if row["p_wilcoxon_adjusted"] <= plan.alpha:
+    if p <= plan.alpha:
         if row["low"] > 0 and row["ranks"] > 0:
             return "higher"
         if row["high"] < 0 and row["ranks"] < 0:
@@ -215,15 +237,26 @@ def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
 
 def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Explained variance of the outcome, then three effect sizes of every pair."""
+    sizes = [cohens_dz, cliffs_delta, rank_biserial]
     made = [_attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
+    if design.independent(values):
+        sizes, made = [cliffs_delta], [_omega(values, design)]
     if design.pairs:
-        made += [size(values, design).assign(note="") for size in (cohens_dz, cliffs_delta, rank_biserial)]
+        made += [size(values, design).assign(note="") for size in sizes]
     columns = "effect a b estimate low high n n_missing note".split()
     return pd.concat([part.reindex(columns=columns) for part in made])
 
 
+def _omega(values: pd.DataFrame, design: Design) -> pd.DataFrame:
+    """Omega squared of independent samples as an effect size, without an interval."""
+    found = _attempt(one_way_anova, values, design).assign(effect="omega_squared")
+    return found.rename(columns={"omega_squared": "estimate"})
+
+
 def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
     """Power of every contrast by its own deviation."""
+    if design.independent(values):
+        raise InputError(f"{APART}; power is that of paired differences")
     declared = [pair for pair in design.pairs or () if pair in plan.contrasts]
     design = design.changed(pairs=declared or design.pairs)
     if not design.pairs:
@@ -239,12 +272,17 @@ def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
 _ANOVA = "outcome test statistic df1 df2 p epsilon_gg p_gg kendall_w omega_squared n n_missing note".split()
 _TUKEY = "outcome a b diff low high p paired_diff paired_low paired_high p_wilcoxon p_holm n_a n_b".split()
 _TUKEY += ["n_pairs", "n_missing", "note"]
+_INDEPENDENT = (
+    "outcome a b diff low high p welch_low welch_high p_games_howell p_brunner_munzel p_holm".split()
+)
+_INDEPENDENT += ["n_a", "n_b", "n_missing", "note"]
 
 
 def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     """Whether any system differs, a row for each outcome and test.
 
-    Tests: one-way ANOVA (the thesis's), repeated-measures ANOVA and Friedman's. ``frame`` has the columns
+    Tests: one-way ANOVA (the thesis's), repeated-measures ANOVA and Friedman's; where systems met different
+    users one-way and Welch's. ``frame`` has the columns
     ``system``, ``scenario`` and one an outcome, a row a session. ``n`` counts sessions, or complete scenarios
     of the paired tests. A test that cannot be made has a row without numbers; ``note`` says why, and what the
     thesis's test ignores. Systems with fewer than two values are left out, and named there.
@@ -254,11 +292,13 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
         design = Design(value=outcome)
         values, left_out = _usable(frame, design)
         counts = {"n": len(values), "n_missing": len(frame) - len(values)}
-        for name in ("one-way ANOVA", "repeated-measures ANOVA", "Friedman"):
+        apart = design.independent(frame)
+        others = ("Welch ANOVA",) if apart else ("repeated-measures ANOVA", "Friedman")
+        for name in ("one-way ANOVA", *others):
             row = counts | _attempt(_OMNIBUS[name], values, design, test=name).iloc[0].to_dict()
             note = row["note"] or ("" if pd.notna(row["statistic"]) else "no value varies")
             if name == "one-way ANOVA" and not note:
-                note = _pairing(values, design)
+                note = f"{APART}: independent samples" if apart else _pairing(values, design)
             rows.append(row | {"outcome": outcome, "note": "; ".join(filter(None, [left_out, note]))})
     return pd.DataFrame(rows, columns=_ANOVA)
 
@@ -268,10 +308,13 @@ def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
 
     ``diff`` is the difference of means ``a - b`` with Tukey's simultaneous 95 % interval and ``p``;
     ``paired_diff`` that over the scenarios both have, with its t interval; ``p_holm`` is Wilcoxon's p after
-    Holm over the pairs of the outcome. Input as :func:`anova_table`; what cannot be tested has a ``note``.
+    Holm over the pairs of the outcome. Where systems met different users, Welch's interval, Games and
+    Howell's p and that of Brunner and Munzel with ``p_holm`` stand in their place. Input as
+    :func:`anova_table`; what cannot be tested has a ``note``.
     """
     parts = [_pairs(frame, Design(value=outcome)).assign(outcome=outcome) for outcome in outcomes]
-    return pd.concat(parts, ignore_index=True).reindex(columns=_TUKEY)
+    columns = _INDEPENDENT if Design().independent(frame) else _TUKEY
+    return pd.concat(parts, ignore_index=True).reindex(columns=columns)
 
 
 def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
@@ -284,6 +327,12 @@ def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
         made = made.merge(tukey_hsd(values, design).drop(columns="n_missing"), on=["a", "b"], how="left")
     except InputError as error:
         return made.assign(note=made["note"].replace("", str(error)))
+    if design.independent(values):
+        tests = adjust(independent_pairs(values, design), p="p_brunner_munzel")
+        names = {"p_adjusted": "p_holm", "low": "welch_low", "high": "welch_high"}
+        columns = ["a", "b", *names.values(), "p_games_howell", "p_brunner_munzel", "n_missing"]
+        beside = tests.rename(columns=names)[columns]
+        return made.merge(beside, on=["a", "b"], how="left").assign(note=made["note"].replace("", APART))
     design = _possible(values, design, pairs)
     if not design.pairs:
         return made

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Pairs = Sequence[tuple[Hashable, Hashable]]
 
 
-class _Groups(NamedTuple):
+class Groups(NamedTuple):
     """Values by system: names in order, one array without missing values each, and how many lacked."""
 
     names: list[Any]
@@ -109,7 +109,7 @@ class Design:
         """A copy with other fields."""
         return replace(self, **fields)
 
-    def groups(self, frame: pd.DataFrame, each: int = 2) -> _Groups:
+    def groups(self, frame: pd.DataFrame, each: int = 2) -> Groups:
         """The values of every system, missing ones left out and counted.
 
         Raises InputError for fewer than two systems or a system with fewer than ``each`` values.
@@ -126,7 +126,19 @@ class Design:
                     f"system {name!r} has {len(kept)} values of {self.value!r}, at least {each} are needed: "
                     "leave this system out or add sessions"
                 )
-        return _Groups(names, samples, missing)
+        return Groups(names, samples, missing)
+
+    def independent(self, frame: pd.DataFrame) -> bool:
+        """Whether no two systems share a scenario: each met its own users, and nothing is paired."""
+        cells = frame[[self.system, self.scenario]].drop_duplicates()
+        several = len(cells[self.system].unique()) > 1
+        return several and not bool(cells[self.scenario].duplicated().any())
+
+    def sides(self, frame: pd.DataFrame) -> Iterator[tuple[Any, Any, Floats, Floats]]:
+        """Every pair with the known values of ``a`` and of ``b``, as independent samples."""
+        names, samples, _ = self.groups(frame)
+        for i, j in check_pairs(names, self.pairs):
+            yield names[i], names[j], samples[i], samples[j]
 
     def paired(self, frame: pd.DataFrame) -> _Paired:
         """Scenarios by systems, one value in each cell.

@@ -52,17 +52,25 @@ def cohens_dz(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """P(a > b) - P(a < b) of two random sessions, in [-1, 1]; one row for each pair.
 
-    The variance allows for both systems having met the same scenarios; only shared scenarios count. The
-    interval is asymmetric and stays inside [-1, 1].
+    The variance allows for both systems having met the same scenarios, of which only shared ones count,
+    unless they share none at all. The interval is asymmetric and stays inside [-1, 1].
 
     Raises InputError for fewer than 2 shared scenarios.
     Source: Cliff (1996), Ordinal Methods; interval: Feng and Cliff (2004), JMASM 3.
     """
     rows = []
+    if design.independent(frame):
+        for a, b, x, y in design.sides(frame):
+            above = np.sign(x[:, None] - y)
+            delta, df = float(above.mean()), len(x) + len(y) - 2
+            spread = [float(above.mean(axis=axis).var(ddof=1)) / above.shape[1 - axis] for axis in (0, 1)]
+            z = float(scipy.stats.t.ppf((1 + design.confidence) / 2, df))
+            low, high = _delta_interval(delta, sum(spread), z)
+            row = {"effect": "cliffs_delta", "a": a, "b": b, "estimate": delta, "low": low, "high": high}
+            rows.append(row | {"n": min(len(x), len(y)), "n_missing": 0})
+        return pd.DataFrame(rows)
     for d in design.differences(frame):
-        above = np.sign(
-            d.both[:, :1] - d.both[:, 1]
-        )  # 1 where a in the row's scenario beats b in the column's
+        above = np.sign(d.both[:, :1] - d.both[:, 1])  # 1 where a in the row beats b in the column
         over, under, n = above.mean(axis=1), -above.mean(axis=0), len(d.both)
         delta, variance = float(over.mean()), float((over - under).var(ddof=1)) / n
         z = float(scipy.stats.t.ppf((1 + design.confidence) / 2, n - 1))

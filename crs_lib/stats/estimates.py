@@ -137,7 +137,10 @@ def _bootstrapped(
 
     Those that rest on the same scenarios share the draws.
     """
-    used = np.all([sums.size[:, side] > 0 for side in sides], axis=0)
+    known = [sums.size[:, side] > 0 for side in sides]
+    used = np.all(known, axis=0)
+    if len(sides) > 1 and ((sums.size + sums.missing > 0).sum(axis=1) == 1).all():  # independent samples
+        used = np.any(known, axis=0) & np.all([side.sum(axis=0) > 1 for side in known], axis=0)
     found = np.full((4, used.shape[1]), np.nan)
     patterns, which = np.unique(used, axis=1, return_inverse=True)
     for k, pattern in enumerate(patterns.T):
@@ -178,7 +181,8 @@ def cluster_bootstrap_differences(frame: pd.DataFrame, design: Design = USUAL) -
 
     ``n`` counts those scenarios, ``n_missing`` the scenarios that only one of the two, or neither,
     has a value in. A pair that shares no scenario has diff NaN, one that shares a single one no
-    interval. Raises InputError for an empty frame or an unknown system.
+    interval. Where no systems share any, a pair is two independent samples, and ``n`` counts both.
+    Raises InputError for an empty frame or an unknown system.
     Source: as :func:`cluster_bootstrap`.
     """
     sums = _scenario_sums(frame, design)

@@ -12,6 +12,7 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design
 from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences, cost_interval
+from crs_lib.stats.groups import independent_pairs
 from crs_lib.stats.words import interval_in_words, listed
 
 Columns = str | Sequence[str]
@@ -140,7 +141,9 @@ def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> 
 def difference_of(
     frame: pd.DataFrame, a: str, b: str, value: str, *, system: str = "system", scenario: str = "scenario"
 ) -> Estimate:
-    """Mean of ``a`` minus mean of ``b`` over the scenarios that both have, resampled as pairs."""
+    """Mean of ``a`` minus mean of ``b`` over shared scenarios, resampled as pairs; as independent samples
+    where systems share none at all.
+    """
     names = frame[system].astype(str)
     two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
     design = Design(system, scenario, value, [(a, b)])
@@ -260,14 +263,22 @@ def finding_rank(
     known = {
         "first": first, "second": second, "last": last, "top": means[first], "next": means[second],
         "bottom": means[last], "systems": len(order), "n": means[first].n,
-        "behind": _behind(-sign * (wide[first] - wide[second]), math.comb(len(order), 2)),
+        "behind": _behind(wide[[second, first] if lower else [first, second]], math.comb(len(order), 2)),
     }  # fmt: skip
     return _sentence(template, known | words)
 
 
-def _behind(lead: "pd.Series[Any]", pairs: int) -> str:
-    """How far the second of all is behind the first, by scenario (``lead``): two chosen of many."""
-    found = Estimate(*cost_interval(lead, 1 - 0.05 / pairs, rare=False)[:4])
+def _behind(two: pd.DataFrame, pairs: int) -> str:
+    """How far the second column is below the first: two systems chosen of many, a row a scenario.
+
+    By scenario, or as independent samples where the two share none.
+    """
+    a, b = two.columns
+    found = Estimate(*cost_interval(two[a] - two[b], 1 - 0.05 / pairs, rare=False)[:4])
+    if not found.n and two.notna().sum().min() > 1:
+        long = two.melt(ignore_index=False, var_name="system").rename_axis("scenario").reset_index()
+        design = Design(pairs=[(a, b)], confidence=1 - 0.05 / pairs)
+        found = Estimate.of(independent_pairs(long, design).iloc[0], "diff")
     all_pairs = f" (interval for all {pairs} pairs at once)" if pairs > 1 else ""
     if math.isnan(found.low):
         return f"is {found.value:z.2f} behind, the same in every scenario".replace("-", "−")

@@ -1,18 +1,20 @@
 """Independent groups: the thesis's own table (one-way ANOVA with Tukey), what it assumes, and corrections.
 
-The same users meet every system, so these ignore the pairing; :mod:`crs_lib.stats.paired` uses it.
+Where the same users met every system these ignore the pairing, which :mod:`crs_lib.stats.paired` uses; where
+systems met different users they are the tests that hold.
 """
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import USUAL, Design, Floats, check_columns, numbers
+from crs_lib.stats.design import USUAL, Design, Floats, Groups, check_columns, numbers
 from crs_lib.stats.paired import two_way_residuals
 
 _NAN = float("nan")
@@ -78,6 +80,39 @@ def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
         row = {"a": names[i], "b": names[j], "diff": diff, "low": diff - half, "high": diff + half, "p": p}
         rows.append(row | {"n_a": sizes[i], "n_b": sizes[j], "n_missing": missing[i] + missing[j]})
     return pd.DataFrame(rows)
+
+
+def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float = _NAN) -> pd.DataFrame:
+    """Two systems that met different users, a row each pair: difference of means and the tests that hold.
+
+    ``low`` and ``high`` are Welch's interval, ``p_games_howell`` holds for all systems of the frame at once,
+    ``p_brunner_munzel`` is the rank test (Mann and Whitney's where the samples do not overlap), ``ranks`` the
+    side it favours and ``p_equivalent`` Welch's test within ``-margin .. margin``. NaN where neither varies.
+    Source: Welch (1947), Biometrika 34; Games and Howell (1976), JES 1; Brunner and Munzel (2000), Biom. J.
+    """
+    names, _, missing = design.groups(frame)
+    lost, rows = dict(zip(names, missing, strict=True)), []
+    for a, b, x, y in design.sides(frame):
+        parts = np.array([x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)])
+        diff, error = float(x.mean() - y.mean()), float(np.sqrt(parts.sum()))
+        row = {"a": a, "b": b, "diff": diff, "low": _NAN, "high": _NAN, "p_games_howell": _NAN}
+        row |= {"p_brunner_munzel": 1.0 if diff == 0 else _NAN, "ranks": 0.0, "p_equivalent": _NAN}
+        if error > 0:
+            df = float(parts.sum() ** 2 / (parts**2 / (len(x) - 1, len(y) - 1)).sum())
+            half = float(scipy.stats.t.ppf((1 + design.confidence) / 2, df)) * error
+            row |= {"low": diff - half, "high": diff + half}
+            row["p_games_howell"] = _range_tail(abs(diff) / error * np.sqrt(2), len(names), df)
+            row["p_equivalent"] = float(scipy.stats.t.sf((margin - abs(diff)) / error, df))
+            row |= _brunner_munzel(x, y)
+        rows.append(row | {"n": min(len(x), len(y)), "n_missing": lost[a] + lost[b]})
+    return pd.DataFrame(rows)
+
+
+def _brunner_munzel(x: Floats, y: Floats) -> dict[str, float]:
+    ahead = float(scipy.stats.mannwhitneyu(x, y).statistic) / (len(x) * len(y)) - 0.5
+    apart = abs(ahead) == 0.5
+    test = scipy.stats.mannwhitneyu(x, y) if apart else scipy.stats.brunnermunzel(x, y)
+    return {"p_brunner_munzel": float(test.pvalue), "ranks": float(np.sign(ahead))}
 
 
 @lru_cache(maxsize=1024)  # a plan's tables ask for the same ones again, and each is a double integral
@@ -150,15 +185,22 @@ def _levene(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 def _normality(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Are the residuals (scenario and system effects taken out) normal? NaN when nothing varies."""
-    paired = design.paired(frame)
-    x = paired.complete()
-    residual = two_way_residuals(x).ravel()
+    made: Any
+    if design.independent(frame):
+        made = design.groups(frame)
+        x = np.concatenate(made.samples)
+        residual = np.concatenate([sample - sample.mean() for sample in made.samples])
+    else:
+        made = design.paired(frame)
+        x = made.complete()
+        residual = two_way_residuals(x).ravel()
     few = len(residual) <= 5000
     statistic = p = _NAN
     if np.ptp(residual) > 1e-12 * np.abs(x).max():
         statistic, p = scipy.stats.shapiro(residual) if few else scipy.stats.normaltest(residual)
     test = "Shapiro-Wilk" if few else "D'Agostino-Pearson"
-    return paired.row(x, check="normal residuals", test=test, statistic=statistic, p=p)
+    facts = {"check": "normal residuals", "test": test, "statistic": statistic, "p": p}
+    return made.row(**facts) if isinstance(made, Groups) else made.row(x, **facts)
 
 
 def _sphericity(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
@@ -206,16 +248,22 @@ _UNKNOWN = "could not be checked (too little variation or too few scenarios); to
 
 
 def assumptions(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """The three checks of the classical tests with what follows from each in words; three rows.
+    """The checks of the classical tests with what follows from each in words: three rows, two for independent
+    samples.
 
     ``holds`` is missing where the check could not be made. Raises InputError as :func:`rm_anova`.
     Source: Brown and Forsythe (1974), JASA 69; Shapiro and Wilk (1965), Biometrika 52; D'Agostino and
     Pearson (1973), Biometrika 60; Mauchly (1940), Ann. Math. Stat. 11.
     """
-    found = pd.concat([make(frame, design) for make in (_levene, _normality, _sphericity)], ignore_index=True)
+    apart = design.independent(frame)
+    checks = (_levene, _normality) if apart else (_levene, _normality, _sphericity)
+    found = pd.concat([make(frame, design) for make in checks], ignore_index=True)
     holds = [None if np.isnan(p) else bool(p >= design.alpha) for p in found["p"]]
     texts = [_FOLLOWS[check][not holding] for check, holding in zip(found["check"], holds, strict=True)]
     safe = [_UNKNOWN + text.split(": ")[1] for text in texts]
     words = [text if known is not None else alt for text, known, alt in zip(texts, holds, safe, strict=True)]
+    if apart:
+        words = [text.replace("the paired tests", "Games and Howell's test") for text in words]
+        words = [text.replace("Wilcoxon's", "Brunner and Munzel's") for text in words]
     counts = found[["n", "n_missing"]]
     return found.drop(columns=["n", "n_missing"]).assign(holds=holds, follows=words).join(counts)

@@ -23,33 +23,42 @@ def leaderboard(
 ) -> pd.DataFrame:
     """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
 
-    Only scenarios that every system has count. ``rank_low`` and ``rank_high`` hold the rank in the
-    design's confidence of the bootstrap draws (equal means share the middle rank); ``p_best`` is the share
-    of draws in which the system leads, ties shared. Two systems share a letter in ``tied`` unless ``apart``
-    holds the pair: letters come from the tests of the contrasts.
+    Only scenarios that every system has count, unless systems met different users. ``rank_low`` and
+    ``rank_high`` hold the rank in the design's confidence of the bootstrap draws (equal means share the
+    middle rank); ``p_best`` is the share of draws in which the system leads, ties shared. Two systems share
+    a letter in ``tied`` unless ``apart`` holds the pair: letters come from the tests of the contrasts.
 
     Raises InputError for fewer than 2 systems or 2 complete scenarios.
     Source: Hall and Miller (2009), Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
     """
-    paired = design.paired(frame)
-    x = paired.complete()
-    n, k = x.shape
-    sign = -1.0 if higher_is_better else 1.0
-    scores = rankable(sign * x.mean(axis=0))
-    draws = np.vstack([w @ x / n for w in bootstrap_weights(n, design.resamples, design.seed)])
+    if design.independent(frame):
+        names, samples, missing = design.groups(frame)
+        each = [
+            np.vstack([w @ x[:, None] / len(x) for w in bootstrap_weights(len(x), design.resamples, seed)])
+            for seed, x in enumerate(samples, design.seed)
+        ]
+        draws, n, lost = np.hstack(each), min(map(len, samples)), sum(missing)
+    else:
+        paired = design.paired(frame)
+        x = paired.complete()
+        names, samples = paired.systems, list(x.T)
+        n, lost = len(x), len(paired.values) - len(x)
+        draws = np.vstack([w @ x / n for w in bootstrap_weights(n, design.resamples, design.seed)])
+    sign, k = -1.0 if higher_is_better else 1.0, len(samples)
+    scores = rankable(sign * np.array([sample.mean() for sample in samples]))
     drawn = scipy.stats.rankdata(np.round(sign * draws, 12), axis=1)
     first = drawn == drawn.min(axis=1, keepdims=True)
     tails = [design.alpha / 2, 1 - design.alpha / 2]
     low, high = np.quantile(drawn, tails, axis=0, method="inverted_cdf")
-    alike = [frozenset(pair) not in apart for pair in combinations(paired.systems, 2)]
+    alike = [frozenset(pair) not in apart for pair in combinations(names, 2)]
     order = np.argsort(scores, kind="stable").tolist()
-    means = [cost_interval(column, design.confidence)[:3] for column in x.T]
+    means = [cost_interval(column, design.confidence)[:3] for column in samples]
     board = pd.DataFrame(means, columns=["mean", "low", "high"]).assign(
         rank=scipy.stats.rankdata(scores), rank_low=low, rank_high=high,
         p_best=(first / first.sum(axis=1, keepdims=True)).mean(axis=0),
-        tied=_tied_sets(k, alike, order), n=n, n_missing=len(paired.values) - n,
+        tied=_tied_sets(k, alike, order), n=n, n_missing=lost,
     )  # fmt: skip
-    board.insert(0, "system", paired.systems)
+    board.insert(0, "system", names)
     return board.iloc[order].reset_index(drop=True)
 
 

@@ -72,6 +72,13 @@ def _data(means: pd.DataFrame, plan: Plan) -> str:
 def _differ(results: Ladder, plan: Plan) -> str:
     """Whether any system differs: by a test of all at once, or by a contrast, which settles it as well."""
     tests = results.omnibus.set_index("test")
+    if "p_brunner_munzel" in results.pairwise:
+        row = tests.loc["Welch ANOVA"]
+        if pd.isna(row["p"]):
+            return f"Whether any system differs could not be tested: {row['note'] or 'no variation'}"
+        told = "The systems differ" if row["p"] <= plan.alpha else "No test of all systems is conclusive"
+        test = f"Welch's ANOVA, F({row['df1']:.0f}, {row['df2']:.1f}) = {row['statistic']:.2f}"
+        return f"{told} ({test}, {p_in_words(row['p'])}); they met different users: independent samples"
     row, friedman = tests.loc["repeated-measures ANOVA"], tests.loc["Friedman"]
     pairs = results.pairwise[results.pairwise["outcome"] == plan.primary_outcome]
     apart = pairs["verdict"].isin(["higher", "lower"]).any()
@@ -103,14 +110,17 @@ def _contrast(row: Mapping[Any, Any], plan: Plan) -> str:
     if row["verdict"] == "not compared":
         return f"{a} and {b} could not be compared: {row['note']}"
     method = _CORRECTION[plan.families["confirmatory"]]
-    test = f"Wilcoxon, {method} {p_in_words(row['p_wilcoxon_adjusted'])}, {int(row['n'])} scenarios"
+    p = row.get("p_brunner_munzel_adjusted", row["p_wilcoxon_adjusted"])
+    test = f"Wilcoxon, {method} {p_in_words(p)}, {int(row['n'])} scenarios"
+    if "p_brunner_munzel_adjusted" in row:
+        test = f"Brunner–Munzel, {method} {p_in_words(p)}, {int(row['n'])} users each"
     size = _interval(row, "diff")
     if row["verdict"] == "equivalent":
         tested = f"(TOST, {method} {p_in_words(alike)}; {test})"
         return f"{a} and {b} are equivalent within ±{margin:g}: they differ by {size} {tested}"
     if row["verdict"] == "not settled":
         why = f"; {row['note']}" if row["note"] else ""
-        why += "; the ranks differ, the mean is not shown to" * (row["p_wilcoxon_adjusted"] <= plan.alpha)
+        why += "; the ranks differ, the mean is not shown to" * (p <= plan.alpha)
         told = f"Whether {a} and {b} differ is not settled: {size} ({test}{why})"
         return f"{told}, neither a difference nor equivalence within ±{margin:g} was shown"
     higher = row["verdict"] == "higher"
@@ -178,7 +188,7 @@ def _undecided(declared: pd.DataFrame, plan: Plan) -> list[str]:
 
 
 def _explored(rows: pd.DataFrame, plan: Plan) -> list[str]:
-    made = rows["p_wilcoxon_adjusted"].dropna()
+    made = rows.get("p_brunner_munzel_adjusted", rows["p_wilcoxon_adjusted"]).dropna()
     if made.empty:
         return []
     method, found = _CORRECTION[plan.families["exploratory"]], int((made <= plan.alpha).sum())

@@ -7,12 +7,15 @@ arguments and what it found stand in the log of the turn.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from inspect import Parameter, Signature
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import prompts
-from crs_lib.core.errors import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Message, Reply, ToolCall
 from crs_lib.llm.settings import LLMSettings
@@ -268,6 +271,49 @@ def _action_schema(offer: Offer, llm: LLMSettings, *, search_too: bool) -> dict[
         "additionalProperties": False,
     }
     return {"anyOf": [look_up, reply]}
+
+
+def serve(catalog: Catalog, retriever: str) -> Any:
+    """The catalogue as a server of the Model Context Protocol: tools ``search_films`` and ``film``.
+
+    Arguments and results of both have a JSON schema. Raises InputError where the package mcp is not there.
+    """
+    try:
+        from mcp.server import MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
+    except ImportError as error:
+        raise InputError("the package mcp is not there; pip install 'crs-lib[agents]'") from error
+    rows = {row["id"]: row for row in catalog.export()}
+
+    def search_films(**given: Any) -> dict[str, Any]:
+        told = {name: value for name, value in given.items() if value is not None}
+        done = search(catalog, ToolCall(TOOL, told), retriever)
+        if done.fault:
+            raise ToolError(done.fault)
+        films = [rows[catalog.items[item].item_id] for item in done.items[:SHOWN]]
+        return {"found": len(done.items), "films": films, "notes": list(done.notes)}
+
+    def film(id: str) -> dict[str, Any]:
+        """All that is known of a film, by its id."""
+        if id not in rows:
+            raise ToolError(f"no film has the id {shorten(id, VALUE_LIMIT)!r}{did_you_mean(id, rows)}")
+        return dict(rows[id])
+
+    kinds = {"string": str, "integer": int, "array": list[str]}
+    asked = [(name, kinds[one["type"]], one["description"])
+             for name, one in parameters(catalog.fields)["properties"].items()]  # fmt: skip
+    search_films.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None,
+                      annotation=Annotated[kind | None, Field(description=said)])
+            for name, kind, said in asked
+        ],
+        return_annotation=dict[str, Any],
+    )  # fmt: skip
+    server = MCPServer("crs-lib")
+    server.tool(description=prompts.source("movies/crs_tool"))(search_films)
+    server.tool()(film)
+    return server
 
 
 def most_calls(system: str, llm: LLMSettings) -> int:

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import select
 import shlex
 import shutil
@@ -19,12 +20,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
 
-from crs_lib.core import paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
 from crs_lib.llm import http
@@ -373,6 +374,76 @@ def _ready(seconds: float, reads: int, writes: int | None = None) -> set[int]:
     return {found for found, _ in poll.poll(seconds * 1000)}
 
 
+class _Wire(NamedTuple):
+    """How one kind of server is spoken to: what is posted, and what its answer says.
+
+    ``body`` makes a JSON value of a request, ``answer`` an answer of the contract of the JSON value that
+    comes back; both may use what is ``kept`` of the conversation, and ``headers`` of the server in it.
+    ``path`` stands behind an address that has none. A server of others has a ``name``: it is asked again
+    where its answer does not follow its protocol, and gets back the cookies of each conversation.
+    """
+
+    name: str
+    path: str
+    body: Callable[[Mapping[str, Any], dict[str, Any]], object]
+    answer: Callable[[Any, dict[str, Any]], object]
+
+
+def _chat_answer(given: Any, kept: dict[str, Any]) -> object:
+    return {"reply": given["choices"][0]["message"]["content"]}
+
+
+def _ievalm_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
+    *context, message = [one["content"] for one in request["conversation"]]
+    return {"context": context, "message": message}
+
+
+def _ievalm_answer(given: Any, kept: dict[str, Any]) -> object:
+    """The text; where it lists items by numbers, these are what it recommends, known or not."""
+    listed = _LISTED.findall(given["response"])
+    return {"reply": given["response"]} | ({"recommended": listed} if listed else {})
+
+
+def _a2a_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
+    """The user's latest words as a message; the agent keeps the conversation under its context."""
+    part = {"text": request["conversation"][-1]["content"]}
+    new = kept["new"] = bool(kept["headers"])
+    place = f"{request['session']}-{request['turn']}"
+    kind = {} if new else {"kind": "message"}
+    message: dict[str, Any] = kind | {"messageId": place, "role": "ROLE_USER" if new else "user"}
+    message |= {"parts": [part if new else {"kind": "text", **part}]}
+    message |= {"contextId": kept["context"]} if "context" in kept else {}
+    method = "SendMessage" if new else "message/send"
+    return {"jsonrpc": "2.0", "id": place, "method": method, "params": {"message": message}}
+
+
+def _a2a_answer(given: Any, kept: dict[str, Any]) -> object:
+    """The text of a message, or of a task's artifacts, else of its status."""
+    if fault := given.get("error"):
+        if fault.get("code") in _OTHER_VERSION and not kept["new"]:
+            kept["headers"]["A2A-Version"] = "1.0"
+        elif fault.get("code") != -32603:
+            raise LLMError("refused", f"the agent said: {shorten(str(fault.get('message')), 300)}")
+        raise LLMError("busy", f"the agent said: {shorten(str(fault.get('message')), 300)}")
+    found = given["result"]
+    found = found.get("message") or found.get("task") or found
+    kept["context"] = found["contextId"]
+    said = found.get("artifacts") or [found if "parts" in found else found["status"]["message"]]
+    return {"reply": "\n".join(part["text"] for one in said for part in one["parts"] if "text" in part)}
+
+
+_OTHER_VERSION = (-32601, -32009)  # what an agent of version 1.0 says to a method of version 0.3
+_LISTED = re.compile(r"(?:^|:)[ \t]*\d+[:.)][ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
+_WIRES = {
+    "openai-chat": _Wire(
+        "an OpenAI-style assistant", "/v1/chat/completions",
+        lambda request, kept: {"model": "default", "messages": request["conversation"]}, _chat_answer,
+    ),
+    "ievalm": _Wire("a server of iEvaLM", "/", _ievalm_body, _ievalm_answer),
+    "a2a": _Wire("an agent of the protocol Agent2Agent", "/", _a2a_body, _a2a_answer),
+}  # fmt: skip
+
+
 class _Server(Channel):
     """A program behind an HTTP address, as docs/your-system.md describes.
 
@@ -381,10 +452,15 @@ class _Server(Channel):
     """
 
     argument, example, shared = "a URL", "//127.0.0.1:8000/reply", True
+    wire: ClassVar[_Wire] = _Wire("", "", lambda request, kept: request, lambda given, kept: given)
 
     def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
         self.url, self.timeout = self.parsed(argument), timeout
+        if self.wire.path and not urlsplit(self.url).path:
+            self.url += self.wire.path
         self._clients = http.Clients(_client, timeout)
+        self._kept: dict[str, dict[str, Any]] = {}  # what belongs to each conversation
+        self._headers: dict[str, str] = {}  # that this server wants beside the usual ones
 
     @staticmethod
     def parsed(argument: str) -> str:
@@ -418,21 +494,41 @@ class _Server(Channel):
 
     def ask(self, request: Mapping[str, Any]) -> object:
         """Post the request and read the answer."""
-        body = json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")
-        client, found = self._clients.at(self.url), bytearray()
+        if request["turn"] == 1 or request["session"] not in self._kept:
+            self._kept[request["session"]] = {"jar": httpx.Cookies(), "headers": self._headers}
+        kept = self._kept[request["session"]]
+        text = self._posted(self.wire.body(request, kept), kept)
+        if not self.wire.name:
+            return contract.parse(text)
         try:
-            sent = client.stream("POST", self.url, content=body, headers=_HEADERS)
-            with self._clients.in_time(), sent as answer:
+            answer = self.wire.answer(safety.loads(text, "the answer"), kept)
+            contract.read(answer)
+            return answer
+        except (InputError, LookupError, TypeError, AttributeError, ValueError) as error:
+            told = f"{self.url} answered like no {self.wire.name.partition(' ')[2]}: {shorten(text, 300)}"
+            raise LLMError("garbled", told, text) from error
+
+    def _posted(self, value: object, kept: Mapping[str, Any]) -> str:
+        """The text of the answer to a posted value; LLMError for every other status than 200."""
+        body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        client, found = self._clients.at(self.url), bytearray()
+        headers = _HEADERS | self._headers
+        try:
+            with client.stream(
+                "POST", self.url, content=body, headers=headers, extensions={"jar": kept["jar"]}
+            ) as answer:
                 for piece in answer.iter_bytes():
                     found += piece
                     contract.check_length(found)
         except httpx.HTTPError as error:
             fault = http.from_transport(error, self.url, self.timeout)
             raise (LLMError("too slow", str(fault)) if fault.kind == "timeout" else fault) from error
+        if self.wire.name:
+            kept["jar"].extract_cookies(answer)
         text = found.decode("utf-8", "replace")
         if answer.status_code != 200:
             raise self._refused(answer, text)
-        return contract.parse(text)
+        return text
 
     def _refused(self, answer: httpx.Response, text: str) -> LLMError:
         status = answer.status_code
@@ -447,7 +543,15 @@ class _Server(Channel):
 
 
 def _client(url: str, settings: dict[str, Any]) -> httpx.Client:
-    return httpx.Client(**settings)
+    """A client that sends the cookies of the conversation that a request belongs to, and no others."""
+    client = httpx.Client(**settings)
+    hooks = client.event_hooks["request"]
+    client.event_hooks = client.event_hooks | {"request": [*hooks, _with_cookies]}
+    return client
+
+
+def _with_cookies(request: httpx.Request) -> None:
+    request.extensions["jar"].set_cookie_header(request)
 
 
 CHANNELS: Mapping[str, type[Channel]] = {
@@ -455,4 +559,16 @@ CHANNELS: Mapping[str, type[Channel]] = {
     "function": _Function,
     "exec": _Process,
     "http": _Server,
+    **{
+        name: type(
+            f"_{name}",
+            (_Server,),
+            {
+                "__doc__": f"{wire.name[:1].upper()}{wire.name[1:]}, behind an HTTP address.",
+                "wire": wire,
+                "example": f"http://127.0.0.1:8000{wire.path}",
+            },
+        )
+        for name, wire in _WIRES.items()
+    },
 }

@@ -4,8 +4,11 @@ No tracker takes part and no logged constraint is shown: a model reads the conve
 its mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from crs_lib.catalog import grounder as grounding
@@ -23,6 +26,8 @@ from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model, drawn
 
 REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a constraint, in JSON
 TURN_LIMIT = 2_000  # characters of one utterance that the model reads
+COPIED = 8  # consecutive words of the instructions that make a reply a copied prompt
+_WORDS, _SLOT = re.compile(r"\w+"), re.compile(r"\$\{?\w+\}?")
 
 
 class Offer(NamedTuple):
@@ -102,12 +107,33 @@ def reply_schema(offer: Offer, llm: LLMSettings) -> dict[str, Any]:
 
 
 def form(offer: Offer, llm: LLMSettings) -> str:
-    """The last words of a prompt: the form that an answer must have."""
+    """The last words of a prompt: the form that an answer must have, as a filled example or described."""
     if not llm.structured:
         return prompts.source("movies/crs_form_text")
-    fields = ", ".join(offer.fields)
-    state = f"{prompts.render('movies/crs_form_state', fields=fields)} " if llm.state else ""
-    return prompts.render(f"movies/crs_form_{'titles' if offer.open else 'ids'}", state=state)
+    fields, kind = ", ".join(offer.fields), "titles" if offer.open else "ids"
+    if llm.form == "described":
+        told = prompts.render("movies/described/crs_form_state", fields=fields) if llm.state else ""
+        return prompts.render(f"movies/described/crs_form_{kind}", state=f"{told} " if told else "")
+    rule = prompts.render("movies/crs_form_state", fields=fields) if llm.state else ""
+    state = f'"state": {json.dumps({offer.fields[0]: "drama"})}, ' if llm.state else ""
+    return prompts.render(f"movies/crs_form_{kind}", state=state, rule=rule)
+
+
+@cache
+def _instructions() -> frozenset[tuple[str, ...]]:
+    """Every run of ``COPIED`` words in the recommender's prompts, of both forms; none goes across a slot."""
+    texts = [prompts.source(name) for name in prompts.names() if "/crs_" in name]
+    parts = (_WORDS.findall(part.lower()) for text in texts for part in _SLOT.split(text))
+    return frozenset(run for words in parts for run in _runs(words))
+
+
+def _runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[start : start + COPIED]) for start in range(len(words) - COPIED + 1))
+
+
+def copied_prompt(text: str) -> bool:
+    """Whether a text repeats at least ``COPIED`` consecutive words of the recommender's instructions."""
+    return any(run in _instructions() for run in _runs(_WORDS.findall(text.lower())))
 
 
 def _read_reply(
@@ -272,13 +298,26 @@ class ModelSystem:
             seed=rng.address_seed(self.seed, "movies", self.session, *place),
             tags={"session": self.session, "system": self.spec, "turn": turn, "step": step},
         )  # fmt: skip
-        return self.llms.complete(self.model, request)
+        return self.complete(request)
+
+    def complete(self, request: Request) -> Reply:
+        """The reply; one that copies the instructions is asked for once more, with another seed.
+
+        Calls kept with the described form hold no second reply, and none is asked for.
+        """
+        said = self.llms.complete(self.model, request)
+        if self.llm.form == "described" or not copied_prompt(said.text):
+            return said
+        seed = rng.address_seed(request.seed or 0, "copied prompt")
+        return self.llms.complete(self.model, replace(request, seed=seed))
 
     def replied(self, parsed: _ParsedReply, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
         """The reply, with what the log says of it."""
         log: dict[str, Any] = {} if offer.open else {"offered_ids": self.ids(offer.items)}
         if parsed.mentioned:
             log["mentioned_ids"] = self.ids(parsed.mentioned)
+        if copied_prompt(parsed.text):
+            log["copied_prompt"] = True
         if parsed.state is not None:
             log["state"] = dict(parsed.state)
         held = self.world.catalog.known_values(parsed.state or {})

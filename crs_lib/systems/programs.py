@@ -219,7 +219,9 @@ class _Program:
             found = tuple(item for item in grounder.recommended(answer.reply, mentions) if item not in about)
         else:
             found, foreign = films_named(catalog, answer.recommended)
-        foreign += [one.title for one in grounder.unknown_titles(answer.reply, mentions, utterance)]
+        told = tuple(fold(without_year(title)) for title in foreign)
+        unknown = grounder.unknown_titles(answer.reply, mentions, utterance)
+        foreign += [one.title for one in unknown if not fold(one.title).endswith(told)]
         items = found[: self.want]
         extra: dict[str, Any] = {}
         if beyond := len(found) - len(items):

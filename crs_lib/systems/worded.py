@@ -48,6 +48,7 @@ class _Worded(ModelSystem):
         self.seen += [item for item in parsed.items if item not in self.seen]
         log = {"offered_ids": self.ids(items), **extra}
         log |= {"mentioned_ids": self.ids(parsed.mentioned)} if parsed.mentioned else {}
+        log |= {"copied_prompt": True} if modes.copied_prompt(parsed.text) else {}
         return SystemReply(parsed.text, parsed.items, dict(self.state), parsed.foreign, log)
 
     @classmethod
@@ -100,7 +101,7 @@ class _Worded(ModelSystem):
             seed=rng.address_seed(self.seed, "movies", self.session, "crs", turn),
             tags={"session": self.session, "system": self.spec, "turn": turn},
         )  # fmt: skip
-        return self.llms.complete(self.model, request)
+        return self.complete(request)
 
 
 class _Prompt(NamedTuple):
@@ -124,7 +125,9 @@ def _quote(speaker: str, text: str) -> _Line:
 
 
 def _prompt(llm: LLMSettings) -> str:
-    return "movies/crs_reply_json" if llm.structured else "movies/crs_reply"
+    """The name of the prompt; the plain one says nothing of a form."""
+    folder = "movies/described" if llm.form == "described" else "movies"
+    return f"{folder}/crs_reply_json" if llm.structured else "movies/crs_reply"
 
 
 def _build_prompt(

@@ -19,8 +19,7 @@ from crs_lib.metrics.records import Scores
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.thesis.topics import TopicExtractor, admitted
 
-SHIFT_SIMILARITY, SHIFT_JACCARD = 0.55, 0.35
-ALIGNED, WORDS_FROM, PATIENCE = 0.65, 0.3, 4
+WORDS_FROM, PATIENCE = 0.3, 4
 SLOWEST = 5.0
 METRICS = (
     "topic_recovery_rate", "avg_recovery_delay", "topic_interference", "cross_coherence",
@@ -62,7 +61,8 @@ class LegacyScorer:
     def _asked(self, texts: Sequence[str], dialogues: Sequence[Dialogue], alike: _Alike) -> _Asked:
         """The topics of a text: those of all texts and segments are asked for at once."""
         known = dict(zip(texts, self.topics.topics(texts), strict=True))
-        parts = (part for d in dialogues for part in _parts(_texts(d, USER), known.__getitem__, alike))
+        texts_of = (_texts(d, USER) for d in dialogues)
+        parts = (part for users in texts_of for part in _parts(users, known.__getitem__, alike, self.rule))
         new = list(dict.fromkeys(part for _, part in parts if part not in known))
         known |= zip(new, self.topics.topics(new), strict=True)
         self._learn(map(_admitted, known.values()))
@@ -89,7 +89,7 @@ class LegacyScorer:
     def _score(self, dialogue: Dialogue, ask: _Asked, alike: _Alike) -> Scores:
         """The scores of a dialogue; topics are asked for in the order in which the thesis asked."""
         systems = _texts(dialogue, SYSTEM)
-        parts = _parts(_texts(dialogue, USER), ask, alike)
+        parts = _parts(_texts(dialogue, USER), ask, alike, self.rule)
         segments = [(first, _admitted(ask(part))) for first, part in parts]
         shifts = [
             self._shift(first, old, new, (_admitted(ask(text)) for text in systems[first:]))
@@ -125,8 +125,8 @@ class LegacyScorer:
         """Scan all replies after the shift until one recovers it; the next shift stops nothing."""
         hits, seen = 0, 0
         for seen, reply in enumerate(replies, start=1):
-            hits += bool(reply and old) and self._match(reply, old) >= ALIGNED
-            if reply and new and self._match(reply, new) >= ALIGNED:
+            hits += bool(reply and old) and self._match(reply, old) >= self.rule.alignment
+            if reply and new and self._match(reply, new) >= self.rule.alignment:
                 return _Shift(first + 1, True, seen, hits / seen)
         return _Shift(first + 1, False, 0, hits / max(1, min(seen, PATIENCE)))
 
@@ -161,7 +161,7 @@ def _compared(dialogue: Dialogue) -> list[tuple[str, str]]:
     return [*own, *pairwise(_texts(dialogue, SYSTEM)), *pairwise(_texts(dialogue, USER))]
 
 
-def _parts(users: Sequence[str], ask: _Asked, alike: _Alike) -> Iterator[tuple[int, str]]:
+def _parts(users: Sequence[str], ask: _Asked, alike: _Alike, rule: Convention) -> Iterator[tuple[int, str]]:
     """The segments of a session: the number of the first USER utterance (from 0), and the text of all.
 
     A segment opens with every utterance unlike the one before it, in its text or in its topics. It is given
@@ -172,7 +172,7 @@ def _parts(users: Sequence[str], ask: _Asked, alike: _Alike) -> Iterator[tuple[i
     first, before = 0, ask(users[0])
     for number, (last, now) in enumerate(pairwise(users), start=1):
         topics = ask(now)
-        if alike[last, now] < SHIFT_SIMILARITY or _jaccard(before, topics) < SHIFT_JACCARD:
+        if alike[last, now] < rule.shift_similarity or _jaccard(before, topics) < rule.shift_jaccard:
             yield first, " ".join(users[first:number])
             first = number
         before = topics

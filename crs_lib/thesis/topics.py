@@ -9,6 +9,7 @@ NLTK with WordNet. Source: Hoffman, Blei and Bach (2010), Online learning for la
 """
 
 import re
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
@@ -356,6 +357,17 @@ class _Heuristic:
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text."""
         return [admitted(_heuristic(text)) for text in texts]
+
+
+@TOPICS.register("lda_or_heuristic")
+def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
+    """``lda`` where a topic model is here, else the heuristic, which the column ``embedder`` names."""
+    if model or (default_model() / "dictionary.tsv").is_file():
+        return Lda(model)
+    found = _Heuristic()
+    found.name = "heuristic (no topic model is here)"
+    print(f"topics: the heuristic, as no topic model is here; train one with {TRAIN}", file=sys.stderr)
+    return found
 
 
 @TOPICS.register("llm")

@@ -7,6 +7,7 @@ import pytest
 from crs_lib import runs
 from crs_lib.__main__ import main
 from crs_lib.simulate.config import SimulateConfig
+from tests.helpers.ollama_server import OllamaServer
 
 SIZE = ["-p", "n_sessions", "2", "-p", "n_turns", "3"]
 
@@ -63,7 +64,42 @@ def test_the_thesis_sweep_is_ready(capsys):
     assert main(["estimate", "--sweep", "thesis"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.split()[:1] == ["crs"] for line in lines) == 6
-    assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"81760"}
+    assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"20000"}
+
+
+@pytest.mark.slow
+def test_the_estimate_of_a_sweep_bounds_the_calls_that_it_logs(results, capsys, monkeypatch):
+    """Six models in all arms, against the stand-in: no fewer calls than were logged, and at most 15 % more."""
+    names = [f"m{number}:latest" for number in range(6)]
+    sweep = results.parent / "six.yaml"
+    given = {"systems": [f"ollama:{name}" for name in names], "user_llm": "ollama:m0", "n_turns": 12}
+    given |= {
+        "n_sessions": 2,
+        "arms": ["shift", "straight", "fresh", "none", "calm"],
+        "judges": ["ollama:m1"],
+    }
+    file = {"notebooks": ["03_simulate", "04_evaluate"], "run": "six", "parameters": given}
+    sweep.write_text(json.dumps(file))
+    with OllamaServer(names) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        assert main(["simulate", "--estimate", "--sweep", str(sweep)]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert main(["simulate", "--sweep", str(sweep)]) == 0
+        assert main(["judge", "six", "--judges", "ollama:m1"]) == 0
+    logs = [path.read_text().splitlines() for path in results.glob("six*/llm_calls.jsonl")]
+    logged, told = (
+        sum(map(len, logs)),
+        sum(int(line[2]) for line in lines if line[:1] and line[0] in ("crs", "user", "judge")),
+    )
+    assert len(logs) == 3 and logged <= told <= 1.15 * logged
+
+
+def test_a_sweep_is_estimated_with_the_sizes_of_its_notebooks(tmp_path, capsys):
+    sweep = tmp_path / "one.yaml"
+    given = {"systems": ["ollama:a"], "n_turns": 3, "arms": ["shift"]}
+    sweep.write_text(json.dumps({"notebooks": ["03_simulate"], "run": "one", "parameters": given}))
+    assert main(["simulate", "--estimate", "--sweep", str(sweep)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["crs", "ollama:a", "60"]  # 20 sessions x 3
 
 
 @pytest.mark.slow

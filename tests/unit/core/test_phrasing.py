@@ -122,10 +122,10 @@ def test_unknown_prompts_and_missing_or_unused_names_are_errors() -> None:
 def test_the_digest_is_that_of_the_words() -> None:
     words = prompts.source("movies/judge_coherence")
     assert prompts.digest("movies/judge_coherence") == hashlib.sha256(words.encode()).hexdigest()
-    assert len({prompts.digest(name) for name in prompts._names()}) == len(prompts._names())
+    assert len({prompts.digest(name) for name in prompts.names()}) == len(prompts.names())
 
 
-@pytest.mark.parametrize("name", prompts._names())
+@pytest.mark.parametrize("name", prompts.names())
 def test_every_prompt_renders_with_the_names_it_asks_for(name: str) -> None:
     needs = prompts.wanted(name)
     text = prompts.render(name, **{key: f"<{key}>" for key in needs})

@@ -60,6 +60,9 @@ def test_what_is_written_can_be_read_with_ten_digits_and_in_pieces(tmp_path):
     pieces = (FRAME.iloc[i : i + 1] for i in range(len(FRAME)))
     assert tables.write_parquet(tmp_path / "pieces.parquet", pieces) == 2
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "pieces.parquet"), FRAME)
+    lists = [pd.DataFrame({"x": [[]]}), pd.DataFrame({"x": [["genre=war"]]})]
+    tables.write_parquet(tmp_path / "lists.parquet", iter(lists))
+    assert [list(x) for x in pd.read_parquet(tmp_path / "lists.parquet")["x"]] == [[], ["genre=war"]]
 
 
 def test_an_error_while_writing_keeps_the_old_file(tmp_path):

@@ -31,7 +31,7 @@ def made(run, n, systems=("Ours=tracker", "sticky")):
 
 @pytest.fixture(scope="module")
 def found():
-    return crs_lib.compare({"Fixed": same_film, "Clings": "sticky"}, n=20, run="compare-unit", progress=False)
+    return crs_lib.compare({"Fixed": same_film, "Clings": "sticky"}, n=24, run="compare-unit", progress=False)
 
 
 def test_a_function_and_a_named_policy_are_compared_with_every_baseline(found):
@@ -68,10 +68,10 @@ def test_the_page_stands_alone_and_is_the_same_again(found):
 def test_the_same_call_continues_and_grows(found):
     before = runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"]
     again = crs_lib.compare(
-        {"Fixed": same_film, "Clings": "sticky"}, n=22, width=0.001, run="compare-unit", progress=False
+        {"Fixed": same_film, "Clings": "sticky"}, n=26, width=0.001, run="compare-unit", progress=False
     )
-    assert before == 4 * 20
-    assert runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"] == 4 * 22
+    assert before == 4 * 24
+    assert runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"] == 4 * 26
     assert again.shifts["session_id"].nunique() >= found.shifts["session_id"].nunique()
 
 

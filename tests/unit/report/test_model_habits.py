@@ -1,9 +1,15 @@
 """What replies are like, and whether a model beats its yardstick."""
 
+import json
+
 import pandas as pd
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.core.tables import read_jsonl
+from crs_lib.llm import calls
+from crs_lib.metrics import base
 from crs_lib.report import models
+from crs_lib.systems.modes import copied_prompt
 
 
 def talk(model, *replies):
@@ -35,3 +41,22 @@ def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
     assert table["shown"].tolist() == ["not better", "better", "worse"]
     assert [text.split()[0] for text in table["difference"]] == ["+0.00", "+0.44", "-0.44"]
     assert table[["gain", "its gain"]].to_numpy().tolist() == [[0.54, 0.54], [0.54, 0.1], [0.1, 0.54]]
+
+
+def test_a_reply_that_repeats_eight_words_of_the_instructions_is_a_copied_prompt():
+    rule = "a wish holds until the user takes it back"
+    table = models.habits(
+        [talk("a", (f"Well, {rule}!", [], [], {}), (rule.rpartition(" ")[0][:-3], [], [], {}))]
+    )
+    assert table.loc["a", "copied prompt"] == 0.5
+    metric = base.get("copied_prompt")
+    assert (metric.low, metric.high, metric.direction) == (0, 1, base.LOWER)
+
+
+def test_the_kept_calls_of_the_small_model_are_counted():
+    rows = [row for row in read_jsonl(calls.kept("smollm2")) if row["role"] == "crs" and not row.get("error")]
+    copied = [
+        row["system"].partition(":")[0] for row in rows if copied_prompt(json.loads(row["text"])["reply"])
+    ]
+    assert len(rows) == 911 and len(copied) == 563
+    assert "worded" not in copied

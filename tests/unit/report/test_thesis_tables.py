@@ -1,14 +1,17 @@
 """The thesis's tables of a run: by one command from logs, under any convention, beside what was published."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
 import scipy
+from matplotlib.text import Text
 
-from crs_lib import evaluate, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
-from crs_lib.report import thesis
+from crs_lib.core.errors import InputError
+from crs_lib.report import figure_tables, thesis
 from tests.helpers.thesis_data import external, folder
 
 MODELS = {"alpha": "Try Kites, a comedy with Ann Lee.", "beta": "Noted.", "gamma:2b": "A comedy, you say?"}
@@ -70,6 +73,36 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
     best = pd.read_csv(scores / "headline.csv")
     assert best["metric"].iloc[0] == "context_adaptation_score"
     assert best["published"].isna().all()  # this is no run of the thesis
+
+
+@pytest.mark.slow
+def test_shifts_that_no_log_tells_are_drawn_as_detected_and_no_hint_simulates_the_logs(logs):
+    main(["import", "--logs", str(logs), "--run", "found"])
+    evaluate.evaluate(evaluate.EvaluateConfig(run="found", convention="thesis_legacy", topics="heuristic"))
+    events, shifts = figure_tables.read("found", "shift_events"), evaluate.read("found", "shifts")
+    assert set(events["type"]) == {"detected"} and len(shifts)
+    assert events["n"].sum() == pytest.approx(len(shifts) / events["n_systems"].iloc[0])
+    picture = figures.make("experimental_design", events)
+    assert any("detected shifts a system" in text.get_text() for text in picture.findobj(Text))
+    assert "03_simulate" not in figures.base.why_not("shift_profile", "found", InputError("nothing"))
+    means = figures.latex.table_model_metrics(evaluate.read("found", "model_metrics"))
+    assert re.search(r"& \d\.\d{3} \[", means) and not re.search(r"& \d\.\d\d \[", means)
+
+
+@pytest.mark.slow
+def test_thresholds_are_settings_and_a_grid_of_27_has_one_figure(logs, tmp_path):
+    main(["import", "--logs", str(logs), "--run", "grid"])
+    config = evaluate.EvaluateConfig(run="grid", convention="thesis_legacy", topics="heuristic")
+    files, told = thesis.write_thresholds(config)
+    assert "under 27 settings" in told and sum(map(int, re.findall(r" in (\d+)", told))) == 27
+    table = pd.read_csv(files[0])
+    assert {file.suffix for file in files} == {".csv", ".png", ".pdf"}
+    assert table.groupby(list(thesis.THRESHOLDS))["convention"].nunique().tolist() == [1] * 27
+    assert "thesis_legacy(topics=heuristic, alignment=0.5)" in set(table["convention"])
+    rate = table[table["metric"] == "topic_recovery_rate"].groupby(["model", "alignment"])["mean"].mean()
+    assert (rate.unstack().diff(axis=1).iloc[:, 1:] <= 1e-12).all(axis=None)  # a higher bar recovers less
+    with pytest.raises(InputError, match="does not use it"):
+        thesis.write_thresholds(evaluate.EvaluateConfig(run="grid", convention="thesis_grounded"))
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ import pytest
 
 from crs_lib import evaluate, runs, simulate
 from crs_lib.__main__ import main
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.simulate.logged import same_users, user_of
 
 
 def thesis(number, model="alpha", replies=("Try Kites.", "Try Orchards.")):
@@ -157,3 +159,48 @@ def test_a_catalogue_that_lacks_most_titles_is_said(place, capsys):
     lines(place / "a.jsonl", record)
     assert main(["import", "--logs", str(place), "--run", "foreign"]) == 0
     assert "only 0 % of the titles that replies list" in capsys.readouterr().out
+
+
+class TestPairing:
+    """Whether systems met the same users is tested on the logs before anything is paired."""
+
+    @staticmethod
+    def logs(place, asks):
+        """Two systems with a session a row of ``asks``: what the user of each says first."""
+        place.mkdir()
+        rows = []
+        for number, said in enumerate(asks):
+            for model, text in zip(("alpha", "beta"), said, strict=True):
+                row = thesis(number, model)
+                row["conversation"][0] = {"speaker": "USER", "text": text}
+                rows.append(json.dumps(row))
+        (place / "logs.jsonl").write_text("\n".join(rows) + "\n")
+        return str(place)
+
+    def test_sessions_of_different_users_share_no_scenario(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+        place = self.logs(tmp_path / "apart", [(f"A comedy, {n}.", f"A drama, {n}.") for n in range(8)])
+        simulate.import_logs(simulate.ImportConfig(logs=place, run="apart"))
+        sessions = {talk.session_id for talk in simulate.iter_dialogues("apart")}
+        assert len(sessions) == 16 and "alpha:00003" in sessions
+        assert runs.entry("movies", "apart", "simulate")["counts"]["users"] == "different for each system"
+
+    def test_the_same_users_stay_paired(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+        place = self.logs(tmp_path / "paired", [(f"Number {n}.", f"number {n}") for n in range(8)])
+        simulate.import_logs(simulate.ImportConfig(logs=place, run="paired"))
+        assert len({talk.session_id for talk in simulate.iter_dialogues("paired")}) == 8
+        assert "users" not in runs.entry("movies", "paired", "simulate")["counts"]
+
+    def test_a_mixture_is_refused_with_its_counts(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+        place = self.logs(tmp_path / "half", [(f"Number {n}.", f"Number {n % 4}.") for n in range(8)])
+        with pytest.raises(InputError, match=r"mixed: of 8 pairs.*4 have the same user and 4 do not"):
+            simulate.import_logs(simulate.ImportConfig(logs=place, run="half"))
+
+    def test_logged_constraints_decide_where_words_differ(self, tmp_path):
+        talks = [{"a": '{"genre": "drama"}', "b": '{"genre": "drama"}'}] * 10
+        assert same_users(talks) and not same_users([{"a": "x", "b": "y"}] * 10)
+        wish = thesis(1)
+        wish["conversation"][0]["user_meta"] = {"constraints": {"genre": "drama"}}
+        assert user_of(Dialogue.from_json(wish)) == '{"genre": "drama"}'

@@ -321,3 +321,41 @@ def test_all_pairs_are_a_family_within_each_outcome(scores):
     pairs = stats.ladder(scores, plan | {"families": {"exploratory": "holm"}}).pairwise
     assert pairs.groupby("outcome")["family_size"].first().to_dict() == {"x": 3, "y": 3}
     assert set(pairs["adjustment"]) == {"holm"}
+
+
+class TestIndependentSamples:
+    """Where every system met its own users, nothing is paired, and each test is scipy's for such samples."""
+
+    FRAME = FEW.assign(scenario=FEW["system"] + FEW["scenario"].astype(str))
+
+    def test_pairs_have_welchs_interval_and_brunner_munzels_p(self):
+        found = stats.ladder(self.FRAME, SMALL)
+        row = found.pairwise.iloc[0]
+        means = self.FRAME.groupby(["system", "scenario"])["tas"].mean()
+        a, b = (means[name].to_numpy() for name in (row["a"], row["b"]))
+        welch = scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval()
+        assert (row["low"], row["high"]) == pytest.approx(tuple(welch), rel=1e-9)
+        assert row["p_brunner_munzel"] == pytest.approx(scipy.stats.brunnermunzel(a, b).pvalue, rel=1e-9)
+        assert found.pairwise["p_wilcoxon"].isna().all() and row["verdict"] == "higher"
+        assert found.leaderboard["rank"].tolist() == [1, 2, 3]
+        assert set(found.effects["effect"]) == {"omega_squared", "cliffs_delta"}
+
+    def test_no_sentence_claims_pairs(self):
+        text = " ".join(stats.conclusions(stats.ladder(self.FRAME, SMALL), SMALL))
+        assert "Brunner–Munzel" in text and "different users" in text and "Welch" in text
+        assert not re.search("Wilcoxon|repeated|Friedman|same users|sphericity", text), text
+
+    def test_tables_of_the_thesis_have_games_and_howell(self):
+        anova = stats.anova_table(self.FRAME, ["tas"])
+        assert anova["test"].tolist() == ["one-way ANOVA", "Welch ANOVA"]
+        assert "different users" in anova["note"][0] and "same users" not in anova["note"][0]
+        table = stats.tukey_table(self.FRAME, ["tas"])
+        names = ("amnesiac", "popular", "tracker")
+        means = self.FRAME.groupby(["system", "scenario"])["tas"].mean()
+        theirs = scipy.stats.tukey_hsd(*(means[name] for name in names), equal_var=False)
+        assert table["p_games_howell"][0] == pytest.approx(theirs.pvalue[0, 1], rel=1e-6)
+        assert not {"paired_diff", "p_wilcoxon"} & set(table) and (table["p_holm"] <= 1).all()
+
+    def test_a_lead_is_told_by_independent_samples(self):
+        told = stats.finding_rank(self.FRAME, "tas", "{first} leads; {second} {behind}.")
+        assert "is 0." in told and "behind (interval for all 3 pairs at once)" in told

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from crs_lib import simulate
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.llm import LLM, LLMError
 from crs_lib.llm.client import Pool
-from crs_lib.llm.settings import LLMSettings
+from crs_lib.llm.settings import SMALL_MODEL, LLMSettings
 from crs_lib.metrics import conventions
 from crs_lib.simulate import conversation
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
+from crs_lib.systems import modes
 from crs_lib.systems.base import World
 from tests.helpers.sample import GROUNDER, SAMPLE
 
@@ -268,3 +269,47 @@ def test_in_rag_it_finds_less_than_any_search(retriever, name, searches):
     assert all(found[1] < least[1] for least in searches.values()), (found, searches)
     if retriever == "hybrid:hashing":
         assert found[0] < searches[retriever][0]
+
+
+# ── prompts that are not copied ────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("mode", ["worded", *MODES])
+def test_a_copied_prompt_is_asked_for_once_more_with_another_seed_and_then_logged(mode):
+    copied = answer("One film. Choose movies that have everything the user wants now.")
+    world = with_model([copied, answer("Fine."), copied, copied])
+    system = systems.create(f"{mode}:scripted", world, 7, 0)
+    first, second = system.reply(1, WISH, {}), system.reply(2, WISH, {})
+    assert first.text == "Fine." and "copied_prompt" not in first.extra
+    assert second.extra["copied_prompt"] is True
+    seeds = [request.seed for request in asked(world)]
+    assert len(seeds) == 4 == len(set(seeds))
+    assert [one.messages for one in asked(world)[::2]] == [one.messages for one in asked(world)[1::2]]
+
+
+@pytest.mark.parametrize("mode", ["worded", *MODES])
+def test_the_form_is_a_filled_example_that_fits_the_schema_and_the_described_one_is_kept(mode):
+    _, (request,) = said_once(mode, answers=[answer("Fine.")])
+    example = json.loads(request.messages[0].content.splitlines()[-1])
+    assert set(example) <= set(request.schema["properties"]) and set(request.schema["required"]) <= set(
+        example
+    )
+    assert modes.copied_prompt(json.dumps(example))
+    _, (old,) = said_once(mode, answers=[answer("Fine.")], form="described")
+    assert old.messages[0].content.count("one to three sentences") == 1
+    assert "Lantern" not in old.messages[0].content
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["worded", *MODES])
+def test_calls_kept_with_the_described_form_replay(mode, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    asked = {
+        "systems": [f"{mode}:replay:smollm2"], "n_sessions": 1, "n_turns": 8, "seed": 7, "arms": ["shift"],
+        "llm": {**SMALL_MODEL, "form": "described"},
+    }  # fmt: skip
+    simulate.simulate(SimulateConfig(run="kept", **asked), progress=False)
+    (talk,) = simulate.dialogues("kept")
+    assert len(talk.pairs()) == 8
+    with pytest.raises(RunError, match="not recorded"):
+        simulate.simulate(
+            SimulateConfig(run="new", **asked | {"llm": {**SMALL_MODEL, "max_failed": 0}}), progress=False
+        )

@@ -171,11 +171,15 @@ def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
         return json.dumps({"topics": ["love story"] if "love" in request.messages[-1].content else []})
 
     small_model().save(tmp_path)
-    options = {"lda": {"model": tmp_path}, "llm": {"llm": LLM("scripted", answers=answer)}}
+    options = {
+        "lda": {"model": tmp_path},
+        "lda_or_heuristic": {"model": tmp_path},
+        "llm": {"llm": LLM("scripted", answers=answer)},
+    }
     extractor = topics.create(name, **options.get(name, {}))
     texts = ["a love story wordaa", "", "wordab wordab", "a love story wordaa"]
     found = extractor.topics(texts)
-    assert extractor.name.startswith(name)
+    assert extractor.name.startswith(name.partition("_or_")[0])
     assert len(found) == 4 and found[0] == found[3] and found[1] == ()
     assert all(isinstance(words, tuple) and len(words) <= 5 for words in found)
     assert extractor.topics(texts[::-1]) == found[::-1]
@@ -188,3 +192,15 @@ def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
 def test_topic_extractors_refuse_what_they_cannot_use(name, options, message):
     with pytest.raises(InputError, match=message):
         topics.create(name, **options)
+
+
+def test_a_missing_model_falls_back_to_the_heuristic_only_when_asked_and_says_so(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.delenv("CRS_MIRROR", raising=False)
+    monkeypatch.setattr(topics, "trained_model", lambda: tmp_path / "none")
+    found = topics.create("lda_or_heuristic")
+    assert found.name == "heuristic (no topic model is here)" and "no topic model" in capsys.readouterr().err
+    assert found.topics(["a lovely comedy"]) == topics.create("heuristic").topics(["a lovely comedy"])
+    with pytest.raises(InputError, match="no topic model"):
+        topics.create("lda")

@@ -1,0 +1,51 @@
+"""``crs mcp``: the catalogue as the official client of the Model Context Protocol sees it, over stdio."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from tests.helpers.sample import SAMPLE
+
+pytest.importorskip("mcp", reason="the extra 'agents' is not installed")
+
+
+async def seen(*asked):
+    """The tools of the server, and the result of every call."""
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "crs_lib", "mcp", "--catalog", "sample"]
+    )
+    async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        tools = (await session.list_tools()).tools
+        return tools, [await session.call_tool(name, given) for name, given in asked]
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_an_agent_finds_films_through_two_tools_with_schemas_and_structured_results():
+    tools, found = asyncio.run(seen(
+        ("search_films", {"genre": "comedy", "year_to": 1930}), ("search_films", {"genre": "cookery"}),
+        ("film", {"id": "metropolis-1927"}), ("film", {"id": "metropolis"}), ("search_films", {"year_to": "early"}),
+    ))  # fmt: skip
+    schemas = {tool.name: tool.input_schema["properties"] for tool in tools}
+    assert set(schemas) == {"search_films", "film"}
+    assert set(schemas["search_films"]) == {*SAMPLE.fields, "year_from", "year_to", "without", "text"} - {
+        "year"
+    }
+    comedies, none, film, unknown, wrong = found
+    wanted = [i for i in SAMPLE.query({"genre": "Comedy"}).items.tolist() if SAMPLE.items[i].year <= 1930]
+    assert comedies.structured_content["found"] == len(wanted) > 0
+    assert {one["id"] for one in comedies.structured_content["films"]} == {
+        SAMPLE.items[i].item_id for i in wanted
+    }
+    assert (
+        none.structured_content["films"] == [] and "no movie has genre" in none.structured_content["notes"][0]
+    )
+    assert film.structured_content["title"] == "Metropolis" == json.loads(film.content[0].text)["title"]
+    assert unknown.is_error and "did you mean 'metropolis-1927'" in unknown.content[0].text
+    assert wrong.is_error

@@ -1,0 +1,191 @@
+"""Servers of others: an OpenAI-style assistant, iEvaLM's contract, Agent2Agent; 200 requests with faults."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from crs_lib.core.dialogue import SYSTEM, USER
+from crs_lib.core.errors import InputError
+from crs_lib.llm import LLMSettings, Retry
+from crs_lib.systems import base as systems
+from crs_lib.systems import contract
+from crs_lib.systems.base import World
+from crs_lib.systems.programs import Programs
+from tests.helpers.sample import GROUNDER, SAMPLE
+from tests.helpers.scripted import failing
+
+FAST = partial(Programs, None, LLMSettings(timeout=5.0), retry=Retry(waits=5, first=0.001, longest=0.002))
+# What goes wrong at the n-th of 31 requests: another status, a reset, no JSON, half an answer, JSON of another kind.
+FAULTS = {
+    3: 500,
+    7: 503,
+    11: "reset",
+    13: "<html>",
+    17: '{"choices": [{"mess',
+    19: "[]",
+    23: 502,
+    29: '{"ok": true}',
+}
+
+
+class Other:
+    """A server of others: ``serve(path, value, cookie)`` gives status, JSON value and cookie; ``faults`` say which requests fail at first.
+
+    ``seen`` are the requests served, each as its path, its value and its cookie.
+    """
+
+    def __init__(self, serve, faults=()):
+        self.serve, self.faults, self.seen, self.tries, self.failed = serve, dict(faults), [], {}, 0
+        self.lock = threading.Lock()
+        handler = type("Handler", (_Handler,), {"other": self})
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._http.shutdown()
+        self._http.server_close()
+
+    def fault(self, raw):
+        """What goes wrong at this attempt: the first two of a request fail, or none."""
+        with self.lock:
+            place, tries = self.tries.setdefault(raw, [len(self.tries), 0])
+            self.tries[raw][1] += 1
+            found = self.faults.get(place % 31) if tries < 2 else None
+            self.failed += found is not None
+        return found
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(200, "Model is running.")
+
+    def do_POST(self):
+        raw = self.rfile.read(int(self.headers["content-length"]))
+        fault = self.other.fault(raw)
+        if fault == "reset":
+            self.connection.close()
+            return
+        if fault is not None:
+            self.answer(*((fault, "trouble") if isinstance(fault, int) else (200, fault)))
+            return
+        cookie = self.headers.get("cookie")
+        status, value, made = self.other.serve(self.path, json.loads(raw), cookie)
+        with self.other.lock:
+            self.other.seen.append((self.path, json.loads(raw), cookie))
+        self.answer(status, value if isinstance(value, str) else json.dumps(value), made)
+
+    def answer(self, status, text, cookie=None):
+        self.send_response(status)
+        self.send_header("content-length", str(len(text.encode())))
+        if cookie:
+            self.send_header("set-cookie", f"{cookie}; Path=/; HttpOnly")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def assistant(path, value, cookie):
+    """An OpenAI-style assistant that repeats the last message."""
+    said = {"role": "assistant", "content": f"You said: {value['messages'][-1]['content']}"}
+    return 200, {"id": "1", "object": "chat.completion", "choices": [{"index": 0, "message": said}]}, None
+
+
+def ievalm(path, value, cookie):
+    """iEvaLM's contract; the session cookie holds how many messages its conversation has had."""
+    if "context" not in value or "message" not in value:
+        return 400, "An error occurred, make sure you have provided the context and message.", None
+    count = int((cookie or "session=0").partition("=")[2]) + 1
+    return 200, {"response": f"You said: {value['message']}"}, f"session={count}"
+
+
+def conversation(programs, spec, number, turns):
+    """The answers of a conversation, the whole of it sent at every turn."""
+    talk, heard = [], []
+    for turn in range(1, turns + 1):
+        talk.append((USER, f"{number}, {turn}"))
+        answer = programs.ask(spec, contract.request(f"{number:05d}", turn, 3, "sample", talk))
+        talk.append((SYSTEM, answer.reply))
+        heard.append(answer.reply)
+    return heard
+
+
+def said_by(kind, serve, text="A comedy, please."):
+    """The reply to one utterance as the simulation has it."""
+    with Other(serve) as server, FAST() as programs:
+        world = World(SAMPLE, GROUNDER, llm=LLMSettings(), programs=programs)
+        return systems.create(f"{kind}:{server.url}", world, 7, 0).reply(1, text, {})
+
+
+@pytest.mark.parametrize(("kind", "serve"), [("openai-chat", assistant), ("ievalm", ievalm)])
+def test_two_hundred_requests_with_faults_lose_nothing(kind, serve):
+    with Other(serve, FAULTS) as server, FAST() as programs:
+        talk = partial(conversation, programs, f"{kind}:{server.url}", turns=5)
+        with ThreadPoolExecutor(4) as threads:
+            heard = list(threads.map(talk, range(40)))
+    assert heard == [[f"You said: {n}, {turn}" for turn in range(1, 6)] for n in range(40)]
+    assert len(server.seen) == 200 and server.failed == 2 * 52
+
+
+def test_an_assistant_gets_the_conversation_alone_under_its_usual_path():
+    with Other(assistant) as server, FAST() as programs:
+        conversation(programs, f"openai-chat:{server.url}", 1, 2)
+        conversation(programs, f"openai-chat:{server.url}/deployed/chat", 2, 1)
+    (path, _, _), (_, value, _), (own, _, _) = server.seen
+    assert (path, own) == ("/v1/chat/completions", "/deployed/chat")
+    assert set(value) == {"model", "messages"}
+    assert [(one["role"], one["content"]) for one in value["messages"]] == [
+        ("user", "1, 1"), ("assistant", "You said: 1, 1"), ("user", "1, 2")]  # fmt: skip
+
+
+def test_ievalm_gets_context_and_message_and_each_conversation_its_own_cookie():
+    with Other(ievalm) as server, FAST() as programs:
+        spec = f"ievalm:{server.url}"
+        for number in (1, 2):
+            conversation(programs, spec, number, 3)
+        conversation(programs, spec, 1, 1)  # begun anew
+    assert server.seen[2][1] == {
+        "context": ["1, 1", "You said: 1, 1", "1, 2", "You said: 1, 2"],
+        "message": "1, 3",
+    }
+    cookies = [cookie for _, _, cookie in server.seen]
+    assert cookies == [None, "session=1", "session=2"] * 2 + [None]
+
+
+def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
+    def serve(path, value, cookie):
+        items = "1: Metropolis (1927)\n2: M\n3: The Lantern Keeper (1957)\n"
+        return 200, {"response": f"I would recommend the following items: {items}"}, None
+
+    reply = said_by("ievalm", serve)
+    assert [SAMPLE.items[item].title for item in reply.items] == ["Metropolis", "M"]
+    assert reply.hallucinated == ("The Lantern Keeper (1957)",)
+    plain = said_by("ievalm", lambda *_: (200, {"response": "Have you seen Metropolis (1927)?"}, None))
+    assert [SAMPLE.items[item].title for item in plain.items] == ["Metropolis"] and plain.hallucinated == ()
+
+
+@pytest.mark.parametrize(("value", "told"), [
+    ({"choices": []}, "garbled"), ({"choices": [{"message": {"content": None}}]}, "wrong answer"), ("[1", "garbled"),
+])  # fmt: skip
+def test_an_answer_that_never_follows_the_protocol_fails_with_its_words(value, told):
+    with Other(lambda *_: (200, value, None)) as server, FAST() as programs, failing(told):
+        conversation(programs, f"openai-chat:{server.url}", 1, 1)
+
+
+def test_a_rejected_request_is_not_sent_again():
+    with Other(lambda *_: (400, "no", None)) as server, FAST() as programs:
+        with failing("refused", match=r"said: no \(HTTP 400\)"):
+            conversation(programs, f"ievalm:{server.url}", 1, 1)
+        assert len(server.seen) == 1
+    with pytest.raises(InputError, match="must not hold"):
+        systems.check(["ievalm:http://name:secret@host"])
