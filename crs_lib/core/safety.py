@@ -160,7 +160,8 @@ def read_yaml(path: Path) -> Any:
 
     text = read_text(path)
     try:
-        waiting, seen = [yaml.compose(text, yaml.SafeLoader)], set[int]()
+        top, seen = yaml.compose(text, yaml.SafeLoader), set[int]()
+        waiting = [top] if top else []
         while waiting:
             node = waiting.pop()
             if id(node) in seen:
