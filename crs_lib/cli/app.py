@@ -30,15 +30,25 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError, create_model
 
+import crs_lib
 from crs_lib.cli import terminal
 from crs_lib.core import paths, prompts, safety
 from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Entry, Field, Registry, Setting, Settings, fields_of
-from crs_lib.core.text import listing
+from crs_lib.core.text import listing, shorten
 
 PROGRAM = "python -m crs_lib"
 COMMANDS: Registry[object] = Registry("command", "crs_lib.cli")
 command = COMMANDS.register
+# The first words of commands by the heading under which the help lists them.
+_GROUPS = {
+    "Compare and read": "compare show chat mcp",
+    "Run": "run sweep simulate judge",
+    "Catalogues and logs": "data",
+    "May the numbers be believed": "validity",
+    "The thesis": "thesis",
+    "The other studies": "cosrec realtalk",
+}
 _PAIRS = (list[str],)  # the items of an option that takes a name and a value each time
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring
@@ -58,11 +68,17 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
             return find([*old[name].split(), *rest])
     group = words[0] if words else ""
     shown = [one for one in COMMANDS if one.name.startswith(f"{group} ")] or COMMANDS
-    lines = "\n".join(f"  {one.name:<21} {one.summary}" for one in shown)
-    text = f"{sys.modules['crs_lib'].__doc__}\n\ncommands (each has --help):\n{lines}"
+    rows = {one.name: f"  {one.name:<21} {one.summary}" for one in shown}
+    parts = []
+    for heading, groups in _GROUPS.items():
+        found = [row for name, row in rows.items() if name.split()[0] in groups.split()]
+        parts += [f"{heading}:", *found] if found else []
+    lines = "\n".join(parts)
+    text = f"{crs_lib.__doc__}\n\nEvery command has --help.\n\n{lines}"
     form = RawDescriptionHelpFormatter
     parser = ArgumentParser(PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=form)
-    parser.parse_args([word for word in words if word in ("-h", "--help")])
+    parser.add_argument("--version", action="version", version=f"crs-lib {crs_lib.__version__}")
+    parser.parse_args([word for word in words if word in ("-h", "--help", "--version")])
     hint = did_you_mean(group, [*COMMANDS.names(), *old])
     return parser.error(f"no command {' '.join(words[:2])!r}{hint}; they are:\n{lines}")
 
@@ -207,6 +223,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 141
         except (InputError, RunError) as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            return 2
+        except OSError as error:  # a name that is too long, a folder that cannot be read, no handle left
+            where = f": {shorten(str(error.filename), 200)}" if error.filename else ""
+            print(f"RunError: {error.strerror or error}{where}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
             if interrupts.raised:

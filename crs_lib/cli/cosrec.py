@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from crs_lib.cli.app import command, table
 from crs_lib.cli.run import show_costs
@@ -55,19 +55,24 @@ def index(
 
 
 @command("cosrec generate", takes=["crs_lib.cosrec.settings:GenerateSettings"])
-def generate(*, estimate: bool = False, log: tuple[str, ...] = (), **given: Any) -> None:
+def generate(
+    *, estimate: bool = False, log: tuple[str, ...] = (), preset: Literal["", "design"] = "", **given: Any
+) -> None:
     """Generate conversations about products.
 
     A killed run continues with the same command. Lists are written with commas.
 
+    preset: design: every value of the published design that no other option changes; they are printed
     estimate: print calls, tokens and hours without running
     log: a finished run, for --estimate
     """
     from crs_lib import llm as models
     from crs_lib.cosrec import generate as generation
-    from crs_lib.cosrec.settings import GenerateSettings
+    from crs_lib.cosrec.settings import DESIGN, GenerateSettings
 
-    config = GenerateSettings(**given)
+    config = GenerateSettings(**(dict(DESIGN) if preset else {}) | given)
+    if preset:
+        print(*(f"{name}: {getattr(config, name)}" for name in DESIGN), sep="\n", end="\n\n")
     if estimate:
         show_costs("cosrec", config.work(), log, "generate a few conversations")
         return

@@ -1,8 +1,9 @@
 """External files, catalogues and the logs of others: fetched, exported, imported, scored."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from crs_lib.cli.app import command, table
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.settings import OneOf
 
 
 @command("data get", reads="catalog", writes="out")
@@ -82,30 +84,55 @@ def _export(out: Path | None, run: str, catalog: str) -> None:
 
 
 @command(
-    "data import", reads="path logs catalog", writes="quirks",
+    "data import", reads="path logs catalog", writes="quirks out",
     takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"],
 )  # fmt: skip
 def import_logs(
-    path: str = "", *, logs: str = "", run: str = "", quirks: Path | None = None, **given: Any
-) -> None:
-    """Read logs of any known form: report their quirks, or turn them into a run with --run NAME.
+    path: str = "", *, logs: str = "", run: str = "", quirks: Path | None = None,
+    to: Annotated[str, OneOf(("openai", "dialoguekit", "inspect"), optional=True)] = "",
+    out: Path | None = None, **given: Any,
+) -> None:  # fmt: skip
+    """Read logs of any known form: report their quirks, write them --to another, or make a run of them.
 
     path: a log file or a folder of them, of any known form; the same as --logs
     logs: a log file or a folder of them
     run: name of the run, its folder under results/movies
     quirks: without --run: write every quirk to this CSV file
+    to: write them to --out as JSON lines of messages, DialogueKit's JSON, or an Inspect log
+    out: with --to: the file to write
     """
     from crs_lib.simulate import logged
 
     place = logs or path
     if not place:
         raise InputError("name a log file or a folder of them, of any known form")
+    if to or out:
+        _convert(place, to, out)
+        return
     if not run:
         _quirks(Path(place), quirks)
         return
     config = logged.ImportConfig(logs=place, run=run, **given)
     tell(logged.import_logs(config), config)
     print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
+
+
+def _convert(logs: str, to: str, out: Path | None) -> None:
+    """Write logs in a form of others."""
+    from crs_lib import data
+    from crs_lib.data import forms
+
+    if not to or out is None:
+        raise InputError("name the form and the file: --to openai --out FILE")
+    found = list(data.read(logs))
+    if to == "openai":
+        tables.write_jsonl(out, map(forms.to_openai, found))
+    elif to == "dialoguekit":
+        records = [forms.to_dialoguekit(one) for one in found]
+        tables.write_whole(out, json.dumps(records, ensure_ascii=False, indent=1))
+    else:
+        forms.write_inspect(out, found)
+    print(f"{len(found):,} conversations: {paths.shown(out)}")
 
 
 def _quirks(logs: Path, out: Path | None) -> None:

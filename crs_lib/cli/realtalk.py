@@ -1,9 +1,11 @@
 """The RealTalk study: find the evidence for questions, score it, compare settings."""
 
+import html
 import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,19 @@ _AUTO = {"encoder": "auto", "ranker": "auto"}
 
 
 @command(
-    "realtalk predict", takes=[f"{_CONFIG} teachers seed {_MODEL}"], reads="chat train", writes="out",
+    "realtalk predict", takes=[f"{_CONFIG} teachers seed {_MODEL}"], reads="chat train", writes="out page",
     defaults=_AUTO,
 )  # fmt: skip
-def predict(*, chat: Path, out: Path, train: Path | None = None, timings: bool = False, **given: Any) -> None:
-    """Find the evidence for every question of a chat.
+def predict(
+    *, chat: Path, out: Path | None = None, ask: str = "", page: Path | None = None,
+    train: Path | None = None, timings: bool = False, **given: Any,
+) -> None:  # fmt: skip
+    """Find the evidence for every question of a chat, or answer one question; show a chat as a page.
 
     chat: a chat file in RealTalk's or LoCoMo's schema
     out: where the predictions go (.jsonl)
+    ask: a question of one's own in place of the file's; prints the answer, its messages and how sure it is
+    page: where a page of the chat goes (.html): questions, arcs, threads, segments, messages
     train: a folder with realtalk/ and locomo/ to learn from
     timings: add the seconds of each node to each line
     """
@@ -37,26 +44,72 @@ def predict(*, chat: Path, out: Path, train: Path | None = None, timings: bool =
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     config = RealTalkConfig(**given)
+    if not (out or ask or page):
+        raise InputError("nothing to do: name --out FILE, --page FILE or --ask QUESTION")
     if train and not train.is_dir():
         raise InputError(f"--train {str(train)!r} is no folder; it must hold realtalk/ and locomo/")
     found = corpus.read_chat(chat)
+    if ask:
+        found = replace(found, questions=(corpus.ChatQuestion(0, ask, None, (), 0),))
     built = index.build(found, index.choose_encoder(config.encoder))
     ranker = query.choose_ranker(config.ranker, built, train, config.teachers)
-    log = out.with_name(f"{out.stem}.calls.sqlite")
-    paths.apart([log, log.with_suffix(".jsonl")], [chat])
+    log = out.with_name(f"{out.stem}.calls.sqlite") if out else None
+    if log:
+        paths.apart([log, log.with_suffix(".jsonl")], [chat])
     model = study.language_model(config, log)
     records = list(query.predict(built, ranker, config, model, timings=timings))
-    count = tables.write_jsonl(out, records)
-    print(f"{found.name}: {len(found.messages)} messages, {count} questions answered -> {paths.shown(out)}")
+    if page:
+        _page(page, built, records)
+    count = tables.write_jsonl(out, records) if out else len(records)
+    if ask:
+        _answer(built, records[0])
+        return
+    places = " and ".join(paths.shown(path) for path in (out, page) if path)
+    print(f"{found.name}: {len(found.messages)} messages, {count} questions answered -> {places}")
     print("\n".join(made_with(built.encoder, [ranker.name], config.encoder, config.ranker)))
     print(f"learnt from: {ranker.origin}")
     if records:
         print(_agent(records))
-    if model:
-        print(f"calls: {study.write_calls(log, out.with_name(f'{out.stem}.calls.jsonl'))}")
+    if log and model:
+        print(f"calls: {study.write_calls(log, log.with_suffix('.jsonl'))}")
     for kind, n in sorted(Counter(quirk.kind for quirk in found.quirks).items()):
         first = next(quirk for quirk in found.quirks if quirk.kind == kind)
         print(f"{kind}: {n} (first: {first.place[-1]}; {first.detail})")
+
+
+def _page(path: Path, built: Any, records: Sequence[dict[str, Any]]) -> None:
+    """Write the page of a chat."""
+    from crs_lib.realtalk import describe
+    from crs_lib.report.page import document
+
+    lead = html.escape(f"{' and '.join(built.chat.speakers)}, {built.size} messages.")
+    told = document(
+        built.chat.name,
+        "Where in the chat does the answer stand?",
+        lead,
+        describe.sections(built, records),
+        "chat.css",
+    )
+    tables.write_whole(path, told)
+
+
+def _answer(built: Any, record: dict[str, Any]) -> None:
+    """Print the answer to a question, its messages with their days, and how sure it is."""
+    from crs_lib.realtalk import query
+
+    sure = query.confidence(built, record)
+    words = prompts.lists(_WORDS)["answer"]
+    found = record["answer"]["text"] if sure >= query.SURE else None
+    print(words["found"].format(answer=found) if found else words["none"])
+    print(words["sure"].format(sure=100 * sure, least=100 * query.SURE))
+    for name in record["selected"]:
+        message = built.chat.messages[built.chat.position[name]]
+        day = f"{message.time:%d %B %Y %H:%M}" if message.time else ""
+        print(
+            words["message"].format(
+                id=name, day=day, speaker=message.speaker, text=message.text or message.caption
+            )
+        )
 
 
 def _agent(records: Sequence[dict[str, Any]]) -> str:
@@ -90,7 +143,7 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 )  # fmt: skip
 def evaluate(
     *, test_only: bool = False, teach: bool = False, train: Path | None = None,
-    compare: tuple[str, ...] = (), **given: Any,
+    compare: tuple[str, ...] = (), protocol: str = "", **given: Any,
 ) -> None:  # fmt: skip
     """Score chats, the test split once; compare settings; or train the ranker of the package.
 
@@ -98,6 +151,7 @@ def evaluate(
     teach: train the ranker of the package on the train chats instead
     train: a folder with realtalk/ and locomo/ to learn from
     compare: a setting and its values (selection, mode, ranker, encoder, …), or: ladder, BM25 to the fusion
+    protocol: lmeb scores rankers on the terms of that public benchmark; writes nothing
     """
     from crs_lib.realtalk import study
     from crs_lib.realtalk.config import RealTalkConfig
@@ -105,9 +159,12 @@ def evaluate(
     if teach:
         _teach(train)
         return
-    if compare:
+    if protocol not in ("", "lmeb"):
+        raise InputError(f"protocol {protocol!r} is not known; expected lmeb")
+    if compare or protocol:
         given = {name: value for name, value in given.items() if name != "run"}
-        _compare(compare[0], compare[1:], RealTalkConfig(**given, split=_split(given["data"])))
+        config = RealTalkConfig(**given, split=_split(given["data"]))
+        _lmeb(config) if protocol else _compare(compare[0], compare[1:], config)
         return
     config = RealTalkConfig(**given, split="test" if test_only else _split(given["data"]))
     study.check_test_split(config)
@@ -133,6 +190,12 @@ def _teach(train: Path | None) -> None:
     ranker.need_trees()
     origin = ranker.teach(own, index.STUDIED, index.build)
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
+
+
+def _lmeb(config: Any) -> None:
+    from crs_lib.realtalk import compare as levers
+
+    print(_percent(levers.lmeb(config)).round(1).set_index("ranker").T.to_string())
 
 
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:

@@ -92,7 +92,7 @@ class _Writer:
             return drafts.query_by_rule(target, min(5, most)), {}
 
         def render(kept: drafts.Material) -> str:
-            return self._prompt("product_query", product=target.block(kept.reviews))
+            return self._prompt("product_query", product=target.block(kept.reviews), max_words=most)
 
         def read(text: str) -> str:
             query = " ".join(text.replace('"', " ").replace("?", " ").split()).lower().strip(" .")

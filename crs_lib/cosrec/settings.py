@@ -99,8 +99,17 @@ class ScoreSettings(Settings):
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 
 
+# The published design; its dense retriever was TCT-ColBERT, and the temperature is Ollama's own.
+DESIGN: Mapping[str, Any] = {
+    "seed": 20250218, "writer": "ollama:llama3.1:8b", "query_words": 7, "query_tokens": 100,
+    "answer_tokens": 1000, "products": 10, "passages": 10, "reviews": 3, "fewest_turns": 6, "most_turns": 8,
+    "product_retrievers": ("bm25", "dense:minilm"), "passage_retrievers": ("bm25",), "fusion": "stratum",
+    "k1": 1.2, "b": 0.75, "temperature": 0.8,
+}  # fmt: skip
+
+
 class GenerateSettings(Settings):
-    """The settings of a generation. The defaults are those of the published design."""
+    """The settings of a generation; :data:`DESIGN` holds those of the published design."""
 
     run: _Run = "smoke"
     source: Annotated[str, Field(description="sample, or a folder with products and passages")] = "sample"

@@ -5,6 +5,7 @@
 ``arena``        ``dialogue`` of ``role`` and ``utterance`` (CRSArena-Eval)
 ``ievalm``       ``turns`` (or ``simulator_dialog.context``) of ``role`` and ``content`` (iEvaLM, Concept4CRS)
 ``simulated``    ``turns`` of ``participant`` and ``utterance`` (UserSimCRS)
+``openai``       ``messages`` of ``role`` and ``content``; others than user and assistant are ``instructions``
 
 Rules for all but the first, each recorded in the dialogue's ``extra``: utterances of one speaker in a row
 become one turn, joined by a line break (``merged_utterances`` counts those joined on); what the system says
@@ -13,8 +14,10 @@ with its turn, or in ``annotations`` for the whole dialogue.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -65,6 +68,7 @@ FORMS = (
     _Form("arena", "dialogue", "role", "utterance", "conv_id", "model_name"),
     # ranked items stay with their reply as rec_items; the text says which of them the user saw
     _Form("ievalm", "simulator_dialog.context|turns", "role", "content", "conv_id|file|session_id", "system"),
+    _Form("openai", "messages", "role", "content", "session_id|conversation_id|id", "model_name|model"),
     _Form("simulated", "turns", "participant", "utterance", "session_id|index", "system", "users"),
 )  # fmt: skip
 
@@ -163,6 +167,8 @@ def _adapted(record: Mapping[str, Any], form: _Form, entries: list[Any], origin:
     session = origin.session or None if session in (None, "") else session
     names = _names(system or origin.system or None, session, origin.where)
     where = f"{origin.where}, session {names['session_id']!r}"
+    aside = [one for one in entries if form.name == "openai" and _is_aside(one)]
+    entries = [one for one in entries if one not in aside]
     said = [_said(entry, form, f"{where}, utterance {i}") for i, entry in enumerate(entries, 1)]
     start = next((i for i, one in enumerate(said) if one["speaker"] == USER), len(said))
     turns = [_turn(list(group)) for _, group in groupby(said[start:], key=lambda one: one["speaker"])]
@@ -172,11 +178,67 @@ def _adapted(record: Mapping[str, Any], form: _Form, entries: list[Any], origin:
     read = {place.partition(".")[0] for place in places.split("|")}
     extra = {
         "annotations": {key: value for key, value in record.items() if key not in read},
+        "instructions": aside,
         "opening": [one["text"] for one in said[:start]],
         "merged_utterances": len(said) - start - len(turns),
     }
     kept = {"source_form": form.name} | {key: value for key, value in extra.items() if value}
     return Dialogue.from_json({**names, "conversation": turns, **kept}, source=origin.where)
+
+
+def _is_aside(entry: object) -> bool:
+    """Whether a message is none of the conversation: instructions, calls of tools and their results."""
+    given = entry if isinstance(entry, Mapping) else {}
+    return given.get("role") in ("system", "developer", "tool") or not given.get("content", True)
+
+
+def to_openai(dialogue: Dialogue) -> dict[str, Any]:
+    """The record of the form ``openai``: names and texts alone, as other tools take it."""
+    roles = {USER: "user", SYSTEM: "assistant"}
+    said = [{"role": roles[turn.speaker], "content": turn.text} for turn in dialogue.turns]
+    return {"session_id": dialogue.session_id, "model_name": dialogue.model_name, "messages": said}
+
+
+def to_dialoguekit(dialogue: Dialogue) -> dict[str, Any]:
+    """The record of the form ``dialoguekit``; what is logged of a turn stands beside its utterance."""
+    name, who = dialogue.session_id, {USER: "USER", SYSTEM: "AGENT"}
+    said = [
+        {
+            "participant": who[turn.speaker],
+            "utterance": turn.text,
+            "utterance ID": f"{name}_{place}",
+            **turn.meta,
+        }
+        for place, turn in enumerate(dialogue.turns)
+    ]
+    return {
+        "conversation ID": name, "agent": {"id": dialogue.model_name, "type": "AGENT"},
+        "user": {"id": "simulated", "type": "USER"}, "conversation": said, "metadata": dict(dialogue.extra),
+    }  # fmt: skip
+
+
+def write_inspect(path: Path, dialogues: Sequence[Dialogue]) -> None:
+    """Write dialogues as an eval log of Inspect, by Inspect's own API; InputError where it is not there."""
+    try:
+        from inspect_ai import log as logs
+        from inspect_ai.model import ChatMessageAssistant, ChatMessageUser
+    except ImportError as error:
+        raise InputError("an Inspect log needs Inspect: pip install inspect_ai") from error
+    kinds = {USER: ChatMessageUser, SYSTEM: ChatMessageAssistant}
+    samples = [
+        logs.EvalSample(
+            id=f"{one.model_name}/{one.session_id}", epoch=1, input=one.turns[0].text, target="",
+            messages=[kinds[turn.speaker](content=turn.text) for turn in one.turns],
+            metadata={"session_id": one.session_id, "model_name": one.model_name, **one.extra},
+        )
+        for one in dialogues
+    ]  # fmt: skip
+    spec = logs.EvalSpec(
+        created=datetime.now(UTC).isoformat(timespec="seconds"), task="crs_lib",
+        model=", ".join(dict.fromkeys(one.model_name for one in dialogues)),
+        dataset=logs.EvalDataset(name="crs_lib", samples=len(samples)), config=logs.EvalConfig(),
+    )  # fmt: skip
+    logs.write_eval_log(logs.EvalLog(status="success", eval=spec, samples=samples), str(path))
 
 
 def _said(entry: object, form: _Form, where: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from crs_lib import runs
 from crs_lib.core import paths, prompts
 from crs_lib.core import tables as files
 from crs_lib.core.errors import InputError, NoDataError, did_you_mean
@@ -272,8 +273,13 @@ def show(made: Any, text: str) -> None:
 
 
 def why_not(name: str, run: str, reason: InputError) -> str:
-    """One line: which figure or table a run has no data for, why, and the command that makes the data."""
+    """One line: which figure or table a run has no data for, why, and the command that makes the data.
+
+    A run of logs is told no command that simulates it, which would be refused.
+    """
     made_by = _entry(name).facts.get("made_by", "")
+    if runs.entry("movies", run, "simulate").get("parameters", {}).get("imported"):
+        made_by = made_by if "04_evaluate" in made_by and "03_simulate" not in made_by else ""
     return f"{name}: {reason}" + (f"; make it with: {made_by.format(run=run)}" if made_by else "")
 
 

@@ -144,21 +144,25 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     return made
 
 
+DETECTED = "detected"  # the type of shifts that no log tells and the convention found
+
+
 @figure()
 def experimental_design(shift_events: pd.DataFrame) -> Any:
     """Systems by users by turns, and when constraints change, by type."""
     filled(shift_events, ["type", "turn", "n", "systems", "n_systems", "n_sessions", "n_turns"])
-    first, total = shift_events.iloc[0], int(shift_events["n"].sum())
+    first, total = shift_events.iloc[0], int(shift_events["n"].sum() + 1e-9)
     systems = str(first["systems"]).split("\n")
     shown = systems if len(systems) <= 10 else [*systems[:9], f"… {len(systems) - 9} more"]
     made, axes = style.figure(2.9 + 0.2 * len(shown), 2, 1, height_ratios=[0.5 + 0.2 * len(shown), 2.0])
+    events = "detected shifts a system" if first["type"] == DETECTED else "shifts"
     own = "" if shift_events.get("paired", pd.Series([True])).all() else "; each system has its own users"
     _same_users(axes[0, 0], shown, int(first["n_sessions"]))
     _shifts_by_turn(axes[1, 0], shift_events, int(first["n_turns"]))
     style.note(
         made,
         f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users × up to "
-        f"{int(first['n_turns'])} turns; {total:,} shifts, every user counted once{own}.",
+        f"{int(first['n_turns'])} turns; {total:,} {events}, every user counted once{own}.",
     )
     return made
 

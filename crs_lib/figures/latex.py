@@ -87,10 +87,11 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
     judged = [name for name in CONSTRUCTS if name in scored]
     usual = layout.shown(convention_of(model_metrics), "table_model_metrics", set(model_metrics["metric"]))
     order = systems_of(model_metrics)
+    digits = 3 if layout.is_thesis(convention_of(model_metrics)) else 2  # as many as the thesis printed
     cells = {"system": [_escape(name) for name in order]}
     for metric in [base.get(name).name for name in metrics] or [*usual, *judged]:
         rows = model_metrics[model_metrics["metric"] == metric].set_index("model")
-        cells[_escape(style.titled(metric))] = _intervals(rows.loc[order])
+        cells[_escape(style.titled(metric))] = _intervals(rows.loc[order], digits=digits)
     return _tabular(cells, "Mean [95 % interval] by system.")
 
 

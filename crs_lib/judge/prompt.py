@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError
@@ -40,16 +41,24 @@ class Excerpt(NamedTuple):
         return {**told, "shortened": self.shortened, "limit": self.limit}
 
 
+def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder]) -> Dialogue:
+    """The dialogue marked with what its turns name, where no turn's log says what the user wants."""
+    logged = any({"wishes", "constraints"} & set(pair.user.user_meta) for pair in dialogue.pairs())
+    return dialogue if logged else grounder().annotate(dialogue)
+
+
 def _wish_summary(dialogue: Dialogue) -> str:
     """The user's constraints from the logged turns, a line for every turn at which they changed.
 
-    Read from ``user_meta``: ``wishes`` or else ``constraints``, and ``avoid``. Values are quoted. A log
-    without constraints gives a line that says so.
+    Read from ``user_meta``: ``wishes`` or else ``constraints``, and ``avoid``. Values are quoted. Where a log
+    has none, they are what the user's turns name (``marks``, see :func:`with_named`), else a line says so.
     """
     lines, before = [], None
     for pair in dialogue.pairs():
         meta = pair.user.user_meta
         if "wishes" not in meta and "constraints" not in meta:
+            if named := dict.fromkeys(one_line(f"{mark.field}: {mark.value}") for mark in pair.user.marks):
+                lines.append(f"named in turn {pair.turn}: {'; '.join(named)}")
             continue
         wished = _values(meta.get("wishes") or meta.get("constraints") or {})
         now = "; ".join([*wished, *(f"not {value}" for value in _values(meta.get("avoid") or {}))])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +13,14 @@ from crs_lib import data as logs
 from crs_lib import llm as models
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
 from crs_lib.core.tables import fingerprint
 from crs_lib.judge import rating
 from crs_lib.judge.config import JudgeConfig
+from crs_lib.judge.prompt import with_named
 from crs_lib.judge.rating import COLUMNS, read_scores
 from crs_lib.judge.reliability import CANARIES, counted, spoil, summary
 from crs_lib.metrics import constructs
@@ -142,6 +145,7 @@ class _Judging:
         self.lines = list(_dialogue_lines(self.path))
         self._digest = fingerprint([dialogues, config.question()])[:12]
         self._titles: list[str] = []
+        self._grounder = cache(lambda: Grounder(sources.load(folder / "catalog.parquet")))
         if config.canaries:
             self._titles = [item.title for item in sources.load(folder / "catalog.parquet").items]
 
@@ -166,6 +170,7 @@ class _Judging:
         with self.path.open("rb") as file:
             file.seek(self.lines[line].offset)
             found = Dialogue.from_json(safety.loads(file.readline(), self.path.name), source=self.path.name)
+        found = with_named(found, self._grounder)
         return spoil(found, canary, self._titles, self.config.asked.seed) if canary else found
 
     def wanted(self, spec: str) -> Iterator[_Judgement]:

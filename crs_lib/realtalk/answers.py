@@ -161,7 +161,7 @@ def _phase(
 
 _READ = 4  # messages of a list that are read
 _LONGEST = 12  # words of an answer's clause
-_FAR = {"minilm": 0.35, "gte-small": 0.78, "hashing": 0.2}  # token match below which nothing was found
+FAR = {"minilm": 0.35, "gte-small": 0.78, "hashing": 0.2}  # token match below which nothing was found
 _CLAUSE = re.compile(r"(?<=[.!?;…])\s+|\n+|,\s+(?=(?:and|but|so|because|then)\b)|\s+-\s+")
 _PLACE = re.compile(
     r"\b(?:in|at|to|from|near|visit(?:ed|ing)?|around)\s+(?:the\s+)?"
@@ -206,7 +206,7 @@ def extract(
     """
     shared = [len(set(plan.terms) & set(index.tokens[place])) for place in selected]
     near = max((float(channels["tokens"][place]) for place in selected), default=0.0)
-    if not selected or (not any(shared) and near < _FAR.get(index.main, 0.35)):
+    if not selected or (not any(shared) and near < FAR.get(index.main, 0.35)):
         return ChatAnswer(None, why="no message shares a word with the question or comes near it")
     if plan.kind == "when":
         found = _when(index, plan, selected)

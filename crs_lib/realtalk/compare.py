@@ -1,18 +1,24 @@
-"""The same questions asked in different ways: one lever set differently, and the ladder of retrieval."""
+"""The same questions asked in different ways: one lever set differently, the ladder, the public benchmark."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.core import prompts
+from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import channels, corpus, plan, scoring, study
+from crs_lib.realtalk import channels, corpus, plan, query, ranker, scoring, study
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk.config import RealTalkConfig
+from crs_lib.realtalk.config import STRANGERS, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.wording import content_words
@@ -132,3 +138,131 @@ def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np
         "+ neighbours": fuse({**_PLAIN, **placed}, channels.SMOOTHING),
         "hand fusion: + exchanges and message priors": fuse(full, channels.SMOOTHING),
     }
+
+
+# ── the terms of the public benchmark ────────────────────────────────────────────────────────────────
+
+
+def lmeb(config: RealTalkConfig) -> pd.DataFrame:
+    """One row a ranker: nDCG@10 and recall@10, in all and by sub-task, on the terms of LMEB.
+
+    One corpus of all messages gives BM25 its word statistics; each query ranks the messages of its own chat;
+    gold is read strictly, binary; means are over questions. A message's title is its day. "Ours" are the
+    rankers and teachers of ``config``; with texts alone they know no speaker, time, session, order or photo.
+    The test split is refused. Source: Zhao et al. (2026), LMEB, arXiv:2603.12572.
+    """
+    config = config.changed(reading=corpus.STRICT)
+    told, found = _told(config)
+    gold = [corpus.gold(chat, corpus.STRICT) for chat in found]
+    asked = [[q for q in chat.questions if q.index in known] for chat, known in zip(found, gold, strict=True)]
+    shown = {(str(record["chat"]), record["qa_index"]): record["ranked"] for record in told}
+    ways: dict[str, list[list[Sequence[int]]]] = {
+        "BM25, text": _by_bm25(found, asked, _TEXT),
+        "BM25, day, speaker and text": _by_bm25(found, asked, _titled),
+        **_by_vectors(config, found, asked),
+        "ours, texts alone": _by_texts_alone(config, found, asked),
+        "ours, all that a chat shows": [
+            [[chat.position[name] for name in shown[chat.name, q.index]] for q in part]
+            for chat, part in zip(found, asked, strict=True)
+        ],
+    }
+    tasks = prompts.lists("realtalk/lmeb")
+    rows = [
+        {
+            "ranker": name,
+            "task": tasks[chat.schema][str(q.category)][0],
+            **evidence.rank_scores(order, known[q.index]),
+        }
+        for name, ranked in ways.items()
+        for chat, known, part, orders in zip(found, gold, asked, ranked, strict=True)
+        for q, order in zip(part, orders, strict=True)
+    ]
+    return _by_task(pd.DataFrame(rows))
+
+
+def _by_task(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means of all questions, then nDCG@10 and recall@10 of each sub-task; one row a ranker, in order."""
+    measures = ["ndcg@10", "r@10", "mrr"]
+    by_ranker = rows.groupby("ranker", sort=False)
+    parts = rows.groupby(["ranker", "task"], sort=False)[measures[:2]].mean()
+    parts = parts.reset_index().pivot_table(measures[:2], "ranker", "task", sort=False)
+    parts.columns = [f"{task} {measure}" for measure, task in parts.columns]
+    return by_ranker.size().to_frame("n").join(by_ranker[measures].mean()).join(parts).reset_index()
+
+
+def _titled(message: corpus.ChatMessage) -> str:
+    """Title and text of a message as one document."""
+    day = f"{message.time:%d %B %Y} " if message.time else ""
+    return f"{day}{message.speaker}: {message.text}"
+
+
+_Asked = Sequence[Sequence[corpus.ChatQuestion]]
+_Form = Callable[[corpus.ChatMessage], str]
+_TEXT: _Form = attrgetter("text")
+
+
+def _by_bm25(found: Sequence[Chat], asked: _Asked, form: _Form) -> list[list[Sequence[int]]]:
+    """The messages of its chat for each question by the benchmark's BM25: Snowball stems, k1 1.5."""
+    try:
+        import bm25s
+        from Stemmer import Stemmer
+    except ImportError as error:
+        raise InputError('the protocol lmeb needs bm25s; pip install "crs-lib[retrieval]"') from error
+    read = partial(
+        bm25s.tokenize, stopwords="en", stemmer=Stemmer("english"), return_ids=False, show_progress=False
+    )
+    index = BM25(1.5, 0.75).fit(read([form(message) for chat in found for message in chat.messages]))
+    ends = np.cumsum([len(chat.messages) for chat in found])[:-1]
+    return [
+        [
+            channels.ranking(np.split(index.scores(words), ends)[place]).tolist()
+            for words in read([q.text for q in part])
+        ]
+        for place, part in enumerate(asked)
+    ]
+
+
+def _by_vectors(
+    config: RealTalkConfig, found: Sequence[Chat], asked: _Asked
+) -> dict[str, list[list[Sequence[int]]]]:
+    """The same by cosine of sentence vectors: texts, titled texts, and those with the instructions."""
+    tasks = prompts.lists("realtalk/lmeb")
+    out: dict[str, list[list[Sequence[int]]]] = defaultdict(list)
+    for chat, part in zip(found, asked, strict=True):
+        index = indexes.build(chat, indexes.choose_encoder(config.encoder))
+        plain = [q.text for q in part]
+        led = [f"Instruct: {tasks[chat.schema][str(q.category)][1]}\nQuery:{q.text}" for q in part]
+        ways: list[tuple[str, _Form, list[str]]] = [
+            ("text", _TEXT, plain),
+            ("day, speaker and text", _titled, plain),
+            ("the same, instructed", _titled, led),
+        ]
+        for name, form, texts in ways:
+            near = index.encode(texts).sentences @ index.encode(list(map(form, chat.messages))).sentences.T
+            out[f"{index.main}, {name}"].append([channels.ranking(row).tolist() for row in near])
+    return out
+
+
+def _by_texts_alone(
+    config: RealTalkConfig, found: Sequence[Chat], asked: _Asked
+) -> list[list[Sequence[int]]]:
+    """The same by the pipeline, learnt and used where every chat is nothing but a bag of texts."""
+    encoder = indexes.choose_encoder(config.encoder)
+    own = [] if config.ranker == "hand" else ranker.train_chats(teachers=config.teachers)[0]
+    out: list[list[Sequence[int]]] = []
+    for chat, part in zip(found, asked, strict=True):
+        taught = ranker.not_of(chat, own) if config.teachers == STRANGERS else own
+        bare = _texts_alone(chat)
+        learnt = ranker.for_chat(
+            bare, list(map(_texts_alone, taught)), [], lambda c: indexes.build(c, encoder)
+        )
+        told = query.predict(indexes.build(replace(bare, questions=tuple(part)), encoder), learnt, config)
+        out.append([[chat.position[name] for name in record["ranked"]] for record in told])
+    return out
+
+
+def _texts_alone(chat: Chat) -> Chat:
+    """The chat as texts without speaker, time, photo or session, in an order that says nothing."""
+    order = sorted(chat.messages, key=lambda m: hashlib.sha256(f"{m.id} {m.text}".encode()).hexdigest())
+    bare = [corpus.ChatMessage(m.id, i, i + 1, "", m.text, None) for i, m in enumerate(order)]
+    return replace(chat, speakers=(), messages=tuple(bare))

@@ -9,7 +9,8 @@ STUDY = "realtalk"
 SAMPLE = "sample"
 SPLITS = (corpus.TRAIN, corpus.TEST, "all")
 OWN, FOREIGN = "realtalk", "locomo"
-TEACHERS = (OWN, f"{OWN}+{FOREIGN}", FOREIGN)
+STRANGERS = "strangers"  # RealTalk's train chats of other people
+TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
 
 
 class RealTalkConfig(Settings):
@@ -29,7 +30,9 @@ class RealTalkConfig(Settings):
         Field(description="hand learns nothing, learned needs train chats, auto learns where they are"),
     ] = "hand"
     teachers: Annotated[
-        str, OneOf(TEACHERS), Field(description="chats that a learned ranker learns from")
+        str,
+        OneOf(TEACHERS),
+        Field(description="chats that a learned ranker learns from; strangers: none with one of its people"),
     ] = OWN
     selection: Annotated[
         Literal["coverage", "preview"],

@@ -199,11 +199,10 @@ class Trace:
     def to_html(self) -> str:
         """The page: question and plan, selected messages, gold that was lost, phases; all texts escaped."""
         buckets = dict(zip(self.rows()["id"], self.rows()["bucket"], strict=True))
-        plan, shown = (
-            self.record["plan"],
-            [name for name in self.record["selected"] if name in self.chat.position],
-        )
-        parts = [("kept as evidence", shown)]
+        plan = self.record["plan"]
+        parts = [
+            ("kept as evidence", [name for name in self.record["selected"] if name in self.chat.position])
+        ]
         lost = [name for name, bucket in buckets.items() if bucket != "kept"]
         parts += [("gold that was lost", lost)] if lost else []
         for phase in self.record["phases"]:
@@ -231,3 +230,70 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"{self.record['question']}\n{self.rows().to_string(index=False)}"
+
+
+# ── the page of a chat ───────────────────────────────────────────────────────────────────────────────
+
+
+def sections(index: ChatIndex, told: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """The parts of a chat's page as (title, anchor, HTML): questions with arcs, threads, and the messages.
+
+    ``told`` are the predictions for the chat; all texts are escaped, ids and threads lead to their messages.
+    """
+    joined = {i: n for n, thread in enumerate(index.threads) for i in thread.segments}
+    asked = "".join(map(_asked_part, told)) or '<p class="quiet">No question was asked.</p>'
+    threads = "".join(
+        f'<li id="thread-{n}">{_thread_part(index, thread.segments)}</li>'
+        for n, thread in enumerate(index.threads)
+    )
+    cut = [_segment_part(index, i, joined.get(i)) for i in range(len(index.segments))]
+    return [
+        (f"Questions and arcs ({len(told)})", "questions", asked),
+        (f"Threads ({len(index.threads)})", "threads", f"<ol>{threads}</ol>" if threads else "<p>None.</p>"),
+        (f"Segments and messages ({len(cut)}, {index.size})", "messages", "".join(cut)),
+    ]
+
+
+def _asked_part(record: Mapping[str, Any]) -> str:
+    """A question, its answer and evidence, and its narrative in phases, folded."""
+    phases = "".join(
+        f"<li>{html.escape(phase['title'])} ({str(phase['start'])[:10]}): {_links(phase['ids'])}</li>"
+        for phase in record["phases"]
+    )
+    answer = html.escape(record["answer"]["text"] or "no answer found")
+    return (
+        f"<details><summary>{html.escape(record['question'])}</summary><p><strong>{answer}</strong></p>"
+        f"<p>Evidence: {_links(record['selected'])}</p>{f'<ol>{phases}</ol>' if phases else ''}</details>"
+    )
+
+
+def _links(ids: Sequence[str]) -> str:
+    return ", ".join(f'<a href="#{html.escape(name)}">{html.escape(name)}</a>' for name in ids)
+
+
+def _thread_part(index: ChatIndex, numbers: Sequence[int]) -> str:
+    """The three commonest label words of a thread, and a link to each of its segments."""
+    said = Counter(word for i in numbers for word in index.segments[i].label).most_common(3)
+    days = [(i, html.escape(_day(index.chat.messages[index.segments[i].start]))) for i in numbers]
+    links = ", ".join(f'<a href="#segment-{i}">{day}</a>' for i, day in days)
+    return f"{html.escape(' · '.join(word for word, _ in said))}: {links}"
+
+
+def _day(message: corpus.ChatMessage) -> str:
+    return f"{message.time:%d %B %Y}" if message.time else f"session {message.session}"
+
+
+def _segment_part(index: ChatIndex, number: int, thread: int | None) -> str:
+    """A segment's day, words and thread, then its messages."""
+    segment = index.segments[number]
+    messages = index.chat.messages[segment.start : segment.end]
+    rows = "".join(
+        f'<li id="{html.escape(m.id)}">'
+        f"<small>{html.escape(m.id)}{f', {m.time:%H:%M}' if m.time else ''}</small>"
+        f"<b>{html.escape(m.speaker)}</b> {html.escape(m.text)}"
+        f"{f' <i>[photo: {html.escape(m.caption)}]</i>' if m.photo else ''}</li>"
+        for m in messages
+    )
+    led = f' <a href="#thread-{thread}">thread {thread + 1}</a>' if thread is not None else ""
+    title = html.escape(f"{_day(messages[0])}: {' · '.join(segment.label)}")
+    return f'<div class="segment" id="segment-{number}"><h3>{title}{led}</h3><ul>{rows}</ul></div>'

@@ -22,7 +22,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import one_thread
 from crs_lib.realtalk import channels, corpus, features, levels, plan, wording
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk.config import FOREIGN, OWN, TEACHERS
+from crs_lib.realtalk.config import FOREIGN, OWN, STRANGERS, TEACHERS
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.features import NAMES
 from crs_lib.realtalk.index import ChatIndex
@@ -324,11 +324,16 @@ def train_chats(folder: Path | None = None, teachers: str = OWN) -> tuple[list[C
     if teachers not in TEACHERS:
         raise InputError(f"teachers {teachers!r} are not known; expected one of {', '.join(TEACHERS)}")
     found: dict[str, list[Chat]] = {OWN: [], FOREIGN: []}
-    for name in teachers.split("+"):
+    for name in (OWN if teachers == STRANGERS else teachers).split("+"):
         with contextlib.suppress(InputError, RunError):
             found[name] = corpus.read_folder(folder / name if folder else datasets.locate(name))
     own = [chat for chat in found[OWN] if corpus.split_of(chat) == corpus.TRAIN]
     return own, [chat for chat in found[FOREIGN] if corpus.number(chat.name) <= LAST_TRAIN]
+
+
+def not_of(chat: Chat, others: Sequence[Chat]) -> list[Chat]:
+    """The chats that none of this chat's people takes part in."""
+    return [other for other in others if not {*chat.speakers} & {*other.speakers}]
 
 
 def for_chat(

@@ -20,7 +20,7 @@ from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
 from crs_lib.metrics.gain import ABLE
 from crs_lib.report import findings, statistics
-from crs_lib.report.page import Mean, bullets, figure, fill, hashes, part, quiet, table
+from crs_lib.report.page import Mean, bullets, document, figure, quiet, table
 from crs_lib.simulate.scenarios import FRESH_TURNS
 from crs_lib.stats import Estimate
 from crs_lib.stats.plan import Plan
@@ -44,6 +44,7 @@ SHOWN = (
 )
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
+_ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 _System = str | Callable[[list[dict[str, str]]], object]
 
@@ -120,7 +121,8 @@ class Comparison:
         told = [self._loses(name) for name in self.ours]
         rows = self.tests.pairwise[self.tests.pairwise["family"] == "confirmatory"].to_dict("records")
         told += [self._contrast(row) for row in rows]
-        return [*told, self._decides()]
+        alone = len(set(self.shifts.get("voice", ()))) == 1
+        return [*told, self._decides(), *[_ONE_VOICE] * alone]
 
     def _decides(self) -> str:
         """The smallest differences that this number of scenarios can decide, and what more would take."""
@@ -207,17 +209,11 @@ class Comparison:
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
-        css = part("tables.css") + part("report.css")
-        body = "\n".join(
-            f'<section id="{anchor}"><h2>{title}</h2>\n{inner}</section>'
-            for anchor, title, inner in self._sections() if inner
-        )  # fmt: skip
         n = self.shifts["session_id"].nunique()
         lead = f"{n} simulated users who change their minds, each beside a user who never wanted otherwise."
-        page = fill(part("report.html"), {
-            "css": css, "styles": hashes(css), "contents": "", "sections": body, "lead": html.escape(lead),
-            "title": html.escape(f"{listing(self.ours)} against {listing(self.against)}"),
-        })  # fmt: skip
+        title = f"{listing(self.ours)} against {listing(self.against)}"
+        sections = [(name, anchor, inner) for anchor, name, inner in self._sections() if inner]
+        page = document(title, "Who follows when users change their minds?", html.escape(lead), sections)
         with runs.only_one(self.page.parent):
             return tables.write_whole(self.page, page)
 

@@ -14,6 +14,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, layout
 from crs_lib.figures import base as registered
+from crs_lib.figures.diagrams import DETECTED
 from crs_lib.figures.recovery import at_risk
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base
@@ -289,7 +290,8 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
     """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``.
 
     Every scenario counts once, as its first system met it. ``n_systems``, ``n_sessions`` and ``n_turns`` are
-    the size of the run. Without shifts there is one row, with n 0.
+    the size of the run. Where the logs tell no shift, those that the convention detected are counted, ``n`` a
+    mean per system. Without any there is one row, with n 0.
     """
     counts: Counter[tuple[str, int]] = Counter()
     lengths: dict[str, int] = {}
@@ -300,7 +302,11 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
             counts.update((_kind(e) or "unnamed", int(e.get("turn", 0))) for e in dialogue.shift_events)
         longest = max(len(dialogue.pairs()), lengths.get(dialogue.session_id, 0))
         lengths[dialogue.session_id] = longest
+    rows: list[dict[str, Any]]
     rows = [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]
+    if not rows:
+        found = evaluate.read(run, "shifts", convention)["turn"].value_counts().sort_index()
+        rows = [{"type": DETECTED, "turn": turn, "n": n / len(systems)} for turn, n in found.items()]
     size = {
         "n_systems": len(systems),
         "n_sessions": max(systems.values(), default=0),

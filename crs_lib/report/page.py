@@ -47,6 +47,28 @@ def hashes(*texts: str) -> str:
     return " ".join(f"'sha256-{digest}'" for digest in digests)
 
 
+def document(
+    title: str, asked: str, lead: str, sections: Sequence[tuple[str, str, str]], *styles: str
+) -> str:
+    """A page without scripts, its contents first; sections are (title, anchor, HTML), ``lead`` is HTML.
+
+    ``styles`` are further style sheets of this room; the page's policy allows nothing but these, by checksum.
+    """
+    css = "".join(map(part, ("tables.css", "report.css", *styles)))
+    named = [(html.escape(name), anchor, body) for name, anchor, body in sections]
+    return fill(part("report.html"), {
+        "css": css,
+        "styles": hashes(css),
+        "title": html.escape(title),
+        "asked": html.escape(asked),
+        "lead": lead,
+        "contents": "".join(f'<li><a href="#{anchor}">{name}</a></li>' for name, anchor, _ in named),
+        "sections": "\n".join(
+            f'<section id="{anchor}"><h2>{name}</h2>\n{body}</section>' for name, anchor, body in named
+        ),
+    })  # fmt: skip
+
+
 def quiet(text: str) -> str:
     """A quiet paragraph."""
     return f'<p class="quiet">{html.escape(text)}</p>'

@@ -22,7 +22,7 @@ from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.notebooks.look import heading
 from crs_lib.report import figure_tables, findings, statistics
 from crs_lib.report import tables as shown
-from crs_lib.report.page import Link, Mean, bullets, figure, fill, hashes, part, quiet, table
+from crs_lib.report.page import Link, Mean, bullets, document, figure, quiet, table
 from crs_lib.stats.plan import Plan
 
 _FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
@@ -44,17 +44,8 @@ def write(run: str, plan: str = "movies", convention: str = "") -> Path:
     bytes. Raises RunError if the run has not been evaluated, InputError for an unknown plan.
     """
     report = _Report(run, plan, convention)
-    sections, css = report.sections(), part("tables.css") + part("report.css")
-    page = fill(part("report.html"), {
-        "css": css,
-        "styles": hashes(css),
-        "title": html.escape(f"Run {run}"),
-        "lead": report.lead(),
-        "contents": "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections),
-        "sections": "\n".join(
-            f'<section id="{s.anchor}"><h2>{html.escape(s.title)}</h2>\n{s.body}</section>' for s in sections
-        ),
-    })  # fmt: skip
+    asked = "Does a recommender follow when preferences shift?"
+    page = document(f"Run {run}", asked, report.lead(), report.sections())
     with runs.only_one(paths.run_folder(simulate.STUDY, run)):
         return tables.write_whole(report.folder / "report.html", page)
 

@@ -186,7 +186,7 @@ class _Substring(Extractor):
 
 @EXTRACTORS.register("rules")
 class _Rules(_Substring):
-    """Values between word boundaries, in the form that their field declares (years: 19xx or 20xx)."""
+    """Values between word boundaries, in the form that their field declares; years as the thesis's."""
 
     whole = True
 
@@ -198,6 +198,7 @@ class _Rules(_Substring):
     def _declared(self) -> frozenset[int]:
         """The codes of values in a declared form, or of fields that declare none."""
         form = {name: re.compile(row.pattern or ".*", re.DOTALL) for name, row in FIELDS.items()}
+        form["year"] = re.compile(r"(?:18|19|20)\d\d")
         pairs = zip(self.space.field, self.space.value, strict=True)
         return frozenset(code for code, (name, value) in enumerate(pairs) if form[name].fullmatch(value))
 

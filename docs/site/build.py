@@ -29,7 +29,7 @@ TITLES = {
     ],
     "Measures": ["docs/metrics.md", "docs/validity.md", "docs/footguns.md"],
     "Other studies": ["docs/cosrec.md", "docs/realtalk.md"],
-    "Developers": ["docs/context.md", "CONTRIBUTING.md", "CHANGELOG.md"],
+    "Developers": ["docs/context.md", "docs/names.md", "CONTRIBUTING.md", "CHANGELOG.md"],
 }
 
 

@@ -8,11 +8,12 @@ import sys
 import pandas as pd
 import pytest
 
+import crs_lib
 from crs_lib import __main__ as cli
 from crs_lib import notebooks
 from crs_lib.__main__ import main
 from crs_lib.cli import app, run
-from crs_lib.core import prompts
+from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError, RunError
 
 
@@ -35,6 +36,18 @@ def test_every_command_and_every_group_has_a_help_that_says_what_it_does(capsys)
     for one in app.COMMANDS:
         assert f"{one.name} {one.summary}" in shown and one.summary in listed(capsys, *one.name.split())
     assert "realtalk evaluate" in listed(capsys, "realtalk")
+    assert {name.split()[0] for name in app.COMMANDS.names()} == {
+        word for words in app._GROUPS.values() for word in words.split()
+    }
+
+
+def test_the_version_is_that_of_the_package_and_of_the_citation(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"crs-lib {crs_lib.__version__}\n"
+    for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md"):
+        assert crs_lib.__version__ in (paths.ROOT / name).read_text(encoding="utf-8")
 
 
 def test_an_old_name_works_and_says_the_new_one(capsys):

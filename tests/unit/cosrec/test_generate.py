@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from crs_lib.core import paths
+from crs_lib.__main__ import main
+from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
 from crs_lib.cosrec import corpus, drafts
 from crs_lib.cosrec.generate import _Writer, generate, read_generated
 from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
-from crs_lib.cosrec.settings import PROMPTS, GenerateSettings
+from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
 from tests.helpers import hash_seeds
 
 GOOD = (
@@ -278,3 +279,14 @@ def test_template_asks_about_each_title_once() -> None:
     assert "Fact 1" in text and "Fact 2" not in text
     bare = drafts.conversation_by_rule(target, [], [], "a lamp", stream(1, "test"))  # without passages
     assert drafts.judge(bare, target.title, 1, 8).problems == ()
+
+
+def test_the_preset_prints_every_value_of_the_design_and_options_win(capsys):
+    assert main(["cosrec", "generate", "--preset", "design", "--estimate", "--reviews", "2"]) == 0
+    told = dict(line.split(": ", 1) for line in capsys.readouterr().out.partition("\n\n")[0].splitlines())
+    assert set(told) == set(DESIGN) and told["reviews"] == "2"
+    assert (told["seed"], told["query_words"], told["writer"]) == ("20250218", "7", "ollama:llama3.1:8b")
+
+
+def test_the_prompt_names_the_longest_query():
+    assert "At most 7 words" in prompts.render("cosrec/product_query", product="x", max_words=7)

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
@@ -271,3 +273,13 @@ def test_the_table_of_scores_keeps_what_is_missing() -> None:
     assert table["flag"].fillna("").tolist() == [""] * 3 + ["unreadable"] * 3
     assert table["canary"].tolist() == [""] * 3 + ["sticky"] * 3
     assert _table_of([]).empty
+
+
+def test_where_no_wish_is_logged_the_users_turns_tell_them():
+    turns = [("Something with a comedy, please.", "A drama?"), ("Thanks.", "Sure.")]
+    plain = Dialogue("1", "m", tuple(t for a, b in turns for t in (Turn("USER", a), Turn("SYSTEM", b))))
+    grounder = Grounder(sources.load("sample"))
+    told = judge_prompt._wish_summary(judge_prompt.with_named(plain, lambda: grounder))
+    assert told == 'named in turn 1: "genre: Comedy"'  # not what the system said
+    logged = dialogue([("a comedy", "b")], constraints={"genre": "Drama"})
+    assert judge_prompt.with_named(logged, lambda: grounder) is logged

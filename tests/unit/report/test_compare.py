@@ -50,6 +50,14 @@ def test_a_system_without_ability_is_not_said_to_adapt(found):
     assert "Fixed adapts" not in told
 
 
+@pytest.mark.parametrize(("voices", "marked"), [(["A", "A"], True), (["polite", "terse"], False)])
+def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
+    one = Comparison(found.run, found.ours, found.against, found.plan)
+    places = range(len(found.shifts))
+    one.__dict__["shifts"] = found.shifts.assign(voice=[voices[place % 2] for place in places])
+    assert ("All users speak with one voice" in one.verdict[-1]) == marked
+
+
 def test_what_clings_is_found_out(found):
     assert any(one.startswith("tracker adapts better than Clings") for one in found.verdict)
     assert "loses" in found.verdict[1]

@@ -6,11 +6,12 @@ import re
 import pandas as pd
 import pytest
 import scipy
+from matplotlib.text import Text
 
-from crs_lib import evaluate, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
-from crs_lib.report import thesis
+from crs_lib.report import figure_tables, thesis
 from tests.helpers.thesis_data import external, folder
 
 MODELS = {"alpha": "Try Kites, a comedy with Ann Lee.", "beta": "Noted.", "gamma:2b": "A comedy, you say?"}
@@ -72,6 +73,20 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
     best = pd.read_csv(scores / "headline.csv")
     assert best["metric"].iloc[0] == "context_adaptation_score"
     assert best["published"].isna().all()  # this is no run of the thesis
+
+
+@pytest.mark.slow
+def test_shifts_that_no_log_tells_are_drawn_as_detected_and_no_hint_simulates_the_logs(logs):
+    main(["import", "--logs", str(logs), "--run", "found"])
+    evaluate.evaluate(evaluate.EvaluateConfig(run="found", convention="thesis_legacy", topics="heuristic"))
+    events, shifts = figure_tables.read("found", "shift_events"), evaluate.read("found", "shifts")
+    assert set(events["type"]) == {"detected"} and len(shifts)
+    assert events["n"].sum() == pytest.approx(len(shifts) / events["n_systems"].iloc[0])
+    picture = figures.make("experimental_design", events)
+    assert any("detected shifts a system" in text.get_text() for text in picture.findobj(Text))
+    assert "03_simulate" not in figures.base.why_not("shift_profile", "found", InputError("nothing"))
+    means = figures.latex.table_model_metrics(evaluate.read("found", "model_metrics"))
+    assert re.search(r"& \d\.\d{3} \[", means) and not re.search(r"& \d\.\d\d \[", means)
 
 
 @pytest.mark.slow

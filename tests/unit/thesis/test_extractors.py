@@ -186,3 +186,10 @@ def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_time
                 found.sets([piece * times])
                 took.append(time.process_time() - began)
             assert took[1] < 1_000 * max(took[0], 1e-4), (name, piece, took)
+
+
+def test_years_are_read_as_the_thesis_read_them():
+    years = ("1850", "1750", "2001")
+    wide = ConceptSpace(("year",) * 3, years, np.ones(3, dtype=np.int64), 3, years)
+    found = extractors.create("rules", ExtractorInputs(wide)).sets(["a tale of 1850, not of 1750"])
+    assert {wide.value[code] for code in found[0]} == {"1850"}
