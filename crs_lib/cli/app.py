@@ -35,7 +35,7 @@ from crs_lib.cli import terminal
 from crs_lib.core import paths, prompts, safety
 from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Entry, Field, Registry, Setting, Settings, fields_of
-from crs_lib.core.text import listing
+from crs_lib.core.text import listing, shorten
 
 PROGRAM = "python -m crs_lib"
 COMMANDS: Registry[object] = Registry("command", "crs_lib.cli")
@@ -223,6 +223,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 141
         except (InputError, RunError) as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            return 2
+        except OSError as error:  # a name that is too long, a folder that cannot be read, no handle left
+            where = f": {shorten(str(error.filename), 200)}" if error.filename else ""
+            print(f"RunError: {error.strerror or error}{where}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
             if interrupts.raised:

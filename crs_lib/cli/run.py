@@ -121,7 +121,8 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
         path = paths.run_folder(study, run) / "llm_calls.jsonl"
         if not path.exists():
             raise InputError(f"run {run!r} has no llm_calls.jsonl; name a finished run with models")
-        known |= costs.costs(tables.read_jsonl(path))
+        with safety.faults("a call log", path):
+            known |= costs.costs(tables.read_jsonl(path))
     found = costs.estimate(work, known)
     if len(found) == 1:  # the sum of nothing
         raise InputError("no model and no program takes part in this run; there is nothing to estimate")

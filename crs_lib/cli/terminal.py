@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from crs_lib.core.text import printable
@@ -112,6 +113,9 @@ class _Escaping:
 
 @contextlib.contextmanager
 def escaped() -> Iterator[None]:
-    """Within, what is printed on standard output is made printable."""
+    """Within, what is printed on standard output is made printable; without an output it goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed before the start
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # to the end
     with contextlib.redirect_stdout(_Escaping(sys.stdout)):
         yield

@@ -41,6 +41,15 @@ def given(path: str | Path) -> Path:
     if "\0" in str(found):
         reason = "it holds a NUL character" if "\0" in str(path) else "its user does not exist here"
         raise InputError(f"{str(path)[:200]!r} is no path: {reason}")
+    try:
+        str(found).encode()
+        found.resolve()
+        if found.exists() and not (found.is_file() or found.is_dir()):  # it would be waited for, or never end
+            raise InputError(f"{shown(found)} is a pipe or a device; name a file")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{str(path)[:200]!a} is no path: its name is no UTF-8") from error
+    except RuntimeError as error:
+        raise InputError(f"{str(path)[:200]!r} is no path: its links lead back to itself") from error
     return found
 
 

@@ -5,6 +5,7 @@ chats, settings, manifests, bodies of ledgers. Each limit has a default, a unit,
 it: ``CRS_MOST_TURN_CHARACTERS=1000000`` in the environment raises the limit ``turn_characters``.
 """
 
+import errno
 import functools
 import gzip
 import inspect
@@ -38,6 +39,7 @@ _PIECE = 2**26  # bytes that any compressed file may hold
 _LONG_NUMBER = re.compile(r"[0-9]{19}")  # may be beyond 2**63 - 1, the largest whole number of tables
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u([dD][89a-fA-F]..|0000)|.)")
 _SUSPECT = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")  # a surrogate or NUL, to be told from \\\\u
+_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 READERS: dict[str, Callable[..., Any]] = {}
 
 
@@ -120,12 +122,20 @@ def _whole(digits: str) -> int:
 def read_text(path: Path) -> str:
     """The text of a file, valid Unicode; InputError naming the file that cannot be read or is too large."""
     try:
-        check_limit("json_bytes", path.stat().st_size, f"{path.name}: it has")
+        size = path.stat().st_size
+        if not path.is_file():  # a pipe would be waited for, and some devices never end
+            raise InputError(f"{path.name}: cannot be read (it is a folder, a pipe or a device)")
+        check_limit("json_bytes", size, f"{path.name}: it has")
         return valid(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
     except OSError as error:
-        raise InputError(f"{path.name}: cannot be read ({error.strerror or error})") from error
+        raise _kind(error)(f"{path.name}: cannot be read ({error.strerror or error})") from error
+
+
+def _kind(error: Exception) -> type[InputError | RunError]:
+    """RunError where the machine is at fault (handles, memory, space, disk): that says nothing of a file."""
+    return RunError if isinstance(error, OSError) and error.errno in _MACHINE else InputError
 
 
 def read_json(path: Path) -> Any:
@@ -142,11 +152,25 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> Any:
-    """The YAML value of a file, plain data alone; InputError as :func:`read_text`, and for no YAML."""
+    """The YAML value of a file, plain data alone; InputError as :func:`read_text`, and for no YAML.
+
+    InputError also for a key that stands twice and for aliases (``*name``), which could hold themselves.
+    """
     import yaml
 
     text = read_text(path)
     try:
+        top, seen = yaml.compose(text, yaml.SafeLoader), set[int]()
+        waiting = [top] if top else []
+        while waiting:
+            node = waiting.pop()
+            if id(node) in seen:
+                raise ValueError(f"an alias of what stands in line {node.start_mark.line + 1}; write it out")
+            seen.add(id(node))
+            if isinstance(node, yaml.MappingNode):
+                _once([(str(key.value), None) for key, _ in node.value])
+            parts = node.value if isinstance(node, yaml.CollectionNode) else []
+            waiting += [one for part in parts for one in (part if isinstance(part, tuple) else [part])]
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path.name} is not YAML: {one_line(str(error), 400)}") from error
@@ -243,4 +267,4 @@ def faults(what: str, *given: object) -> Iterator[None]:
             raise
         name = next((Path(one).name for one in given if isinstance(one, Path | str)), "")
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {one_line(str(error), 300)}"
-        raise InputError(f"{one_line(name, 100) or what} cannot be read as {what} ({reason})") from error
+        raise _kind(error)(f"{one_line(name, 100) or what} cannot be read as {what} ({reason})") from error

@@ -108,11 +108,17 @@ class Store:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
-            kind = RunError if isinstance(error, OSError | sqlite3.OperationalError) else DamageError
-            raise kind(f"the {self._what} {paths.shown(self.path)} {remedy.format(error)}") from error
+            sound = isinstance(error, OSError | sqlite3.OperationalError)
+            told = _UNOPENED if sound and remedy == _UNUSABLE else remedy
+            kind = RunError if sound else DamageError
+            raise kind(f"the {self._what} {paths.shown(self.path)} {told.format(error)}") from error
 
 
 _UNUSABLE = "cannot be used ({}); nothing was changed. Move it away to start afresh or restore it from a copy"
+_UNOPENED = (
+    "cannot be used ({}); nothing was changed. Free some space, memory or file handles, or give yourself the "
+    "right to it, and start the same command again"
+)
 _FAILED = (
     "failed ({}); what was stored before is safe unless the file is damaged. Free some space, or move a "
     "damaged file away, and start the same command again: it continues"
@@ -129,10 +135,14 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = sqlite3.connect(folder / ".lock", timeout=0, isolation_level=None)
         lock.execute("BEGIN EXCLUSIVE")
-    except (OSError, sqlite3.OperationalError) as error:
+    except (OSError, sqlite3.Error) as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
             raise RunError(busy) from error
         remedy = "give yourself the right to, free some space, or set CRS_RESULTS to another folder"
+        if not isinstance(error, OSError | sqlite3.OperationalError):
+            remedy = (
+                "its file .lock, which holds nothing else, was written by something else; remove that file"
+            )
         raise RunError(f"{paths.shown(folder)} cannot be written ({error}); {remedy}") from error
     with closing(lock):
         yield

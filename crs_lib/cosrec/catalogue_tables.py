@@ -24,7 +24,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from crs_lib.core import tables
+from crs_lib.core import safety, tables
 from crs_lib.core.errors import RunError
 from crs_lib.cosrec.catalogue_rules import Options, encoders, product, review
 
@@ -173,7 +173,8 @@ def _lines(path: Path, fields: Sequence[str], unreadable: list[Any], progress: P
 
     raw = pa.OSFile(str(path))
     packed = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
-    with io.BufferedReader(pa.input_stream(raw, compression=packed), 1 << 18) as file:
+    stream = io.BufferedReader(pa.input_stream(raw, compression=packed), 1 << 18)
+    with safety.unpacked(stream, path) as file:
         try:
             for number, line in enumerate(file, start=1):
                 try:

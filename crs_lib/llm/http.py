@@ -279,7 +279,7 @@ class Server(Backend):
             raise from_transport(error, address, self.timeout, self.start) from error
         except InputError as error:
             raise LLMError("garbled", str(error)) from error
-        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             why = shorten(" ".join(str(error).split()), 300)
             told = f"{shown(address)} answered with something that is no chat answer ({why})"
             raise LLMError("garbled", told) from error

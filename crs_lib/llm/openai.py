@@ -167,7 +167,9 @@ class _OpenAI(http.Server):
             with self._translated(address):
                 listed = {entry["id"]: entry for entry in self._send("GET", "/v1/models", address)["data"]}
             if self.model not in listed:
-                serves = f"{shown(address)} serves {', '.join(listed) or 'nothing'}, not {self.model}"
+                serves = (
+                    f"{shown(address)} serves {', '.join(map(str, listed)) or 'nothing'}, not {self.model}"
+                )
                 raise LLMError("model missing", serves)
             lengths.append(listed[self.model].get("max_model_len"))
         return min((one for one in lengths if isinstance(one, int)), default=None), None

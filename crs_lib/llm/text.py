@@ -100,10 +100,12 @@ def _chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, floa
     """The probability that a reply begins with each choice, from its first token's log-probabilities.
 
     ``told`` are the alternatives to that token by their texts; blanks around them do not count. The sum is at
-    most 1. Raises LLMError where no choice is among them.
+    most 1. Raises LLMError where no choice is among them, or a probability is above 1 or no number.
     """
     found = dict.fromkeys(choices, 0.0)
     for token, logprob in told.items():
+        if not logprob <= 1e-3:  # of rounding
+            raise LLMError("bad reply", f"the log-probability of {shorten(token, 80)!r} is {logprob}")
         if token.strip() in found:
             found[token.strip()] += math.exp(logprob)
     if not sum(found.values()) > 0:

@@ -199,11 +199,10 @@ class Trace:
     def to_html(self) -> str:
         """The page: question and plan, selected messages, gold that was lost, phases; all texts escaped."""
         buckets = dict(zip(self.rows()["id"], self.rows()["bucket"], strict=True))
-        plan, shown = (
-            self.record["plan"],
-            [name for name in self.record["selected"] if name in self.chat.position],
-        )
-        parts = [("kept as evidence", shown)]
+        plan = self.record["plan"]
+        parts = [
+            ("kept as evidence", [name for name in self.record["selected"] if name in self.chat.position])
+        ]
         lost = [name for name, bucket in buckets.items() if bucket != "kept"]
         parts += [("gold that was lost", lost)] if lost else []
         for phase in self.record["phases"]:
@@ -241,19 +240,17 @@ def sections(index: ChatIndex, told: Sequence[Mapping[str, Any]]) -> list[tuple[
 
     ``told`` are the predictions for the chat; all texts are escaped, ids and threads lead to their messages.
     """
-    cut = index.segments
     joined = {i: n for n, thread in enumerate(index.threads) for i in thread.segments}
     asked = "".join(map(_asked_part, told)) or '<p class="quiet">No question was asked.</p>'
     threads = "".join(
-        f'<li id="thread-{n}">{html.escape(" · ".join(_thread_words(index, thread.segments)))}: '
-        f"{', '.join(_segment_link(index, i) for i in thread.segments)}</li>"
+        f'<li id="thread-{n}">{_thread_part(index, thread.segments)}</li>'
         for n, thread in enumerate(index.threads)
     )
-    body = "".join(_segment_part(index, i, joined.get(i)) for i in range(len(cut)))
+    cut = [_segment_part(index, i, joined.get(i)) for i in range(len(index.segments))]
     return [
         (f"Questions and arcs ({len(told)})", "questions", asked),
         (f"Threads ({len(index.threads)})", "threads", f"<ol>{threads}</ol>" if threads else "<p>None.</p>"),
-        (f"Segments and messages ({len(cut)}, {index.size})", "messages", body),
+        (f"Segments and messages ({len(cut)}, {index.size})", "messages", "".join(cut)),
     ]
 
 
@@ -274,14 +271,12 @@ def _links(ids: Sequence[str]) -> str:
     return ", ".join(f'<a href="#{html.escape(name)}">{html.escape(name)}</a>' for name in ids)
 
 
-def _thread_words(index: ChatIndex, segments: Sequence[int]) -> list[str]:
-    """The three commonest label words of a thread."""
-    return [word for word, _ in Counter(w for i in segments for w in index.segments[i].label).most_common(3)]
-
-
-def _segment_link(index: ChatIndex, number: int) -> str:
-    day = _day(index.chat.messages[index.segments[number].start])
-    return f'<a href="#segment-{number}">{html.escape(day)}</a>'
+def _thread_part(index: ChatIndex, numbers: Sequence[int]) -> str:
+    """The three commonest label words of a thread, and a link to each of its segments."""
+    said = Counter(word for i in numbers for word in index.segments[i].label).most_common(3)
+    days = [(i, html.escape(_day(index.chat.messages[index.segments[i].start]))) for i in numbers]
+    links = ", ".join(f'<a href="#segment-{i}">{day}</a>' for i, day in days)
+    return f"{html.escape(' · '.join(word for word, _ in said))}: {links}"
 
 
 def _day(message: corpus.ChatMessage) -> str:

@@ -18,7 +18,7 @@ import pandas as pd
 from crs_lib import evaluate, runs, simulate
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import dialogue as dialogues
-from crs_lib.core import paths
+from crs_lib.core import paths, safety
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.text import fold
@@ -89,7 +89,7 @@ def _turn_groups(path: Path) -> Iterator[tuple[Key, list[dict[str, Any]]]]:
     """The rows of each session, sessions in the order of the file."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with safety.faults("a table of turns", path), pq.ParquetFile(path) as file:
         rows = itertools.chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(4000))
         for key, group in itertools.groupby(rows, key=_key):
             yield key, list(group)

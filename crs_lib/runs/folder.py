@@ -83,6 +83,8 @@ class _Entry(BaseModel):
 
 class _Manifest(BaseModel):
     stages: dict[str, _Entry] = {}
+    packages: dict[str, Any] = {}
+    code: dict[str, Any] | None = None
 
 
 def read_manifest(study: str, run: str) -> dict[str, Any]:

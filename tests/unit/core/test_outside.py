@@ -1,9 +1,13 @@
 """What comes from outside is made valid, bounded, and named where it is wrong."""
 
+import errno
 import gzip
 import io
 import json
+import os
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +16,7 @@ from hypothesis import strategies as st
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import one_line, printable
+from crs_lib.runs.folder import manifest_at
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates and controls included
 JSON = st.recursive(
@@ -126,7 +131,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     "error",
-    [KeyError("x"), TypeError("t\nu"), RecursionError(), OSError(5, "broken"), ValueError("v" * 9_000)],
+    [KeyError("x"), TypeError("t\nu"), RecursionError(), OSError(13, "broken"), ValueError("v" * 9_000)],
 )
 def test_a_reader_lets_out_one_sentence(error, tmp_path):
     def read(path):
@@ -164,3 +169,34 @@ def test_what_steers_a_terminal_is_shown_as_an_escape():
     for kind in (InputError, RunError):
         error = kind(text)
         assert str(error) == printable(text) and str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("a: 1\nb: 2\na: 3\n", "the key 'a' stands twice"), ("a: {b: 1, 'b': 2}\n", "the key 'b' stands twice"),
+    ("a: &x [1]\nb: *x\n", "an alias of what stands in line 1"), ("&x {a: *x}\n", "an alias"),
+    ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)), "an alias"),
+    ("a: [" * 5_000, "is not YAML"), ("? [1, 2]\n: 3\n? {a: 1}\n: 2", "is not YAML"),
+])  # fmt: skip
+def test_yaml_holds_each_key_once_and_no_alias(tmp_path, text, says):
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"a\.yaml is not YAML: .*{says}|{says}"):
+        safety.read_yaml(path)
+    path.write_text("a: {b: [1, x], c: null}\nd: yes\n")
+    assert safety.read_yaml(path) == {"a": {"b": [1, "x"], "c": None}, "d": True}
+    path.write_text("")
+    assert safety.read_yaml(path) is None
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EIO])
+def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch, number):
+    def fails(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / "manifest.json").write_text('{"stages": {}}')
+    monkeypatch.setattr(Path, "read_text", fails)
+    with pytest.raises(RunError, match=re.escape(os.strerror(number))) as found:
+        manifest_at(tmp_path / "manifest.json")
+    assert "damaged" not in str(found.value) and "remove" not in str(found.value)
+    with pytest.raises(RunError, match=re.escape(os.strerror(number))), safety.faults("a table"):
+        fails()

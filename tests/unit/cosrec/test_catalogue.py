@@ -353,3 +353,13 @@ def test_a_task_a_category_on_a_cluster(large: Path, tmp_path: Path) -> None:
             (tmp_path / "in" / path.name).write_bytes(whole[:-999] if path.name == "Beta.jsonl.gz" else whole)
         with pytest.raises(RunError, match=r"1 of 2 categories .* Beta.jsonl.gz breaks off after line \d+"):
             build(tmp_path / "in", tmp_path / "in", tmp_path / "cut.jsonl", settings)
+
+
+def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    bomb = zstandard.compress(b" " * 2**28)  # one line
+    assert len(bomb) < 50_000
+    (tmp_path / "in" / "meta_Books.jsonl.zst").write_bytes(bomb)
+    (tmp_path / "in" / "Books.jsonl.zst").write_bytes(zstandard.compress(b"{}\n"))
+    with pytest.raises(RunError, match=r"meta_Books\.jsonl\.zst: it unpacks to more than its size, by"):
+        build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options())

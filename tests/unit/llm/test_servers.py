@@ -161,3 +161,22 @@ def test_a_key_that_a_server_echoes_is_kept_nowhere(kind, echo, tmp_path, monkey
         kept = found + "".join(path.read_bytes().decode("latin-1") for path in tmp_path.iterdir())
         assert "[key]" in kept
         assert [form for form in (*ECHOES.values(), *INSIDE) if form in kept] == []
+
+
+@pytest.mark.parametrize("logprob", ["1000", "1e999", "NaN", "0.5"])
+def test_odd_numbers_of_a_server_are_failed_calls(logprob):
+    weighed = json.dumps(openai("4")).replace(
+        '"finish_reason"',
+        f'"logprobs": {{"content": [{{"token": "4", "logprob": {logprob}, "top_logprobs": [{{"token": "4", "logprob": {logprob}}}]}}]}}, "finish_reason"',
+    )
+    with RawServer(http_answer(weighed)) as server, LLM("openai:m", host=server.url, retry=ONCE) as llm:
+        with pytest.raises(LLMError) as found:
+            llm.complete(Request.ask("judge", "A level?", seed=1, choices=("4", "5")))
+        assert found.value.kind in ("bad reply", "garbled")
+    for length in ("Infinity", '"many"', "[1]", "1e400", "{}"):
+        told = http_answer(f'{{"model_info": {{"a.context_length": {length}}}}}')
+        tags = http_answer({"models": [{"model": "m:latest", "digest": "0"}]})
+        with RawServer(http_answer({"version": "0.6.0"}), tags, told) as server:
+            llm = LLM("ollama:m", host=server.url, timeout=TIMEOUT, retry=ONCE)
+            with pytest.raises(LLMError, match="no chat answer"):
+                llm.backend.served()

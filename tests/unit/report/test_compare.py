@@ -50,6 +50,14 @@ def test_a_system_without_ability_is_not_said_to_adapt(found):
     assert "Fixed adapts" not in told
 
 
+@pytest.mark.parametrize(("voices", "marked"), [(["A", "A"], True), (["polite", "terse"], False)])
+def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
+    one = Comparison(found.run, found.ours, found.against, found.plan)
+    places = range(len(found.shifts))
+    one.__dict__["shifts"] = found.shifts.assign(voice=[voices[place % 2] for place in places])
+    assert ("All users speak with one voice" in one.verdict[-1]) == marked
+
+
 def test_what_clings_is_found_out(found):
     assert any(one.startswith("tracker adapts better than Clings") for one in found.verdict)
     assert "loses" in found.verdict[1]
@@ -60,6 +68,7 @@ def test_the_page_stands_alone_and_is_the_same_again(found):
     assert found.page.stat().st_size < 3_000_000
     assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
     assert "default-src 'none'" in page
+    assert re.search(r">(refine|switch|replace|relax|contradict|return) \(n = \d+\)<", page)
     assert page.index("Verdict") < page.index("Gain and cost") < page.index("What to do next")
     assert len(found.worst()["session"].unique()) == 3
     assert found.write().read_text(encoding="utf-8") == page
@@ -140,6 +149,8 @@ def test_a_comparison_needs_a_system_and_two_users():
     for wrong in ({"systems": {}}, {"systems": {"Ours": "tracker"}, "n": 1}):
         with pytest.raises(InputError, match="at least 2"):
             crs_lib.compare(**wrong)
+    with pytest.raises(InputError, match=r"nosuch cannot be imported .*; looked for in .*Python's path"):
+        crs_lib.compare({"Ours": "python:nosuch:Mine"})
 
 
 def test_a_function_that_raises_names_its_line():

@@ -17,6 +17,7 @@ from crs_lib.simulate.conversation import conversation_id
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
+from crs_lib.systems.channels import CHANNELS
 from crs_lib.systems.contract import Answer
 from crs_lib.systems.programs import Programs
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
@@ -402,3 +403,12 @@ def test_a_wrong_field_is_named(given, message):
 def test_what_is_not_json_is_said_with_its_beginning(text):
     with pytest.raises(LLMError, match=r"the answer is not JSON: '.*'; expected one object like"):
         contract.parse(text)
+
+
+@pytest.mark.subprocess
+def test_a_program_that_a_signal_without_a_name_ends(tmp_path):
+    path = script(tmp_path, "ends.py", "import os\ninput()\nos.kill(os.getpid(), 40)\n")
+    channel = CHANNELS["exec"](f"{sys.executable} -S {path}")
+    with pytest.raises(LLMError, match="was ended by signal 40 before it answered"):
+        channel.ask({"conversation": []})
+    channel.close()
