@@ -150,7 +150,13 @@ def _table(path: Path) -> list[Mapping[str, Any]] | None:
     """The rows of a table, or of JSON that is a list or lines of objects; None for any other JSON."""
     kind = path.suffix.lower()
     if kind in (".csv", ".tsv"):
-        frame = pd.read_csv(path, sep="\t" if kind == ".tsv" else ",", dtype=str, keep_default_na=False)
+        with path.open("rb") as file:
+            head = file.readline(10_000).decode(errors="replace")
+        mark = max("\t" if kind == ".tsv" else ",;\t", key=head.count)
+        try:
+            frame = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path.name} is not in UTF-8 ({error}); save it as CSV UTF-8") from error
     elif kind == ".parquet":
         frame = pd.read_parquet(path)
     elif kind == ".jsonl":
@@ -179,12 +185,14 @@ def _from_table(
     known |= {f"{word}s": field for word, field in known.items()} | known
     known |= {fold(column): field for column, field in columns.items()}
     pairs = [_named(row, known) for row in found]
-    made = Catalog.from_records(_with_keywords(pairs, rows), name, _open(rows))
-    if not len(made.vocabulary):
+    titled = any(title for title, _ in pairs)
+    made = Catalog.from_records(_with_keywords(pairs, rows), name, _open(rows)) if titled else ()
+    if not isinstance(made, Catalog) or not len(made.vocabulary):
         shown = json.dumps(found[0], ensure_ascii=False, default=str)[:_SHOWN]
+        lacks = f"no value of any field ({', '.join(rows)})" if titled else "no column of titles"
         raise InputError(
-            f"{name}: {len(made)} films and no value of any field ({', '.join(rows)}); the first record is "
-            f"{shown}. Name the columns as the fields, or say which is which: {name}+COLUMN=actor"
+            f"{name}: {len(found)} records and {lacks}; the first record is {shown}. Name the columns title, "
+            f"{', '.join(rows)}, or say which is which: {name}+COLUMN=actor"
         )
     return made
 

@@ -292,8 +292,9 @@ def _sentence(settings: type[Settings], given: Mapping[str, Any], error: Validat
     if first["type"] == "missing":
         return InputError(f"{where}{field.name} is missing; give {field.help or 'it'}")
     names = field.names.names() if field.names else []
-    if field.several:
+    if field.several and not (names and first["loc"][1:]):
         told = f"give a list{f', e.g. {names[:2]}' if names else ''}"
     elif names:
-        told = f"give one of {', '.join(names)}{did_you_mean(str(first['input']), names)}"
+        told = f"{'each must be' if field.several else 'give'} one of {', '.join(names)}"
+        told += did_you_mean(str(first["input"]), names)
     return InputError(f"{where}{field.name} is {given.get(field.name, field.default)!r}; {told}")

@@ -155,7 +155,8 @@ class Comparison:
         cost, gain = (
             Estimate(*stats.cost_interval(mine[one])[:4]) for one in ("shift_cost", "straight_gain")
         )
-        return f"{name}, whose gain is {gain} with users who never change their minds, {findings.pays(cost)}."
+        told = f"At a change of mind {name}, whose gain is {gain} with users who never change theirs"
+        return f"{told}, {findings.pays(cost)}."
 
     def _contrast(self, row: Mapping[Any, Any]) -> str:
         """A declared contrast in words, by its verdict; nothing is equal without equivalence."""
@@ -164,12 +165,12 @@ class Comparison:
             return f"{a} and {b} could not be compared: {row['note']}."
         if lacking := self._unable & {a, b}:
             return f"{a} and {b} are not compared: the gain of {listing(sorted(lacking))} is below {ABLE:g}."
-        size = interval_in_words(row["diff"], row["low"], row["high"])
+        size = f"their shift costs differ by {interval_in_words(row['diff'], row['low'], row['high'])}"
         test = f"Wilcoxon {p_in_words(row['p_wilcoxon_adjusted'])} after Holm"
         alike = row["p_equivalent_adjusted"] <= self.plan.alpha
         if row["verdict"] in ("higher", "lower"):
             better, worse = (a, b) if row["verdict"] == "lower" else (b, a)
-            told = f"{better} adapts better than {worse}: their shift costs differ by {size} ({test})"
+            told = f"{better} adapts better than {worse}: {size} ({test})"
             return f"{told}; that is less than the {margin:g} that matters." if alike else f"{told}."
         if alike:
             return f"{a} and {b} adapt equally within ±{margin:g} of gain: {size} ({test})."
@@ -218,12 +219,22 @@ class Comparison:
 
     def _sections(self) -> Iterator[tuple[str, str, str]]:
         """Anchor, title and HTML of the parts of the page."""
-        words = "Mean with 95 % interval, in units of gain: 1 is the best list of films, 0 a list by chance."
+        words = (
+            "Mean with 95 % interval, in units of gain: 1 is the best list of films, 0 a list by chance. The "
+            "shift cost is misfit (films that miss the new wishes) plus delay (replies without films); stale "
+            "and wrong films fit the old wishes or neither, as shares less chance (docs/metrics.md)."
+        )
         yield "verdict", "Verdict", bullets(self.verdict)
         yield "quantities", "Gain and cost", quiet(words) + self._plane() + table(_worded(self.quantities))
-        yield "effects", "Paired differences in shift cost", table(_worded(self.effects))
-        yield "types", "By type of shift", table(_worded(self.by_type))
-        yield "voices", "By voice of the user", table(_worded(self.by_voice)) if len(self.by_voice) else ""
+        words = (
+            f"a less b: below 0, a adapts better. With n users the detectable effect is found with "
+            f"{self.plan.power:.0%} power; to find {self.plan.smallest_effect:g} takes the sessions needed."
+        )
+        yield "effects", "Paired differences in shift cost", quiet(words) + table(_worded(self.effects))
+        words = quiet("Mean shift cost: lower is better. n counts users.")
+        yield "types", "By type of shift", words + table(_counted(self.by_type))
+        voices = self.by_voice
+        yield "voices", "By voice of the user", words + table(_counted(voices)) if len(voices) else ""
         words = (
             f"The sessions in which {self.ours[0]} loses most, beside the best baseline in the same sessions."
         )
@@ -241,6 +252,12 @@ class Comparison:
 def _worded(frame: pd.DataFrame) -> pd.DataFrame:
     """Columns as a reader sees them."""
     return frame.rename(columns={name: name.replace("_", " ") for name in frame})
+
+
+def _counted(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table whose last row counts, with the counts in the heads of its columns."""
+    heads = {name: f"{name} (n = {count:.0f})" for name, count in frame.iloc[-1, 1:].items()}
+    return frame.iloc[:-1].rename(columns=heads)
 
 
 _NEXT = (
@@ -267,7 +284,7 @@ def compare(
     """
     given = _specs(systems)
     if n < 2 or not given:
-        raise InputError(f"n is {n} and systems is {given}; give at least 2 scenarios and one system")
+        raise InputError(f"n is {n} and systems is {given}; give an n of at least 2 and at least one system")
     asked: dict[str, Any] = {
         "systems": [*given, *against], "catalog": catalog, "voices": voices, "seed": seed, "n_turns": turns,
         "llm": dict(llm or {}),

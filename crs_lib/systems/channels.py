@@ -119,10 +119,10 @@ class _Instance(Channel):
             if _READ.setdefault(module, digest) != digest:
                 found, _READ[module] = importlib.reload(found), digest
         except Exception as error:
+            places = " and ".join(dict.fromkeys((f"{Path.cwd().name}/", "notebooks/", "Python's path")))
             raise LLMError(
                 "not started",
-                f"python:{argument}: {module} cannot be imported ({_located(error)}); it is looked for in "
-                f"{Path.cwd().name}/, in notebooks/ and in Python's path",
+                f"python:{argument}: {module} cannot be imported ({_located(error)}); looked for in {places}",
             ) from error
         made = getattr(found, name, None)
         if not isinstance(made, type):

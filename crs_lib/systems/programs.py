@@ -32,9 +32,15 @@ def _channel(spec: str) -> tuple[type[Channel], str]:
 
 
 def identity(spec: str) -> str:
-    """The version of a program as far as it can be known: an address, or a digest of its files."""
+    """The version of a program as far as it can be known: an address, or a digest of its files.
+
+    Raises InputError for one that cannot be read.
+    """
     channel, argument = _channel(spec)
-    return channel.identity(argument)
+    try:
+        return channel.identity(argument)
+    except LLMError as error:
+        raise InputError(str(error)) from error
 
 
 def missing(specs: Sequence[str]) -> list[str]:

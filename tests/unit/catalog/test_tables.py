@@ -98,6 +98,7 @@ def test_what_an_export_writes_is_read_again(tmp_path):
     ("name", "text", "word"),
     [
         ("bare.csv", "Name,mood\nMetropolis,dark\n", "the first record is"),
+        ("untitled.csv", "thing,Genre\nMetropolis,War\n", "no column of titles; the first record is"),
         ("empty.jsonl", "", "at least one film"),
         ("numbers.json", "[1, 2]", "a film a row"),
     ],
@@ -106,4 +107,13 @@ def test_a_table_without_films_shows_what_was_read(tmp_path, name, text, word):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=word):
+        load(path)
+
+
+def test_a_spreadsheets_semicolons_are_read_and_another_encoding_is_named(tmp_path):
+    path = tmp_path / "films.csv"
+    path.write_text("Title;Year;Genre\nAmélie;2001;Comedy, Romance\n", encoding="utf-8-sig")
+    assert [film["genre"] for film in load(path).export()] == [["Comedy", "Romance"]]
+    path.write_text("Title;Year;Genre\nAmélie;2001;Comedy\n", encoding="latin-1")
+    with pytest.raises(InputError, match=r"films\.csv is not in UTF-8 .*; save it as CSV UTF-8"):
         load(path)

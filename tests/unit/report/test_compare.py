@@ -68,6 +68,7 @@ def test_the_page_stands_alone_and_is_the_same_again(found):
     assert found.page.stat().st_size < 3_000_000
     assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
     assert "default-src 'none'" in page
+    assert re.search(r">(refine|switch|replace|relax|contradict|return) \(n = \d+\)<", page)
     assert page.index("Verdict") < page.index("Gain and cost") < page.index("What to do next")
     assert len(found.worst()["session"].unique()) == 3
     assert found.write().read_text(encoding="utf-8") == page
@@ -148,6 +149,8 @@ def test_a_comparison_needs_a_system_and_two_users():
     for wrong in ({"systems": {}}, {"systems": {"Ours": "tracker"}, "n": 1}):
         with pytest.raises(InputError, match="at least 2"):
             crs_lib.compare(**wrong)
+    with pytest.raises(InputError, match=r"nosuch cannot be imported .*; looked for in .*Python's path"):
+        crs_lib.compare({"Ours": "python:nosuch:Mine"})
 
 
 def test_a_function_that_raises_names_its_line():

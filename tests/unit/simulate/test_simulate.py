@@ -135,7 +135,7 @@ def test_more_workers_make_the_same_bytes(results, do):
     ({"workers": 0}, "workers is 0; input should be greater than or equal to 1"),
     ({"seed": -1}, "seed -1 is not usable; give a whole number >= 0"),
     ({"systems": ["trackr"]}, r"unknown policy 'trackr'; did you mean 'tracker'\?"),
-    ({"arms": ["both"]}, r"arms is \['both'\]; give a list, e.g. \['shift', 'straight'\]"),
+    ({"arms": ["both"]}, r"arms is \['both'\]; each must be one of shift, straight, fresh"),
     ({"arms": ["fresh", "shift"]}, r"arms is \['fresh', 'shift'\]; give each arm once, shift or none first"),
     ({"shift_types": []}, r"shift_types is \[\]; give a list"),
     ({"shift_typs": ["switch"]}, r"unknown setting 'shift_typs'; did you mean 'shift_types'\?"),
