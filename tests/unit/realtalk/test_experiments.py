@@ -110,7 +110,7 @@ def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
 
 @pytest.mark.parametrize(("name", "value", "told"), [
     ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "give "),
-    ("mode", "y", "give "), ("share", 0, "give a number > 0 and <= 1"), ("single", -1, "give a number >= 0"),
+    ("mode", "y", "give "), ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
     ("engine", "magic", "give one of auto, langgraph, plain"),
 ])  # fmt: skip
 def test_config_says_what_was_expected(name, value, told):
