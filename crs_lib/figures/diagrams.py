@@ -156,25 +156,26 @@ def experimental_design(shift_events: pd.DataFrame) -> Any:
     shown = systems if len(systems) <= 10 else [*systems[:9], f"… {len(systems) - 9} more"]
     made, axes = style.figure(2.9 + 0.2 * len(shown), 2, 1, height_ratios=[0.5 + 0.2 * len(shown), 2.0])
     events = "detected shifts a system" if first["type"] == DETECTED else "shifts"
-    own = "" if shift_events.get("paired", pd.Series([True])).all() else "; each system has its own users"
-    _same_users(axes[0, 0], shown, int(first["n_sessions"]))
+    paired = bool(shift_events.get("paired", pd.Series([True])).all())
+    own = "every user counted once" if paired else "own users each"
+    _same_users(axes[0, 0], shown, int(first["n_sessions"]), "user" if paired else "no.")
     _shifts_by_turn(axes[1, 0], shift_events, int(first["n_turns"]))
     style.note(
         made,
         f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users × up to "
-        f"{int(first['n_turns'])} turns; {total:,} {events}, every user counted once{own}.",
+        f"{int(first['n_turns'])} turns; {total:,} {events}, {own}.",
     )
     return made
 
 
-def _same_users(panel: Any, systems: list[str], users: int) -> None:
-    """A mark for each system and user, the many users in the middle left out."""
+def _same_users(panel: Any, systems: list[str], users: int, of: str) -> None:
+    """A mark for each system and user (a number, where users differ), the many in the middle left out."""
     for place, (name, look) in enumerate(style.looks(systems).items()):
         for x in (0, 1, 2, 3, 5):
             panel.plot(x, place, look.marker, color=look.colour, markersize=1.2 * look.size)
         panel.text(4, place, "…", ha="center", va="center", color=style.FAINT)
         panel.text(5.35, place, style.labels([name], 40)[0], va="center", fontsize=style.SMALL)
-    panel.set_xticks(range(6), ["user 1", "user 2", "user 3", "user 4", "…", f"user {users}"])
+    panel.set_xticks(range(6), [*(f"{of} {n}" for n in range(1, 5)), "…", f"{of} {users}"])
     panel.xaxis.tick_top()
     panel.set(xlim=(-0.5, 9.5), ylim=(len(systems) - 0.4, -0.7), yticks=[], ylabel="systems")
     panel.tick_params(length=0)

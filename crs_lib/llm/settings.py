@@ -57,7 +57,8 @@ class LLMSettings(Settings):
     max_failed: Annotated[int, Field(ge=0, le=10**6, description="sessions of a run that may fail")] = 0
 
     def check(self) -> None:
-        room(self.options)
+        if self.num_predict >= self.num_ctx:
+            room(self.options)  # which says what is wrong
 
     @property
     def options(self) -> dict[str, Any]:

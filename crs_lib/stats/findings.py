@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import string
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ class Finding(str):
         return str(self)
 
     def _repr_markdown_(self) -> str:
-        return f"**Finding.** {self}" if self.borne else f"*{self}*"
+        return f"**Finding.** {_escaped(self)}" if self.borne else f"*{_escaped(self)}*"
 
 
 class Sentences(tuple[str, ...]):
@@ -42,7 +43,13 @@ class Sentences(tuple[str, ...]):
         return "\n".join(self)
 
     def _repr_markdown_(self) -> str:
-        return "\n".join(f"- {sentence}" for sentence in self)
+        return "\n".join(f"- {_escaped(sentence)}" for sentence in self)
+
+
+def _escaped(sentence: str) -> str:
+    """The sentence for Markdown: a name from outside in it makes no element, link, image or line."""
+    elements = re.sub(r"<(?=[A-Za-z!/?])", "&lt;", sentence)
+    return " ".join(elements.replace("](", "]\\(").replace("][", "]\\[").splitlines())
 
 
 class Estimate(NamedTuple):

@@ -282,7 +282,7 @@ SETTINGS = pytest.mark.parametrize(
 def test_the_facts_are_complete(name):
     entry = figures.FIGURES.get(name)
     needed = {"study", "tables", "caption"}
-    assert needed <= set(entry.facts) <= needed | {"made_by", "place", "dark", "title", "note"}
+    assert needed <= set(entry.facts) <= needed | {"made_by", "place", "dark", "title", "note", "unpaired"}
     assert set(entry.facts["tables"]) <= set(frames())
     assert entry.facts["study"] in READERS
     assert entry.summary

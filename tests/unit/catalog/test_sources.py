@@ -52,7 +52,7 @@ def test_a_broken_parquet_file_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"films.parquet cannot be read as a catalogue"):
         sources.load(written(tmp_path, "no parquet", "films.parquet"))
     pd.DataFrame({"title": ["A"]}).to_parquet(tmp_path / "few.parquet")
-    with pytest.raises(InputError, match=r"few.parquet: 1 films and no value of any field .*\"A\""):
+    with pytest.raises(InputError, match=r"few.parquet: 1 records and no value of any field .*\"A\""):
         sources.load(tmp_path / "few.parquet")
 
 

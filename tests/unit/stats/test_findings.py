@@ -1,6 +1,7 @@
 """A finding follows its data: other numbers, another sentence; no data, a reason."""
 
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -112,3 +113,22 @@ def test_a_limit_without_an_interval_is_empty_and_an_unknown_word_is_refused():
     assert stats.not_shown(stats.finding_limit(THREE.head(1), "value", "{half}.")) == ()
     with pytest.raises(InputError, match="asks for men; give it by keyword"):
         stats.finding_mean(THREE, "value", "{men}.")
+
+
+def test_a_name_from_outside_stays_text_in_a_notebook():
+    from nbconvert.filters.markdown_mistune import markdown2html_mistune
+
+    hostile = (
+        "<script>alert(1)</script>", "<img src=x onerror=y>", "![x](http://h/x.png)", "[x](javascript:y)",
+        "a\n\n[r]: http://h\n\n![r][r]", "<!-- -->", "<svg/onload=x>", "</p><iframe src=//h>", "<http://h>",
+    )  # fmt: skip
+    for name in hostile:
+        for shown in (
+            stats.finding_count("{system} leads.", system=name),
+            stats.Sentences([f"{name} leads."]),
+        ):
+            # a bare address may become a link, which loads nothing by itself
+            page = markdown2html_mistune(shown._repr_markdown_())
+            assert not re.search(r'<(script|img|svg|iframe|!--)|href="(?!http)', page), (name, page)
+    kept = stats.finding_count("A is at 0.12 [0.08, 0.16], p < 0.001, n <3.")
+    assert kept._repr_markdown_() == "**Finding.** A is at 0.12 [0.08, 0.16], p < 0.001, n <3."
