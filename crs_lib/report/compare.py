@@ -221,8 +221,8 @@ class Comparison:
         """Anchor, title and HTML of the parts of the page."""
         words = (
             "Mean with 95 % interval, in units of gain: 1 is the best list of films, 0 a list by chance. The "
-            "shift cost is misfit (films that miss the new constraints) plus delay (replies without films); stale "
-            "and wrong films fit the old ones or neither, as shares less chance (docs/metrics.md)."
+            "shift cost is misfit (films that miss the new constraints) plus delay (replies without films); "
+            "stale and wrong films fit the old ones or neither, as shares less chance (docs/metrics.md)."
         )
         yield "verdict", "Verdict", bullets(self.verdict)
         yield "quantities", "Gain and cost", quiet(words) + self._plane() + table(_worded(self.quantities))
