@@ -7,8 +7,8 @@ import pytest
 
 from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
-from crs_lib.cli import run as commands
 from crs_lib.core import prompts as templates
+from crs_lib.evaluate.run import planned
 from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeConfig, JudgeSettings
 from crs_lib.llm.template import answer as template_answer
@@ -108,7 +108,7 @@ def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_o
     asked = JudgeConfig(run="x", judges=["template"], llm={"together": True})
     assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
     config = SimulateConfig(systems=["tracker"], n_sessions=2, n_turns=3)
-    (work,) = commands._planned(config, {"judges": ["template"]})
+    (work,) = planned(config, {"judges": ["template"]})
     assert work.calls == 2 * 4
 
 

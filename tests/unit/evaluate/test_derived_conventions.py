@@ -34,7 +34,7 @@ def test_every_derived_name_parses_back(name, data):
         knob: {
             "window": st.integers(1, 50), "extractor": st.sampled_from(["words", "fuzzy"]),
             "similarity": st.sampled_from(["tfidf", "minilm"]), "topics": st.sampled_from(["lda", "heuristic"]),
-            "recovery_cc": st.floats(0, 1), "recovery_cr": st.floats(0, 1),
+            **dict.fromkeys(("recovery_cc", "recovery_cr", *conventions._LIMITS), st.floats(0, 1)),
         }.get(knob, WEIGHTS)
         for knob in conventions.KNOBS[base.scorer]
     }  # fmt: skip
