@@ -95,12 +95,7 @@ class Recommender:
         return rank(self.world.catalog, constraints, avoid, self.seen, draw, self.n)
 
 
-FILMS = {
-    "argument": "a number of films",
-    "default": str(N_ITEMS),
-    "example": "5",
-    "parse": number(1, 50),
-}
+FILMS = {"argument": "a number of films", "default": str(N_ITEMS), "example": "5", "parse": number(1, 50)}
 
 
 Rule = Callable[["Spoilt", Draw], Items]
