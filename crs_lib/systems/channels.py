@@ -382,10 +382,6 @@ class _Wire(NamedTuple):
     answer: Callable[[Any, dict[str, Any]], object]
 
 
-def _chat_answer(given: Any, kept: dict[str, Any]) -> object:
-    return {"reply": given["choices"][0]["message"]["content"]}
-
-
 def _ievalm_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
     *context, message = [one["content"] for one in request["conversation"]]
     return {"context": context, "message": message}
@@ -429,7 +425,8 @@ _LISTED = re.compile(r"(?:^|:)[ \t]*\d+[:.)][ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
 _WIRES = {
     "openai-chat": _Wire(
         "an OpenAI-style assistant", "/v1/chat/completions",
-        lambda request, kept: {"model": "default", "messages": request["conversation"]}, _chat_answer,
+        lambda request, kept: {"model": "default", "messages": request["conversation"]},
+        lambda given, kept: {"reply": given["choices"][0]["message"]["content"]},
     ),
     "ievalm": _Wire("a server of iEvaLM", "/", _ievalm_body, _ievalm_answer),
     "a2a": _Wire("an agent of the protocol Agent2Agent", "/", _a2a_body, _a2a_answer),
@@ -502,11 +499,9 @@ class _Server(Channel):
         """The text of the answer to a posted value; LLMError for every other status than 200."""
         body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         client, found = self._clients.at(self.url), bytearray()
-        headers = _HEADERS | self._headers
+        more = {"headers": _HEADERS | self._headers, "extensions": {"jar": kept["jar"]}}
         try:
-            with client.stream(
-                "POST", self.url, content=body, headers=headers, extensions={"jar": kept["jar"]}
-            ) as answer:
+            with self._clients.in_time(), client.stream("POST", self.url, content=body, **more) as answer:
                 for piece in answer.iter_bytes():
                     found += piece
                     contract.check_length(found)

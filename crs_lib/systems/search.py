@@ -205,23 +205,18 @@ class _HybridSearch(_DenseSearch):
 @SYSTEMS.register(
     "filter+dense", argument="an encoder", example="hashing", default=ENCODER, parse=_vector_search
 )
-class _FilteredSearch(Tracker):
+class _FilteredSearch(_DenseSearch, Tracker):
     """Films that meet all tracked constraints, as far as any does, in the order of ``dense``."""
 
     honest = False
 
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: _VectorSearch) -> None:
-        super().__init__(world, seed, session, spec)
-        self.index, self.how = index(world.catalog), argument
-        self.turns: list[str] = []
-
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The tracked state; the turns order the films."""
-        self.turns.append(text)
-        return super().believe(turn, text, user_meta)
+        super().believe(turn, text, user_meta)
+        return Tracker.believe(self, turn, text, user_meta)
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The nearest of the films that meet the constraints, relaxed where none does."""
         kept = set(self.world.catalog.query(constraints, relax=True).items.tolist())
-        hits = self.index.by_vector(self.turns, self.how, len(self.index.texts))
+        hits = self.search(len(self.index.texts))
         return _unseen_first([hit for hit in hits if int(hit.id) in kept], self.seen)
