@@ -154,8 +154,7 @@ class SimulateConfig(Settings):
         Field(description="the least and the most turns from one shift to the next"),
     ] = scenarios.GAP
     shift_types: Annotated[
-        Sequence[Annotated[str, OneOf(SHIFTS)]],
-        Field(min_length=1, description="shift types, due in turn"),
+        Sequence[Annotated[str, OneOf(SHIFTS)]], Field(min_length=1, description="shift types, due in turn")
     ] = scenarios.ALL_TYPES
     rates: Annotated[
         Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
