@@ -106,11 +106,9 @@ class Catalog:
 
     @classmethod
     def from_records(
-        cls,
-        records: Iterable[tuple[str, Mapping[str, Any]]],
-        source: str = "",
+        cls, records: Iterable[tuple[str, Mapping[str, Any]]], source: str = "",
         rows: Mapping[str, Field] = FIELDS,
-    ) -> "Catalog":
+    ) -> "Catalog":  # fmt: skip
         """Clean and index films given as ``(title, record)``, with these fields; raises as cleaning does."""
         return cls(*clean(records, rows), source=source)
 

@@ -62,13 +62,11 @@ def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
     scoring.need_gold(rows, config.reading)
     story = scoring.narratives(told, found, study.cases(config, found))
     return {
-        lever: value,
-        **scoring.means(rows, SHOWN).iloc[0].drop("questions").to_dict(),
-        **{bucket: int(rows[bucket].sum()) for bucket in LOST},
-        "density": float(rows["density"].mean()),
+        lever: value, **scoring.means(rows, SHOWN).iloc[0].drop("questions").to_dict(),
+        **{bucket: int(rows[bucket].sum()) for bucket in LOST}, "density": float(rows["density"].mean()),
         "arc recall": float(story["global_recall"].mean()),
         "arc aligned": float(story["coverage_aligned"].mean()),
-    }
+    }  # fmt: skip
 
 
 STEPS_SHOWN = ("r@1", "r@5", "r@10", "r@20", "r@50", "mrr", "ndcg@10")

@@ -59,22 +59,14 @@ def _question(record: Record, chat: Chat, asked: corpus.ChatQuestion, reading: s
     kept = set(ranked[: int(record["kept"])])
     buckets = [evidence.bucket(g, set(candidates), kept, set(chosen)) for g in gold]
     return {
-        "chat": chat.name,
-        "qa_index": asked.index,
-        "category": asked.category,
-        "kind": record["plan"]["kind"],
-        "gold": len(gold),
-        "sessions": len(corpus.sessions_of(chat, found.positions)),
-        **evidence.rank_scores(ranked, gold),
-        "recall": whole.recall,
-        "precision": whole.precision,
-        "f1": whole.f1,
-        "fuzzy_recall": evidence.fuzzy_recall(chosen, gold, chat.sessions),
-        "size": whole.size,
-        "density": len(candidates) / len(chat.messages),
-        "unresolvable": len(found.unresolved),
+        "chat": chat.name, "qa_index": asked.index, "category": asked.category,
+        "kind": record["plan"]["kind"], "gold": len(gold),
+        "sessions": len(corpus.sessions_of(chat, found.positions)), **evidence.rank_scores(ranked, gold),
+        "recall": whole.recall, "precision": whole.precision, "f1": whole.f1,
+        "fuzzy_recall": evidence.fuzzy_recall(chosen, gold, chat.sessions), "size": whole.size,
+        "density": len(candidates) / len(chat.messages), "unresolvable": len(found.unresolved),
         **{name: buckets.count(name) for name in evidence.BUCKETS[1:]},
-    }
+    }  # fmt: skip
 
 
 def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) -> pd.DataFrame:

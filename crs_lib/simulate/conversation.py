@@ -31,18 +31,12 @@ if TYPE_CHECKING:
 def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -> Scenario:
     """The scenario of a session's number under the settings of a batch, in their first arm or a named one."""
     return scenarios.plan(
-        world.catalog,
-        config.seed,
-        number,
-        config.n_turns,
-        arm=arm or config.arms[0],
-        types=tuple(config.shift_types),
-        rates=config.rates,
+        world.catalog, config.seed, number, config.n_turns, arm=arm or config.arms[0],
+        types=tuple(config.shift_types), rates=config.rates,
         pace=scenarios.Pace.of(config.shift_first, config.shift_gap),
-        voice=voices.drawn(config.voices, config.seed, number),
-        insist=config.insist,
+        voice=voices.drawn(config.voices, config.seed, number), insist=config.insist,
         explicitness=config.explicitness,
-    )
+    )  # fmt: skip
 
 
 class _Talk(NamedTuple):
@@ -70,13 +64,9 @@ def session(
 
 
 def arms_of(
-    world: World,
-    spec: str,
-    number: int,
-    config: SimulateConfig,
-    arm: str = "",
+    world: World, spec: str, number: int, config: SimulateConfig, arm: str = "",
     plans: Sequence[Scenario] = (),
-) -> dict[str, list[Dialogue]]:
+) -> dict[str, list[Dialogue]]:  # fmt: skip
     """The dialogues between a system and all users of a scenario, by arm; ``arm`` is that of whole sessions.
 
     Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
@@ -126,13 +116,10 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
         found.append(Turn(USER, said.text, {"user_meta": {**said.meta, "turn": place}}))
         found.append(Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply)))
     return Dialogue(
-        session_id=talk.name,
-        model_name=name,
-        turns=tuple(found),
-        true_genre=plan.true_genre,
+        session_id=talk.name, model_name=name, turns=tuple(found), true_genre=plan.true_genre,
         shift_events=() if window else tuple(plan.events),
         extra={"seed": config.seed, "arm": plan.arm, **voice, **window},
-    )
+    )  # fmt: skip
 
 
 def conversation_id(seed: int, name: str, arm: str) -> str:

@@ -14,15 +14,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
-from crs_lib.simulate.config import (
-    FAILED,
-    RAW_CATALOG,
-    STUDY,
-    SimulateConfig,
-    dialogue_file,
-    needs,
-    versions,
-)
+from crs_lib.simulate.config import FAILED, RAW_CATALOG, STUDY, SimulateConfig, dialogue_file, needs, versions
 from crs_lib.simulate.conversation import Maker
 
 

@@ -249,18 +249,11 @@ class User:
     def _log(self, step: PlanStep, act: str) -> dict[str, Any]:
         state = step.state
         return {
-            "turn": step.turn,
-            "stage": act,
-            "focus_field": state.focus,
+            "turn": step.turn, "stage": act, "focus_field": state.focus,
             "focus_value": state.constraints.get(state.focus),
-            "anchor_title": self.catalog.items[state.anchor].title,
-            "constraints": dict(state.constraints),
+            "anchor_title": self.catalog.items[state.anchor].title, "constraints": dict(state.constraints),
             "shift_event": step.event is not None,
-            "shift_event_obj": dict(step.event) if step.event else None,
-            "planned_act": step.act,
-            "planned_shift": step.planned or None,
-            "asks": act in _ASKS or step.shift is not None,
-            "avoid": dict(state.avoid),
-            "n_answers": step.n_answers,
-            "stratum": stratum(step.n_answers),
-        }
+            "shift_event_obj": dict(step.event) if step.event else None, "planned_act": step.act,
+            "planned_shift": step.planned or None, "asks": act in _ASKS or step.shift is not None,
+            "avoid": dict(state.avoid), "n_answers": step.n_answers, "stratum": stratum(step.n_answers),
+        }  # fmt: skip

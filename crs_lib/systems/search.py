@@ -20,7 +20,7 @@ from crs_lib.retrieval.bm25 import Lexical
 from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
 from crs_lib.retrieval.fusion import fuse
 from crs_lib.retrieval.runs import Hit, named, top_k
-from crs_lib.systems.base import N_ITEMS, SYSTEMS, Draw, Items, Wishes, World
+from crs_lib.systems.base import N_ITEMS, SYSTEMS, Draw, Items, Wishes, World, share
 from crs_lib.systems.policies import Recommender, Tracker
 
 DEPTH = 100  # films of each ranking that a fusion looks at
@@ -39,12 +39,10 @@ def _vector_search(argument: str) -> _VectorSearch:
     name, at, weight = argument.partition("@")
     ENCODERS.get(name)
     try:
-        decay = float(weight) if at else DECAY
-    except ValueError:
-        decay = -1.0
-    if not 0 <= decay <= 1:
-        raise InputError(f"give the weight of earlier turns as a number from 0 to 1, as in {name}@{DECAY}")
-    return _VectorSearch(name, decay)
+        return _VectorSearch(name, share(weight) if at else DECAY)
+    except InputError:
+        told = f"give the weight of earlier turns as a number from 0 to 1, as in {name}@{DECAY}"
+        raise InputError(told) from None
 
 
 def _film_text(catalog: Catalog, item: int) -> str:
@@ -192,13 +190,7 @@ class _DenseSearch(_TurnSearch):
 
     def search(self, k: int) -> list[Hit]:
         """The nearest films."""
-        return self.index.by_vector(self.turns, self.how, k)
-
-    @property
-    def how(self) -> _VectorSearch:
-        """Encoder and decay."""
-        found: _VectorSearch = self.argument
-        return found
+        return self.index.by_vector(self.turns, self.argument, k)
 
 
 @SYSTEMS.register("hybrid", argument="an encoder", example="hashing", default=ENCODER, parse=_vector_search)
@@ -207,7 +199,7 @@ class _HybridSearch(_DenseSearch):
 
     def search(self, k: int) -> list[Hit]:
         """The best films of both rankings."""
-        return self.index.by_both(self.turns, self.how, k)
+        return self.index.by_both(self.turns, self.argument, k)
 
 
 @SYSTEMS.register(
