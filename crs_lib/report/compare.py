@@ -118,11 +118,10 @@ class Comparison:
 
     def _decides(self) -> str:
         """The smallest differences that this number of scenarios can decide, and what more would take."""
-        if "detectable_effect" not in self.effects:
-            return "What this number of users can decide could not be estimated."
         known = self.effects[[not self._unable & {one.a, one.b} for one in self.effects.itertuples()]]
-        known = known.dropna(subset=["detectable_effect"])
-        if known.empty:
+        if "detectable_effect" in known:
+            known = known.dropna(subset=["detectable_effect"])
+        if "detectable_effect" not in known or known.empty:
             return "What this number of users can decide could not be estimated."
         parts = [f"{one.detectable_effect:.2f} between {one.a} and {one.b}" for one in known.itertuples()]
         told = f"With {int(known['n'].min())} users this run finds differences of {listing(parts)}"

@@ -102,10 +102,8 @@ class _Report:
             return quiet("No tests: they compare systems, and the run has one.") + declared
         ladder = stats.ladder(self.scores, plan)
         leaders = statistics.tidy(ladder.leaderboard)
-        note = (
-            "Generated from the tests of the declared plan. The smallest difference in "
-            f"{_label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
-        )
+        note = "Generated from the tests of the declared plan. The smallest difference in "
+        note += f"{_label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
         told = quiet(note) + bullets(stats.conclusions(ladder, plan)) + declared
         contrasts = table(_headed(statistics.confirmatory(ladder.pairwise)))
         letters = quiet("Systems that share a letter are not shown to differ.")
@@ -120,10 +118,9 @@ class _Report:
         shown = judged[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
         shown = shown.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
         note = "Means over sessions; n counts sessions with a score, the others are missing, never 0."
-        return (
-            f"{quiet(note)}{table(_headed(statistics.tidy(shown)))}<h3>Reliability of the judges</h3>"
-            f"{table(_headed(statistics.tidy(judging.reliability_of(self.run))))}"
-        )
+        means = quiet(note) + table(_headed(statistics.tidy(shown)))
+        reliable = table(_headed(statistics.tidy(judging.reliability_of(self.run))))
+        return f"{means}<h3>Reliability of the judges</h3>{reliable}"
 
     def _sessions(self) -> str:
         """For each system its lowest, middle and highest session by the primary outcome, as links."""
@@ -244,6 +241,5 @@ def in_words(value: Any, empty: str = "none") -> str:
 
 
 def _meaning(means: pd.DataFrame) -> pd.DataFrame:
-    described = base.describe()
-    mine = described[described["metric"].isin(set(means["metric"]))]
-    return mine[["short", "metric", "range", "direction", "mark", "source"]]
+    described = base.describe()[["short", "metric", "range", "direction", "mark", "source"]]
+    return described[described["metric"].isin(set(means["metric"]))]

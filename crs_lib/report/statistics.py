@@ -105,8 +105,7 @@ def plan_table(plan: Plan) -> pd.DataFrame:
     """The plan as two columns: the item declared, and its value."""
     contrasts = "; ".join(f"{a} against {b}" for a, b in plan.contrasts) or "none for these systems"
     if plan.all_pairs:
-        many = len(plan.contrasts)
-        contrasts = f"none declared for these systems: all {many} pairs, within each outcome"
+        contrasts = f"none declared for these systems: all {len(plan.contrasts)} pairs, within each outcome"
     rows = {
         "primary outcome": plan.primary_outcome,
         "secondary outcomes": ", ".join(plan.secondary_outcomes),

@@ -34,7 +34,6 @@ class _Paired(NamedTuple):
     """Scenarios by systems: ``values[i, j]`` is scenario i under system j, NaN where missing."""
 
     systems: list[Any]
-    scenarios: list[Any]
     values: Floats
 
     def complete(self) -> Floats:
@@ -160,7 +159,7 @@ class Design:
         values = np.full((len(scenarios), len(systems)), np.nan)
         row = pd.Index(scenarios).get_indexer(frame[scenario])
         values[row, pd.Index(systems).get_indexer(frame[system])] = numbers(frame, self.value)
-        return _Paired(systems, scenarios, values)
+        return _Paired(systems, values)
 
     def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[_Difference]:
         """``a - b`` for every pair, over the scenarios that both systems have.

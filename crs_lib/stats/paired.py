@@ -74,9 +74,8 @@ def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     spread = float((ranks**2).sum())
     chi2 = (k - 1) * float((ranks.sum(axis=0) ** 2).sum()) / spread if spread > 0 else np.nan
     p = float(scipy.stats.chi2.sf(chi2, k - 1))
-    return paired.row(
-        x, test="Friedman", statistic=chi2, df1=k - 1, df2=np.nan, p=p, kendall_w=chi2 / (n * (k - 1))
-    )
+    concordance = chi2 / (n * (k - 1))
+    return paired.row(x, test="Friedman", statistic=chi2, df1=k - 1, df2=np.nan, p=p, kendall_w=concordance)
 
 
 def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
