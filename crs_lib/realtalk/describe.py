@@ -26,13 +26,9 @@ def chats(found: Sequence[Chat]) -> pd.DataFrame:
     for chat in found:
         categories = Counter(q.category for q in chat.questions)
         rows.append({
-            "chat": chat.name,
-            "split": corpus.split_of(chat),
-            "sessions": len(set(chat.sessions)),
-            "messages": len(chat.messages),
-            "bursts": _bursts(chat),
-            "photos": sum(m.photo for m in chat.messages),
-            "questions": len(chat.questions),
+            "chat": chat.name, "split": corpus.split_of(chat), "sessions": len(set(chat.sessions)),
+            "messages": len(chat.messages), "bursts": _bursts(chat),
+            "photos": sum(m.photo for m in chat.messages), "questions": len(chat.questions),
             **{f"category {c}": categories.get(c, 0) for c in sorted({1, 2, 3} | categories.keys())},
             "evidence strings": sum(len(q.evidence) for q in chat.questions),
         })  # fmt: skip
@@ -53,11 +49,8 @@ def evidence(found: Sequence[Chat]) -> pd.DataFrame:
         asked = questions(found, reading)
         gold = asked[asked["gold"] > 0]
         rows.append({
-            "reading": reading,
-            "questions": len(gold),
-            "excluded": len(asked) - len(gold),
-            "ids": gold["gold"].sum(),
-            "one message": (gold["gold"] == 1).sum(),
+            "reading": reading, "questions": len(gold), "excluded": len(asked) - len(gold),
+            "ids": gold["gold"].sum(), "one message": (gold["gold"] == 1).sum(),
             "several": (gold["gold"] > 1).sum(),
             **{f"{n}+ sessions": (gold["sessions"] >= n).sum() for n in (2, 3)},
         })  # fmt: skip
@@ -180,11 +173,9 @@ class Trace:
         out = []
         for gold in self._gold():
             out.append({
-                "id": self.chat.messages[gold].id,
-                "speaker": self.chat.messages[gold].speaker,
+                "id": self.chat.messages[gold].id, "speaker": self.chat.messages[gold].speaker,
                 "candidates": candidates.index(gold) + 1 if gold in candidates else None,
-                "re-ranked": ranked.index(gold) + 1 if gold in ranked else None,
-                "kept": gold in chosen,
+                "re-ranked": ranked.index(gold) + 1 if gold in ranked else None, "kept": gold in chosen,
                 "bucket": measures.bucket(gold, candidates, ranked, chosen),
             })  # fmt: skip
         columns = ["id", "speaker", "candidates", "re-ranked", "kept", "bucket"]

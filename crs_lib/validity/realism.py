@@ -99,10 +99,8 @@ def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> lis
         draw = rng.stream(seed, "realism", "small talk", voice, session)
         for turn in range(n_turns):
             acts = voices.SMALL_TALK if turn else voices.FIRST_WORDS
-            act, small = (
-                acts[int(draw.integers(len(acts)))],
-                voices.every()[voice].small_letters > draw.random(),
-            )
+            act = acts[int(draw.integers(len(acts)))]
+            small = voices.every()[voice].small_letters > draw.random()
             said = prompts.say(prompts.USER_SETS[voice], act, draw, small=small, title=_A_FILM.strip())
             found.append(_UserTurn(f"{SMALL_TALK_ONLY}/{session}", said, voice))
     return found
