@@ -191,9 +191,8 @@ class Trace:
         """The page: question and plan, selected messages, gold that was lost, phases; all texts escaped."""
         buckets = dict(zip(self.rows()["id"], self.rows()["bucket"], strict=True))
         plan = self.record["plan"]
-        parts = [
-            ("kept as evidence", [name for name in self.record["selected"] if name in self.chat.position])
-        ]
+        kept = [name for name in self.record["selected"] if name in self.chat.position]
+        parts = [("kept as evidence", kept)]
         lost = [name for name, bucket in buckets.items() if bucket != "kept"]
         parts += [("gold that was lost", lost)] if lost else []
         for phase in self.record["phases"]:
