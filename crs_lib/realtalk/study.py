@@ -1,7 +1,7 @@
 """The study as a table of stages (corpus, query, evaluate), its log of experiments, and its test split."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -166,14 +166,10 @@ def _scorable(config: RealTalkConfig) -> dict[str, str]:
     return _chats_by_digest(config)
 
 
-def _with_n(name: str, column: str, counted: str) -> Callable[[str], pd.DataFrame]:
-    """The table of a figure: a file of the evaluation with the number of all that it counts."""
-
-    def read(run: str) -> pd.DataFrame:
-        frame = REALTALK.read(run, f"{name}.csv")
-        return frame.assign(**{column: int(frame[counted].max()) if len(frame) else 0})
-
-    return read
+def _attribution(run: str) -> pd.DataFrame:
+    """The table of a figure: the file of the evaluation with the number of all ids."""
+    frame = REALTALK.read(run, "attribution.csv")
+    return frame.assign(n_ids=int(frame["ids"].max()) if len(frame) else 0)
 
 
 _SCORES = (
@@ -198,10 +194,7 @@ REALTALK = runs.Study(
             outputs={"questions": "questions.parquet"} | {name: f"{name}.csv" for name in _SCORES},
         ),
     ],
-    derived={
-        "attribution": _with_n("attribution", "n_ids", "ids"),
-        "intervals": _with_n("intervals", "n_questions", "n"),
-    },
+    derived={"attribution": _attribution},
 )  # fmt: skip
 read = REALTALK.read
 

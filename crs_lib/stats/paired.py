@@ -1,6 +1,7 @@
 """Paired tests: every system met the same scenarios, so each scenario is its own control."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -121,14 +122,12 @@ def _wilcoxon(differences: tuple[float, ...]) -> float:
     if len(gaps) > _TRY_ALL or (len(np.unique(np.abs(gaps))) == len(gaps) and gaps.all()):
         return float(scipy.stats.wilcoxon(gaps, zero_method="pratt").pvalue)
     ranks = scipy.stats.rankdata(np.abs(gaps))
-    test = scipy.stats.permutation_test(
-        (gaps,),
-        lambda flipped, axis: ((flipped > 0) * ranks).sum(axis),
-        permutation_type="samples",
-        n_resamples=np.inf,
-        vectorized=True,
-    )
-    return float(test.pvalue)
+
+    def won(flipped: Floats, axis: int) -> Any:
+        return ((flipped > 0) * ranks).sum(axis)
+
+    every: dict[str, Any] = {"permutation_type": "samples", "n_resamples": np.inf, "vectorized": True}
+    return float(scipy.stats.permutation_test((gaps,), won, **every).pvalue)
 
 
 def sign_flip_pairs(

@@ -15,12 +15,9 @@ from crs_lib.stats.estimates import bootstrap_weights, cost_interval
 
 
 def leaderboard(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    apart: Collection[frozenset[Any]],
+    frame: pd.DataFrame, design: Design = USUAL, *, apart: Collection[frozenset[Any]],
     higher_is_better: bool = True,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
 
     Only scenarios that every system has count, unless systems met different users. ``rank_low`` and
