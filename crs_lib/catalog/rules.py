@@ -196,9 +196,8 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
             return ""
         seen = [text[begin].isupper() for begin, _ in near.spans[first:last]]
         wanted = capitals if len(capitals) == len(seen) else [True, *seen[1:]]
-        if seen != wanted or not any(seen):
-            return "everyday words, not written as the title"
-        if title.isupper() and len(title) > 1 and text[start:end] != title:
+        initials = title.isupper() and len(title) > 1 and text[start:end] != title
+        if seen != wanted or not any(seen) or initials:
             return "everyday words, not written as the title"
         if text[start:end].isupper() and not title.isupper():
             return "everyday words, all in capitals"

@@ -228,9 +228,8 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
             start = end = message.time.date()
         else:
             continue
-        return ChatAnswer(
-            _spoken(start, end), tuple(index.chat.ids([place])), (start.isoformat(), end.isoformat())
-        )
+        days = (start.isoformat(), end.isoformat())
+        return ChatAnswer(_spoken(start, end), tuple(index.chat.ids([place])), days)
     return None
 
 

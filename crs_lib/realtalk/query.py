@@ -324,36 +324,23 @@ def predict(
     without them equal inputs give equal bytes.
     """
     pipeline = _Pipeline(index, ranker, config, model)
-    asked = index.chat.questions[: pipeline.config.questions or None]
+    config, ids = pipeline.config, index.chat.ids
+    asked = index.chat.questions[: config.questions or None]
+    made_with = {
+        "encoder": index.encoder, "tuned": index.tuned, "ranker": ranker.name, "learnt_from": ranker.origin,
+        "selection": config.selection, "mode": config.mode, "engine": pipeline.engine,
+        "forms": pipeline.forms, "llm": model.name if model else "",
+    }  # fmt: skip
     for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
-        ids = index.chat.ids
         seconds = {name: round(value, 4) for name, value in result.seconds.items()} if timings else None
         yield {
-            "chat": index.chat.name,
-            "qa_index": question.index,
-            "question": question.text,
-            "plan": asdict(result.plan),
-            "candidates": ids(result.candidates),
-            "ranked": ids(result.ranked),
-            "kept": len(result.kept),
-            "selected": ids(result.selected),
-            "narrative": ids(result.narrative),
-            "phases": [asdict(phase) for phase in result.phases],
-            "answer": asdict(result.answer),
-            "trace": result.trace,
-            "timings": {"rounds": result.rounds, "seconds": seconds},
-            "made_with": {
-                "encoder": index.encoder,
-                "tuned": index.tuned,
-                "ranker": ranker.name,
-                "learnt_from": ranker.origin,
-                "selection": pipeline.config.selection,
-                "mode": pipeline.config.mode,
-                "engine": pipeline.engine,
-                "forms": pipeline.forms,
-                "llm": model.name if model else "",
-            },
-        }
+            "chat": index.chat.name, "qa_index": question.index, "question": question.text,
+            "plan": asdict(result.plan), "candidates": ids(result.candidates), "ranked": ids(result.ranked),
+            "kept": len(result.kept), "selected": ids(result.selected), "narrative": ids(result.narrative),
+            "phases": [asdict(phase) for phase in result.phases], "answer": asdict(result.answer),
+            "trace": result.trace, "timings": {"rounds": result.rounds, "seconds": seconds},
+            "made_with": dict(made_with),
+        }  # fmt: skip
 
 
 SURE = 0.311  # below it the chat holds no answer

@@ -323,12 +323,9 @@ def check_test_split(config: RealTalkConfig) -> bool:
     if not config.final:
         refuse_test_split()
     levers = fingerprint(tables.finite(config.levers()))
-    done = [
-        run
-        for run, entry, _ in _evaluations()
-        if entry["parameters"].get("final")
-        and fingerprint({name: entry["parameters"].get(name) for name in config.levers()}) == levers
-    ]
+    final = [(run, one["parameters"]) for run, one, _ in _evaluations() if one["parameters"].get("final")]
+    same = ({name: asked.get(name) for name in config.levers()} for _, asked in final)
+    done = [run for (run, _), asked in zip(final, same, strict=True) if fingerprint(asked) == levers]
     if done and not config.force:
         told = f"the test split was already scored with these levers (run {done[0]!r}); the result is in its"
         again = "Score it again with force=true only if you must: it will be marked as repeated"

@@ -265,11 +265,10 @@ class SimulateConfig(Settings):
 
         What only language models need is there where one takes part.
         """
-        values = {name: value for name, value in self.values().items() if name != "arms"}
+        apart = ("arms", "user_llm", "llm", "scheduler")
+        values = {name: value for name, value in self.values().items() if name not in apart}
         values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
         values |= {"windows": list(self.windows(arm))} if self.windows(arm) else {}
-        for name in ("user_llm", "llm", "scheduler"):
-            del values[name]
         if self.programs():
             values["want"] = self.llm_settings.most
         if self.roles():

@@ -78,10 +78,9 @@ def arms_of(
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
     found = {arm: [_Talk(f"{number:05d}", plan, range(1, config.n_turns + 1))]}
+    shared = scenarios.windows(shifting, plan)
     for kind in config.windows(arm):
-        found[kind] = [
-            _window(world.catalog, plan, kind, one) for one in scenarios.windows(shifting, plan)
-        ]  # fmt: skip
+        found[kind] = [_window(world.catalog, plan, kind, one) for one in shared]
     talks = [talk for several in found.values() for talk in several]
     order = rng.stream(config.seed, "movies", number, "order of arms", arm).permutation(len(talks))
     held = {talks[place].name: _held(world, spec, config, plan, talks[place]) for place in order.tolist()}

@@ -115,7 +115,6 @@ def _dialogues(key: Key, body: str) -> list[tuple[Dialogue, str]]:
         found = [Dialogue.from_json(safety.loads(line, "the body"), source="the ledger") for line in lines]
         return list(zip(found, lines, strict=True))
     except (InputError, AttributeError, TypeError) as error:
-        raise RunError(
-            f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error}); move the "
-            "ledger away and start the same command again: the sessions are made anew"
-        ) from error
+        wrong = f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error})"
+        remedy = "move the ledger away and start the same command again: the sessions are made anew"
+        raise RunError(f"{wrong}; {remedy}") from error

@@ -168,12 +168,8 @@ class User:
 
     def _exhausted(self, step: PlanStep) -> bool:
         """Whether every film that fits has been recommended in this session."""
-        heard = self.heard
-        return (
-            step.answers is not None
-            and step.n_answers <= len(heard)
-            and heard.issuperset(step.answers.tolist())
-        )
+        fits, heard = step.answers, self.heard
+        return fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
 
     def _met(self, item: int, step: PlanStep) -> float:
         """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""

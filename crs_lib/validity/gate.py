@@ -192,11 +192,8 @@ def _ordered(metric: str, one: _Ordering, wide: pd.DataFrame) -> dict[str, Any]:
     found = stats.mean_differences(pair, stats.Design(pairs=[(one.a, one.b)])).iloc[0]
     row |= {name: float(found[name]) for name in ("diff", "low", "high", "p")}
     margin = MARGIN * abs(float((wide["oracle"] - wide["random"]).mean()))
-    holds = {
-        ABOVE: row["low"] > 0,
-        NOT_BELOW: row["high"] >= 0,
-        ALIKE: -margin < row["low"] and row["high"] < margin,
-    }[one.relation]
+    low, high = row["low"], row["high"]
+    holds = {ABOVE: low > 0, NOT_BELOW: high >= 0, ALIKE: -margin < low and high < margin}[one.relation]
     return row | {"verdict": PASS if holds else FAIL}
 
 
