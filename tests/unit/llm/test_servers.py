@@ -29,7 +29,11 @@ def asked(kind, url):
     try:
         if kind == "http":
             channel = CHANNELS["http"](url.removeprefix("http:") + "/reply", TIMEOUT)
-            request = {"session": "00000", "turn": 1, "conversation": [{"role": "user", "content": "A drama?"}]}
+            request = {
+                "session": "00000",
+                "turn": 1,
+                "conversation": [{"role": "user", "content": "A drama?"}],
+            }
             found = channel.ask(request)["reply"]
         else:
             llm = LLM(f"{kind}:m", host=url, timeout=TIMEOUT, retry=ONCE, weights="")
