@@ -1,7 +1,4 @@
 from .grounder import Grounder
 from .sources import load
 
-__all__ = [
-    "Grounder",
-    "load",
-]
+__all__ = ["Grounder", "load"]

@@ -94,9 +94,8 @@ class Catalog:
         self.vocabulary = _Vocabulary.of(self.items)
         self._starts, self._facts = self._laid_out()
         self._ends, self._postings = self._inverted()
-        self.recommendable: NDArray[np.bool_] = np.array(
-            [any(item.values[name] for name in CREDIT_FIELDS) for item in self.items], dtype=bool
-        )
+        credited = [any(item.values[name] for name in CREDIT_FIELDS) for item in self.items]
+        self.recommendable: NDArray[np.bool_] = np.array(credited, dtype=bool)
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
         self._answers: dict[tuple[object, ...], _Found] = {}
@@ -106,11 +105,9 @@ class Catalog:
 
     @classmethod
     def from_records(
-        cls,
-        records: Iterable[tuple[str, Mapping[str, Any]]],
-        source: str = "",
+        cls, records: Iterable[tuple[str, Mapping[str, Any]]], source: str = "",
         rows: Mapping[str, Field] = FIELDS,
-    ) -> "Catalog":
+    ) -> "Catalog":  # fmt: skip
         """Clean and index films given as ``(title, record)``, with these fields; raises as cleaning does."""
         return cls(*clean(records, rows), source=source)
 
@@ -258,10 +255,8 @@ class Catalog:
 
         A field with several values a film is a column of lists, one with a single value a column of texts.
         """
-        columns = {
-            row.column: [_written(item, name) for item in self.items]
-            for name, row in self.fields.items() if name != YEAR_FIELD
-        }  # fmt: skip
+        held = {name: row.column for name, row in self.fields.items() if name != YEAR_FIELD}
+        columns = {column: [_written(item, name) for item in self.items] for name, column in held.items()}
         years = pd.array([item.year for item in self.items], dtype="Int64")
         ids, titles = [item.item_id for item in self.items], [item.title for item in self.items]
         head, plots = {"item_id": ids, "title": titles}, [item.plot for item in self.items]

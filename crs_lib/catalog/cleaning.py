@@ -51,10 +51,8 @@ class CleaningReport:
             for (where, action, *_), n in self.changes.items():
                 actions[action] += n * (where == name)
             before, after = self.before.get(name, Counter()), self.after.get(name, Counter())
-            rows.append(
-                (name, before.total(), len(before), actions["merged"], actions["dropped"], actions["doublet"])
-                + (after.total(), len(after))
-            )
+            done = (actions[action] for action in ("merged", "dropped", "doublet"))
+            rows.append((name, before.total(), len(before), *done, after.total(), len(after)))
         columns = ["field", "values before", "distinct before", "merged", "dropped", "doublets"]
         return pd.DataFrame(rows, columns=[*columns, "values after", "distinct after"])
 
@@ -65,11 +63,9 @@ class CleaningReport:
             for (f, a, raw, to, reason), n in self.changes.items()
             if field_name in (None, f) and action in (None, a)
         ]
-        columns = ["field", "action", "from", "to", "reason", "films"]
-        frame = pd.DataFrame(rows, columns=columns)
-        return frame.sort_values(
-            ["films", "field", "action", "from"], ascending=[False, True, True, True], ignore_index=True
-        )
+        frame = pd.DataFrame(rows, columns=["field", "action", "from", "to", "reason", "films"])
+        order, up = ["films", "field", "action", "from"], [False, True, True, True]
+        return frame.sort_values(order, ascending=up, ignore_index=True)
 
     def __str__(self) -> str:
         bare = 0 < self.low_information == self.films_kept
@@ -98,9 +94,8 @@ def clean(
     title, a title or plot that is not one text, a field that is no text or list of texts, or a year that
     is no number.
     """
-    report = CleaningReport(
-        before={name: Counter() for name in rows}, after={name: Counter() for name in rows}
-    )
+    before, after = ({name: Counter[str]() for name in rows} for _ in range(2))
+    report = CleaningReport(before=before, after=after)
     cleaners = {name: cache(row.clean) for name, row in rows.items()}
     items: list[Item] = []
     places: dict[str, list[int]] = {}
@@ -142,12 +137,9 @@ def _clean_one(
 
 
 def _values(
-    where: str,
-    name: str,
-    record: Mapping[str, Any],
-    cleaner: Callable[[str], Cleaned],
+    where: str, name: str, record: Mapping[str, Any], cleaner: Callable[[str], Cleaned],
     report: CleaningReport,
-) -> tuple[str, ...]:
+) -> tuple[str, ...]:  # fmt: skip
     """The clean values of a field, each once; what was changed or dropped goes to the report."""
     row, kept = ALL_FIELDS[name], dict[str, str]()
     for raw in _texts(where, row.column, record.get(row.column)):
@@ -228,10 +220,8 @@ def _unique_ids(items: list[Item]) -> None:
     seen: dict[str, str] = {}
     for item in items:
         if item.item_id in seen:
-            raise InputError(
-                f"films {seen[item.item_id]!r} and {item.title!r} share the id {item.item_id!r}; "
-                "ids must be unique"
-            )
+            both = f"films {seen[item.item_id]!r} and {item.title!r}"
+            raise InputError(f"{both} share the id {item.item_id!r}; ids must be unique")
         if item.item_id:
             seen[item.item_id] = item.title
     for item in items:

@@ -14,7 +14,7 @@ import numpy as np
 from crs_lib.catalog import lexicon
 from crs_lib.catalog.lexicon import Cleaned
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.errors import InputError, unknown
 from crs_lib.core.text import fold, words
 
 
@@ -127,9 +127,8 @@ class Field:
 
     def __post_init__(self) -> None:
         if self.may_shift and not self.in_tas:
-            raise InputError(
-                f"field {self.name!r} may shift but is not grounded; set in_tas, or not may_shift"
-            )
+            wrong = f"field {self.name!r} may shift but is not grounded"
+            raise InputError(f"{wrong}; set in_tas, or not may_shift")
         if not (self.before_noun or self.phrases):
             raise InputError(f"field {self.name!r} has no phrases; give one such as 'from $value'")
         for text in (*self.phrases, *self.bridges):
@@ -261,8 +260,6 @@ OPTIONAL_FIELDS: dict[str, Field] = {
     ),
 }  # fmt: skip
 ALL_FIELDS: Mapping[str, Field] = ChainMap(OPTIONAL_FIELDS, FIELDS)  # in the order FIELDS, OPTIONAL_FIELDS
-TAS_FIELDS: tuple[str, ...] = tuple(field.name for field in FIELDS.values() if field.in_tas)
-SHIFT_FIELDS: tuple[str, ...] = tuple(field.name for field in FIELDS.values() if field.may_shift)
 PERSON_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.rule == "person")
 CREDIT_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.credit)
 ASIDE_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.in_asides)
@@ -279,8 +276,7 @@ PLOT_NAMES = ("plot", "plot_keywords", "plot_kw")
 def get(name: str) -> Field:
     """The row of a field; InputError with a suggestion for a name that is none."""
     if name not in ALL_FIELDS:
-        known = ", ".join(ALL_FIELDS)
-        raise InputError(f"unknown field {name!r}{did_you_mean(name, ALL_FIELDS)} (known: {known})")
+        raise unknown("field", name, ALL_FIELDS)
     return ALL_FIELDS[name]
 
 
@@ -315,12 +311,9 @@ ONE = "noun_one"  # the section with the noun for a single film, where a set has
 
 
 def noun_phrase(
-    constraints: Mapping[str, str],
-    draw: np.random.Generator,
-    voice: str = "A",
-    noun: str = "noun",
+    constraints: Mapping[str, str], draw: np.random.Generator, voice: str = "A", noun: str = "noun",
     code: Callable[[str, str], int | None] | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Constraints as one noun phrase: "comedy films with Buster Keaton in English".
 
     The values follow the order of ``ALL_FIELDS``, some before the noun, the others behind it. An empty

@@ -6,7 +6,7 @@ Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and a
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -78,14 +78,11 @@ class _Titles:
                 continue
             taken[start:end] = [True] * (end - start)
             begin, stop = near.span(start, end)
-            item = self._resolve(self._items[form], rules.year_after(text, stop), wanted)
-            found.append(Mention(begin, stop, item, len(self._items[form])))
+            same, year = self._items[form], rules.year_after(text, stop)
+            of_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
+            item = (of_year or [i for i in same if i in wanted] or same)[0]
+            found.append(Mention(begin, stop, item, len(same)))
         return sorted(found)
-
-    def _resolve(self, same: Sequence[int], year: int | None, wanted: Set[int]) -> int:
-        by_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
-        preferred = [i for i in same if i in wanted]
-        return (by_year or preferred or list(same))[0]
 
 
 class Foreign(NamedTuple):
@@ -94,12 +91,6 @@ class Foreign(NamedTuple):
     start: int
     end: int
     title: str
-
-
-def _written_as_titles(text: str) -> list[Foreign]:
-    """The stretches of a text's first 50,000 characters that are written like titles; some may overlap."""
-    text = text[:_LOOKED_AT]
-    return [*_marked(text), *_before_year(text)]
 
 
 def _marked(text: str) -> list[Foreign]:
@@ -352,8 +343,8 @@ class Grounder:
         genre, a person) and the user's own words (``said``). Only the first 50,000 characters are read.
         """
         found: list[Foreign] = []
-        heard = f" {fold(said)} "
-        for one in _written_as_titles(text):
+        heard, read = f" {fold(said)} ", text[:_LOOKED_AT]
+        for one in (*_marked(read), *_before_year(read)):
             overlaps = any(other.start < one.end and one.start < other.end for other in found)
             if not overlaps and f" {fold(one.title)} " not in heard and not self._known(one, mentions):
                 found.append(one)

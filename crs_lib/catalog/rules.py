@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 
 from crs_lib.catalog import lexicon
-from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.errors import unknown
 from crs_lib.core.text import fold, spans, words
 
 _OPEN = "\"'“‘«*_`[("
@@ -18,23 +18,15 @@ _YEAR_AFTER = re.compile(r"[\"'”’»*_`,]*\s*\((\d{4})\b")
 _MARKS = frozenset('"“”‘«»*_`')
 _SENTENCE_END = ".!?:;\n•–—"
 _REACH, _ABOUT_REACH = 2, 8
-_ABOUT = frozenset(
-    {"about", "plot", "plots", "story", "stories", "theme", "themes", "involving", "concerning"}
-)
+_ABOUT = frozenset("about plot plots story stories theme themes involving concerning".split())
 _WATCHED = frozenset("watch watched watching movie film seen try recommend suggest avoid skip called".split())
-_PRONOUNS = frozenset("he her him it me she them they this that up us we what who you".split())
-_GENRE_WORDS = {
-    form
-    for name, aliases in lexicon.GENRES.items()
-    for form in map(fold, (name, *aliases))
-    if " " not in form
-}
+_GENRE_FORMS = (fold(form) for name, aliases in lexicon.GENRES.items() for form in (name, *aliases))
+_GENRE_WORDS = {form for form in _GENRE_FORMS if " " not in form}
 # Words that vouch for a weak genre beside them: film words and genres at once, another weak genre only where
 # it is vouched for itself: "family history" is no genre, "a war and crime story" is two.
 _WEAK_CUES = _GENRE_WORDS & lexicon.WEAK_GENRES
-_CUES = (
-    lexicon.FILM_WORDS | {"something", "anything", "stuff", "ones", "vibe", "vibes"} | _GENRE_WORDS
-) - _WEAK_CUES
+_LOOSE = frozenset("something anything stuff ones vibe vibes".split())
+_CUES = (lexicon.FILM_WORDS | _LOOSE | _GENRE_WORDS) - _WEAK_CUES
 
 
 FormMatch = tuple[int, int, int]  # a form in a word list: first word, last word + 1, the form's number
@@ -151,9 +143,7 @@ def no_rule(near: Context, first: int, last: int) -> str:
 def _capital(near: Context, first: int, last: int) -> str:
     """A one-word name that is also an everyday word: needs a capital inside a sentence, or quotes."""
     text, (start, end) = near.text, near.span(first, last)
-    if _quoted(text, start, end):
-        return ""
-    if _has_no_case(text[start]):
+    if _quoted(text, start, end) or _has_no_case(text[start]):
         return ""
     if not text[start].isupper():
         return "everyday word, not capitalised"
@@ -206,9 +196,8 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
             return ""
         seen = [text[begin].isupper() for begin, _ in near.spans[first:last]]
         wanted = capitals if len(capitals) == len(seen) else [True, *seen[1:]]
-        if seen != wanted or not any(seen):
-            return "everyday words, not written as the title"
-        if title.isupper() and len(title) > 1 and text[start:end] != title:
+        initials = title.isupper() and len(title) > 1 and text[start:end] != title
+        if seen != wanted or not any(seen) or initials:
             return "everyday words, not written as the title"
         if text[start:end].isupper() and not title.isupper():
             return "everyday words, all in capitals"
@@ -245,10 +234,7 @@ FIELD_RULES: dict[str, Callable[[str, frozenset[str]], Rule]] = {
 def value_rule(field_rule: str, form: str, everyday: frozenset[str]) -> Rule:
     """The rule of a value's form, from the rule that the field names; InputError for an unknown name."""
     if field_rule not in FIELD_RULES:
-        raise InputError(
-            f"unknown matching rule {field_rule!r}{did_you_mean(field_rule, FIELD_RULES)} "
-            f"(known: {', '.join(FIELD_RULES)})"
-        )
+        raise unknown("matching rule", field_rule, FIELD_RULES)
     return FIELD_RULES[field_rule](form, everyday)
 
 

@@ -44,11 +44,9 @@ def load(source: str | Path = SAMPLE) -> Catalog:
         return _from_json(paths.samples() / "movies.json", SAMPLE, rows)
     path = _path(source)
     if not path.is_file():
-        raise InputError(
-            f"no catalogue at {str(source)!r}; give 'sample', a .json file in the OpenDialKG form "
-            "(title -> record), or a film a row as .csv, .tsv, .jsonl, .json or .parquet; +plot behind it "
-            "adds plot keywords"
-        )
+        forms = "a .json file in the OpenDialKG form (title -> record), or a film a row as .csv, .tsv, .jsonl"
+        told = f"no catalogue at {str(source)!r}; give 'sample', {forms}"
+        raise InputError(f"{told}, .json or .parquet; +plot behind it adds plot keywords")
     if path.suffix == ".parquet" and not columns and _is_ours(path):
         return _from_parquet(path, rows)
     if (found := _table(path)) is not None:
@@ -78,10 +76,8 @@ def _resolved(source: str | Path) -> str | Path:
         return place
     if str(source) == THESIS_OR_SAMPLE:
         return SAMPLE
-    raise InputError(
-        "the thesis's catalogue is not here; get it with: python -m crs_lib data get opendialkg-movies, or "
-        f"give {THESIS_OR_SAMPLE!r}"
-    )
+    again = f"python -m crs_lib data get opendialkg-movies, or give {THESIS_OR_SAMPLE!r}"
+    raise InputError(f"the thesis's catalogue is not here; get it with: {again}")
 
 
 @safety.reader("a catalogue")
@@ -190,10 +186,8 @@ def _from_table(
     if not isinstance(made, Catalog) or not len(made.vocabulary):
         shown = json.dumps(found[0], ensure_ascii=False, default=str)[:_SHOWN]
         lacks = f"no value of any field ({', '.join(rows)})" if titled else "no column of titles"
-        raise InputError(
-            f"{name}: {len(found)} records and {lacks}; the first record is {shown}. Name the columns title, "
-            f"{', '.join(rows)}, or say which is which: {name}+COLUMN=actor"
-        )
+        mend = f"Name the columns title, {', '.join(rows)}, or say which is which: {name}+COLUMN=actor"
+        raise InputError(f"{name}: {len(found)} records and {lacks}; the first record is {shown}. {mend}")
     return made
 
 
@@ -294,10 +288,7 @@ def _with_keywords(films: Films, rows: Mapping[str, Field]) -> Films:
     if PLOT not in rows or any(_has_values(record.get(key)) for record in records):
         return films
     found = iter(_extracted([str(record.get("plot") or "") for record in records]))
-    return [
-        (title, {**record, key: next(found)} if isinstance(record, Mapping) else record)
-        for title, record in films
-    ]
+    return [(title, {**one, key: next(found)} if isinstance(one, Mapping) else one) for title, one in films]
 
 
 def _has_values(value: object) -> bool:
@@ -316,10 +307,7 @@ def _extracted(plots: Sequence[str]) -> list[list[str]]:
     small = fields.lower_case_words(plots)
     most = max(_LEAST, int(_SHARE * len(plots)))
     words = [[word for word in fields.plot_keywords(plot) if word in small] for plot in plots]
-    counts: dict[str, int] = {}
-    for found in words:
-        for word in found:
-            counts[word] = counts.get(word, 0) + 1
+    counts = Counter(word for found in words for word in found)
     kept = sorted(word for word, n in counts.items() if min(_LEAST, 1 + len(plots) // 10) <= n <= most)
     if not kept:
         return [[] for _ in plots]
@@ -328,8 +316,6 @@ def _extracted(plots: Sequence[str]) -> list[list[str]]:
     best = []
     for row in range(len(plots)):
         part = weights[row]
-        pairs = sorted(
-            zip(part.data.tolist(), part.indices.tolist(), strict=True), key=lambda p: (-p[0], p[1])
-        )
-        best.append([kept[place] for _, place in pairs[:_MOST]])
+        pairs = zip((-part.data).tolist(), part.indices.tolist(), strict=True)
+        best.append([kept[place] for _, place in sorted(pairs)[:_MOST]])
     return best

@@ -42,13 +42,10 @@ COMMANDS: Registry[object] = Registry("command", "crs_lib.cli")
 command = COMMANDS.register
 # The first words of commands by the heading under which the help lists them.
 _GROUPS = {
-    "Compare and read": "compare show chat mcp",
-    "Run": "run sweep simulate judge",
-    "Catalogues and logs": "data",
-    "May the numbers be believed": "validity",
-    "The thesis": "thesis",
+    "Compare and read": "compare show chat mcp", "Run": "run sweep simulate judge",
+    "Catalogues and logs": "data", "May the numbers be believed": "validity", "The thesis": "thesis",
     "The other studies": "cosrec realtalk",
-}
+}  # fmt: skip
 _PAIRS = (list[str],)  # the items of an option that takes a name and a value each time
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring

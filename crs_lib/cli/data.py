@@ -72,9 +72,8 @@ def _export(out: Path | None, run: str, catalog: str) -> None:
     from crs_lib.catalog import sources
 
     if bool(run) == bool(catalog) or out is None:
-        raise InputError(
-            "name the catalogue, --run NAME for a run's or --catalog sample (or a file), and --out"
-        )
+        which = "--run NAME for a run's or --catalog sample (or a file)"
+        raise InputError(f"name the catalogue, {which}, and --out")
     place = paths.run_folder("movies", run) / "catalog.parquet" if run else Path(catalog)
     if run and not place.is_file():
         again = f"python -m crs_lib run 03_simulate -p run {run}"
@@ -165,10 +164,8 @@ def tell(found: Any, config: Any) -> None:
     table(found.systems)
     if len(found.skipped):
         place = paths.shown(found.folder / SKIPPED)
-        table(
-            found.skipped.head(3),
-            f"{len(found.skipped)} conversations could not be read ({place}); the first:",
-        )
+        lost = f"{len(found.skipped)} conversations could not be read"
+        table(found.skipped.head(3), f"{lost} ({place}); the first:")
     for name in found.systems.loc[found.systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
     known = found.known
@@ -186,11 +183,9 @@ _SCORES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.cs
 
 
 @command(
-    "data score",
-    takes=[_SCORING],
-    reads="logs catalog vocabulary topic_model",
+    "data score", takes=[_SCORING], reads="logs catalog vocabulary topic_model",
     writes=" ".join(f"out/{name}" for name in (*_SCORES, "llm_calls.jsonl")),
-)
+)  # fmt: skip
 def score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any) -> None:
     """Score logs of any known form.
 

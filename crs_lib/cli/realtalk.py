@@ -84,12 +84,9 @@ def _page(path: Path, built: Any, records: Sequence[dict[str, Any]]) -> None:
 
     lead = html.escape(f"{' and '.join(built.chat.speakers)}, {built.size} messages.")
     told = document(
-        built.chat.name,
-        "Where in the chat does the answer stand?",
-        lead,
-        describe.sections(built, records),
-        "chat.css",
-    )
+        built.chat.name, "Where in the chat does the answer stand?", lead,
+        describe.sections(built, records), "chat.css",
+    )  # fmt: skip
     tables.write_whole(path, told)
 
 
@@ -105,11 +102,8 @@ def _answer(built: Any, record: dict[str, Any]) -> None:
     for name in record["selected"]:
         message = built.chat.messages[built.chat.position[name]]
         day = f"{message.time:%d %B %Y %H:%M}" if message.time else ""
-        print(
-            words["message"].format(
-                id=name, day=day, speaker=message.speaker, text=message.text or message.caption
-            )
-        )
+        said = {"speaker": message.speaker, "text": message.text or message.caption}
+        print(words["message"].format(id=name, day=day, **said))
 
 
 def _agent(records: Sequence[dict[str, Any]]) -> str:
@@ -127,12 +121,10 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
     """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
     minilm, learned = asked == "auto" and encoder.startswith("minilm"), asked_ranker == "auto"
     missing = {
-        "minilm": asked == "auto" and encoder == "hashing",
-        "gte": minilm and "gte-small" not in encoder,
-        "weights": minilm and "tuned" not in encoder,
-        "chats": learned and "hand" in rankers,
+        "minilm": asked == "auto" and encoder == "hashing", "gte": minilm and "gte-small" not in encoder,
+        "weights": minilm and "tuned" not in encoder, "chats": learned and "hand" in rankers,
         "lightgbm": learned and "linear" in rankers,
-    }
+    }  # fmt: skip
     hints = [text for name, text in prompts.lists(_WORDS)["hints"].items() if missing[name]]
     return [f"encoder: {encoder}; ranker: {', '.join(rankers)}", *hints]
 

@@ -62,9 +62,8 @@ def chat(
         print(f"\nended after {len(turns) // 2} {'turn' if len(turns) == 2 else 'turns'}")
         if out and turns:
             before = out.read_text(encoding="utf-8").split("\n") if out.exists() else []
-            tables.write_jsonl(
-                out, [*filter(None, before), Dialogue(f"{time.time_ns()}", spec, tuple(turns)).dumps()]
-            )
+            said = Dialogue(f"{time.time_ns()}", spec, tuple(turns))
+            tables.write_jsonl(out, [*filter(None, before), said.dumps()])
             print(f"kept: {paths.shown(out)}")
 
 

@@ -140,9 +140,8 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
             raise RunError(busy) from error
         remedy = "give yourself the right to, free some space, or set CRS_RESULTS to another folder"
         if not isinstance(error, OSError | sqlite3.OperationalError):
-            remedy = (
-                "its file .lock, which holds nothing else, was written by something else; remove that file"
-            )
+            other = "which holds nothing else, was written by something else"
+            remedy = f"its file .lock, {other}; remove that file"
         raise RunError(f"{paths.shown(folder)} cannot be written ({error}); {remedy}") from error
     with closing(lock):
         yield

@@ -203,13 +203,8 @@ def to_dialoguekit(dialogue: Dialogue) -> dict[str, Any]:
     """The record of the form ``dialoguekit``; what is logged of a turn stands beside its utterance."""
     name, who = dialogue.session_id, {USER: "USER", SYSTEM: "AGENT"}
     said = [
-        {
-            "participant": who[turn.speaker],
-            "utterance": turn.text,
-            "utterance ID": f"{name}_{place}",
-            **turn.meta,
-        }
-        for place, turn in enumerate(dialogue.turns)
+        {"participant": who[turn.speaker], "utterance": turn.text, "utterance ID": f"{name}_{i}", **turn.meta}
+        for i, turn in enumerate(dialogue.turns)
     ]
     return {
         "conversation ID": name, "agent": {"id": dialogue.model_name, "type": "AGENT"},

@@ -52,12 +52,7 @@ def quirks_table(found: Iterable[Quirk], place: _Names) -> pd.DataFrame:
 
 
 def quirk_counts(
-    report: pd.DataFrame,
-    by: _Names,
-    counted: str,
-    names: _Names,
-    example: str,
-    ties: _Names,
+    report: pd.DataFrame, by: _Names, counted: str, names: _Names, example: str, ties: _Names
 ) -> pd.DataFrame:
     """Cases of each kind in each group of ``by``, most frequent first; equals in the order of ``ties``.
 

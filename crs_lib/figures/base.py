@@ -284,14 +284,9 @@ def why_not(name: str, run: str, reason: InputError) -> str:
 
 
 def redraw(
-    run: str,
-    only: str | None = None,
-    study: str = "movies",
-    *,
-    read: Callable[[str, str], pd.DataFrame],
-    left_out: Callable[[str], object] = lambda line: None,
-    part: str = "",
-) -> list[Path]:
+    run: str, only: str | None = None, study: str = "movies", *, read: Callable[[str, str], pd.DataFrame],
+    left_out: Callable[[str], object] = lambda line: None, part: str = "",
+) -> list[Path]:  # fmt: skip
     """Draw everything that a finished run has data for; returns the files, in order.
 
     ``read(run, table)`` is the study's reader. Each figure becomes a PNG (300 dpi) and a PDF (vector,

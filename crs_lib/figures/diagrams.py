@@ -28,10 +28,8 @@ class _Board:
         from matplotlib.patches import FancyBboxPatch
 
         look: dict[str, Any] = {"facecolor": _FILLS[kind], "edgecolor": style.FAINT, "linewidth": 0.8}
-        shape = "round,pad=0.1,rounding_size=0.15"
-        self.axes.add_patch(
-            FancyBboxPatch((x + 0.1, y + 0.1), width - 0.2, height - 0.2, boxstyle=shape, **look)
-        )
+        look["boxstyle"] = "round,pad=0.1,rounding_size=0.15"
+        self.axes.add_patch(FancyBboxPatch((x + 0.1, y + 0.1), width - 0.2, height - 0.2, **look))
         lines = text.split("\n")
         top = y + height / 2 + _LINE / 2 * (len(lines) - 1)
         for number, line in enumerate(lines):
@@ -96,12 +94,8 @@ def system_overview(roles: pd.DataFrame) -> Any:
     return board.made
 
 
-_USES = {
-    "constraint": "constraint",
-    "shift": "in shifts",
-    "topic": "scored in texts",
-    "question": "asked about",
-}
+_USES = {"constraint": "constraint", "shift": "in shifts", "topic": "scored in texts"}
+_USES["question"] = "asked about"
 
 
 @figure()

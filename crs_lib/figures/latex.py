@@ -124,11 +124,16 @@ def headline_table(headline: pd.DataFrame) -> str:
     }
     if headline["published_best"].isna().all():
         return _tabular(cells, "The best system by outcome.", "llrr")
-    cells["published best"] = [
-        "--" if pd.isna(best) else _escape(best) for best in headline["published_best"]
-    ]
+    theirs = headline["published_best"]
+    cells["published best"] = ["--" if pd.isna(best) else _escape(best) for best in theirs]
     cells["published"] = [_number(mean, 3) for mean in headline["published"]]
     return _tabular(cells, "The best system by outcome.", "llrrlr")
+
+
+def _differences(pairs: pd.DataFrame, metric: str) -> dict[str, list[str]]:
+    """The columns of every table of pairs: the two systems, and their difference with its interval."""
+    names = [f"{_escape(a)} $-$ {_escape(b)}" for a, b in zip(pairs["a"], pairs["b"], strict=True)]
+    return {"pair": names, f"{_escape(style.short(metric))} difference": _intervals(pairs, "diff")}
 
 
 @figure(registry=TABLES)
@@ -144,28 +149,21 @@ def table_pairwise(results: pd.DataFrame) -> str:
         raise NoDataError(f"fewer than 2 systems have {metric}; there is nothing to compare")
     if design.independent(frame) and frame["model"].value_counts().min() > 1:
         tests = adjust(independent_pairs(frame, design), p="p_brunner_munzel")
-        cells = {
-            "pair": [f"{_escape(a)} $-$ {_escape(b)}" for a, b in zip(tests["a"], tests["b"], strict=True)],
-            f"{_escape(style.short(metric))} difference": _intervals(tests, "diff"),
+        cells = _differences(tests, metric) | {
             "$p$ (Games--Howell)": tests["p_games_howell"].map(_p_value),
             "$p$ (Brunner--Munzel, Holm)": tests["p_adjusted"].map(_p_value),
             "$n$": tests["n"].astype(int).map(str),
         }
-        return _tabular(
-            cells, "Tests for independent samples (systems met different users), Welch's intervals."
-        )
+        how = "Tests for independent samples (systems met different users), Welch's intervals."
+        return _tabular(cells, how)
     gaps = cluster_bootstrap_differences(frame, design)
     gaps = gaps[gaps["n"] > 1]  # the others share no scenarios and cannot be compared in pairs
     if gaps.empty:
-        raise NoDataError(
-            f"no two systems have {metric} in the same 2 scenarios; there is nothing to compare"
-        )
-    pairs = list(zip(gaps["a"], gaps["b"], strict=True))
-    design = design.changed(pairs=pairs)
+        lack = f"no two systems have {metric} in the same 2 scenarios"
+        raise NoDataError(f"{lack}; there is nothing to compare")
+    design = design.changed(pairs=list(zip(gaps["a"], gaps["b"], strict=True)))
     tests, sizes = adjust(wilcoxon_pairs(frame, design)), rank_biserial(frame, design)
-    cells = {
-        "pair": [f"{_escape(a)} $-$ {_escape(b)}" for a, b in pairs],
-        f"{_escape(style.short(metric))} difference": _intervals(gaps, "diff"),
+    cells = _differences(gaps, metric) | {
         "$r$": sizes["estimate"].map(_number),
         "$p$": tests["p"].map(_p_value),
         "$p$ (Holm)": tests["p_adjusted"].map(_p_value),

@@ -10,16 +10,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core import rng
 from crs_lib.figures import style
-from crs_lib.figures.base import (
-    NoDataError,
-    figure,
-    filled,
-    means,
-    primary,
-    require,
-    shown_in,
-    systems_of,
-)
+from crs_lib.figures.base import NoDataError, figure, filled, means, primary, require, shown_in, systems_of
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import (

@@ -136,9 +136,8 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     keys = ["model", "session_id", "turn"]
     after = turns[turns["since_shift"].notna()]
     reply = after["since_shift"].astype(int)
-    rows = after[["model", "session_id"]].assign(
-        turn=after["turn"] - reply, reply=reply, expected=after["hit_by_chance"]
-    )
+    rows = after[["model", "session_id"]].assign(turn=after["turn"] - reply, reply=reply)
+    rows = rows.assign(expected=after["hit_by_chance"])
     rows = rows.merge(shifts[[*keys, "delay_item", "n_answers"]], on=keys)
     rows = rows[~(rows["reply"] > rows["delay_item"])]
     answers = pd.cut(rows["n_answers"].astype(float), [0, 9, 49, np.inf], labels=STRATA)

@@ -110,23 +110,3 @@ def realtalk_losses(attribution: pd.DataFrame) -> Any:
     n = f"n = {int(table['ids'].max()):,} annotated ids"
     style.note(made, f"Unresolvable: the annotation names no message of the chat; {n}.")
     return made
-
-
-@figure()
-def realtalk_measures(intervals: pd.DataFrame) -> Any:
-    """Points with both intervals: exact measures of ranking and of the final sets."""
-    filled(intervals, ["measure", "mean", "low", "high", "chats_low", "chats_high", "n_questions"])
-    made, panel = style.single(2.6)
-    sets, names = ("recall", "precision", "f1"), [str(name) for name in intervals["measure"]]
-    look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": style.SMALL}
-    for place, row in enumerate(intervals.itertuples()):
-        panel.plot([place] * 2, [row.chats_low, row.chats_high], color=style.FAINT, linewidth=0.9)
-        panel.plot([place] * 2, [row.low, row.high], color=_BARS[0], linewidth=3, alpha=0.6)
-        panel.plot(place, row.mean, "s" if row.measure in sets else "o", color=_BARS[0], markersize=5)
-        panel.annotate(f"{row.mean:.2f}", (place, row.mean), (5, 0), **look)
-    first = next((place for place, name in enumerate(names) if name in sets), len(names))
-    panel.axvline(first - 0.5, color=style.FAINT, linewidth=0.6)
-    panel.set_xticks(range(len(names)), names)
-    panel.set(ylabel="mean over questions", xlabel="measure", ylim=(0, 1), xlim=(-0.5, len(names) - 0.3))
-    panel.grid(axis="y")
-    return made

@@ -157,13 +157,8 @@ def legend(made: Any, systems: Sequence[str], *, lines: bool = True) -> None:
 
     handles = []
     for look, text in zip(looks(systems).values(), labels(systems), strict=True):
-        mark: dict[str, Any] = {
-            "color": look.colour,
-            "marker": look.marker,
-            "markersize": look.size,
-            "label": text,
-        }
-        handles.append(Line2D([], [], linestyle=look.line if lines else "none", **mark))
+        mark: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": look.size}
+        handles.append(Line2D([], [], linestyle=look.line if lines else "none", label=text, **mark))
     widest = max(map(len, labels(systems)))
     columns = max(2, min(len(handles), 6, int(100 / (widest + 8))))
     made.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6 if lines else 1)
@@ -240,17 +235,9 @@ def panels(count: int, columns: int, height: Callable[[int], float], **options: 
 
 
 def cells(
-    axes: Any,
-    values: Any,
-    texts: Any,
-    *,
-    colours: str = "Blues",
-    lowest: float = 0.0,
-    dark: float = 0.55,
-    bold: Any = None,
-    alpha: float = 0.85,
-    **text: Any,
-) -> Any:
+    axes: Any, values: Any, texts: Any, *, colours: str = "Blues", lowest: float = 0.0, dark: float = 0.55,
+    bold: Any = None, alpha: float = 0.85, **text: Any,
+) -> Any:  # fmt: skip
     """A matrix up to 1 as coloured cells with text, light where darker than ``dark``; returns the image.
 
     Missing values stay empty; ``bold`` marks the cells in bold print.
@@ -271,14 +258,11 @@ def cells(
 
 def data(made: Any, kind: str, dpi: int) -> bytes:
     """The figure as a file's bytes, ``png`` or ``pdf``: the same figure gives the same bytes."""
-    nothing: dict[str, dict[str, Any]] = {
-        "png": {"Software": None},
-        "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
-    }
+    unsaid = {"png": ["Software"], "pdf": ["Creator", "Producer", "CreationDate"]}[kind]
     out = io.BytesIO()
     with applied():
         paper = made.get_facecolor()
-        made.savefig(out, format=kind, dpi=dpi, metadata=nothing[kind], facecolor=paper)
+        made.savefig(out, format=kind, dpi=dpi, metadata=dict.fromkeys(unsaid), facecolor=paper)
     return out.getvalue()
 
 

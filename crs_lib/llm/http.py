@@ -193,10 +193,8 @@ class _BoundedAnswer(httpx.SyncByteStream):
         for piece in self._stream:
             read += len(piece)
             if read > most:
-                variable = safety.limit_variable("answer_bytes")
-                raise httpx.DecodingError(
-                    f"it is longer than the limit, {most:,} bytes; {variable} raises it"
-                )
+                raised = f"{safety.limit_variable('answer_bytes')} raises it"
+                raise httpx.DecodingError(f"it is longer than the limit, {most:,} bytes; {raised}")
             yield piece
 
     def close(self) -> None:
@@ -328,10 +326,9 @@ def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
     """
     found = tuple(_one(part.strip(), port) for part in hosts.split(",") if part.strip())
     if not found or len(set(found)) < len(found):
-        raise InputError(
-            f"{variable} or host: give one address, or several with commas between, each once "
-            f"(given: {', '.join(map(shown, found)) or repr(hosts[:80])})"
-        )
+        given = ", ".join(map(shown, found)) or repr(hosts[:80])
+        told = f"{variable} or host: give one address, or several with commas between, each once"
+        raise InputError(f"{told} (given: {given})")
     return found
 
 

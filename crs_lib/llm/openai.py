@@ -167,10 +167,8 @@ class _OpenAI(http.Server):
             with self._translated(address):
                 listed = {entry["id"]: entry for entry in self._send("GET", "/v1/models", address)["data"]}
             if self.model not in listed:
-                serves = (
-                    f"{shown(address)} serves {', '.join(map(str, listed)) or 'nothing'}, not {self.model}"
-                )
-                raise LLMError("model missing", serves)
+                serves = ", ".join(map(str, listed)) or "nothing"
+                raise LLMError("model missing", f"{shown(address)} serves {serves}, not {self.model}")
             lengths.append(listed[self.model].get("max_model_len"))
         return min((one for one in lengths if isinstance(one, int)), default=None), None
 
@@ -185,12 +183,8 @@ class _OpenAI(http.Server):
         """Whether it is the model's own name, dated, or a path to it."""
         mine, theirs = self.model.lower(), told.lower()
         named, file = mine.rpartition("/")[2], theirs.rpartition("/")[2]
-        return (
-            theirs == mine
-            or theirs.startswith((f"{mine}-", f"{mine}:", f"{mine}@"))
-            or file == named
-            or file.startswith(f"{named}.")
-        )
+        dated = theirs.startswith((f"{mine}-", f"{mine}:", f"{mine}@"))
+        return dated or theirs == mine or file == named or file.startswith(f"{named}.")
 
     def _send(self, method: str, path: str, address: str, body: Any = None) -> dict[str, Any]:
         answer: httpx.Response = self._clients.at(address).request(method, path, json=body)

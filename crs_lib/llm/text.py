@@ -84,9 +84,8 @@ def answered(
     ``first_token`` are the log-probabilities of the alternatives to the first token, by their texts.
     """
     if calls and not request.tools:
-        raise LLMError(
-            "bad reply", f"the reply calls {shorten(calls[0].name, 80)!r}, and no tool was offered"
-        )
+        told = f"the reply calls {shorten(calls[0].name, 80)!r}, and no tool was offered"
+        raise LLMError("bad reply", told)
     said, thought = _split_thinking(text, thinking)
     chances = _chosen(first_token or {}, request.choices) if request.choices else {}
     if chances:

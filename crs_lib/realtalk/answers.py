@@ -36,13 +36,9 @@ def facts(ranked: Sequence[int], scores: NDArray[np.floating], reach: float, mos
 
 
 def narrative(
-    ranked: Sequence[int],
-    scores: NDArray[np.floating],
-    least: int,
-    most: int,
-    unit: float,
+    ranked: Sequence[int], scores: NDArray[np.floating], least: int, most: int, unit: float,
     share: float = STORY,
-) -> list[int]:
+) -> list[int]:  # fmt: skip
     """The evidence of a narrative, ranked: as many messages as the scores call for, from least to most.
 
     A message weighs e to the power of twice its distance from the best, in steps of ``unit``; the best are
@@ -148,13 +144,11 @@ def _phase(
     lead = max(part, key=lambda place: (scores.get(place, -np.inf), -place))
     told = index.chat.messages[lead]
     return Phase(
-        title=" · ".join(ranked[:3]) or "untitled",
-        ids=tuple(m.id for m in messages),
-        start=min(times).isoformat() if times else None,
-        end=max(times).isoformat() if times else None,
+        title=" · ".join(ranked[:3]) or "untitled", ids=tuple(m.id for m in messages),
+        start=min(times).isoformat() if times else None, end=max(times).isoformat() if times else None,
         summary=shorten(f"{told.speaker}: {told.text or told.caption}", 240),
         uncertain=round(sum(scores.get(p, -np.inf) < bar for p in part) / len(part), 3),
-    )
+    )  # fmt: skip
 
 
 # ── the answer ───────────────────────────────────────────────────────────────────────────────────────
@@ -234,9 +228,8 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
             start = end = message.time.date()
         else:
             continue
-        return ChatAnswer(
-            _spoken(start, end), tuple(index.chat.ids([place])), (start.isoformat(), end.isoformat())
-        )
+        days = (start.isoformat(), end.isoformat())
+        return ChatAnswer(_spoken(start, end), tuple(index.chat.ids([place])), days)
     return None
 
 

@@ -91,9 +91,8 @@ def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
     found, seen, starts = list[str](), set[str](), list[int]()
     for i, phase in enumerate(arc.phases, start=1):
         places = [chat.position[name] for name in phase.ids if name in chat.position]
-        found += [
-            f"{where}, phase {i}: no message {name!r}" for name in phase.ids if name not in chat.position
-        ]
+        strange = [name for name in phase.ids if name not in chat.position]
+        found += [f"{where}, phase {i}: no message {name!r}" for name in strange]
         found += [f"{where}: {name!r} stands in two phases" for name in sorted({*phase.ids} & seen)]
         seen |= {*phase.ids}
         starts += [min(places)] if places else []

@@ -62,13 +62,11 @@ def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
     scoring.need_gold(rows, config.reading)
     story = scoring.narratives(told, found, study.cases(config, found))
     return {
-        lever: value,
-        **scoring.means(rows, SHOWN).iloc[0].drop("questions").to_dict(),
-        **{bucket: int(rows[bucket].sum()) for bucket in LOST},
-        "density": float(rows["density"].mean()),
+        lever: value, **scoring.means(rows, SHOWN).iloc[0].drop("questions").to_dict(),
+        **{bucket: int(rows[bucket].sum()) for bucket in LOST}, "density": float(rows["density"].mean()),
         "arc recall": float(story["global_recall"].mean()),
         "arc aligned": float(story["coverage_aligned"].mean()),
-    }
+    }  # fmt: skip
 
 
 STEPS_SHOWN = ("r@1", "r@5", "r@10", "r@20", "r@50", "mrr", "ndcg@10")
@@ -168,11 +166,8 @@ def lmeb(config: RealTalkConfig) -> pd.DataFrame:
     }
     tasks = prompts.lists("realtalk/lmeb")
     rows = [
-        {
-            "ranker": name,
-            "task": tasks[chat.schema][str(q.category)][0],
-            **evidence.rank_scores(order, known[q.index]),
-        }
+        {"ranker": name, "task": tasks[chat.schema][str(q.category)][0]}
+        | evidence.rank_scores(order, known[q.index])
         for name, ranked in ways.items()
         for chat, known, part, orders in zip(found, gold, asked, ranked, strict=True)
         for q, order in zip(part, orders, strict=True)
@@ -208,18 +203,17 @@ def _by_bm25(found: Sequence[Chat], asked: _Asked, form: _Form) -> list[list[Seq
         from Stemmer import Stemmer
     except ImportError as error:
         raise InputError('the protocol lmeb needs bm25s; pip install "crs-lib[retrieval]"') from error
-    read = partial(
-        bm25s.tokenize, stopwords="en", stemmer=Stemmer("english"), return_ids=False, show_progress=False
-    )
+    how = {"stopwords": "en", "stemmer": Stemmer("english"), "return_ids": False, "show_progress": False}
+    read = partial(bm25s.tokenize, **how)
     index = BM25(1.5, 0.75).fit(read([form(message) for chat in found for message in chat.messages]))
     ends = np.cumsum([len(chat.messages) for chat in found])[:-1]
-    return [
-        [
-            channels.ranking(np.split(index.scores(words), ends)[place]).tolist()
-            for words in read([q.text for q in part])
-        ]
-        for place, part in enumerate(asked)
-    ]
+
+    def ranked(words: Sequence[str], place: int) -> Sequence[int]:
+        found: list[int] = channels.ranking(np.split(index.scores(words), ends)[place]).tolist()
+        return found
+
+    texts = [[q.text for q in part] for part in asked]
+    return [[ranked(words, place) for words in read(part)] for place, part in enumerate(texts)]
 
 
 def _by_vectors(
@@ -253,9 +247,8 @@ def _by_texts_alone(
     for chat, part in zip(found, asked, strict=True):
         taught = ranker.not_of(chat, own) if config.teachers == STRANGERS else own
         bare = _texts_alone(chat)
-        learnt = ranker.for_chat(
-            bare, list(map(_texts_alone, taught)), [], lambda c: indexes.build(c, encoder)
-        )
+        others = list(map(_texts_alone, taught))
+        learnt = ranker.for_chat(bare, others, [], lambda c: indexes.build(c, encoder))
         told = query.predict(indexes.build(replace(bare, questions=tuple(part)), encoder), learnt, config)
         out.append([[chat.position[name] for name in record["ranked"]] for record in told])
     return out

@@ -119,9 +119,8 @@ def read_chat(path: Path) -> Chat:
     try:
         record = safety.loads(safety.read_text(path), path.name, mend=False)
     except InputError as error:
-        raise InputError(
-            f"{path.name} cannot be read as a chat ({error}); expected one JSON object"
-        ) from error
+        wrong = f"{path.name} cannot be read as a chat ({error})"
+        raise InputError(f"{wrong}; expected one JSON object") from error
     if not isinstance(record, dict):
         raise InputError(f"{path.name} holds a {type(record).__name__}, expected one JSON object a chat")
     return _parse_chat(record, path.stem)
@@ -136,9 +135,8 @@ def _parse_chat(record: Mapping[str, Any], name: str) -> Chat:
     body: Mapping[str, Any] = nested if isinstance(nested, Mapping) else record
     messages = _messages(body, _speakers(record, body), schema, quirks)
     if not messages:
-        raise InputError(
-            f"{name}: no message in any 'session_N' list; expected the RealTalk or LoCoMo schema"
-        )
+        expected = "expected the RealTalk or LoCoMo schema"
+        raise InputError(f"{name}: no message in any 'session_N' list; {expected}")
     speakers = _speakers(record, body) or tuple(dict.fromkeys(m.speaker for m in messages))[:2]
     questions = _questions(record.get("qa"), quirks)
     return Chat(name, schema, speakers, tuple(messages), tuple(questions), tuple(quirks))

@@ -26,13 +26,9 @@ def chats(found: Sequence[Chat]) -> pd.DataFrame:
     for chat in found:
         categories = Counter(q.category for q in chat.questions)
         rows.append({
-            "chat": chat.name,
-            "split": corpus.split_of(chat),
-            "sessions": len(set(chat.sessions)),
-            "messages": len(chat.messages),
-            "bursts": _bursts(chat),
-            "photos": sum(m.photo for m in chat.messages),
-            "questions": len(chat.questions),
+            "chat": chat.name, "split": corpus.split_of(chat), "sessions": len(set(chat.sessions)),
+            "messages": len(chat.messages), "bursts": _bursts(chat),
+            "photos": sum(m.photo for m in chat.messages), "questions": len(chat.questions),
             **{f"category {c}": categories.get(c, 0) for c in sorted({1, 2, 3} | categories.keys())},
             "evidence strings": sum(len(q.evidence) for q in chat.questions),
         })  # fmt: skip
@@ -53,11 +49,8 @@ def evidence(found: Sequence[Chat]) -> pd.DataFrame:
         asked = questions(found, reading)
         gold = asked[asked["gold"] > 0]
         rows.append({
-            "reading": reading,
-            "questions": len(gold),
-            "excluded": len(asked) - len(gold),
-            "ids": gold["gold"].sum(),
-            "one message": (gold["gold"] == 1).sum(),
+            "reading": reading, "questions": len(gold), "excluded": len(asked) - len(gold),
+            "ids": gold["gold"].sum(), "one message": (gold["gold"] == 1).sum(),
             "several": (gold["gold"] > 1).sum(),
             **{f"{n}+ sessions": (gold["sessions"] >= n).sum() for n in (2, 3)},
         })  # fmt: skip
@@ -180,11 +173,9 @@ class Trace:
         out = []
         for gold in self._gold():
             out.append({
-                "id": self.chat.messages[gold].id,
-                "speaker": self.chat.messages[gold].speaker,
+                "id": self.chat.messages[gold].id, "speaker": self.chat.messages[gold].speaker,
                 "candidates": candidates.index(gold) + 1 if gold in candidates else None,
-                "re-ranked": ranked.index(gold) + 1 if gold in ranked else None,
-                "kept": gold in chosen,
+                "re-ranked": ranked.index(gold) + 1 if gold in ranked else None, "kept": gold in chosen,
                 "bucket": measures.bucket(gold, candidates, ranked, chosen),
             })  # fmt: skip
         columns = ["id", "speaker", "candidates", "re-ranked", "kept", "bucket"]
@@ -200,9 +191,8 @@ class Trace:
         """The page: question and plan, selected messages, gold that was lost, phases; all texts escaped."""
         buckets = dict(zip(self.rows()["id"], self.rows()["bucket"], strict=True))
         plan = self.record["plan"]
-        parts = [
-            ("kept as evidence", [name for name in self.record["selected"] if name in self.chat.position])
-        ]
+        kept = [name for name in self.record["selected"] if name in self.chat.position]
+        parts = [("kept as evidence", kept)]
         lost = [name for name, bucket in buckets.items() if bucket != "kept"]
         parts += [("gold that was lost", lost)] if lost else []
         for phase in self.record["phases"]:

@@ -49,9 +49,8 @@ def _node_forms(text: str, model: bool) -> dict[str, str]:
     for part in text.split(","):
         node, _, form = part.strip().partition("=")
         if node not in NODES or form not in ("rule", "model"):
-            raise InputError(
-                f"forms: {part.strip()!r} is no NODE=FORM; nodes are {', '.join(NODES)}, forms rule and model"
-            )
+            known = f"nodes are {', '.join(NODES)}, forms rule and model"
+            raise InputError(f"forms: {part.strip()!r} is no NODE=FORM; {known}")
         found[node] = form
     return found
 
@@ -117,12 +116,9 @@ class _Pipeline:
     """The agent of one chat: ``Pipeline(index, ranker).ask(questions)``. ``engine`` says what runs it."""
 
     def __init__(
-        self,
-        index: ChatIndex,
-        ranker: Ranker | None = None,
-        config: RealTalkConfig | None = None,
+        self, index: ChatIndex, ranker: Ranker | None = None, config: RealTalkConfig | None = None,
         model: ModelForm | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """InputError where a node is to ask a model and none is given."""
         self.index, self.config, self.model = index, config or RealTalkConfig(), model
         self.forms = _node_forms(self.config.forms, model is not None)
@@ -162,11 +158,9 @@ class _Pipeline:
         wanted = state.get("widened", fused)
         size = rankers.depth(self.index.size, self.config.share)
         return {
-            "channels": found,
-            "fused": fused,
-            "candidates": channels.ranking(wanted)[:size].tolist(),
+            "channels": found, "fused": fused, "candidates": channels.ranking(wanted)[:size].tolist(),
             "round": state["round"] + 1,
-        }
+        }  # fmt: skip
 
     def grader(self, state: AgentState) -> AgentState:
         """Second stage, and whether what was found is enough: a list is looked for again until it stays."""
@@ -319,13 +313,9 @@ _NEXT = {
 
 
 def predict(
-    index: ChatIndex,
-    ranker: Ranker,
-    config: RealTalkConfig | None = None,
-    model: ModelForm | None = None,
-    *,
-    timings: bool = False,
-) -> Iterator[dict[str, Any]]:
+    index: ChatIndex, ranker: Ranker, config: RealTalkConfig | None = None, model: ModelForm | None = None,
+    *, timings: bool = False,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
     """One record a question of the chat, in file order; ids instead of positions.
 
     ``ranked`` holds 200 ids (all of a shorter chat), best first; ``selected`` the evidence of a fact,
@@ -334,36 +324,23 @@ def predict(
     without them equal inputs give equal bytes.
     """
     pipeline = _Pipeline(index, ranker, config, model)
-    asked = index.chat.questions[: pipeline.config.questions or None]
+    config, ids = pipeline.config, index.chat.ids
+    asked = index.chat.questions[: config.questions or None]
+    made_with = {
+        "encoder": index.encoder, "tuned": index.tuned, "ranker": ranker.name, "learnt_from": ranker.origin,
+        "selection": config.selection, "mode": config.mode, "engine": pipeline.engine,
+        "forms": pipeline.forms, "llm": model.name if model else "",
+    }  # fmt: skip
     for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
-        ids = index.chat.ids
         seconds = {name: round(value, 4) for name, value in result.seconds.items()} if timings else None
         yield {
-            "chat": index.chat.name,
-            "qa_index": question.index,
-            "question": question.text,
-            "plan": asdict(result.plan),
-            "candidates": ids(result.candidates),
-            "ranked": ids(result.ranked),
-            "kept": len(result.kept),
-            "selected": ids(result.selected),
-            "narrative": ids(result.narrative),
-            "phases": [asdict(phase) for phase in result.phases],
-            "answer": asdict(result.answer),
-            "trace": result.trace,
-            "timings": {"rounds": result.rounds, "seconds": seconds},
-            "made_with": {
-                "encoder": index.encoder,
-                "tuned": index.tuned,
-                "ranker": ranker.name,
-                "learnt_from": ranker.origin,
-                "selection": pipeline.config.selection,
-                "mode": pipeline.config.mode,
-                "engine": pipeline.engine,
-                "forms": pipeline.forms,
-                "llm": model.name if model else "",
-            },
-        }
+            "chat": index.chat.name, "qa_index": question.index, "question": question.text,
+            "plan": asdict(result.plan), "candidates": ids(result.candidates), "ranked": ids(result.ranked),
+            "kept": len(result.kept), "selected": ids(result.selected), "narrative": ids(result.narrative),
+            "phases": [asdict(phase) for phase in result.phases], "answer": asdict(result.answer),
+            "trace": result.trace, "timings": {"rounds": result.rounds, "seconds": seconds},
+            "made_with": dict(made_with),
+        }  # fmt: skip
 
 
 SURE = 0.311  # below it the chat holds no answer
@@ -433,7 +410,6 @@ def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None, teach
         own_chats = rankers.not_of(index.chat, own_chats)
     found = rankers.for_chat(index.chat, own_chats, foreign, lambda c: indexes.build(c, index.encoder))
     if name == "learned" and found.name == Hand.name:
-        raise InputError(
-            "no training chats were found; set CRS_MIRROR or download them, or use ranker 'hand'"
-        )
+        remedy = "set CRS_MIRROR or download them, or use ranker 'hand'"
+        raise InputError(f"no training chats were found; {remedy}")
     return found

@@ -59,22 +59,14 @@ def _question(record: Record, chat: Chat, asked: corpus.ChatQuestion, reading: s
     kept = set(ranked[: int(record["kept"])])
     buckets = [evidence.bucket(g, set(candidates), kept, set(chosen)) for g in gold]
     return {
-        "chat": chat.name,
-        "qa_index": asked.index,
-        "category": asked.category,
-        "kind": record["plan"]["kind"],
-        "gold": len(gold),
-        "sessions": len(corpus.sessions_of(chat, found.positions)),
-        **evidence.rank_scores(ranked, gold),
-        "recall": whole.recall,
-        "precision": whole.precision,
-        "f1": whole.f1,
-        "fuzzy_recall": evidence.fuzzy_recall(chosen, gold, chat.sessions),
-        "size": whole.size,
-        "density": len(candidates) / len(chat.messages),
-        "unresolvable": len(found.unresolved),
+        "chat": chat.name, "qa_index": asked.index, "category": asked.category,
+        "kind": record["plan"]["kind"], "gold": len(gold),
+        "sessions": len(corpus.sessions_of(chat, found.positions)), **evidence.rank_scores(ranked, gold),
+        "recall": whole.recall, "precision": whole.precision, "f1": whole.f1,
+        "fuzzy_recall": evidence.fuzzy_recall(chosen, gold, chat.sessions), "size": whole.size,
+        "density": len(candidates) / len(chat.messages), "unresolvable": len(found.unresolved),
         **{name: buckets.count(name) for name in evidence.BUCKETS[1:]},
-    }
+    }  # fmt: skip
 
 
 def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) -> pd.DataFrame:
@@ -122,9 +114,8 @@ def intervals(
     if frame.empty:
         return pd.DataFrame(columns=["measure", "mean", "low", "high", "n"])
     long = frame.astype(dict.fromkeys(columns, float)).melt([unit], list(columns), "measure", "value")
-    found = cluster_bootstrap(
-        long, Design(system="measure", scenario=unit, value="value", resamples=resamples, seed=seed)
-    ).set_index("system")
+    design = Design(system="measure", scenario=unit, value="value", resamples=resamples, seed=seed)
+    found = cluster_bootstrap(long, design).set_index("system")
     return found.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
 
 
@@ -144,14 +135,9 @@ def with_gold(frame: pd.DataFrame) -> pd.DataFrame:
 def visits(predictions: Sequence[Record]) -> pd.DataFrame:
     """One row a question: searched ``again``, answer ``given``, ``phases`` and ``ids`` of its narrative."""
     rows = [
-        {
-            "question": f"{record['chat']} {record['qa_index']}",
-            "again": record["timings"]["rounds"] > 1,
-            "given": record["answer"]["text"] is not None,
-            "phases": len(record["phases"]),
-            "ids": len(record["narrative"]),
-        }
-        for record in predictions
+        (f"{one['chat']} {one['qa_index']}", one["timings"]["rounds"] > 1, one["answer"]["text"] is not None)
+        + (len(one["phases"]), len(one["narrative"]))
+        for one in predictions
     ]
     return pd.DataFrame(rows, columns=["question", "again", "given", "phases", "ids"])
 
@@ -175,9 +161,8 @@ def narratives(
         place = known[case.chat].position
         given = [[place[i] for i in phase["ids"]] for phase in record["phases"]]
         score = evidence.arc_score(given, [[place[i] for i in phase.ids] for phase in case.phases])
-        rows.append(
-            {"case": case.name, "chat": case.chat, **score._asdict(), "in_order": evidence.in_order(given)}
-        )
+        row = {"case": case.name, "chat": case.chat, **score._asdict()}
+        rows.append(row | {"in_order": evidence.in_order(given)})
     return pd.DataFrame(rows, columns=["case", "chat", *evidence.ArcScore._fields, "in_order"])
 
 
@@ -257,7 +242,6 @@ def unmoved(frame: pd.DataFrame) -> pd.DataFrame:
         "all gold is there": lost == 0, "some is missing": (lost > 0) & (lost < scored["gold"]),
         "nothing to rank": lost == scored["gold"],
     })  # fmt: skip
-    counts = told.groupby("chat")[["all gold is there", "some is missing", "nothing to rank"]].sum()
-    return counts.assign(
-        n=told.groupby("chat").size(), density=told.groupby("chat")["density"].mean()
-    ).reset_index()
+    by = told.groupby("chat")
+    counts = by[["all gold is there", "some is missing", "nothing to rank"]].sum()
+    return counts.assign(n=by.size(), density=by["density"].mean()).reset_index()

@@ -1,7 +1,7 @@
 """The study as a table of stages (corpus, query, evaluate), its log of experiments, and its test split."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -91,12 +91,9 @@ def _query(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
 
 
 def answered(
-    config: RealTalkConfig,
-    found: Sequence[Chat],
-    model: query.ModelForm | None = None,
-    *,
+    config: RealTalkConfig, found: Sequence[Chat], model: query.ModelForm | None = None, *,
     timings: bool = False,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:  # fmt: skip
     """The predictions for chats under a config, one a question; nothing is written."""
     encoder = index.choose_encoder(config.encoder)
     for chat in found:
@@ -124,20 +121,17 @@ def _score(
     story = scoring.narratives(told, found, cases(config, found))
     given = scoring.answered(told, found)
     return {
-        "questions": rows,
-        "summary": scoring.means(rows, columns),
+        "questions": rows, "summary": scoring.means(rows, columns),
         "by_category": scoring.means(rows, columns, "category"),
         "by_chat": scoring.means(rows, columns, "chat"),
         "attribution": scoring.attribution(rows, "category", "chat"),
-        "intervals": scoring.rank_intervals(rows, _MEASURED, config.seed),
-        "arcs": story,
+        "intervals": scoring.rank_intervals(rows, _MEASURED, config.seed), "arcs": story,
         "arc_intervals": scoring.intervals(story, scoring.ARCS, "case", seed=config.seed),
-        "density": scoring.checkpoint_density(rows),
-        "answered": given,
+        "density": scoring.checkpoint_density(rows), "answered": given,
         "answers": scoring.answer_means(given),
         "answer_intervals": scoring.intervals(given, scoring.ANSWERED, "question", seed=config.seed),
         "unmoved": scoring.unmoved(rows),
-    }
+    }  # fmt: skip
 
 
 def _headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
@@ -146,15 +140,13 @@ def _headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
     given = shown["answers"].iloc[0]
     named = {"answer token_f1": "token_f1", "answer exact": "exact", "answers abstained": "abstained"}
     return {
-        "n": int(first["n"]),
-        "excluded": int(first["excluded"]),
+        "n": int(first["n"]), "excluded": int(first["excluded"]),
         **{name: float(first[name]) for name in (*scoring.RANKS, *scoring.SETS)},
         **{name: int(whole[name]) for name in BUCKETS if name.startswith("lost ")},
-        "density": float(shown["density"]["density"].mean()),
-        "arc cases": len(story),
+        "density": float(shown["density"]["density"].mean()), "arc cases": len(story),
         **({key: float(given[column]) for key, column in named.items()} if given["n"] else {}),
         **({f"arc {name}": float(story[name].mean()) for name in scoring.ARCS} if len(story) else {}),
-    }
+    }  # fmt: skip
 
 
 def _recorded(config: RealTalkConfig) -> dict[str, Any]:
@@ -174,14 +166,10 @@ def _scorable(config: RealTalkConfig) -> dict[str, str]:
     return _chats_by_digest(config)
 
 
-def _with_n(name: str, column: str, counted: str) -> Callable[[str], pd.DataFrame]:
-    """The table of a figure: a file of the evaluation with the number of all that it counts."""
-
-    def read(run: str) -> pd.DataFrame:
-        frame = REALTALK.read(run, f"{name}.csv")
-        return frame.assign(**{column: int(frame[counted].max()) if len(frame) else 0})
-
-    return read
+def _attribution(run: str) -> pd.DataFrame:
+    """The table of a figure: the file of the evaluation with the number of all ids."""
+    frame = REALTALK.read(run, "attribution.csv")
+    return frame.assign(n_ids=int(frame["ids"].max()) if len(frame) else 0)
 
 
 _SCORES = (
@@ -206,10 +194,7 @@ REALTALK = runs.Study(
             outputs={"questions": "questions.parquet"} | {name: f"{name}.csv" for name in _SCORES},
         ),
     ],
-    derived={
-        "attribution": _with_n("attribution", "n_ids", "ids"),
-        "intervals": _with_n("intervals", "n_questions", "n"),
-    },
+    derived={"attribution": _attribution},
 )  # fmt: skip
 read = REALTALK.read
 
@@ -255,11 +240,9 @@ def language_model(config: RealTalkConfig, log: Path | None = None) -> query.Mod
     from crs_lib.realtalk import forms
 
     llm = LLM(
-        config.llm,
-        cache=Cache(paths.data() / "processed" / STUDY / "replies.sqlite"),
-        retry=Retry(waits=1, seeds=1, first=0.2, longest=1.0),
-        recorder=Recorder(log) if log else None,
-    )
+        config.llm, cache=Cache(paths.data() / "processed" / STUDY / "replies.sqlite"),
+        retry=Retry(waits=1, seeds=1, first=0.2, longest=1.0), recorder=Recorder(log) if log else None,
+    )  # fmt: skip
     return forms.LLMForm(llm, config.seed, config.view, config.segments)
 
 
@@ -307,26 +290,20 @@ def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dic
     counts, asked = entry["counts"], entry["parameters"]
     split = asked["split"] if asked["data"] == "realtalk" else "other"
     return {
-        "experiment_id": run,
-        "date": entry.get("ended", ""),
+        "experiment_id": run, "date": entry.get("ended", ""),
         "train_recall": counts["recall"] if split == corpus.TRAIN else None,
         "test_recall": counts["recall"] if split == corpus.TEST else None,
-        "config_changes": _changes(asked),
-        "split": split,
-        "repeated": bool(counts.get("repeated")),
+        "config_changes": _changes(asked), "split": split, "repeated": bool(counts.get("repeated")),
         "commit": str(manifest.get("code", {}).get("commit", ""))[:12],
         **{name: counts.get(name) for name in MEASURES},
-    }
+    }  # fmt: skip
 
 
 def _changes(asked: Mapping[str, Any]) -> str:
     """The levers that differ from the defaults, ``name=value`` joined by blanks, else "defaults"."""
     usual = RealTalkConfig()
-    found = [
-        f"{name}={asked[name]}"
-        for name in sorted(asked)
-        if name not in _FREE and hasattr(usual, name) and asked[name] != getattr(usual, name)
-    ]
+    names = [name for name in sorted(asked) if name not in _FREE and hasattr(usual, name)]
+    found = [f"{name}={asked[name]}" for name in names if asked[name] != getattr(usual, name)]
     return " ".join(found) or "defaults"
 
 
@@ -346,17 +323,13 @@ def check_test_split(config: RealTalkConfig) -> bool:
     if not config.final:
         refuse_test_split()
     levers = fingerprint(tables.finite(config.levers()))
-    done = [
-        run
-        for run, entry, _ in _evaluations()
-        if entry["parameters"].get("final")
-        and fingerprint({name: entry["parameters"].get(name) for name in config.levers()}) == levers
-    ]
+    final = [(run, one["parameters"]) for run, one, _ in _evaluations() if one["parameters"].get("final")]
+    same = ({name: asked.get(name) for name in config.levers()} for _, asked in final)
+    done = [run for (run, _), asked in zip(final, same, strict=True) if fingerprint(asked) == levers]
     if done and not config.force:
-        raise RunError(
-            f"the test split was already scored with these levers (run {done[0]!r}); the result is in its "
-            "manifest. Score it again with force=true only if you must: it will be marked as repeated"
-        )
+        told = f"the test split was already scored with these levers (run {done[0]!r}); the result is in its"
+        again = "Score it again with force=true only if you must: it will be marked as repeated"
+        raise RunError(f"{told} manifest. {again}")
     return bool(done)
 
 

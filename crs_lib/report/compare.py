@@ -22,7 +22,6 @@ from crs_lib.metrics.gain import ABLE
 from crs_lib.report import findings, statistics
 from crs_lib.report.page import Mean, bullets, document, figure, quiet, table
 from crs_lib.simulate.scenarios import FRESH_TURNS
-from crs_lib.stats import Estimate
 from crs_lib.stats.plan import Plan
 from crs_lib.stats.words import interval_in_words, p_in_words
 from crs_lib.systems.base import SYSTEMS, named
@@ -33,15 +32,8 @@ STEP = 24  # scenarios that a comparison grows by: each of the twelve voices twi
 TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
 BASELINES = ("tracker", "bm25")
 SHOWN = (
-    "straight_gain",
-    "shift_cost",
-    "share_lost",
-    "conversation_cost",
-    "misfit",
-    "delay",
-    "stale",
-    "wrong",
-)
+    "straight_gain", "shift_cost", "share_lost", "conversation_cost", "misfit", "delay", "stale", "wrong",
+)  # fmt: skip
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
@@ -126,11 +118,10 @@ class Comparison:
 
     def _decides(self) -> str:
         """The smallest differences that this number of scenarios can decide, and what more would take."""
-        if "detectable_effect" not in self.effects:
-            return "What this number of users can decide could not be estimated."
         known = self.effects[[not self._unable & {one.a, one.b} for one in self.effects.itertuples()]]
-        known = known.dropna(subset=["detectable_effect"])
-        if known.empty:
+        if "detectable_effect" in known:
+            known = known.dropna(subset=["detectable_effect"])
+        if "detectable_effect" not in known or known.empty:
             return "What this number of users can decide could not be estimated."
         parts = [f"{one.detectable_effect:.2f} between {one.a} and {one.b}" for one in known.itertuples()]
         told = f"With {int(known['n'].min())} users this run finds differences of {listing(parts)}"
@@ -152,9 +143,7 @@ class Comparison:
         if name in self._unable:
             told = f"{name} gains {mine['straight_gain'].mean():.2f} with users who never change their minds"
             return f"{told}: that is too little to lose anything, and its shift cost says nothing."
-        cost, gain = (
-            Estimate(*stats.cost_interval(mine[one])[:4]) for one in ("shift_cost", "straight_gain")
-        )
+        gain, cost = findings.gain_and_cost(mine)
         told = f"At a change of mind {name}, whose gain is {gain} with users who never change theirs"
         return f"{told}, {findings.pays(cost)}."
 
@@ -197,8 +186,8 @@ class Comparison:
             sides = [talks[name, one.session_id] for name in (self.ours[0], best)]
             for place in range(one.turn - 2, min(one.turn - 1 + FRESH_TURNS, len(sides[0]))):
                 turn = f"{place + 1}{' (shift)' if place == one.turn - 1 else ''}"
-                rows.append([one.session_id, turn, *(pair.user.text for pair in [sides[0][place]])])
-                rows[-1] += [side[place].system.text for side in sides]
+                said = [sides[0][place].user.text, *(side[place].system.text for side in sides)]
+                rows.append([one.session_id, turn, *said])
         return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
 
     def __repr__(self) -> str:
@@ -212,34 +201,34 @@ class Comparison:
         n = self.shifts["session_id"].nunique()
         lead = f"{n} simulated users who change their minds, each beside a user who never wanted otherwise."
         title = f"{listing(self.ours)} against {listing(self.against)}"
-        sections = [(name, anchor, inner) for anchor, name, inner in self._sections() if inner]
-        page = document(title, "Who follows when users change their minds?", html.escape(lead), sections)
+        asked = "Who follows when users change their minds?"
+        page = document(title, asked, html.escape(lead), self._sections())
         with runs.only_one(self.page.parent):
             return tables.write_whole(self.page, page)
 
     def _sections(self) -> Iterator[tuple[str, str, str]]:
-        """Anchor, title and HTML of the parts of the page."""
+        """Title, anchor and HTML of the parts of the page."""
         words = (
             "Mean with 95 % interval, in units of gain: 1 is the best list of films, 0 a list by chance. The "
             "shift cost is misfit (films that miss the new constraints) plus delay (replies without films); "
             "stale and wrong films fit the old ones or neither, as shares less chance (docs/metrics.md)."
         )
-        yield "verdict", "Verdict", bullets(self.verdict)
-        yield "quantities", "Gain and cost", quiet(words) + self._plane() + table(_worded(self.quantities))
+        yield "Verdict", "verdict", bullets(self.verdict)
+        yield "Gain and cost", "quantities", quiet(words) + self._plane() + table(_worded(self.quantities))
         words = (
             f"a less b: below 0, a adapts better. With n users the detectable effect is found with "
             f"{self.plan.power:.0%} power; to find {self.plan.smallest_effect:g} takes the sessions needed."
         )
-        yield "effects", "Paired differences in shift cost", quiet(words) + table(_worded(self.effects))
+        yield "Paired differences in shift cost", "effects", quiet(words) + table(_worded(self.effects))
         words = quiet("Mean shift cost: lower is better. n counts users.")
-        yield "types", "By type of shift", words + table(_counted(self.by_type))
+        yield "By type of shift", "types", words + table(_counted(self.by_type))
         voices = self.by_voice
-        yield "voices", "By voice of the user", words + table(_counted(voices)) if len(voices) else ""
+        yield "By voice of the user", "voices", words + table(_counted(voices)) if len(voices) else ""
         words = (
             f"The sessions in which {self.ours[0]} loses most, beside the best baseline in the same sessions."
         )
-        yield "worst", "Conversations to read", quiet(words) + table(self.worst())
-        yield "next", "What to do next", bullets(_NEXT).replace("RUN", html.escape(self.run))
+        yield "Conversations to read", "worst", quiet(words) + table(self.worst())
+        yield "What to do next", "next", bullets(_NEXT).replace("RUN", html.escape(self.run))
 
     def _plane(self) -> str:
         """The figure of ability and adaptation, if the run has data for it."""
@@ -296,9 +285,8 @@ def compare(
         simulate.simulate(config, progress=progress)
         evaluate.evaluate(evaluate.EvaluateConfig(run=name, workers=workers))
         pairs = tuple(itertools.product(ours, baselines))
-        found = Comparison(
-            name, ours, baselines, statistics.plan_for(plan, ours + baselines).changed(contrasts=pairs)
-        )
+        declared = statistics.plan_for(plan, ours + baselines).changed(contrasts=pairs)
+        found = Comparison(name, ours, baselines, declared)
         rows = found.tests.pairwise[found.tests.pairwise["family"] == "confirmatory"]
         if (rows["high"] - rows["low"]).max(skipna=False) <= width:
             break

@@ -307,14 +307,10 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
     if not rows:
         found = evaluate.read(run, "shifts", convention)["turn"].value_counts().sort_index()
         rows = [{"type": DETECTED, "turn": turn, "n": n / len(systems)} for turn, n in found.items()]
-    size = {
-        "n_systems": len(systems),
-        "n_sessions": max(systems.values(), default=0),
-        "paired": paired_users(run),
-        "n_turns": max(lengths.values(), default=0),
-    }
     frame = pd.DataFrame(rows or [{"type": "", "turn": 1, "n": 0}])
-    return frame.assign(**size, systems="\n".join(systems))
+    frame = frame.assign(n_systems=len(systems), n_sessions=max(systems.values(), default=0))
+    turns = max(lengths.values(), default=0)
+    return frame.assign(paired=paired_users(run), n_turns=turns, systems="\n".join(systems))
 
 
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {

@@ -48,9 +48,14 @@ def _costs(shifts: pd.DataFrame) -> tuple[dict[str, Estimate], dict[str, Estimat
     """The straight gain and the shift cost of every system over its primary windows."""
     known = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS)
     groups = {str(name): mine for name, mine in known.groupby(known["model"].astype(str), sort=False)}
-    found = ({n: stats.cost_interval(mine[value]) for n, mine in groups.items()} for value in _ARMS)
-    ability, cost = ({n: Estimate(*one[:4]) for n, one in part.items()} for part in found)
-    return ability, cost
+    found = {name: gain_and_cost(mine) for name, mine in groups.items()}
+    return {name: pair[0] for name, pair in found.items()}, {name: pair[1] for name, pair in found.items()}
+
+
+def gain_and_cost(shifts: pd.DataFrame) -> tuple[Estimate, Estimate]:
+    """The straight gain and the shift cost, means over a system's shifts with 95 % intervals."""
+    gain, cost = (Estimate(*stats.cost_interval(shifts[value])[:4]) for value in _ARMS)
+    return gain, cost
 
 
 def pays(cost: Estimate) -> str:
@@ -82,9 +87,8 @@ def recovery(shifts: pd.DataFrame) -> Finding:
     sentence = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
     sentence += more.doubt
     if others:
-        able = (
-            shifts.get("straight_gain", pd.Series(dtype=float)).astype(float).groupby(shifts["model"]).mean()
-        )
+        gain = shifts.get("straight_gain", pd.Series(dtype=float)).astype(float)
+        able = gain.groupby(shifts["model"]).mean()
         slow = max(others, key=lambda name: able.fillna(-1.0).get(name, -1.0))
         lost = share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
         sentence += f"; {slow} does not recover within {HORIZON} replies in {lost.percent} of its shifts"

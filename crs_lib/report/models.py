@@ -13,11 +13,8 @@ from crs_lib.report.figure_tables import call_log, draw
 from crs_lib.stats import Design, cluster_bootstrap_differences
 from crs_lib.systems.modes import copied_prompt
 
-declare(
-    Metric(
-        "copied_prompt", "copied", SESSION, 0, 1, LOWER, "eight words of the instructions (docs/metrics.md)"
-    )
-)
+_COPIED = "eight words of the instructions (docs/metrics.md)"
+declare(Metric("copied_prompt", "copied", SESSION, 0, 1, LOWER, _COPIED))
 
 
 def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:

@@ -48,24 +48,20 @@ def hashes(*texts: str) -> str:
 
 
 def document(
-    title: str, asked: str, lead: str, sections: Sequence[tuple[str, str, str]], *styles: str
+    title: str, asked: str, lead: str, sections: Iterable[tuple[str, str, str]], *styles: str
 ) -> str:
     """A page without scripts, its contents first; sections are (title, anchor, HTML), ``lead`` is HTML.
 
+    A section without HTML is left out.
     ``styles`` are further style sheets of this room; the page's policy allows nothing but these, by checksum.
     """
     css = "".join(map(part, ("tables.css", "report.css", *styles)))
-    named = [(html.escape(name), anchor, body) for name, anchor, body in sections]
+    named = [(html.escape(name), anchor, body) for name, anchor, body in sections if body]
+    entries = "".join(f'<li><a href="#{anchor}">{name}</a></li>' for name, anchor, _ in named)
+    parts = [f'<section id="{at}"><h2>{name}</h2>\n{body}</section>' for name, at, body in named]
     return fill(part("report.html"), {
-        "css": css,
-        "styles": hashes(css),
-        "title": html.escape(title),
-        "asked": html.escape(asked),
-        "lead": lead,
-        "contents": "".join(f'<li><a href="#{anchor}">{name}</a></li>' for name, anchor, _ in named),
-        "sections": "\n".join(
-            f'<section id="{anchor}"><h2>{name}</h2>\n{body}</section>' for name, anchor, body in named
-        ),
+        "css": css, "styles": hashes(css), "title": html.escape(title), "asked": html.escape(asked),
+        "lead": lead, "contents": entries, "sections": "\n".join(parts),
     })  # fmt: skip
 
 

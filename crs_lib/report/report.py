@@ -7,7 +7,7 @@ import functools
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 import pandas as pd
@@ -27,14 +27,6 @@ from crs_lib.stats.plan import Plan
 
 _FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
 _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without results
-
-
-class _Section(NamedTuple):
-    """A part of the page: its title, its anchor, and its HTML."""
-
-    title: str
-    anchor: str
-    body: str
 
 
 def write(run: str, plan: str = "movies", convention: str = "") -> Path:
@@ -64,22 +56,19 @@ class _Report:
         self.plan: Plan = statistics.plan_for(plan, self.systems, self.convention, self.scores)
         self._read = {"results": self.results, "model_metrics": self.means}
 
-    def sections(self) -> list[_Section]:
-        """The parts of the page, in order; those of judges only where there are any."""
+    def sections(self) -> Iterator[tuple[str, str, str]]:
+        """Title, anchor and HTML of the parts of the page, in order; empty for judges without any."""
+        yield "Findings", "findings", self._findings()
+        yield "Scores", "scores", self._scores()
+        yield "Conclusions", "conclusions", self._conclusions()
+        yield "Judges", "judges", self._judges()
+        yield "Sessions to read", "sessions", self._sessions()
+        yield "Figures", "figures", self._figures()
+        yield "All metrics", "metrics", self._metrics()
+        yield "What the metrics mean", "meaning", table(_headed(_meaning(self.means)))
         rule = evaluate.entry(self.run, self.convention)["parameters"]
-        made = (
-            _Section("Findings", "findings", self._findings()),
-            _Section("Scores", "scores", self._scores()),
-            _Section("Conclusions", "conclusions", self._conclusions()),
-            _Section("Judges", "judges", self._judges()),
-            _Section("Sessions to read", "sessions", self._sessions()),
-            _Section("Figures", "figures", self._figures()),
-            _Section("All metrics", "metrics", self._metrics()),
-            _Section("What the metrics mean", "meaning", table(_headed(_meaning(self.means)))),
-            _Section("Convention", "convention", table(_flat(rule))),
-            _Section("How it was made", "manifest", self._made()),
-        )
-        return [section for section in made if section.body]
+        yield "Convention", "convention", table(_flat(rule))
+        yield "How it was made", "manifest", self._made()
 
     def _findings(self) -> str:
         """The sentences with which notebook 05 ends, from the same tables."""
@@ -112,18 +101,14 @@ class _Report:
         if len(self.systems) < 2:
             return quiet("No tests: they compare systems, and the run has one.") + declared
         ladder = stats.ladder(self.scores, plan)
-        leaders = ladder.leaderboard
-        leaders = statistics.tidy(leaders[leaders["outcome"] == plan.primary_outcome])
-        note = (
-            "Generated from the tests of the declared plan. The smallest difference in "
-            f"{_label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
-        )
-        return (
-            f"{quiet(note)}{bullets(stats.conclusions(ladder, plan))}{declared}"
-            f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(ladder.pairwise)))}"
-            f"<h3>Ranks</h3>{quiet('Systems that share a letter are not shown to differ.')}"
-            f"{table(_headed(leaders))}"
-        )
+        leaders = statistics.tidy(ladder.leaderboard)
+        note = "Generated from the tests of the declared plan. The smallest difference in "
+        note += f"{_label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
+        told = quiet(note) + bullets(stats.conclusions(ladder, plan)) + declared
+        contrasts = table(_headed(statistics.confirmatory(ladder.pairwise)))
+        letters = quiet("Systems that share a letter are not shown to differ.")
+        ranks = letters + table(_headed(leaders))
+        return f"{told}<h3>Declared contrasts</h3>{contrasts}<h3>Ranks</h3>{ranks}"
 
     def _judges(self) -> str:
         """Judge means with their numbers of sessions, and how far judges agree; nothing without judges."""
@@ -133,10 +118,9 @@ class _Report:
         shown = judged[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
         shown = shown.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
         note = "Means over sessions; n counts sessions with a score, the others are missing, never 0."
-        return (
-            f"{quiet(note)}{table(_headed(statistics.tidy(shown)))}<h3>Reliability of the judges</h3>"
-            f"{table(_headed(statistics.tidy(judging.reliability_of(self.run))))}"
-        )
+        means = quiet(note) + table(_headed(statistics.tidy(shown)))
+        reliable = table(_headed(statistics.tidy(judging.reliability_of(self.run))))
+        return f"{means}<h3>Reliability of the judges</h3>{reliable}"
 
     def _sessions(self) -> str:
         """For each system its lowest, middle and highest session by the primary outcome, as links."""
@@ -257,6 +241,5 @@ def in_words(value: Any, empty: str = "none") -> str:
 
 
 def _meaning(means: pd.DataFrame) -> pd.DataFrame:
-    described = base.describe()
-    mine = described[described["metric"].isin(set(means["metric"]))]
-    return mine[["short", "metric", "range", "direction", "mark", "source"]]
+    described = base.describe()[["short", "metric", "range", "direction", "mark", "source"]]
+    return described[described["metric"].isin(set(means["metric"]))]

@@ -105,8 +105,7 @@ def plan_table(plan: Plan) -> pd.DataFrame:
     """The plan as two columns: the item declared, and its value."""
     contrasts = "; ".join(f"{a} against {b}" for a, b in plan.contrasts) or "none for these systems"
     if plan.all_pairs:
-        many = len(plan.contrasts)
-        contrasts = f"none declared for these systems: all {many} pairs, within each outcome"
+        contrasts = f"none declared for these systems: all {len(plan.contrasts)} pairs, within each outcome"
     rows = {
         "primary outcome": plan.primary_outcome,
         "secondary outcomes": ", ".join(plan.secondary_outcomes),
@@ -143,20 +142,8 @@ def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
     """The declared contrasts on the primary outcome: difference, interval, both tests corrected, verdict."""
     mine = pairwise[pairwise["family"] == "confirmatory"]
-    mine = mine.reindex(columns=mine.columns.union(["p_brunner_munzel_adjusted"], sort=False))
-    columns = [
-        "a",
-        "b",
-        "diff",
-        "low",
-        "high",
-        "p_wilcoxon_adjusted",
-        "p_brunner_munzel_adjusted",
-        "p_equivalent_adjusted",
-        "verdict",
-        "n",
-    ]
-    return tidy(mine, columns)
+    tests = ["p_wilcoxon_adjusted", "p_brunner_munzel_adjusted", "p_equivalent_adjusted"]
+    return tidy(mine.reindex(columns=["a", "b", "diff", "low", "high", *tests, "verdict", "n"]))
 
 
 def held(ladder: Ladder, plan: Plan) -> Finding:
@@ -165,13 +152,11 @@ def held(ladder: Ladder, plan: Plan) -> Finding:
     if mine.empty:
         return finding_none("no declared contrast is between systems of this run")
     apart = mine[mine["verdict"].isin(["higher", "lower"])].sort_values("diff", key=abs)
-    counts = {"differ/differs": len(apart)} | {
-        words: int((mine["verdict"] == of).sum()) for of, words in _SETTLED
-    }
+    counts = {"differ/differs": len(apart)}
+    counts |= {words: int((mine["verdict"] == of).sum()) for of, words in _SETTLED}
     parts = [f"{n} {words.split('/')[n == 1]}" for words, n in counts.items() if n]
-    told = f"Of {len(mine)} declared contrast{'s' * (len(mine) > 1)} {listed(parts)}".replace(
-        "±", f"±{plan.smallest_effect:g}"
-    )
+    told = f"Of {len(mine)} declared contrast{'s' * (len(mine) > 1)} {listed(parts)}"
+    told = told.replace("±", f"±{plan.smallest_effect:g}")
     if len(apart):
         last = apart.iloc[-1]
         told += f"; the largest difference is {last['a']} less {last['b']}, {Estimate.of(last, 'diff')}"
@@ -213,18 +198,16 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     Source: :func:`crs_lib.stats.cost_interval`.
     """
     if "shift_cost" not in shifts or shifts["shift_cost"].isna().all():
-        raise InputError(
-            "the run has no straight users, with whom a shift cost begins: arms shift and straight"
-        )
+        lack = "the run has no straight users, with whom a shift cost begins"
+        raise InputError(f"{lack}: arms shift and straight")
     known = shifts.sort_values("turn").assign(first=lambda rows: ~rows.duplicated(["model", "session_id"]))
     first, later = known[known["first"]], known[~known["first"] & (known["type"] != "refine")]
     mine = first[first["primary"].astype(bool)]
     parts = {"misfit": (mine, "misfit"), "delay": (mine, "delay"), "later shifts": (later, "shift_cost")}
     kinds = sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind))
     table = pd.DataFrame(index=pd.Index(dict.fromkeys(known["model"].astype(str)), name="system"))
-    for name, (part, value) in (
-        {kind: (first[first["type"] == kind], "shift_cost") for kind in kinds} | parts
-    ).items():
+    by_kind = {kind: (first[first["type"] == kind], "shift_cost") for kind in kinds}
+    for name, (part, value) in (by_kind | parts).items():
         by = part.assign(model=part["model"].astype(str)).groupby(["model", "session_id"])[value].mean()
         found = {model: cost_interval(of) for model, of in by.groupby(level=0)}
         n = max((one.n for one in found.values()), default=0)

@@ -103,9 +103,8 @@ def coverage(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
         found = [{grounder.field_of(code) for code in codes} for codes in grounder.ground(texts)]
         counts = Counter(name for names in found for name in names)
         n = max(1, len(texts))
-        rows[speaker.lower()] = {"any": sum(map(bool, found)) / n} | {
-            name: counts[name] / n for name in grounder.active_fields
-        }
+        rows[speaker.lower()] = {"any": sum(map(bool, found)) / n}
+        rows[speaker.lower()] |= {name: counts[name] / n for name in grounder.active_fields}
     return pd.DataFrame(rows).rename_axis("field").reset_index()
 
 
@@ -115,9 +114,8 @@ def batch_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     for name in dict.fromkeys(d.model_name for d in dialogues):
         mine = [d for d in dialogues if d.model_name == name]
         replies = [pair.system.meta for d in mine for pair in d.pairs()]
-        films, foreign = (
-            sum(len(r.get(n, ())) for r in replies) for n in ("rec_titles", "hallucinated_titles")
-        )
+        named = ("rec_titles", "hallucinated_titles")
+        films, foreign = (sum(len(reply.get(kind, ())) for reply in replies) for kind in named)
         rows.append({
             "system": name, "sessions": len(mine), "turns": len(replies),
             "shifts": sum(len(d.shift_turns()) for d in mine),

@@ -178,26 +178,21 @@ def _silences(scored: _Scores) -> dict[str, Any]:
 
 def _inside_words(run: str) -> dict[str, float]:
     """The share of the substring extractor's concepts that are no whole words, by system."""
-    space = _catalog(run).space
-    made = extractors.ExtractorInputs(space)
+    made = extractors.ExtractorInputs(_catalog(run).space)
     texts: dict[str, list[str]] = {}
     for talk in simulate.iter_dialogues(run):
         texts.setdefault(talk.model_name, []).extend(turn.text for turn in talk.turns)
     every = [text for said in texts.values() for text in said]
-    loose, strict = (
-        extractors.memoised(extractors.create(name, made), every) for name in ("substring", "rules")
-    )
-    counts = {
-        name: [(len(loose[t]), len(loose[t] - strict[t])) for t in said] for name, said in texts.items()
-    }
-    sums = {name: [sum(column) for column in zip(*pairs, strict=True)] for name, pairs in counts.items()}
-    return {name: wrong / max(1, total) for name, (total, wrong) in sums.items()}
+    named = (extractors.create(name, made) for name in ("substring", "rules"))
+    loose, strict = (extractors.memoised(one, every) for one in named)
+    found = {name: sum(len(loose[t]) for t in said) for name, said in texts.items()}
+    wrong = {name: sum(len(loose[t] - strict[t]) for t in said) for name, said in texts.items()}
+    return {name: wrong[name] / max(1, total) for name, total in found.items()}
 
 
 def _catalog(run: str) -> ThesisCatalog:
     """The run's catalogue as the thesis read it."""
-    folder = paths.run_folder(simulate.STUDY, run)
-    raw = folder / simulate.RAW_CATALOG
+    raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
     name = raw.name if raw.is_file() else "catalog.parquet"
     return ThesisCatalog.load(str(MOVIES.path(run, name)))
 

@@ -51,9 +51,8 @@ class _RunFiles:
         self.folder = paths.run_folder(simulate.STUDY, run)
         self.scores = evaluate.folder_of(run, self.convention)
         results = evaluate.read(run, "results", self.convention)
-        numeric = results[[name for name in results if name in base.METRICS]].apply(
-            pd.to_numeric, errors="coerce"
-        )
+        scores = [name for name in results if name in base.METRICS]
+        numeric = results[scores].apply(pd.to_numeric, errors="coerce")
         self.session_metrics = [str(name) for name in numeric if numeric[name].notna().any()]
         self.sessions = {_key(row): row for row in _records(results)}
         self.models = list(dict.fromkeys(model for model, _ in self.sessions))
@@ -292,6 +291,5 @@ def _find(files: _RunFiles, model: str, session: str) -> _ScoredSession:
     if (model, session) not in files.sessions:
         ids = sorted(number for name, number in files.sessions if name == model)
         raise InputError(f"run {run!r} has no session {session!r} of {model!r}; it has {ids[0]} to {ids[-1]}")
-    return next(
-        one for one in files if (one.dialogue.model_name, one.dialogue.session_id) == (model, session)
-    )
+    key = (model, session)
+    return next(one for one in files if (one.dialogue.model_name, one.dialogue.session_id) == key)

@@ -98,10 +98,8 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
 def _bounds(name: str, least: int, given: Sequence[int]) -> tuple[int, int]:
     """The least and the most of a range of turns; InputError unless they are two numbers in order."""
     if len(given) != 2 or not least <= given[0] <= given[1]:
-        raise InputError(
-            f"{name} is {list(given)}; give two whole numbers, the least (from {least}) and the most, e.g. "
-            f"[{least + 2}, {least + 4}]"
-        )
+        wanted = f"two whole numbers, the least (from {least}) and the most, e.g. [{least + 2}, {least + 4}]"
+        raise InputError(f"{name} is {list(given)}; give {wanted}")
     return given[0], given[1]
 
 
@@ -110,10 +108,8 @@ _ARMS = (scenarios.SHIFT, scenarios.STRAIGHT, scenarios.FRESH, scenarios.NO_SHIF
 
 def _once(arms: Sequence[str]) -> Sequence[str]:
     if len(set(arms)) < len(arms) or (arms and arms[0] not in (scenarios.SHIFT, scenarios.NO_SHIFT)):
-        raise InputError(
-            f"arms is {list(arms)}; give each arm once, shift or none first, e.g. "
-            "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
-        )
+        example = "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
+        raise InputError(f"arms is {list(arms)}; give each arm once, shift or none first, e.g. {example}")
     return arms
 
 
@@ -154,8 +150,7 @@ class SimulateConfig(Settings):
         Field(description="the least and the most turns from one shift to the next"),
     ] = scenarios.GAP
     shift_types: Annotated[
-        Sequence[Annotated[str, OneOf(SHIFTS)]],
-        Field(min_length=1, description="shift types, due in turn"),
+        Sequence[Annotated[str, OneOf(SHIFTS)]], Field(min_length=1, description="shift types, due in turn")
     ] = scenarios.ALL_TYPES
     rates: Annotated[
         Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
@@ -270,11 +265,10 @@ class SimulateConfig(Settings):
 
         What only language models need is there where one takes part.
         """
-        values = {name: value for name, value in self.values().items() if name != "arms"}
+        apart = ("arms", "user_llm", "llm", "scheduler")
+        values = {name: value for name, value in self.values().items() if name not in apart}
         values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
         values |= {"windows": list(self.windows(arm))} if self.windows(arm) else {}
-        for name in ("user_llm", "llm", "scheduler"):
-            del values[name]
         if self.programs():
             values["want"] = self.llm_settings.most
         if self.roles():

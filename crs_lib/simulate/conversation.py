@@ -31,18 +31,12 @@ if TYPE_CHECKING:
 def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -> Scenario:
     """The scenario of a session's number under the settings of a batch, in their first arm or a named one."""
     return scenarios.plan(
-        world.catalog,
-        config.seed,
-        number,
-        config.n_turns,
-        arm=arm or config.arms[0],
-        types=tuple(config.shift_types),
-        rates=config.rates,
+        world.catalog, config.seed, number, config.n_turns, arm=arm or config.arms[0],
+        types=tuple(config.shift_types), rates=config.rates,
         pace=scenarios.Pace.of(config.shift_first, config.shift_gap),
-        voice=voices.drawn(config.voices, config.seed, number),
-        insist=config.insist,
+        voice=voices.drawn(config.voices, config.seed, number), insist=config.insist,
         explicitness=config.explicitness,
-    )
+    )  # fmt: skip
 
 
 class _Talk(NamedTuple):
@@ -70,13 +64,9 @@ def session(
 
 
 def arms_of(
-    world: World,
-    spec: str,
-    number: int,
-    config: SimulateConfig,
-    arm: str = "",
+    world: World, spec: str, number: int, config: SimulateConfig, arm: str = "",
     plans: Sequence[Scenario] = (),
-) -> dict[str, list[Dialogue]]:
+) -> dict[str, list[Dialogue]]:  # fmt: skip
     """The dialogues between a system and all users of a scenario, by arm; ``arm`` is that of whole sessions.
 
     Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
@@ -88,10 +78,9 @@ def arms_of(
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
     found = {arm: [_Talk(f"{number:05d}", plan, range(1, config.n_turns + 1))]}
+    shared = scenarios.windows(shifting, plan)
     for kind in config.windows(arm):
-        found[kind] = [
-            _window(world.catalog, plan, kind, one) for one in scenarios.windows(shifting, plan)
-        ]  # fmt: skip
+        found[kind] = [_window(world.catalog, plan, kind, one) for one in shared]
     talks = [talk for several in found.values() for talk in several]
     order = rng.stream(config.seed, "movies", number, "order of arms", arm).permutation(len(talks))
     held = {talks[place].name: _held(world, spec, config, plan, talks[place]) for place in order.tolist()}
@@ -126,13 +115,10 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
         found.append(Turn(USER, said.text, {"user_meta": {**said.meta, "turn": place}}))
         found.append(Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply)))
     return Dialogue(
-        session_id=talk.name,
-        model_name=name,
-        turns=tuple(found),
-        true_genre=plan.true_genre,
+        session_id=talk.name, model_name=name, turns=tuple(found), true_genre=plan.true_genre,
         shift_events=() if window else tuple(plan.events),
         extra={"seed": config.seed, "arm": plan.arm, **voice, **window},
-    )
+    )  # fmt: skip
 
 
 def conversation_id(seed: int, name: str, arm: str) -> str:

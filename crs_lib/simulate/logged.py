@@ -1,6 +1,7 @@
 """Logs as runs: conversations of any known form put into a run folder that all later stages accept."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -91,11 +92,13 @@ def same_users(users: Iterable[Mapping[str, str]]) -> bool:
     met = [a == b for by in users for a, b in combinations(by.values(), 2)]
     share = sum(met) / len(met) if met else 1.0
     if _INDEPENDENT < share < _PAIRED:
-        raise InputError(
-            f"mixed: of {len(met):,} pairs of sessions with one number, {sum(met):,} have the same user and "
-            f"{len(met) - sum(met):,} do not; paired and independent sessions need runs of their own"
-        )
+        told = f"{sum(met):,} have the same user and {len(met) - sum(met):,} do not"
+        mend = "paired and independent sessions need runs of their own"
+        raise InputError(f"mixed: of {len(met):,} pairs of sessions with one number, {told}; {mend}")
     return share >= _PAIRED
+
+
+_COUNTED = ("sessions", "turns", "with_constraints", "with_shifts")
 
 
 class _Counts:
@@ -119,9 +122,7 @@ class _Counts:
             yield replace(dialogue, session_id=named).dumps()
 
     def _count(self, dialogue: Dialogue) -> None:
-        row = self.systems.setdefault(
-            dialogue.model_name, dict.fromkeys(("sessions", "turns", "with_constraints", "with_shifts"), 0)
-        )
+        row = self.systems.setdefault(dialogue.model_name, dict.fromkeys(_COUNTED, 0))
         pairs = dialogue.pairs()
         row["sessions"] += 1
         row["turns"] += len(pairs)
@@ -146,16 +147,11 @@ class _Counts:
 
     def table(self) -> pd.DataFrame:
         """A row a system; one of which nothing could be read has 0 sessions."""
-        lost: dict[str, int] = {}
-        for one in self.broken:
-            lost[one.model] = lost.get(one.model, 0) + 1
-        empty = dict.fromkeys(("sessions", "turns", "with_constraints", "with_shifts"), 0)
-        names = [*self.systems, *(name for name in lost if name not in self.systems)]
-        rows = [
-            {"system": name or "not named", **self.systems.get(name, empty), "skipped": lost.get(name, 0)}
-            for name in names
-        ]
-        return pd.DataFrame(rows)
+        lost, empty = Counter(one.model for one in self.broken), dict.fromkeys(_COUNTED, 0)
+        return pd.DataFrame([
+            {"system": name or "not named", **self.systems.get(name, empty), "skipped": lost[name]}
+            for name in dict.fromkeys([*self.systems, *lost])
+        ])  # fmt: skip
 
 
 def import_logs(config: ImportConfig) -> Imported:
@@ -187,9 +183,8 @@ def import_logs(config: ImportConfig) -> Imported:
         stage.counts |= {"sessions": read, "systems": len(counts.systems), "skipped": len(skipped)}
         if not read:
             first = counts.broken[0] if counts.broken else Broken(config.logs, "", "it is empty")
-            raise InputError(
-                f"no conversation of {config.logs} can be read; the first: {first.place}: {first.reason}"
-            )
+            why = f"{first.place}: {first.reason}"
+            raise InputError(f"no conversation of {config.logs} can be read; the first: {why}")
     return Imported(stage.folder, counts.table(), skipped, counts.titles())
 
 

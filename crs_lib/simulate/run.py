@@ -14,15 +14,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
-from crs_lib.simulate.config import (
-    FAILED,
-    RAW_CATALOG,
-    STUDY,
-    SimulateConfig,
-    dialogue_file,
-    needs,
-    versions,
-)
+from crs_lib.simulate.config import FAILED, RAW_CATALOG, STUDY, SimulateConfig, dialogue_file, needs, versions
 from crs_lib.simulate.conversation import Maker
 
 
@@ -123,7 +115,6 @@ def _dialogues(key: Key, body: str) -> list[tuple[Dialogue, str]]:
         found = [Dialogue.from_json(safety.loads(line, "the body"), source="the ledger") for line in lines]
         return list(zip(found, lines, strict=True))
     except (InputError, AttributeError, TypeError) as error:
-        raise RunError(
-            f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error}); move the "
-            "ledger away and start the same command again: the sessions are made anew"
-        ) from error
+        wrong = f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error})"
+        remedy = "move the ledger away and start the same command again: the sessions are made anew"
+        raise RunError(f"{wrong}; {remedy}") from error

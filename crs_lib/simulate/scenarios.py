@@ -91,11 +91,8 @@ def _block(
     draw = rng.stream(seed, "movies", "shift-types", block)
     order = draw.permutation(len(types)).tolist()
     shapes = [StateShape(1 + _refinements(seed, session, least)) for session in sessions]
-    due = [
-        (turn, order[row], row)
-        for row, s in enumerate(sessions)
-        for turn in shift_turns(seed, s, n_turns, pace)
-    ]
+    turns = [shift_turns(seed, session, n_turns, pace) for session in sessions]
+    due = [(turn, order[row], row) for row, mine in enumerate(turns) for turn in mine]
     given: Counter[str] = Counter()
     kinds: list[list[str]] = [[] for _ in sessions]
     for _, _, row in sorted(due):
@@ -213,19 +210,10 @@ class Scenario:
 
 
 def plan(
-    catalog: Catalog,
-    seed: int,
-    session: int,
-    n_turns: int,
-    *,
-    arm: str = "shift",
-    types: tuple[str, ...] = ALL_TYPES,
-    rates: Rates | None = None,
-    pace: Pace = USUAL,
-    voice: str = "A",
-    insist: bool = True,
-    explicitness: str = voices.EXPLICIT,
-) -> Scenario:
+    catalog: Catalog, seed: int, session: int, n_turns: int, *, arm: str = "shift",
+    types: tuple[str, ...] = ALL_TYPES, rates: Rates | None = None, pace: Pace = USUAL, voice: str = "A",
+    insist: bool = True, explicitness: str = voices.EXPLICIT,
+) -> Scenario:  # fmt: skip
     """The scenario of one session.
 
     Turn 1 asks for a genre, the next turns refine it to two or three constraints (in all voices but A: one to
@@ -260,9 +248,8 @@ def plan(
         draw = draws(turn)
         due = planned.get(turn, "")
         if due:
-            shift, kind = _next_shift(
-                catalog, state, kinds, types, rng.stream(seed, "movies", session, "shift", turn)
-            )
+            chance = rng.stream(seed, "movies", session, "shift", turn)
+            shift, kind = _next_shift(catalog, state, kinds, types, chance)
             if shift is not None:
                 event = _event(catalog, turn, kind, due, state, shift)
                 state = shift.state
@@ -433,9 +420,8 @@ def _next_shift(
 def _first_state(catalog: Catalog, draw: np.random.Generator) -> UserState:
     genres = catalog.goal_genres
     if not genres:
-        raise InputError(
-            f"{catalog!r} has no genre with five films; a scenario needs one. Give a larger catalogue"
-        )
+        lacks = f"{catalog!r} has no genre with five films"
+        raise InputError(f"{lacks}; a scenario needs one. Give a larger catalogue")
     genre = genres[int(draw.integers(len(genres)))]
     items = catalog.query({GOAL_FIELD: genre}).items
     return UserState({GOAL_FIELD: genre}, GOAL_FIELD, int(items[int(draw.integers(len(items)))]))
@@ -489,19 +475,10 @@ def _event(
     new = shift.state
     n = len(new.answers(catalog))
     return {
-        "turn": turn,
-        "from_focus": old.focus,
-        "to_focus": new.focus,
+        "turn": turn, "from_focus": old.focus, "to_focus": new.focus,
         "bridge_field": shift.bridge[0] if shift.bridge else None,
         "bridge_value": shift.bridge[1] if shift.bridge else None,
-        "from_anchor": catalog.items[old.anchor].title,
-        "to_anchor": catalog.items[new.anchor].title,
-        "type": kind,
-        "planned_type": due,
-        "added": dict(shift.added),
-        "dropped": dict(shift.dropped),
-        "avoid": dict(new.avoid),
-        "wishes": dict(new.constraints),
-        "n_answers": n,
-        "stratum": stratum(n),
-    }
+        "from_anchor": catalog.items[old.anchor].title, "to_anchor": catalog.items[new.anchor].title,
+        "type": kind, "planned_type": due, "added": dict(shift.added), "dropped": dict(shift.dropped),
+        "avoid": dict(new.avoid), "wishes": dict(new.constraints), "n_answers": n, "stratum": stratum(n),
+    }  # fmt: skip

@@ -97,11 +97,8 @@ class ShiftType(ABC):
 
     def to_voice(self, shift: PlannedShift) -> list[tuple[str, str]]:
         """The (field, value) pairs that an utterance of the shift must name; added values come first."""
-        parts = {
-            "added": tuple(shift.added.items()),
-            "dropped": tuple(shift.dropped.items()),
-            "bridge": (shift.bridge,) if shift.bridge else (),
-        }
+        parts = {"added": [*shift.added.items()], "dropped": [*shift.dropped.items()]}
+        parts["bridge"] = [shift.bridge] if shift.bridge else []
         pairs = (pair for name, found in parts.items() if name in self.voices for pair in found)
         return list(dict.fromkeys(pairs))
 
@@ -212,13 +209,8 @@ class _Switch(ShiftType):
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A bridge of the film in mind, and a value that another film with the bridge has."""
         film = catalog.items[state.anchor]
-        bridges = [
-            (name, value)
-            for name, row in catalog.fields.items()
-            if row.bridges
-            for value in film.values[name]
-            if state.constraints.get(name) != value
-        ]
+        names = [name for name, row in catalog.fields.items() if row.bridges]
+        bridges = [(n, v) for n in names for v in film.values[n] if state.constraints.get(n) != v]
         for place in draw.permutation(len(bridges)):
             name, value = bridges[place]
             items = catalog.query({name: value}).items
@@ -230,9 +222,8 @@ class _Switch(ShiftType):
                 if found:
                     added = {target: found[0], name: value}
                     new = UserState(added, target, found[1], past=state.past)
-                    return PlannedShift(
-                        new, "switch", added, _dropped(state.constraints, added), (name, value)
-                    )
+                    dropped = _dropped(state.constraints, added)
+                    return PlannedShift(new, "switch", added, dropped, (name, value))
         return None
 
 

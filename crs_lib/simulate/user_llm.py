@@ -68,9 +68,8 @@ class ModelWording:
         faults = []
         for attempt in range(ATTEMPTS):
             try:
-                text = clean(
-                    self.llms.complete(self.spec, self._request(template, must_voice, turn, attempt)).text
-                )
+                request = self._request(template, must_voice, turn, attempt)
+                text = clean(self.llms.complete(self.spec, request).text)
             except LLMError as error:
                 if error.remedy not in ("other seed", "more room"):
                     raise

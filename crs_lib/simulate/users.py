@@ -168,12 +168,8 @@ class User:
 
     def _exhausted(self, step: PlanStep) -> bool:
         """Whether every film that fits has been recommended in this session."""
-        heard = self.heard
-        return (
-            step.answers is not None
-            and step.n_answers <= len(heard)
-            and heard.issuperset(step.answers.tolist())
-        )
+        fits, heard = step.answers, self.heard
+        return fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
 
     def _met(self, item: int, step: PlanStep) -> float:
         """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""
@@ -249,18 +245,11 @@ class User:
     def _log(self, step: PlanStep, act: str) -> dict[str, Any]:
         state = step.state
         return {
-            "turn": step.turn,
-            "stage": act,
-            "focus_field": state.focus,
+            "turn": step.turn, "stage": act, "focus_field": state.focus,
             "focus_value": state.constraints.get(state.focus),
-            "anchor_title": self.catalog.items[state.anchor].title,
-            "constraints": dict(state.constraints),
+            "anchor_title": self.catalog.items[state.anchor].title, "constraints": dict(state.constraints),
             "shift_event": step.event is not None,
-            "shift_event_obj": dict(step.event) if step.event else None,
-            "planned_act": step.act,
-            "planned_shift": step.planned or None,
-            "asks": act in _ASKS or step.shift is not None,
-            "avoid": dict(state.avoid),
-            "n_answers": step.n_answers,
-            "stratum": stratum(step.n_answers),
-        }
+            "shift_event_obj": dict(step.event) if step.event else None, "planned_act": step.act,
+            "planned_shift": step.planned or None, "asks": act in _ASKS or step.shift is not None,
+            "avoid": dict(state.avoid), "n_answers": step.n_answers, "stratum": stratum(step.n_answers),
+        }  # fmt: skip

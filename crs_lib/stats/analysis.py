@@ -11,14 +11,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, check_columns, levels, numbers
 from crs_lib.stats.effects import cliffs_delta, cohens_dz, partial_eta_squared, rank_biserial
 from crs_lib.stats.estimates import cost_interval
-from crs_lib.stats.groups import (
-    adjust,
-    assumptions,
-    independent_pairs,
-    one_way_anova,
-    tukey_hsd,
-    welch_anova,
-)
+from crs_lib.stats.groups import adjust, assumptions, independent_pairs, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import friedman, mean_differences, rm_anova, tost_pairs, wilcoxon_pairs
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_power
@@ -132,14 +125,9 @@ def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     for name in levels(frame[design.system]):
         known = frame.loc[frame[design.system] == name, design.value].notna()
         found = cost_interval(averaged.loc[averaged[design.system] == name, design.value], design.confidence)
-        row = {
-            "system": name,
-            "mean": found.mean,
-            "low": found.low,
-            "high": found.high,
-            "n": int(known.sum()),
-        }
-        rows.append(row | {"n_missing": int((~known).sum()), "clusters": found.n, "note": found.reason})
+        row = {"system": name, "mean": found.mean, "low": found.low, "high": found.high}
+        row |= {"n": int(known.sum()), "n_missing": int((~known).sum())}
+        rows.append(row | {"clusters": found.n, "note": found.reason})
     return pd.DataFrame(rows)
 
 
@@ -238,19 +226,16 @@ def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
 def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Explained variance of the outcome, then three effect sizes of every pair."""
     sizes = [cohens_dz, cliffs_delta, rank_biserial]
-    made = [_attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
     if design.independent(values):
-        sizes, made = [cliffs_delta], [_omega(values, design)]
+        sizes = [cliffs_delta]
+        explained = _attempt(one_way_anova, values, design).assign(effect="omega_squared")
+        made = [explained.rename(columns={"omega_squared": "estimate"})]
+    else:
+        made = [_attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
     if design.pairs:
         made += [size(values, design).assign(note="") for size in sizes]
     columns = "effect a b estimate low high n n_missing note".split()
     return pd.concat([part.reindex(columns=columns) for part in made])
-
-
-def _omega(values: pd.DataFrame, design: Design) -> pd.DataFrame:
-    """Omega squared of independent samples as an effect size, without an interval."""
-    found = _attempt(one_way_anova, values, design).assign(effect="omega_squared")
-    return found.rename(columns={"omega_squared": "estimate"})
 
 
 def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
@@ -272,10 +257,8 @@ def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
 _ANOVA = "outcome test statistic df1 df2 p epsilon_gg p_gg kendall_w omega_squared n n_missing note".split()
 _TUKEY = "outcome a b diff low high p paired_diff paired_low paired_high p_wilcoxon p_holm n_a n_b".split()
 _TUKEY += ["n_pairs", "n_missing", "note"]
-_INDEPENDENT = (
-    "outcome a b diff low high p welch_low welch_high p_games_howell p_brunner_munzel p_holm".split()
-)
-_INDEPENDENT += ["n_a", "n_b", "n_missing", "note"]
+_INDEPENDENT = "outcome a b diff low high p welch_low welch_high p_games_howell p_brunner_munzel".split()
+_INDEPENDENT += ["p_holm", "n_a", "n_b", "n_missing", "note"]
 
 
 def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:

@@ -34,7 +34,6 @@ class _Paired(NamedTuple):
     """Scenarios by systems: ``values[i, j]`` is scenario i under system j, NaN where missing."""
 
     systems: list[Any]
-    scenarios: list[Any]
     values: Floats
 
     def complete(self) -> Floats:
@@ -96,7 +95,9 @@ class Design:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_level("confidence", self.confidence)
+        if not 0 < self.confidence < 1:
+            expected = "expected a number between 0 and 1, such as 0.95"
+            raise InputError(f"confidence={self.confidence!r}: {expected}")
         if self.resamples < 1:
             raise InputError(f"resamples={self.resamples}: at least 1 is needed, 2000 is usual")
 
@@ -158,7 +159,7 @@ class Design:
         values = np.full((len(scenarios), len(systems)), np.nan)
         row = pd.Index(scenarios).get_indexer(frame[scenario])
         values[row, pd.Index(systems).get_indexer(frame[system])] = numbers(frame, self.value)
-        return _Paired(systems, scenarios, values)
+        return _Paired(systems, values)
 
     def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[_Difference]:
         """``a - b`` for every pair, over the scenarios that both systems have.
@@ -186,13 +187,6 @@ def check_columns(frame: pd.DataFrame, *columns: str) -> None:
             f"no column {', '.join(map(repr, absent))}; the frame has "
             f"{', '.join(map(repr, frame.columns))}; name the right one by its argument"
         )
-
-
-def _check_level(name: str, level: float) -> float:
-    """The level itself; raises InputError unless it lies strictly between 0 and 1."""
-    if not 0 < level < 1:
-        raise InputError(f"{name}={level!r}: expected a number between 0 and 1, such as 0.95")
-    return level
 
 
 def numbers(frame: pd.DataFrame, column: str) -> Floats:

@@ -64,8 +64,7 @@ def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
             above = np.sign(x[:, None] - y)
             delta, df = float(above.mean()), len(x) + len(y) - 2
             spread = [float(above.mean(axis=axis).var(ddof=1)) / above.shape[1 - axis] for axis in (0, 1)]
-            z = float(scipy.stats.t.ppf((1 + design.confidence) / 2, df))
-            low, high = _delta_interval(delta, sum(spread), z)
+            low, high = _delta_interval(delta, sum(spread), df, design.confidence)
             row = {"effect": "cliffs_delta", "a": a, "b": b, "estimate": delta, "low": low, "high": high}
             rows.append(row | {"n": min(len(x), len(y)), "n_missing": 0})
         return pd.DataFrame(rows)
@@ -73,15 +72,15 @@ def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
         above = np.sign(d.both[:, :1] - d.both[:, 1])  # 1 where a in the row beats b in the column
         over, under, n = above.mean(axis=1), -above.mean(axis=0), len(d.both)
         delta, variance = float(over.mean()), float((over - under).var(ddof=1)) / n
-        z = float(scipy.stats.t.ppf((1 + design.confidence) / 2, n - 1))
-        low, high = _delta_interval(delta, variance, z)
+        low, high = _delta_interval(delta, variance, n - 1, design.confidence)
         rows.append(d.row(effect="cliffs_delta", estimate=delta, low=low, high=high))
     return pd.DataFrame(rows)
 
 
-def _delta_interval(delta: float, variance: float, z: float) -> tuple[float, float]:
+def _delta_interval(delta: float, variance: float, df: int, confidence: float) -> tuple[float, float]:
     if abs(delta) == 1.0:
         return delta, delta
+    z = float(scipy.stats.t.ppf((1 + confidence) / 2, df))
     middle, spread = delta - delta**3, (1 - delta**2) ** 2 + z**2 * variance
     half, scale = z * variance**0.5 * spread**0.5, 1 - delta**2 + z**2 * variance
     return max(-1.0, (middle - half) / scale), min(1.0, (middle + half) / scale)

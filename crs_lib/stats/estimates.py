@@ -255,15 +255,9 @@ def ratio_interval(top: Any, bottom: Any, confidence: float = 0.95) -> CostInter
 
 
 def cluster_bootstrap_correlation(
-    frame: pd.DataFrame,
-    x: str,
-    y: str,
-    design: Design = USUAL,
-    *,
-    minus: str = "",
-    kind: Literal["pearson", "spearman"] = "spearman",
-    method: Method = "bca",
-) -> pd.DataFrame:
+    frame: pd.DataFrame, x: str, y: str, design: Design = USUAL, *, minus: str = "",
+    kind: Literal["pearson", "spearman"] = "spearman", method: Method = "bca",
+) -> pd.DataFrame:  # fmt: skip
     """Correlation in [-1, 1] of two columns with its cluster-bootstrap interval; one row.
 
     With ``minus``, a third column, the difference in [-2, 2] to that column's correlation with ``y``, in the

@@ -197,18 +197,9 @@ def finding_share(
 
 
 def finding_gap(
-    frame: pd.DataFrame,
-    value: str,
-    a: str,
-    b: str,
-    template: str,
-    *,
-    by: str = "scenario",
-    system: str = "system",
-    smallest: float = 0.0,
-    none: str = "",
-    **words: Any,
-) -> Finding:
+    frame: pd.DataFrame, value: str, a: str, b: str, template: str, *, by: str = "scenario",
+    system: str = "system", smallest: float = 0.0, none: str = "", **words: Any,
+) -> Finding:  # fmt: skip
     """``a`` against ``b``, two labels of the column ``system``, over the units of ``by`` that both have.
 
     ``{verdict}`` is "higher than", "lower than", "equivalent to" (interval within ±smallest) or "not told
@@ -234,16 +225,9 @@ def finding_gap(
 
 
 def finding_rank(
-    frame: pd.DataFrame,
-    value: str,
-    template: str,
-    *,
-    by: str = "scenario",
-    system: str = "system",
-    lower: bool = False,
-    none: str = "",
-    **words: Any,
-) -> Finding:
+    frame: pd.DataFrame, value: str, template: str, *, by: str = "scenario", system: str = "system",
+    lower: bool = False, none: str = "", **words: Any,
+) -> Finding:  # fmt: skip
     """The systems in order of their mean (``lower``: the smallest first), or of the share of a true column.
 
     ``{first}``, ``{second}`` and ``{last}`` are names, ``{top}``, ``{next}`` and ``{bottom}`` their means
@@ -401,10 +385,8 @@ def _sentence(template: str, words: Mapping[str, Any]) -> Finding:
     if not template.endswith("."):
         raise InputError(f"a finding is a sentence and ends with a full stop: {template!r}")
     if unknown := [name for name in _words_of(template) if name not in words]:
-        raise InputError(
-            f"the sentence {template!r} asks for {listed(unknown)}; give it by keyword, or use one of "
-            f"{listed([*words])}"
-        )
+        asks = f"the sentence {template!r} asks for {listed(unknown)}"
+        raise InputError(f"{asks}; give it by keyword, or use one of {listed([*words])}")
     return Finding(_Sentence().vformat(template, (), words))
 
 

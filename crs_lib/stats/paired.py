@@ -1,6 +1,7 @@
 """Paired tests: every system met the same scenarios, so each scenario is its own control."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,9 +74,8 @@ def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     spread = float((ranks**2).sum())
     chi2 = (k - 1) * float((ranks.sum(axis=0) ** 2).sum()) / spread if spread > 0 else np.nan
     p = float(scipy.stats.chi2.sf(chi2, k - 1))
-    return paired.row(
-        x, test="Friedman", statistic=chi2, df1=k - 1, df2=np.nan, p=p, kendall_w=chi2 / (n * (k - 1))
-    )
+    concordance = chi2 / (n * (k - 1))
+    return paired.row(x, test="Friedman", statistic=chi2, df1=k - 1, df2=np.nan, p=p, kendall_w=concordance)
 
 
 def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -121,14 +121,12 @@ def _wilcoxon(differences: tuple[float, ...]) -> float:
     if len(gaps) > _TRY_ALL or (len(np.unique(np.abs(gaps))) == len(gaps) and gaps.all()):
         return float(scipy.stats.wilcoxon(gaps, zero_method="pratt").pvalue)
     ranks = scipy.stats.rankdata(np.abs(gaps))
-    test = scipy.stats.permutation_test(
-        (gaps,),
-        lambda flipped, axis: ((flipped > 0) * ranks).sum(axis),
-        permutation_type="samples",
-        n_resamples=np.inf,
-        vectorized=True,
-    )
-    return float(test.pvalue)
+
+    def won(flipped: Floats, axis: int) -> Any:
+        return ((flipped > 0) * ranks).sum(axis)
+
+    every: dict[str, Any] = {"permutation_type": "samples", "n_resamples": np.inf, "vectorized": True}
+    return float(scipy.stats.permutation_test((gaps,), won, **every).pvalue)
 
 
 def sign_flip_pairs(

@@ -10,17 +10,14 @@ import pandas as pd
 import scipy
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import USUAL, Design, check_columns, levels, rankable
+from crs_lib.stats.design import USUAL, Design, Floats, check_columns, levels, rankable
 from crs_lib.stats.estimates import bootstrap_weights, cost_interval
 
 
 def leaderboard(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    apart: Collection[frozenset[Any]],
+    frame: pd.DataFrame, design: Design = USUAL, *, apart: Collection[frozenset[Any]],
     higher_is_better: bool = True,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
 
     Only scenarios that every system has count, unless systems met different users. ``rank_low`` and
@@ -33,17 +30,14 @@ def leaderboard(
     """
     if design.independent(frame):
         names, samples, missing = design.groups(frame)
-        each = [
-            np.vstack([w @ x[:, None] / len(x) for w in bootstrap_weights(len(x), design.resamples, seed)])
-            for seed, x in enumerate(samples, design.seed)
-        ]
+        each = [_drawn(x[:, None], design.resamples, seed) for seed, x in enumerate(samples, design.seed)]
         draws, n, lost = np.hstack(each), min(map(len, samples)), sum(missing)
     else:
         paired = design.paired(frame)
         x = paired.complete()
         names, samples = paired.systems, list(x.T)
         n, lost = len(x), len(paired.values) - len(x)
-        draws = np.vstack([w @ x / n for w in bootstrap_weights(n, design.resamples, design.seed)])
+        draws = _drawn(x, design.resamples, design.seed)
     sign, k = -1.0 if higher_is_better else 1.0, len(samples)
     scores = rankable(sign * np.array([sample.mean() for sample in samples]))
     drawn = scipy.stats.rankdata(np.round(sign * draws, 12), axis=1)
@@ -60,6 +54,11 @@ def leaderboard(
     )  # fmt: skip
     board.insert(0, "system", names)
     return board.iloc[order].reset_index(drop=True)
+
+
+def _drawn(x: Floats, resamples: int, seed: int) -> Floats:
+    """The mean of every column in every bootstrap draw of the rows."""
+    return np.vstack([weights @ x / len(x) for weights in bootstrap_weights(len(x), resamples, seed)])
 
 
 def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:

@@ -82,17 +82,14 @@ def _differ(results: Ladder, plan: Plan) -> str:
     row, friedman = tests.loc["repeated-measures ANOVA"], tests.loc["Friedman"]
     pairs = results.pairwise[results.pairwise["outcome"] == plan.primary_outcome]
     apart = pairs["verdict"].isin(["higher", "lower"]).any()
+    some = "Some systems differ, as the pairs show"
     if pd.isna(row["p"]):
-        told = (
-            "Some systems differ, as the pairs show; all at once they"
-            if apart
-            else "Whether any system differs"
-        )
+        told = f"{some}; all at once they" if apart else "Whether any system differs"
         return f"{told} could not be tested: {row['note'] or 'no variation'}"
     shrink, p = (row["epsilon_gg"], row["p_gg"]) if pd.notna(row["p_gg"]) else (1.0, row["p"])
     share = results.effects.set_index("effect").loc["partial_eta_squared"]
     told = "The systems differ" if p <= plan.alpha else "The test of all systems at once is not conclusive"
-    told = "Some systems differ, as the pairs show" if apart and p > plan.alpha else told
+    told = some if apart and p > plan.alpha else told
     return (
         f"{told} (repeated-measures ANOVA with Greenhouse-Geisser, "
         f"F({shrink * row['df1']:.1f}, {shrink * row['df2']:.1f}) = {row['statistic']:.2f}, {p_in_words(p)}; "
@@ -140,12 +137,9 @@ def _ranking(results: Ladder, plan: Plan) -> list[str]:
         return []
     best, *others = board.to_dict("records")
     first, low, high = best["system"], int(best["rank_low"]), math.ceil(best["rank_high"])
-    text = (
-        f"{first} has the best mean, {_interval(best, 'mean')}, of the {len(board)} systems that are ranked"
-    )
-    text += (
-        f"; its rank is {low}{f' to {high}' if high > low else ''} in 95 % of the resampled sets of scenarios"
-    )
+    text = f"{first} has the best mean, {_interval(best, 'mean')}, of the {len(board)} systems that are "
+    text += f"ranked; its rank is {low}{f' to {high}' if high > low else ''} in 95 % of the resampled sets "
+    text += "of scenarios"
     found = {str(one["system"]): _against(first, one["system"], results.pairwise, plan) for one in others}
     for verdict, words in _AGAINST_THE_FIRST.items():
         if names := [name for name, its in found.items() if its == verdict]:

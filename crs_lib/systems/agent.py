@@ -22,12 +22,22 @@ from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import modes
 from crs_lib.systems import search as film_search
 from crs_lib.systems.base import SYSTEMS, SystemReply, World
-from crs_lib.systems.modes import TURN_LIMIT, VALUE_LIMIT, ModelSystem, Offer, film_facts, form, reply_schema
+from crs_lib.systems.modes import (
+    TURN_LIMIT,
+    VALUE_LIMIT,
+    ModelSystem,
+    Offer,
+    film_facts,
+    form,
+    object_schema,
+    reply_schema,
+)
 
 TOOL = "search_films"
 SHOWN = 10  # films of a result
 _AT_ONCE = 16  # calls of one answer that are looked at
 _BOUNDS = ("year_from", "year_to")
+_EXPECTED = {"integer": "a year as a whole number", "array": "a list of texts", "string": "one text"}
 
 
 def _exact(names: Iterable[str]) -> tuple[str, ...]:
@@ -39,22 +49,19 @@ def parameters(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     """The JSON schema of the tool's arguments: these fields, bounds on the year, values to avoid, a text."""
     text = {"type": "string", "maxLength": VALUE_LIMIT}
     told = {name: text | {"description": f"a {name} that the movies must have"} for name in _exact(names)}
-    told |= {name: {"type": "integer", "description": f"the {'first' if 'from' in name else 'last'} year"}
-             for name in _BOUNDS}  # fmt: skip
-    told["without"] = {
-        "type": "array", "items": text, "maxItems": 8, "description": "values that they must not have",
-    }  # fmt: skip
+    for name, end in zip(_BOUNDS, ("first", "last"), strict=True):
+        told[name] = {"type": "integer", "description": f"the {end} year"}
+    avoided = "values that they must not have"
+    told["without"] = {"type": "array", "items": text, "maxItems": 8, "description": avoided}
     told["text"] = text | {"description": "words about the movies; the best matches come first"}
-    return {"type": "object", "properties": told, "additionalProperties": False}
+    return object_schema(told)
 
 
 def _tool(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     """The tool as servers are told of it."""
     said = prompts.source("movies/crs_tool")
-    return {
-        "type": "function",
-        "function": {"name": TOOL, "description": said, "parameters": parameters(names)},
-    }
+    told = {"name": TOOL, "description": said, "parameters": parameters(names)}
+    return {"type": "function", "function": told}
 
 
 class _Search(NamedTuple):
@@ -65,6 +72,11 @@ class _Search(NamedTuple):
     items: tuple[int, ...] = ()
     fault: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def noted(self) -> dict[str, list[str]]:
+        """The notes for a log; nothing where there are none."""
+        return {"notes": list(self.notes)} if self.notes else {}
 
 
 def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
@@ -91,9 +103,8 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
     avoided = {code for value in told.get("without", ()) for name in exact
                if (code := catalog.code(name, str(value))) is not None}  # fmt: skip
     items = [item for item in items if not avoided & catalog.fact_sets[item]]
-    return _Search(
-        TOOL, told, tuple(_ordered(catalog, items, str(told.get("text", "")), retriever)), "", tuple(notes)
-    )
+    ordered = _ordered(catalog, items, str(told.get("text", "")), retriever)
+    return _Search(TOOL, told, tuple(ordered), notes=tuple(notes))
 
 
 def _fault(name: str, told: Mapping[str, Any], names: Iterable[str]) -> str:
@@ -103,17 +114,14 @@ def _fault(name: str, told: Mapping[str, Any], names: Iterable[str]) -> str:
     known = parameters(names)["properties"]
     for given, value in told.items():
         if given not in known:
-            return (
-                f"{TOOL} takes no {shorten(given, VALUE_LIMIT)!r}{did_you_mean(given, known)} "
-                f"(it takes: {', '.join(known)})"
-            )
+            wrong = f"{shorten(given, VALUE_LIMIT)!r}{did_you_mean(given, known)}"
+            return f"{TOOL} takes no {wrong} (it takes: {', '.join(known)})"
         kind = known[given]["type"]
-        if kind == "integer" and (isinstance(value, bool) or not isinstance(value, int)):
-            return f"{given} is {shorten(str(value), VALUE_LIMIT)!r}; give a year as a whole number"
-        if kind == "array" and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-            return f"{given} is {shorten(str(value), VALUE_LIMIT)!r}; give a list of texts"
-        if kind == "string" and not isinstance(value, str | int):
-            return f"{given} is {shorten(str(value), VALUE_LIMIT)!r}; give one text"
+        of = type(value)
+        texts = of is list and all(isinstance(one, str) for one in value)
+        fits = {"integer": of is int, "array": texts, "string": isinstance(value, str | int)}
+        if not fits[kind]:
+            return f"{given} is {shorten(str(value), VALUE_LIMIT)!r}; give {_EXPECTED[kind]}"
     return ""
 
 
@@ -164,9 +172,8 @@ class _Agent(ModelSystem):
             "tool_calls": [self.logged(one) for one in self.searches],
         }
         log |= {"reply_cut": True} if said.stop == "length" else {}
-        return self.replied(
-            read, self.offer(), log | ({"utterances_left_out": n} if (n := self.left_out) else {})
-        )
+        log |= {"utterances_left_out": self.left_out} if self.left_out else {}
+        return self.replied(read, self.offer(), log)
 
     def by_tools(self, turn: int, asked: list[Message]) -> Reply:
         """Searches through the server's own tools, which join ``asked``, then the reply."""
@@ -237,9 +244,7 @@ class _Agent(ModelSystem):
         self.found |= dict.fromkeys(item for item in shown if item not in self.found)
         number = {item: place for place, item in enumerate(self.found, start=1)}
         lines = [f"[{number[item]}] {film_facts(self.world.catalog, item)}" for item in shown]
-        told = {"found": len(done.items), "movies": lines} | (
-            {"notes": list(done.notes)} if done.notes else {}
-        )
+        told = {"found": len(done.items), "movies": lines, **done.noted}
         return json.dumps(told, ensure_ascii=False)
 
     def logged(self, done: _Search) -> dict[str, Any]:
@@ -250,27 +255,19 @@ class _Agent(ModelSystem):
         }
         if done.fault:
             return told | {"error": done.fault}
-        told |= {"n_found": len(done.items), "films": self.ids(done.items[:SHOWN])}
-        return told | ({"notes": list(done.notes)} if done.notes else {})
+        return told | {"n_found": len(done.items), "films": self.ids(done.items[:SHOWN]), **done.noted}
 
 
 def _action_schema(offer: Offer, llm: LLMSettings, *, search_too: bool) -> dict[str, Any]:
     """The JSON schema of an action: a search, where one is left, or the reply."""
-    reply = reply_schema(offer, llm)
-    if not llm.structured:
-        reply["properties"] = {"reply": reply["properties"]["reply"]}
-        reply["required"] = ["reply"]
-    reply["properties"] = {"action": {"const": "reply"}, **reply["properties"]}
-    reply["required"] = ["action", *reply["required"]]
+    own = reply_schema(offer, llm)
+    names = {one: own["properties"][one] for one in (own["properties"] if llm.structured else ("reply",))}
+    needed = own["required"] if llm.structured else ("reply",)
+    reply = object_schema({"action": {"const": "reply"}, **names}, "action", *needed)
     if not search_too:
         return reply
-    look_up = {
-        "type": "object",
-        "properties": {"action": {"const": TOOL}, "arguments": parameters(offer.fields)},
-        "required": ["action", "arguments"],
-        "additionalProperties": False,
-    }
-    return {"anyOf": [look_up, reply]}
+    properties = {"action": {"const": TOOL}, "arguments": parameters(offer.fields)}
+    return {"anyOf": [object_schema(properties, "action", "arguments"), reply]}
 
 
 def serve(catalog: Catalog, retriever: str) -> Any:
@@ -300,16 +297,12 @@ def serve(catalog: Catalog, retriever: str) -> Any:
         return dict(rows[id])
 
     kinds = {"string": str, "integer": int, "array": list[str]}
-    asked = [(name, kinds[one["type"]], one["description"])
-             for name, one in parameters(catalog.fields)["properties"].items()]  # fmt: skip
-    search_films.__signature__ = Signature(  # type: ignore[attr-defined]
-        [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=None,
-                      annotation=Annotated[kind | None, Field(description=said)])
-            for name, kind, said in asked
-        ],
-        return_annotation=dict[str, Any],
-    )  # fmt: skip
+    given, by_name = list[Parameter](), Parameter.KEYWORD_ONLY
+    for name, told in parameters(catalog.fields)["properties"].items():
+        kind, field = kinds[told["type"]], Field(description=told["description"])
+        given.append(Parameter(name, by_name, default=None, annotation=Annotated[kind | None, field]))
+    made = Signature(given, return_annotation=dict[str, Any])
+    search_films.__signature__ = made  # type: ignore[attr-defined]
     server = MCPServer("crs-lib")
     server.tool(description=prompts.source("movies/crs_tool"))(search_films)
     server.tool()(film)

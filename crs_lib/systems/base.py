@@ -183,10 +183,8 @@ def rank(
     if len(items) >= n:  # enough new films meet every constraint: no other film can come before them
         return _best(items, len(constraints) + chance[items] * _TIE, n)
     score = np.zeros(len(catalog))
-    for name, value in constraints.items():
-        wanted = catalog.code(name, value)
-        if wanted is not None:
-            score[catalog.items_with(wanted)] += 1
+    for found in with_any(catalog, constraints):
+        score[found] += 1
     for code in avoided:
         score[catalog.items_with(code)] -= len(constraints) + 1
     score[~fresh] -= 0.5
@@ -206,9 +204,8 @@ def most_gain(
     avoid last; further ties are broken by chance.
     """
     score = np.zeros(len(catalog))
-    for pair in constraints.items():
-        if (code := catalog.code(*pair)) is not None:
-            score[catalog.items_with(code)] += 1
+    for found in with_any(catalog, constraints):
+        score[found] += 1
     tie = draw.random(len(catalog)) * _TIE
     tie[list(seen)] -= _TIE
     for gone in (*with_any(catalog, avoid), np.array(stale, dtype=int)):
@@ -227,9 +224,9 @@ def n_met(catalog: Catalog, item: int, constraints: Wishes, avoid: Wishes) -> in
     return sum(value in values[name] for name, value in constraints.items())
 
 
-def with_any(catalog: Catalog, avoid: Wishes) -> list[Codes]:
-    """The films with each value to avoid that the catalogue knows."""
-    codes = (catalog.code(*pair) for pair in avoid.items())
+def with_any(catalog: Catalog, values: Wishes) -> list[Codes]:
+    """The films with each of the values that the catalogue knows."""
+    codes = (catalog.code(*pair) for pair in values.items())
     return [catalog.items_with(code) for code in codes if code is not None]
 
 

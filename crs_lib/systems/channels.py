@@ -120,16 +120,13 @@ class _Instance(Channel):
                 found, _READ[module] = importlib.reload(found), digest
         except Exception as error:
             places = " and ".join(dict.fromkeys((f"{Path.cwd().name}/", "notebooks/", "Python's path")))
-            raise LLMError(
-                "not started",
-                f"python:{argument}: {module} cannot be imported ({_located(error)}); looked for in {places}",
-            ) from error
+            told = f"{module} cannot be imported ({_located(error)}); looked for in {places}"
+            raise LLMError("not started", f"python:{argument}: {told}") from error
         made = getattr(found, name, None)
         if not isinstance(made, type):
             known = ", ".join(other for other, value in vars(found).items() if isinstance(value, type))
-            raise LLMError(
-                "not started", f"python:{argument}: {module} has no class {name} (it has: {known})"
-            )
+            told = f"{module} has no class {name} (it has: {known})"
+            raise LLMError("not started", f"python:{argument}: {told}")
         if not callable(getattr(made, "reply", None)):
             raise LLMError("not started", f"python:{argument}: {name} has no method reply(request)")
         return made
@@ -150,10 +147,9 @@ class _Instance(Channel):
     def ask(self, request: Mapping[str, Any]) -> object:
         """The value that ``reply`` returns."""
         try:
-            answer: object = self._object.reply(dict(request))
+            return self._object.reply(dict(request))
         except Exception as error:
             raise LLMError("crashed", f"reply raised {_located(error)}") from error
-        return answer
 
     def close(self) -> None:
         """Call the object's own ``close``, if it has one."""
@@ -241,11 +237,8 @@ class _Process(Channel):
                 bufsize=0, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise LLMError(
-                "not started",
-                f"exec:{argument} cannot be started ({error.strerror or error}); relative paths begin in "
-                f"{Path.cwd().name}/",
-            ) from error
+            told = f"({error.strerror or error}); relative paths begin in {Path.cwd().name}/"
+            raise LLMError("not started", f"exec:{argument} cannot be started {told}") from error
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         self._in, self._out, self._errors = (pipe.fileno() for pipe in self._pipes)
@@ -389,10 +382,6 @@ class _Wire(NamedTuple):
     answer: Callable[[Any, dict[str, Any]], object]
 
 
-def _chat_answer(given: Any, kept: dict[str, Any]) -> object:
-    return {"reply": given["choices"][0]["message"]["content"]}
-
-
 def _ievalm_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
     *context, message = [one["content"] for one in request["conversation"]]
     return {"context": context, "message": message}
@@ -420,11 +409,10 @@ def _a2a_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
 def _a2a_answer(given: Any, kept: dict[str, Any]) -> object:
     """The text of a message, or of a task's artifacts, else of its status."""
     if fault := given.get("error"):
-        if fault.get("code") in _OTHER_VERSION and not kept["new"]:
-            kept["headers"]["A2A-Version"] = "1.0"
-        elif fault.get("code") != -32603:
-            raise LLMError("refused", f"the agent said: {shorten(str(fault.get('message')), 300)}")
-        raise LLMError("busy", f"the agent said: {shorten(str(fault.get('message')), 300)}")
+        code, told = fault.get("code"), f"the agent said: {shorten(str(fault.get('message')), 300)}"
+        newer = code in _OTHER_VERSION and not kept["new"]
+        kept["headers"] |= {"A2A-Version": "1.0"} if newer else {}
+        raise LLMError("busy" if newer or code == -32603 else "refused", told)
     found = given["result"]
     found = found.get("message") or found.get("task") or found
     kept["context"] = found["contextId"]
@@ -437,7 +425,8 @@ _LISTED = re.compile(r"(?:^|:)[ \t]*\d+[:.)][ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
 _WIRES = {
     "openai-chat": _Wire(
         "an OpenAI-style assistant", "/v1/chat/completions",
-        lambda request, kept: {"model": "default", "messages": request["conversation"]}, _chat_answer,
+        lambda request, kept: {"model": "default", "messages": request["conversation"]},
+        lambda given, kept: {"reply": given["choices"][0]["message"]["content"]},
     ),
     "ievalm": _Wire("a server of iEvaLM", "/", _ievalm_body, _ievalm_answer),
     "a2a": _Wire("an agent of the protocol Agent2Agent", "/", _a2a_body, _a2a_answer),
@@ -482,10 +471,8 @@ class _Server(Channel):
         try:
             socket.create_connection(place, timeout=10).close()
         except OSError as error:
-            raise LLMError(
-                "unreachable",
-                f"no server answers at {url.geturl()} ({error}); is it running, and is the address right?",
-            ) from error
+            told = f"no server answers at {url.geturl()} ({error}); is it running, and is the address right?"
+            raise LLMError("unreachable", told) from error
 
     @classmethod
     def identity(cls, argument: str) -> str:
@@ -512,11 +499,9 @@ class _Server(Channel):
         """The text of the answer to a posted value; LLMError for every other status than 200."""
         body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         client, found = self._clients.at(self.url), bytearray()
-        headers = _HEADERS | self._headers
+        more = {"headers": _HEADERS | self._headers, "extensions": {"jar": kept["jar"]}}
         try:
-            with client.stream(
-                "POST", self.url, content=body, headers=headers, extensions={"jar": kept["jar"]}
-            ) as answer:
+            with self._clients.in_time(), client.stream("POST", self.url, content=body, **more) as answer:
                 for piece in answer.iter_bytes():
                     found += piece
                     contract.check_length(found)
@@ -554,21 +539,17 @@ def _with_cookies(request: httpx.Request) -> None:
     request.extensions["jar"].set_cookie_header(request)
 
 
+def _speaking(name: str, wire: _Wire) -> type[Channel]:
+    """The channel to servers of one kind."""
+    told = f"{wire.name[:1].upper()}{wire.name[1:]}, behind an HTTP address."
+    facts = {"__doc__": told, "wire": wire, "example": f"http://127.0.0.1:8000{wire.path}"}
+    return type(f"_{name}", (_Server,), facts)
+
+
 CHANNELS: Mapping[str, type[Channel]] = {
     "python": _Instance,
     "function": _Function,
     "exec": _Process,
     "http": _Server,
-    **{
-        name: type(
-            f"_{name}",
-            (_Server,),
-            {
-                "__doc__": f"{wire.name[:1].upper()}{wire.name[1:]}, behind an HTTP address.",
-                "wire": wire,
-                "example": f"http://127.0.0.1:8000{wire.path}",
-            },
-        )
-        for name, wire in _WIRES.items()
-    },
+    **{name: _speaking(name, wire) for name, wire in _WIRES.items()},
 }

@@ -41,17 +41,11 @@ def request(
     session: str, turn: int, want: int, catalog: str, conversation: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
     """The request of a turn; ``conversation`` are speakers and texts, the user's latest utterance last."""
+    roles = (("user" if speaker == USER else "assistant", text) for speaker, text in conversation)
     return {
-        "version": VERSION,
-        "session": session,
-        "turn": turn,
-        "want": want,
-        "catalog": catalog,
-        "conversation": [
-            {"role": "user" if speaker == USER else "assistant", "content": text}
-            for speaker, text in conversation
-        ],
-    }
+        "version": VERSION, "session": session, "turn": turn, "want": want, "catalog": catalog,
+        "conversation": [{"role": role, "content": text} for role, text in roles],
+    }  # fmt: skip
 
 
 def check_length(answer: Sized) -> None:
@@ -63,8 +57,7 @@ def check_length(answer: Sized) -> None:
 def parse(text: str) -> object:
     """The JSON value of an answer; LLMError where the text is none."""
     try:
-        found: object = safety.loads(text, "the answer")
-        return found
+        return safety.loads(text, "the answer")
     except InputError as error:
         fault = f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}'
         raise LLMError("wrong answer", fault, text) from error

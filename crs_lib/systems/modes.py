@@ -6,9 +6,9 @@ its mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:lla
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 from crs_lib.catalog import grounder as grounding
@@ -81,29 +81,23 @@ def film_facts(catalog: Catalog, item: int) -> str:
     return " ".join(f"{head}: {'; '.join(said)}".split())
 
 
+def object_schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    """The JSON schema of an object with these properties and no others."""
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
 def reply_schema(offer: Offer, llm: LLMSettings) -> dict[str, Any]:
     """The JSON schema of a reply: the stated constraints (optional), the films, the text."""
     short = {"type": "string", "maxLength": VALUE_LIMIT}
     named: dict[str, Any] = short if offer.open else {"enum": list(offer.names)}
     if not offer.open and not offer.items:
         named = {"type": "string", "maxLength": 0}
-    wishes = {
-        "type": "object",
-        "properties": dict.fromkeys(offer.fields, short),
-        "additionalProperties": False,
-    }
-    text = {"type": "string", "minLength": 1, "maxLength": llm.reply_limit or REPLY_LIMIT}
+    properties = {"state": object_schema(dict.fromkeys(offer.fields, short))} if llm.state else {}
     most = llm.most if offer.open or offer.items else 0
-    return {
-        "type": "object",
-        "properties": {
-            **({"state": wishes} if llm.state else {}),
-            "recommended": {"type": "array", "items": named, "maxItems": most},
-            "reply": text,
-        },
-        "required": ["recommended", "reply"],
-        "additionalProperties": False,
-    }
+    properties["recommended"] = {"type": "array", "items": named, "maxItems": most}
+    properties["reply"] = {"type": "string", "minLength": 1, "maxLength": llm.reply_limit or REPLY_LIMIT}
+    return object_schema(properties, "recommended", "reply")
 
 
 def form(offer: Offer, llm: LLMSettings) -> str:
@@ -176,6 +170,7 @@ class ModelSystem:
 
     sees_state = False
     prompt: ClassVar[str] = ""
+    counts_calls: ClassVar[bool] = True  # whether each call of a turn has a seed of its own, and a tag
 
     def __init__(
         self, world: World, seed: int, session: int, spec: str, argument: str, shelf: Sequence[int] = ()
@@ -292,11 +287,12 @@ class ModelSystem:
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:  # fmt: skip
         """One call; ``step`` counts the calls of a turn."""
-        place = ("crs", turn, step) if step else ("crs", turn)
+        counted = {"step": step} if self.counts_calls else {}
+        place = ("crs", turn, step) if step and counted else ("crs", turn)
         request = Request(
             tuple(messages), "crs", options=self.llm.options, schema=schema, tools=tuple(tools),
             seed=rng.address_seed(self.seed, "movies", self.session, *place),
-            tags={"session": self.session, "system": self.spec, "turn": turn, "step": step},
+            tags={"session": self.session, "system": self.spec, "turn": turn, **counted},
         )  # fmt: skip
         return self.complete(request)
 
@@ -328,17 +324,11 @@ class ModelSystem:
         return [self.world.catalog.items[item].item_id for item in items]
 
 
-def register(name: str, **facts: Any) -> Callable[[type[ModelSystem]], type[ModelSystem]]:
-    """Register a mode of every backend under its name."""
-
-    def add(made: type[ModelSystem]) -> type[ModelSystem]:
-        SYSTEMS.register(
-            name, argument="a backend and its model", example="ollama:llama3:instruct", llm=True, mode=True,
-            parse=check_model, **facts,
-        )(made)  # fmt: skip
-        return made
-
-    return add
+# Registers a mode of every backend under its name.
+register = partial(
+    SYSTEMS.register, argument="a backend and its model", example="ollama:llama3:instruct",
+    llm=True, mode=True, parse=check_model,
+)  # fmt: skip
 
 
 @register("closed", shelf=True)

@@ -95,12 +95,7 @@ class Recommender:
         return rank(self.world.catalog, constraints, avoid, self.seen, draw, self.n)
 
 
-FILMS = {
-    "argument": "a number of films",
-    "default": str(N_ITEMS),
-    "example": "5",
-    "parse": number(1, 50),
-}
+FILMS = {"argument": "a number of films", "default": str(N_ITEMS), "example": "5", "parse": number(1, 50)}
 
 
 Rule = Callable[["Spoilt", Draw], Items]
@@ -221,18 +216,14 @@ class _SlotEcho(Tracker):
         return SystemReply(replies.acknowledge(constraints, draw), (), constraints)
 
 
-class _Quiet:
-    """Base of the systems that neither track nor recommend."""
+@SYSTEMS.register("echo")
+class _Echo:
+    """Repeats the user's utterance word for word."""
 
     sees_state = False
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         pass
-
-
-@SYSTEMS.register("echo")
-class _Echo(_Quiet):
-    """Repeats the user's utterance word for word."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """The user's own words."""
@@ -240,7 +231,7 @@ class _Echo(_Quiet):
 
 
 @SYSTEMS.register("silent")
-class _Silent(_Quiet):
+class _Silent(_Echo):
     """Says nothing."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:

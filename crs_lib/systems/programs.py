@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def width(spec: str, llm: LLMSettings, workers: int) -> int:
     return llm.at_once if _channel(spec)[0].shared else workers
 
 
-class Programs:
+class Programs(AbstractContextManager["Programs", None]):
     """The programs that a process talks to, shared by threads; the call log lies in ``folder``.
 
     A channel that is not shared (a process, an object) serves one request at a time: each thread takes an
@@ -84,9 +85,6 @@ class Programs:
         self._lock = threading.Lock()
         self._halted = threading.Event()
 
-    def __enter__(self) -> "Programs":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -108,9 +106,8 @@ class Programs:
             raise
         text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
         spent = time.perf_counter() - started
-        reply = Reply(
-            text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=self._version(spec)
-        )  # fmt: skip
+        digest = self._version(spec)
+        reply = Reply(text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=digest)
         self._log(spec, request, tags, reply, spent)
         return answer
 

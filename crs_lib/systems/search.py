@@ -20,7 +20,7 @@ from crs_lib.retrieval.bm25 import Lexical
 from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
 from crs_lib.retrieval.fusion import fuse
 from crs_lib.retrieval.runs import Hit, named, top_k
-from crs_lib.systems.base import N_ITEMS, SYSTEMS, Draw, Items, Wishes, World
+from crs_lib.systems.base import N_ITEMS, SYSTEMS, Draw, Items, Wishes, World, share
 from crs_lib.systems.policies import Recommender, Tracker
 
 DEPTH = 100  # films of each ranking that a fusion looks at
@@ -39,12 +39,10 @@ def _vector_search(argument: str) -> _VectorSearch:
     name, at, weight = argument.partition("@")
     ENCODERS.get(name)
     try:
-        decay = float(weight) if at else DECAY
-    except ValueError:
-        decay = -1.0
-    if not 0 <= decay <= 1:
-        raise InputError(f"give the weight of earlier turns as a number from 0 to 1, as in {name}@{DECAY}")
-    return _VectorSearch(name, decay)
+        return _VectorSearch(name, share(weight) if at else DECAY)
+    except InputError:
+        told = f"give the weight of earlier turns as a number from 0 to 1, as in {name}@{DECAY}"
+        raise InputError(told) from None
 
 
 def _film_text(catalog: Catalog, item: int) -> str:
@@ -192,13 +190,7 @@ class _DenseSearch(_TurnSearch):
 
     def search(self, k: int) -> list[Hit]:
         """The nearest films."""
-        return self.index.by_vector(self.turns, self.how, k)
-
-    @property
-    def how(self) -> _VectorSearch:
-        """Encoder and decay."""
-        found: _VectorSearch = self.argument
-        return found
+        return self.index.by_vector(self.turns, self.argument, k)
 
 
 @SYSTEMS.register("hybrid", argument="an encoder", example="hashing", default=ENCODER, parse=_vector_search)
@@ -207,29 +199,24 @@ class _HybridSearch(_DenseSearch):
 
     def search(self, k: int) -> list[Hit]:
         """The best films of both rankings."""
-        return self.index.by_both(self.turns, self.how, k)
+        return self.index.by_both(self.turns, self.argument, k)
 
 
 @SYSTEMS.register(
     "filter+dense", argument="an encoder", example="hashing", default=ENCODER, parse=_vector_search
 )
-class _FilteredSearch(Tracker):
+class _FilteredSearch(_DenseSearch, Tracker):
     """Films that meet all tracked constraints, as far as any does, in the order of ``dense``."""
 
     honest = False
 
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: _VectorSearch) -> None:
-        super().__init__(world, seed, session, spec)
-        self.index, self.how = index(world.catalog), argument
-        self.turns: list[str] = []
-
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The tracked state; the turns order the films."""
-        self.turns.append(text)
-        return super().believe(turn, text, user_meta)
+        super().believe(turn, text, user_meta)
+        return Tracker.believe(self, turn, text, user_meta)
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The nearest of the films that meet the constraints, relaxed where none does."""
         kept = set(self.world.catalog.query(constraints, relax=True).items.tolist())
-        hits = self.index.by_vector(self.turns, self.how, len(self.index.texts))
+        hits = self.search(len(self.index.texts))
         return _unseen_first([hit for hit in hits if int(hit.id) in kept], self.seen)

@@ -74,14 +74,11 @@ def read(grounder: Grounder, text: str) -> _ConstraintUpdate:
             continue
         first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
         behind = text[match.end : _end_of_clause(text, match.end)]
-        if _negated(text, tokens, places, first) or _AFTER_CUE.search(f" {' '.join(words(behind))} "):
-            given_up[match.field] = match.value
-            if wanted.get(match.field) == match.value:
-                del wanted[match.field]
-        else:
-            wanted[match.field] = match.value
-            if given_up.get(match.field) == match.value:
-                del given_up[match.field]
+        gone = _negated(text, tokens, places, first) or _AFTER_CUE.search(f" {' '.join(words(behind))} ")
+        said, other = (given_up, wanted) if gone else (wanted, given_up)
+        said[match.field] = match.value
+        if other.get(match.field) == match.value:
+            del other[match.field]
     return _ConstraintUpdate(wanted, given_up, reset=any(f" {cue} " in padded for cue in _RESET))
 
 
@@ -125,9 +122,8 @@ def _one_role(
             for o in good
         )
         same = [o for o in good if (o.start, o.end) == (match.start, match.end)]
-        if longer or match.field != _role([o.field for o in same], match, tokens, places):
-            continue
-        chosen.append(match)
+        if not longer and match.field == _role([o.field for o in same], match, tokens, places):
+            chosen.append(match)
     return chosen
 
 

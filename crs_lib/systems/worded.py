@@ -15,7 +15,7 @@ from crs_lib.core import prompts, rng
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
-from crs_lib.llm.base import BACKENDS, Message, Reply, Request, room, tokens_at_most, tokens_of
+from crs_lib.llm.base import BACKENDS, Message, room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import fence, one_line
 from crs_lib.systems import modes, tracker
@@ -30,6 +30,7 @@ class _Worded(ModelSystem):
     """The tracker understands and offers films; a model chooses among them and words the reply."""
 
     bare: ClassVar[bool] = False  # the spec is that of the model, without a mode before it
+    counts_calls = False
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: str = "") -> None:
         super().__init__(world, seed, session, spec, spec if self.bare else argument)
@@ -69,46 +70,34 @@ class _Worded(ModelSystem):
         if not self.llm.structured:
             return None
         bound = {} if self.llm.reply_limit is None else {"maxLength": self.llm.reply_limit}
-        return {
-            "type": "object",
-            "properties": {
-                "reply": {"type": "string", "minLength": 1, **bound},
-                "recommended": {
-                    "type": "array", "items": {"enum": list(offer.ids)}, "maxItems": self.llm.most,
-                },
-            },
-            "required": ["reply", "recommended"],
-            "additionalProperties": False,
-        }  # fmt: skip
+        text = {"type": "string", "minLength": 1, **bound}
+        films = {"type": "array", "items": {"enum": list(offer.ids)}, "maxItems": self.llm.most}
+        return modes.object_schema({"reply": text, "recommended": films}, "reply", "recommended")
 
     def messages(
         self, offer: Offer, utterance: str, more: Sequence[Message] = ()
     ) -> tuple[tuple[Message, ...], dict[str, Any]]:
-        """The prompt of a turn, with as much of the conversation as leaves room for ``more``."""
-        prompt = _build_prompt(
-            self.world.catalog, self.state, offer.items, self.lines, self.llm, tokens_at_most(more)
-        )
-        left_out = {"utterances_left_out": prompt.lines_left_out} if prompt.lines_left_out else {}
-        return (Message("user", prompt.text), *more), left_out
+        """The prompt of a turn, the utterances in it, and ``more`` behind it.
 
-    def ask(
-        self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
-        tools: Sequence[Mapping[str, Any]] = (),
-    ) -> Reply:  # fmt: skip
-        """One call; the second of a turn has the seed of the first."""
-        request = Request(
-            tuple(messages), "crs", options=self.llm.options, schema=schema,
-            seed=rng.address_seed(self.seed, "movies", self.session, "crs", turn),
-            tags={"session": self.session, "system": self.spec, "turn": turn},
-        )  # fmt: skip
-        return self.complete(request)
-
-
-class _Prompt(NamedTuple):
-    """The text of a prompt, and how many of the oldest utterances did not fit into it."""
-
-    text: str
-    lines_left_out: int
+        As many of the latest utterances as fit into the context are quoted, room left for ``more``; the last
+        utterance always is.
+        """
+        llm, catalog, lines = self.llm, self.world.catalog, self.lines
+        values: dict[str, str | int] = {
+            "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
+            "candidates": "\n".join(film(catalog, item, with_id=llm.structured) for item in offer.items),
+            "most": min(llm.most, len(offer.items)),
+        }
+        bare = prompts.render(_prompt(llm), **values, conversation="", fence="0" * 16)
+        free = room(llm.options) - tokens_at_most([Message("user", bare)]) - tokens_at_most(more)
+        shown, needed = len(lines), sum(line.tokens for line in lines)
+        while shown > 1 and needed > free:
+            needed -= lines[-shown].tokens
+            shown -= 1
+        kept = [line.text for line in lines[-shown:]]
+        text = prompts.render(_prompt(llm), **values, conversation="\n".join(kept), fence=fence(kept))
+        left_out = len(lines) - shown
+        return (Message("user", text), *more), {"utterances_left_out": left_out} if left_out else {}
 
 
 class _Line(NamedTuple):
@@ -128,35 +117,6 @@ def _prompt(llm: LLMSettings) -> str:
     """The name of the prompt; the plain one says nothing of a form."""
     folder = "movies/described" if llm.form == "described" else "movies"
     return f"{folder}/crs_reply_json" if llm.structured else "movies/crs_reply"
-
-
-def _build_prompt(
-    catalog: Catalog,
-    constraints: Mapping[str, str],
-    offered: Sequence[int],
-    lines: Sequence[_Line],
-    llm: LLMSettings,
-    spare: int = 0,
-) -> _Prompt:
-    """The prompt for the next reply. ``lines`` are the utterances, oldest first, the user's last.
-
-    As many of the latest utterances as fit into the context are quoted, ``spare`` tokens left free for
-    further messages; the last utterance always is.
-    """
-    values: dict[str, str | int] = {
-        "wishes": "\n".join(f"- {name}: {value}" for name, value in constraints.items()) or _NOTHING,
-        "candidates": "\n".join(film(catalog, item, with_id=llm.structured) for item in offered),
-        "most": min(llm.most, len(offered)),
-    }
-    bare = prompts.render(_prompt(llm), **values, conversation="", fence="0" * 16)
-    free = room(llm.options) - tokens_at_most([Message("user", bare)]) - spare
-    shown, needed = len(lines), sum(line.tokens for line in lines)
-    while shown > 1 and needed > free:
-        needed -= lines[-shown].tokens
-        shown -= 1
-    kept = [line.text for line in lines[-shown:]]
-    text = prompts.render(_prompt(llm), **values, conversation="\n".join(kept), fence=fence(kept))
-    return _Prompt(text, len(lines) - shown)
 
 
 @lru_cache(maxsize=4096)

@@ -213,11 +213,9 @@ REPLY_RULES: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "engaging": _engaging,
 }
 DIALOGUE_RULES: dict[str, Callable[[_Rows], float]] = {
-    "whole": _whole,
-    "mean": _mean,
-    "mean and end": lambda rows: (_mean(rows) + _taken(rows[-_LATE:])) / 2,
+    "whole": _whole, "mean": _mean, "mean and end": lambda rows: (_mean(rows) + _taken(rows[-_LATE:])) / 2,
     "whole and start": lambda rows: (_whole(rows) + _mean(rows[:_EARLY])) / 2,
-}
+}  # fmt: skip
 CHOSEN = {
     RATING: "received", INTEREST: "engaging", "understanding": "whole", "task_completion": "mean and end",
     "interest_arousal": "whole", "efficiency": "whole and start", OVERALL: "whole",
@@ -345,11 +343,9 @@ def agreement(
         whole = WHOLE if place == 0 else name
         systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()
         levels: list[tuple[str, pd.DataFrame, str, str, int]] = [
-            ("reply, constraint known", sure, name, RATING, 0),
-            ("reply", rows, name, RATING, resamples),
-            ("dialogue", talks, whole, OVERALL, resamples),
-            ("system", systems, whole, OVERALL, 0),
-        ]
+            ("reply, constraint known", sure, name, RATING, 0), ("reply", rows, name, RATING, resamples),
+            ("dialogue", talks, whole, OVERALL, resamples), ("system", systems, whole, OVERALL, 0),
+        ]  # fmt: skip
         for level, frame, score, rating, draws in levels:
             if rows[rating].notna().any():
                 out.append({"score": score, "level": level} | _both(frame, score, rating, draws))

@@ -59,14 +59,11 @@ NOISY = {f"noisy:{dose:g}": dose for dose in DOSES}
 _TREND = (*NOISY, "oracle")
 _MUTE = ("slot_echo", "echo", "silent")
 ORDERINGS: tuple[_Ordering, ...] = (
-    _Ordering("oracle", ABOVE, "tracker"),
-    _Ordering("tracker", ABOVE, "amnesiac"),
-    _Ordering("amnesiac", NOT_BELOW, "popular"),
-    _Ordering("popular", ALIKE, "random"),
+    _Ordering("oracle", ABOVE, "tracker"), _Ordering("tracker", ABOVE, "amnesiac"),
+    _Ordering("amnesiac", NOT_BELOW, "popular"), _Ordering("popular", ALIKE, "random"),
     *(_Ordering(system, ABOVE, mute) for system in ("popular", "random") for mute in _MUTE),
-    _Ordering("tracker", ABOVE, "sticky", AFTER),
-    _Ordering("sticky", ABOVE, "amnesiac", BEFORE),
-)
+    _Ordering("tracker", ABOVE, "sticky", AFTER), _Ordering("sticky", ABOVE, "amnesiac", BEFORE),
+)  # fmt: skip
 POLICIES = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", *_MUTE, *reversed(NOISY))
 
 TABLES = {
@@ -195,11 +192,8 @@ def _ordered(metric: str, one: _Ordering, wide: pd.DataFrame) -> dict[str, Any]:
     found = stats.mean_differences(pair, stats.Design(pairs=[(one.a, one.b)])).iloc[0]
     row |= {name: float(found[name]) for name in ("diff", "low", "high", "p")}
     margin = MARGIN * abs(float((wide["oracle"] - wide["random"]).mean()))
-    holds = {
-        ABOVE: row["low"] > 0,
-        NOT_BELOW: row["high"] >= 0,
-        ALIKE: -margin < row["low"] and row["high"] < margin,
-    }[one.relation]
+    low, high = row["low"], row["high"]
+    holds = {ABOVE: low > 0, NOT_BELOW: high >= 0, ALIKE: -margin < low and high < margin}[one.relation]
     return row | {"verdict": PASS if holds else FAIL}
 
 
@@ -288,13 +282,10 @@ def unlike(marks: Mapping[str, str]) -> dict[str, str]:
 FILE, LOG = "gate.yaml", "gate.log.jsonl"
 DEVELOPMENT, CONFIRMATION = "development", "confirmation"
 _WORDS = {
-    "above": "{a} better than {b}",
-    "not_below": "{a} not below {b} by {margin:g}",
-    "equal": "{a} equal to {b} within {margin:g}",
-    "near": "{a} equal to {b} within {margin:g}",
-    "beyond": "{a} beyond {b}",
-    UNDEFINED: "undefined where nothing shifts",
-}
+    "above": "{a} better than {b}", "not_below": "{a} not below {b} by {margin:g}",
+    "equal": "{a} equal to {b} within {margin:g}", "near": "{a} equal to {b} within {margin:g}",
+    "beyond": "{a} beyond {b}", UNDEFINED: "undefined where nothing shifts",
+}  # fmt: skip
 
 
 _OF_TYPE = ", "
@@ -350,9 +341,8 @@ class Protocol:
             if one.relation not in _WORDS:
                 raise InputError(f"{place.name}: relation {one.relation!r} is none of {', '.join(_WORDS)}")
             if unknown := {name for name in (one.a, one.b) if name} - systems:
-                raise InputError(
-                    f"{place.name}: {one.text!r} names {unknown.pop()!r}, which is not in systems"
-                )
+                named = f"{one.text!r} names {unknown.pop()!r}"
+                raise InputError(f"{place.name}: {named}, which is not in systems")
         return found
 
     @cached_property
@@ -364,12 +354,8 @@ class Protocol:
     def demands(self) -> list[_Demand]:
         """The demands in their order, those that decide first."""
         blocks = {True: self.content["demands"], False: self.content.get("of_readers", {})}
-        return [
-            _Demand(name, **one, decides=decides)
-            for decides, block in blocks.items()
-            for name, found in block.items()
-            for one in found
-        ]
+        named = ((name, decides, found) for decides, block in blocks.items() for name, found in block.items())
+        return [_Demand(name, **one, decides=decides) for name, decides, found in named for one in found]
 
     @property
     def metrics(self) -> set[str]:
@@ -399,9 +385,7 @@ class Protocol:
             arms=(SHIFT, *WINDOWS, NO_SHIFT), voices=voices[part],
         )  # fmt: skip
 
-    def values(
-        self, part: str, run: str, catalog: str, workers: int, *, progress: bool = False
-    ) -> pd.DataFrame:
+    def values(self, part: str, run: str, catalog: str, workers: int) -> pd.DataFrame:
         """Simulate and score the seeds of a part: a row for each arm, system and scenario, a column a metric.
 
         ``scenario`` is "<seed>/<session>". What is finished already is kept. Of a ratio of means a scenario
@@ -414,7 +398,7 @@ class Protocol:
         frames = []
         for seed in self.seeds(part):
             batch = self.batch(part, seed, run, catalog, workers)
-            simulate.simulate(batch, progress=progress)
+            simulate.simulate(batch, progress=False)
             for arm in (SHIFT, NO_SHIFT):
                 scored = batch.run_of(arm)
                 evaluate.evaluate(evaluate.EvaluateConfig(run=scored, workers=workers))
@@ -441,9 +425,8 @@ class Protocol:
         alpha = float(self.content["alpha"])
         shifting, plain = (frame[frame["arm"] == arm] for arm in (SHIFT, NO_SHIFT))
         parts = []
-        for (decides, name), demands in itertools.groupby(
-            self.demands, lambda one: (one.decides, one.metric)
-        ):
+        groups = itertools.groupby(self.demands, lambda one: (one.decides, one.metric))
+        for (decides, name), demands in groups:
             wide = _wide(shifting, name)
             part = pd.DataFrame([_tested(one, wide, plain) for one in demands]).assign(decides=decides)
             parts.append(part.assign(p_holm=stats.holm(part["p"].tolist())))
@@ -485,14 +468,13 @@ def _p_above(known: NDArray[np.float64], bound: float) -> float:
     return float(ttest_1samp(known, bound, alternative="greater").pvalue)
 
 
-def develop(run: str, catalog: str, workers: int = 2, *, progress: bool = False) -> pd.DataFrame:
+def develop(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
     """The tests of the protocol on its development seeds, as often as wanted (:meth:`Protocol.test`)."""
     protocol = Protocol.read()
-    values = protocol.values(DEVELOPMENT, run, catalog, workers, progress=progress)
-    return _written(run, DEVELOPMENT, protocol.test(values))
+    return _written(run, DEVELOPMENT, protocol.test(protocol.values(DEVELOPMENT, run, catalog, workers)))
 
 
-def confirm(run: str, catalog: str, workers: int = 2, *, progress: bool = False) -> pd.DataFrame:
+def confirm(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
     """The tests of the protocol on its confirmation seeds: once, and whatever comes out is logged.
 
     A line of ``gate.log.jsonl`` beside the protocol keeps the commit at the start, the hash, the catalogue
@@ -504,26 +486,18 @@ def confirm(run: str, catalog: str, workers: int = 2, *, progress: bool = False)
     for line in protocol.log():
         same = line["films_sha256"] == held if "films_sha256" in line else line["catalog"] == name
         if line["protocol"] == protocol.digest and same:
-            raise RunError(
-                f"this protocol was confirmed on {name!r} on {line['date']} ({line['passed']} of "
-                f"{line['asked']} demands held); a protocol is confirmed once: read {LOG}"
-            )
-    found = protocol.test(protocol.values(CONFIRMATION, run, catalog, workers, progress=progress))
+            when = f"{line['date']} ({line['passed']} of {line['asked']} demands held)"
+            once = f"a protocol is confirmed once: read {LOG}"
+            raise RunError(f"this protocol was confirmed on {name!r} on {when}; {once}")
+    found = protocol.test(protocol.values(CONFIRMATION, run, catalog, workers))
     lost = found[found["verdict"] != PASS]
     record = {
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        **code,
-        "protocol": protocol.digest,
-        "catalog": name,
-        "films": len(films),
-        "films_sha256": held,
-        "seeds": protocol.seeds(CONFIRMATION),
-        "asked": len(found),
-        "passed": len(found) - len(lost),
-        "failed": list(lost["metric"] + ": " + lost["demand"]),
-        "verdict": FAIL if len(lost) else PASS,
+        "date": dt.datetime.now(dt.UTC).date().isoformat(), **code, "protocol": protocol.digest,
+        "catalog": name, "films": len(films), "films_sha256": held, "seeds": protocol.seeds(CONFIRMATION),
+        "asked": len(found), "passed": len(found) - len(lost),
+        "failed": list(lost["metric"] + ": " + lost["demand"]), "verdict": FAIL if len(lost) else PASS,
         "metrics": _by_metric(found),
-    }
+    }  # fmt: skip
     with (protocol.path.parent / LOG).open("a", encoding="utf-8", newline="\n") as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
     return _written(run, CONFIRMATION, found)

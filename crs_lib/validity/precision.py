@@ -29,6 +29,7 @@ SCOPES: Final = {
     "catalogue": "and other catalogues",
 }  # fmt: skip
 _CONTROLS = ("oracle_lag:1", "tracker", "amnesiac", "sticky", "popular")
+_VOICED = ("texting", "polite")
 _Some = Annotated[Sequence[str], Field(min_length=1)]
 _Systems = Annotated[Sequence[Annotated[str, OneOf(SYSTEMS)]], Field(min_length=2)]
 _Voices = Annotated[Sequence[Annotated[str, OneOf(choices)]], Field(min_length=1)]
@@ -43,10 +44,7 @@ class PrecisionConfig(Settings):
     seeds: Annotated[Sequence[Seed], Field(min_length=1, description="seeds of the users")] = (1, 2, 3)
     n_sessions: Annotated[int, Field(ge=2, description="scenarios, of each catalogue and seed")] = 8
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
-    voices: Annotated[_Voices, Field(description="voices of the users, one wording each")] = (
-        "texting",
-        "polite",
-    )
+    voices: Annotated[_Voices, Field(description="voices of the users, one wording each")] = _VOICED
     metric: Annotated[str, Field(description="a session metric, e.g. shift_cost")] = "normalised_gain"
     precision: Annotated[float, Field(gt=0, description="half width of a difference's 95 % interval")] = 0.05
 

@@ -99,10 +99,8 @@ def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> lis
         draw = rng.stream(seed, "realism", "small talk", voice, session)
         for turn in range(n_turns):
             acts = voices.SMALL_TALK if turn else voices.FIRST_WORDS
-            act, small = (
-                acts[int(draw.integers(len(acts)))],
-                voices.every()[voice].small_letters > draw.random(),
-            )
+            act = acts[int(draw.integers(len(acts)))]
+            small = voices.every()[voice].small_letters > draw.random()
             said = prompts.say(prompts.USER_SETS[voice], act, draw, small=small, title=_A_FILM.strip())
             found.append(_UserTurn(f"{SMALL_TALK_ONLY}/{session}", said, voice))
     return found
@@ -226,17 +224,13 @@ def run(config: RealismConfig) -> pd.DataFrame:
     if real:
         chat = small_talk(voices.ALL, config.n_sessions, config.n_turns, config.seed)
         rows.append(compared(SMALL_TALK_ONLY, _as_long(chat, real, config.seed), real))
-        halves = [[turn for turn in real if _half(turn) == half] for half in (0, 1)]
+        halves = [[t for t in real if zlib.crc32(t.conversation.encode()) % 2 == half] for half in (0, 1)]
         rows.append(compared("people, one half against the other", *halves))
         if config.others:
             others = user_turns(raters.conversations(config.others), world.grounder)
             rows.append(compared(f"people of {config.others}", others, real))
         rows.append({"users": "people", **_manner(real, world.grounder)})
     return pd.DataFrame(rows)
-
-
-def _half(turn: _UserTurn) -> int:
-    return zlib.crc32(turn.conversation.encode()) % 2
 
 
 def _manner(turns: Sequence[_UserTurn], grounder: Grounder) -> dict[str, float]:

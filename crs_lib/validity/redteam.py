@@ -54,9 +54,14 @@ def search(config: GateConfig) -> pd.DataFrame:
     found = _scored(config, specs, config.n_sessions)
     names, rows = base.scored_names(), []
     for spec in specs:
-        means = pd.DataFrame([one.session for one in found[spec]])[names].astype(float).mean()
+        means = _sessions(found[spec], names).mean()
         rows.append({"policy": spec, "utility": _utility(found[spec]), **means.to_dict()})
     return pd.DataFrame(rows)
+
+
+def _sessions(found: Sequence[Scores], names: Sequence[str]) -> pd.DataFrame:
+    """Metrics of sessions, a row a session."""
+    return pd.DataFrame([one.session for one in found])[list(names)].astype(float)
 
 
 def _scored(config: GateConfig, specs: Sequence[str], n: int, voices: str = FIRST) -> dict[str, list[Scores]]:
@@ -69,11 +74,9 @@ def _scored(config: GateConfig, specs: Sequence[str], n: int, voices: str = FIRS
 
 
 # Policies that know neither the arm nor the log, and the honest ones that they are built on.
-SLEIGHTS = {
-    "sandbag_sticky": "sticky", "stickyk:1": "sticky", "stickyk:10": "sticky", "pad_sticky:3": "sticky",
-    "one_slot_sticky": "sticky", "one_slot_tracker": "tracker", "wipe_at_cue": "tracker", "newest_wins":
-    "tracker",
-}  # fmt: skip
+_OF_STICKY = ("sandbag_sticky", "stickyk:1", "stickyk:10", "pad_sticky:3", "one_slot_sticky")
+_OF_TRACKER = ("one_slot_tracker", "wipe_at_cue", "newest_wins")
+SLEIGHTS = dict.fromkeys(_OF_STICKY, "sticky") | dict.fromkeys(_OF_TRACKER, "tracker")
 COSTS, _NEAR = ("shift_cost", "share_lost"), 0.05
 _TIMES, _TURNS = 50, 8  # scenarios of a sleight, for each of a drawn policy; turns that hold the first window
 
@@ -89,21 +92,16 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
     specs = list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
     found = _scored(config.changed(n_turns=_TURNS), specs, _TIMES * config.n_sessions, ALL)
     names = ["shift_cost", "straight_gain"]
-    values = {
-        spec: pd.DataFrame([one.session for one in found[spec]])[names].astype(float).to_numpy()
-        for spec in specs
-    }
+    values = {spec: _sessions(found[spec], names).to_numpy() for spec in specs}
+    straight = {spec: np.nanmean(values[spec][:, 1]) for spec in specs}
+    able = [spec for spec, honest in SLEIGHTS.items() if abs(straight[spec] - straight[honest]) <= _NEAR]
     drawn = rng.stream(config.seed, "redteam", "scenarios")
     n = len(values[specs[0]])
     picks = [np.arange(n), *(drawn.integers(0, n, n) for _ in range(1000))]
     rows = []
     for name in COSTS:
         costs = {spec: _costs(values[spec], picks, name) for spec in specs}
-        rises = {
-            spec: costs[honest] - costs[spec]
-            for spec, honest in SLEIGHTS.items()
-            if abs(np.nanmean(values[spec][:, 1]) - np.nanmean(values[honest][:, 1])) <= _NEAR
-        }
+        rises = {spec: costs[SLEIGHTS[spec]] - costs[spec] for spec in able}
         worst = max(rises, key=lambda spec: rises[spec][0], default="")
         rise = rises.get(worst, np.array([math.nan, 0.0]))
         most, (low, high) = max(0.0, float(rise[0])), np.nanquantile(rise[1:], (0.025, 0.975))

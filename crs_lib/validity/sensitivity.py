@@ -207,12 +207,9 @@ def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfi
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
     arm = SHIFT if parameters["arm"] == CALM else parameters["arm"]  # calm: insist says it, too
-    settings = {name: parameters[name] for name in _KEPT if name in parameters} | {
-        "run": run,
-        "systems": systems,
-        "arms": (arm,),
-    }
-    return SimulateConfig(**settings, n_sessions=min(sessions, int(parameters["n_sessions"])))
+    kept = {name: parameters[name] for name in _KEPT if name in parameters}
+    n = min(sessions, int(parameters["n_sessions"]))
+    return SimulateConfig(**kept, run=run, systems=systems, arms=(arm,), n_sessions=n)
 
 
 def read(run: str, name: str) -> pd.DataFrame:

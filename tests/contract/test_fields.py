@@ -28,8 +28,6 @@ def test_a_field_is_named_like_its_row_and_its_values_are_clean_and_spelt_as_its
     assert fields.RELAXATION_ORDER.count(row.name) == 1
     assert [other.keep for other in ALL_FIELDS.values()].count(row.keep) == 1
     assert row.weight >= 1
-    assert (row.name in fields.TAS_FIELDS) is (row.in_tas and row.name in FIELDS)
-    assert (row.name in fields.SHIFT_FIELDS) is (row.may_shift and row.name in FIELDS)
     assert row.clean(" ") == (None, "empty")
     for value in SAMPLE.values(row.name):
         assert row.clean(value) == (value, "")

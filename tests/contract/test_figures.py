@@ -197,10 +197,6 @@ OTHER_STUDIES = {
     "attribution": LOST.assign(
         ids=N_SESSIONS, n_ids=N_SESSIONS, **dict(zip(evidence.BUCKETS, (1, 1, 2, 1, 3), strict=True))
     ),
-    "intervals": grid(
-        ("measure", ("r@5", "r@10", "mrr", "recall", "f1")), high=0.6, chats_low=np.nan, chats_high=np.nan,
-        n_questions=N_SESSIONS, **ENDS,
-    ),
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import clean
-from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER, SHIFT_FIELDS
+from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
 
@@ -115,7 +115,11 @@ def catalog_and_wishes(draw):
         draw(st.lists(st.tuples(st.text("abcdefgh", min_size=1, max_size=3), record()), min_size=1, max_size=12)),
     )  # fmt: skip
     wishes = {}
-    for name in draw(st.lists(st.sampled_from(SHIFT_FIELDS), unique=True, max_size=4)):
+    for name in draw(
+        st.lists(
+            st.sampled_from([name for name, row in FIELDS.items() if row.may_shift]), unique=True, max_size=4
+        )
+    ):
         known = st.sampled_from([*catalog.values(name), "1999" if name == "year" else "Nobody At All"])
         wishes[name] = draw(known | st.lists(known, min_size=1, max_size=3))
     return catalog, wishes

@@ -18,11 +18,11 @@ ROOMS = {
 TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 160, 20, 26
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
-    "cosrec": 2819, "systems": 2004, "stats": 1903, "report": 1856, "validity": 1787, "catalog": 1603,
-    "figures": 1517, "llm": 1397, "simulate": 1386, "metrics": 1315, "thesis": 1004, "core": 961,
-    "cli": 952, "data": 798, "retrieval": 644, "runs": 613, "notebooks": 596,
+    "cosrec": 2819, "systems": 1891, "stats": 1853, "report": 1795, "validity": 1743, "llm": 1388,
+    "metrics": 1315, "thesis": 1004, "core": 960, "cli": 935, "data": 788, "retrieval": 644, "runs": 613,
+    "notebooks": 596,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_641, 45_592, 215, 1_237
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_065, 44_989, 215, 1_237
 FRONT_DOOR_REACHED = 160
 
 

@@ -29,7 +29,12 @@ def asked(kind, url):
     try:
         if kind == "http":
             channel = CHANNELS["http"](url.removeprefix("http:") + "/reply", TIMEOUT)
-            found = channel.ask({"conversation": [{"role": "user", "content": "A drama?"}]})["reply"]
+            request = {
+                "session": "00000",
+                "turn": 1,
+                "conversation": [{"role": "user", "content": "A drama?"}],
+            }
+            found = channel.ask(request)["reply"]
         else:
             llm = LLM(f"{kind}:m", host=url, timeout=TIMEOUT, retry=ONCE, weights="")
             if kind == "ollama":
