@@ -49,9 +49,9 @@ def load(source: str | Path = SAMPLE) -> Catalog:
         raise InputError(f"{told}, .json or .parquet; +plot behind it adds plot keywords")
     if path.suffix == ".parquet" and not columns and _is_ours(path):
         return _from_parquet(path, rows)
-    if (found := _table(path)) is not None:
-        return _from_table(path.name, found, rows, columns)
-    return _from_json(path, path.name, rows)
+    if path.suffix.lower() in _TABLES:
+        return _from_table(path.name, _table(path), rows, columns)
+    return _from_json(path, path.name, rows, columns)
 
 
 def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
@@ -97,11 +97,15 @@ def _path(source: str | Path) -> Path:
     return path if path.is_absolute() or path.exists() else paths.home() / path
 
 
-def _from_json(path: Path, name: str, rows: Mapping[str, Field]) -> Catalog:
+def _from_json(
+    path: Path, name: str, rows: Mapping[str, Field], columns: Mapping[str, str] | None = None
+) -> Catalog:
     try:
         data = safety.loads(safety.read_text(path), path.name, pairs=_object)
     except InputError as error:
         raise InputError(f"{error}; expected an object title -> record") from error
+    if isinstance(data, list):
+        return _from_table(name, data, rows, columns or {})
     if not isinstance(data, dict) or not data:
         raise InputError(f"{path.name} must hold an object title -> record with at least one film")
     pairs = data.pairs if isinstance(data, _Repeated) else list(data.items())
@@ -138,14 +142,19 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     **{row.column: row.foreign_keys for row in ALL_FIELDS.values() if row.name != YEAR_FIELD},
 }
 _SEVERAL = frozenset(row.column for row in ALL_FIELDS.values() if row.many)  # columns of several values
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _PARTS = ("|", ";", ",")  # the first of these that a text holds parts its values
 _SHOWN = 300  # characters of a record that an error shows
 
 
-def _table(path: Path) -> list[Mapping[str, Any]] | None:
-    """The rows of a table, or of JSON that is a list or lines of objects; None for any other JSON."""
+def _table(path: Path) -> list[Mapping[str, Any]]:
+    """The rows of a table, or JSON lines."""
     kind = path.suffix.lower()
-    if kind in (".csv", ".tsv"):
+    if kind == ".jsonl":
+        return list(tables.read_jsonl(path))
+    if kind == ".parquet":
+        frame = pd.read_parquet(path)
+    else:
         with path.open("rb") as file:
             head = file.readline(10_000).decode(errors="replace")
         mark = max("\t" if kind == ".tsv" else ",;\t", key=head.count)
@@ -153,13 +162,6 @@ def _table(path: Path) -> list[Mapping[str, Any]] | None:
             frame = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False)
         except UnicodeDecodeError as error:
             raise InputError(f"{path.name} is not in UTF-8 ({error}); save it as CSV UTF-8") from error
-    elif kind == ".parquet":
-        frame = pd.read_parquet(path)
-    elif kind == ".jsonl":
-        return list(tables.read_jsonl(path))
-    else:
-        text = safety.read_text(path)
-        return safety.loads(text, path.name) if text.lstrip().startswith("[") else None
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError, RunError, did_you_mean
+from crs_lib.core.errors import RunError, unknown
 
 PREFIX = "CRS_PREFIX"  # of the Python that a notebook was started from, for its kernel to compare
 _INJECTED = "# Parameters\n"  # how the cell begins that papermill adds
@@ -61,8 +61,7 @@ def _only_known_parameters() -> None:
     known = _assigned(cells[0]) if injected else []
     for name in _assigned(injected):
         if name not in known:
-            told = f"unknown parameter {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
-            raise InputError(told)
+            raise unknown("parameter", name, known)
 
 
 def _assigned(code: str) -> list[str]:

@@ -19,6 +19,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
 from crs_lib.metrics.gain import ABLE
+from crs_lib.notebooks.look import heading
 from crs_lib.report import findings, statistics
 from crs_lib.report.page import Mean, bullets, document, figure, quiet, table
 from crs_lib.simulate.scenarios import FRESH_TURNS
@@ -111,8 +112,7 @@ class Comparison:
     def verdict(self) -> list[str]:
         """A sentence for each system of one's own, for each contrast, and for what this n can decide."""
         told = [self._loses(name) for name in self.ours]
-        rows = self.tests.pairwise[self.tests.pairwise["family"] == "confirmatory"].to_dict("records")
-        told += [self._contrast(row) for row in rows]
+        told += [self._contrast(row) for row in self.tests.declared.to_dict("records")]
         alone = len(set(self.shifts.get("voice", ()))) == 1
         return [*told, self._decides(), *[_ONE_VOICE] * alone]
 
@@ -240,7 +240,7 @@ class Comparison:
 
 def _worded(frame: pd.DataFrame) -> pd.DataFrame:
     """Columns as a reader sees them."""
-    return frame.rename(columns={name: name.replace("_", " ") for name in frame})
+    return frame.rename(columns=heading)
 
 
 def _counted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -280,14 +280,14 @@ def compare(
     }  # fmt: skip
     name = run or f"compare-{_digest(asked)}"
     ours, baselines = (tuple(named(one)[0] for one in part) for part in (given, against))
+    pairs = tuple(itertools.product(ours, baselines))
+    declared = statistics.plan_for(plan, ours + baselines).changed(contrasts=pairs)
     for size in range(min(STEP, n), n + STEP, STEP):
         config = simulate.SimulateConfig(run=name, n_sessions=min(size, n), workers=workers, **asked)
         simulate.simulate(config, progress=progress)
         evaluate.evaluate(evaluate.EvaluateConfig(run=name, workers=workers))
-        pairs = tuple(itertools.product(ours, baselines))
-        declared = statistics.plan_for(plan, ours + baselines).changed(contrasts=pairs)
         found = Comparison(name, ours, baselines, declared)
-        rows = found.tests.pairwise[found.tests.pairwise["family"] == "confirmatory"]
+        rows = found.tests.declared
         if (rows["high"] - rows["low"]).max(skipna=False) <= width:
             break
     found.write()

@@ -216,7 +216,7 @@ def _headed(frame: pd.DataFrame) -> pd.DataFrame:
         shown[name] = pd.to_numeric(pd.Series(values, shown.index)) if numeric else values
     if "outcome" in shown:
         shown["outcome"] = [_label(v) if v in base.METRICS else v for v in shown["outcome"]]
-    return shown.rename(columns={name: heading(name) for name in shown})
+    return shown.rename(columns=heading)
 
 
 def _signs(text: str) -> str:

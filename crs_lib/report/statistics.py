@@ -148,7 +148,7 @@ def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
 
 def held(ladder: Ladder, plan: Plan) -> Finding:
     """How many declared contrasts differ, are equivalent and are not settled, and the largest difference."""
-    mine = ladder.pairwise[ladder.pairwise["family"] == "confirmatory"]
+    mine = ladder.declared
     if mine.empty:
         return finding_none("no declared contrast is between systems of this run")
     apart = mine[mine["verdict"].isin(["higher", "lower"])].sort_values("diff", key=abs)

@@ -35,6 +35,11 @@ class Ladder(NamedTuple):
     leaderboard: pd.DataFrame
     power: pd.DataFrame
 
+    @property
+    def declared(self) -> pd.DataFrame:
+        """The pairs of the plan's contrasts on the primary outcome."""
+        return self.pairwise[self.pairwise["family"] == "confirmatory"]
+
 
 def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     """Everything that the plan declares, on a frame with a row per session and a column per outcome.

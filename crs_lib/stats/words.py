@@ -47,15 +47,14 @@ def conclusions_by_subject(results: Ladder, plan: Mapping[str, Any] | Plan) -> d
     """:func:`conclusions` by subject: data, systems, contrasts, ranking, exploratory, checks, power."""
     plan = read_plan(plan)
     pairs = results.pairwise
-    declared = pairs[pairs["family"] == "confirmatory"]
     sentences = {
         "data": [_data(results.means, plan)],
         "systems": [_differ(results, plan)],
-        "contrasts": [_contrast(row, plan) for row in declared.to_dict("records")],
+        "contrasts": [_contrast(row, plan) for row in results.declared.to_dict("records")],
         "ranking": _ranking(results, plan),
         "exploratory": _explored(pairs[pairs["family"] == "exploratory"], plan),
         "checks": [_check(row) for row in results.assumptions.to_dict("records")],
-        "power": [*_undecided(declared, plan), _power(results.power, plan)],
+        "power": [*_undecided(results.declared, plan), _power(results.power, plan)],
     }
     return {name: [text.rstrip(".") + "." for text in part] for name, part in sentences.items()}
 

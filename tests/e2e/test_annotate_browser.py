@@ -10,12 +10,7 @@ from crs_lib.validity import labels
 from tests.helpers import browser as chromium
 from tests.helpers.sample import scored
 
-PROGRAM = chromium.executable()
-pytestmark = [
-    pytest.mark.full, pytest.mark.browser, pytest.mark.subprocess,
-    pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
-    pytest.mark.slow,
-]  # fmt: skip
+PROGRAM, pytestmark = chromium.PROGRAM, chromium.MARKS
 RUN = "annotate-e2e"
 
 

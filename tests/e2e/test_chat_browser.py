@@ -2,19 +2,12 @@
 
 import time
 
-import pytest
-
 from crs_lib.core import paths
 from crs_lib.realtalk import corpus, describe, index, query, ranker
 from crs_lib.report.page import document
 from tests.helpers import browser as chromium
 
-PROGRAM = chromium.executable()
-pytestmark = [
-    pytest.mark.full, pytest.mark.browser, pytest.mark.subprocess,
-    pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
-    pytest.mark.slow,
-]  # fmt: skip
+PROGRAM, pytestmark = chromium.PROGRAM, chromium.MARKS
 
 
 def written(folder, chat):

@@ -19,12 +19,7 @@ from tests.helpers import browser as chromium
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import simulated
 
-PROGRAM = chromium.executable()
-pytestmark = [
-    pytest.mark.full, pytest.mark.browser, pytest.mark.subprocess,
-    pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
-    pytest.mark.slow,
-]  # fmt: skip
+PROGRAM, pytestmark = chromium.PROGRAM, chromium.MARKS
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="

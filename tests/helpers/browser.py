@@ -13,6 +13,8 @@ import time
 from importlib import resources
 from pathlib import Path
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 KEYS = {
     "Escape": 27, "Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "ArrowLeft": 37, "ArrowRight": 39, "Tab": 9,
@@ -25,6 +27,15 @@ def executable():
     """The browser to use: ``CRS_CHROMIUM``, or the first that is found; None where there is none."""
     given = os.environ.get("CRS_CHROMIUM")
     return given or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+PROGRAM = executable()
+# Of the tests that need a browser: what `make test` leaves to `make test-all`.
+MARKS = [
+    pytest.mark.full, pytest.mark.browser, pytest.mark.subprocess,
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
+    pytest.mark.slow,
+]  # fmt: skip
 
 
 class ProtocolError(Exception):

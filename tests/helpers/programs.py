@@ -65,7 +65,24 @@ def odd(folder, how):
     return f"exec:{sys.executable} -S {path} '{json.dumps(how)}' {Path(folder) / 'mended'}"
 
 
-class ProgramServer:
+class Served:
+    """A server on this machine in the background; ``facts`` become attributes of its handler."""
+
+    def __init__(self, handler, **facts):
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), facts))
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class ProgramServer(Served):
     """A program behind an address; ``answer(request)`` gives a status and a JSON value or a text.
 
     ``requests`` holds what came in. Each answer takes ``delay`` seconds, of which ``slots`` run at a time; ``busy``
@@ -76,18 +93,8 @@ class ProgramServer:
         self.answer, self.delay = answer, delay
         self.requests, self.busy = [], 0.0
         self._slots, self._lock = threading.Semaphore(slots), threading.Lock()
-        handler = type("Handler", (_Handler,), {"program": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/reply"
-
-    def __enter__(self):
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._http.shutdown()
-        self._http.server_close()
+        super().__init__(_Handler, program=self)
+        self.url += "/reply"
 
     def work(self, request):
         """The status and the body for a request, after the delay."""

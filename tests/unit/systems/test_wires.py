@@ -4,7 +4,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -15,6 +15,7 @@ from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
 from crs_lib.systems.programs import Programs
+from tests.helpers.programs import Served
 from tests.helpers.sample import GROUNDER, SAMPLE
 from tests.helpers.scripted import failing
 
@@ -32,7 +33,7 @@ FAULTS = {
 }
 
 
-class Other:
+class Other(Served):
     """A server of others: ``serve(path, value, cookie)`` gives status, JSON value and cookie; ``faults`` say which requests fail at first.
 
     ``seen`` are the requests served, each as its path, its value and its cookie.
@@ -41,18 +42,7 @@ class Other:
     def __init__(self, serve, faults=()):
         self.serve, self.faults, self.seen, self.tries, self.failed = serve, dict(faults), [], {}, 0
         self.lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"other": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    def __enter__(self):
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._http.shutdown()
-        self._http.server_close()
+        super().__init__(_Handler, other=self)
 
     def fault(self, raw):
         """What goes wrong at this attempt: the first two of a request fail, or none."""
