@@ -43,7 +43,7 @@ class LLMSettings(Settings):
     searches: Annotated[int, Field(ge=0, le=50, description="searches of agent: in a turn at most")] = 4
     tools: Annotated[_Tools, Field(description="of agent:; auto is JSON where a server calls none")] = "auto"
     state: Annotated[bool, Field(description="ask what the user wants now, beside the reply")] = True
-    latest: Annotated[bool, Field(description="add that only the latest wishes count")] = False
+    latest: Annotated[bool, Field(description="add that only the latest constraints count")] = False
     reply_limit: _Limit = None
     temperature: Temperature = 0.7
     num_ctx: Context = 8192

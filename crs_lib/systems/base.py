@@ -80,7 +80,7 @@ class System(Protocol):
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply: ...
 
 
-ORACLE = "oracle"  # the policy; as the model of a mode: whoever knows the wishes and has the mode's list
+ORACLE = "oracle"  # the policy; as the model of a mode: whoever knows the constraints and has the mode's list
 # The control policies are known at once; the files of the others are read when one of them is asked for.
 _ORDER = ("policies", "search", "worded", "programs", "modes", "agent", "gamed")
 SYSTEMS: Registry[System] = Registry("policy", "crs_lib.systems", _ORDER)

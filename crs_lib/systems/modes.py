@@ -182,7 +182,7 @@ def _read_reply(
 
 
 class _BestOfList(Oracle):
-    """The films of a list that meet most of what the user wants: nobody can make more of the list."""
+    """The films of a list that meet most of the user's constraints: nobody can make more of the list."""
 
     honest = False
     listed: Items = ()

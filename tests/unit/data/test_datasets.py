@@ -380,7 +380,7 @@ def test_commands_name_what_is_unknown_or_absent(server, capsys, monkeypatch):
 
 @pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
 def test_every_row_keeps_the_contract(row):
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.name)
+    assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", row.name)
     assert row.study in ("movies", "cosrec", "realtalk")
     if row.wheels:
         assert all(re.search(r"==\d+\.\d+\.\d+$", one) for one in row.wheels) and row.files[0].sha256
