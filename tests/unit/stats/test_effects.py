@@ -7,19 +7,9 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from crs_lib import stats
-from crs_lib.stats.effects import (
-    _noncentral_f_interval,
-    _noncentral_t_interval,
-    cliffs_delta,
-    cohens_dz,
-    partial_eta_squared,
-    rank_biserial,
-)
+from crs_lib.stats.effects import _noncentral_f_interval, partial_eta_squared, rank_biserial
 from crs_lib.stats.paired import rm_anova
-from tests.helpers.stats_examples import (
-    matrix_frame,
-    random_matrix,
-)
+from tests.helpers.stats_examples import matrix_frame, random_matrix
 
 TABLE = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=15)
 
@@ -32,18 +22,6 @@ def test_noncentral_f_interval_inverts_the_distribution():
     assert sp.ncf.cdf(11.221, 4, 50, high) == pytest.approx(0.05, abs=1e-9)
 
 
-@pytest.mark.parametrize("t", [-60.0, -10.0, -0.4, 0.0, 3.0, 40.0])
-@pytest.mark.parametrize("df", [1, 9, 199, 5999])
-def test_noncentral_t_interval_inverts_the_distribution(t, df):
-    low, high = _noncentral_t_interval(t, df, 0.95)
-    assert low < t * (1 - 1e-9) + 1e-9
-    assert high > t * (1 - 1e-9) - 1e-9 or df == 1
-    mirrored = _noncentral_t_interval(-t, df, 0.95)
-    assert mirrored == pytest.approx((-high, -low))
-    end = low if t >= 0 else -high
-    assert sp.nct.cdf(abs(t), df, end) == pytest.approx(0.975, abs=1e-7)
-
-
 def test_partial_eta_squared_from_f_and_degrees_of_freedom():
     """df1 F / (df1 F + df2), Cohen (1973)."""
     frame = matrix_frame(random_matrix(2, 15, 4))
@@ -51,19 +29,6 @@ def test_partial_eta_squared_from_f_and_degrees_of_freedom():
     share = 3 * fit["statistic"] / (3 * fit["statistic"] + 42)
     assert row["estimate"] == pytest.approx(share)
     assert row["low"] < share < row["high"]
-
-
-@settings(max_examples=20, deadline=None)
-@given(TABLE)
-def test_cliffs_delta_is_a_double_loop_and_turns_with_the_pair(values):
-    frame = matrix_frame(values)
-    there = cliffs_delta(frame).iloc[0]
-    loop = np.mean([np.sign(a - b) for a, _ in values for _, b in values])
-    assert there["estimate"] == pytest.approx(loop, abs=1e-12)
-    back = cliffs_delta(frame, stats.Design(pairs=[("s1", "s0")])).iloc[0]
-    ends = back[["estimate", "high", "low"]].tolist()
-    assert ends == pytest.approx((-there[["estimate", "low", "high"]]).tolist())
-    assert -1 <= there["low"] <= there["high"] <= 1
 
 
 @settings(max_examples=20, deadline=None)
@@ -91,7 +56,5 @@ def test_rank_biserial_interval_equals_a_plain_bootstrap():
 def test_extremes_and_equal_systems():
     above = matrix_frame([[1.0, 0.0], [3.0, 0.5], [2.0, 0.9], [4.0, 0.1]])
     equal = matrix_frame(np.ones((5, 2)))
-    for size in (cliffs_delta, rank_biserial):
-        found = [size(frame, stats.Design(resamples=50))["estimate"][0] for frame in (above, equal)]
-        assert found == [1.0, 0.0]
-    assert np.isnan(cohens_dz(equal)["estimate"][0])
+    found = [rank_biserial(frame, stats.Design(resamples=50))["estimate"][0] for frame in (above, equal)]
+    assert found == [1.0, 0.0]
