@@ -82,7 +82,7 @@ def test_one_model_is_in_memory(model: Path, tmp_path: Path) -> None:
 
 
 def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="local:none.gguf: no such file .known: smollm2, qwen"):
+    with pytest.raises(InputError, match=r"local:none.gguf: no such file .known: smollm2, qwen"):
         local._Local("none.gguf")
     with pytest.raises(InputError, match="threads=0"):
         local._Local(str(model), threads=0)
