@@ -98,8 +98,8 @@ SMALL_MODEL: Mapping[str, Any] = {
     "offered": 3, "retriever": "hybrid:hashing", "state": False, "reuse": True, "max_failed": 50,
 }  # fmt: skip
 # For a model of one to a few thousand million parameters on a laptop: a dozen films, short replies.
-MEDIUM_MODEL: Mapping[str, Any] = SMALL_MODEL | {
-    "num_ctx": 8192, "num_predict": 160, "reply_limit": 300, "listed": 12, "most": 3, "offered": 4,
+MEDIUM_MODEL: Mapping[str, Any] = {
+    **SMALL_MODEL, "num_ctx": 8192, "num_predict": 160, "reply_limit": 300, "listed": 12, "most": 3, "offered": 4,
     "threads": 2,
 }  # fmt: skip
 _MODES = ("form", "listed", "retriever", "searches", "tools", "state", "latest", "reply_limit")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from crs_lib.catalog import grounder as grounding
 from crs_lib.catalog.catalog import Catalog
@@ -36,6 +36,9 @@ from crs_lib.systems.base import (
     n_met,
 )
 from crs_lib.systems.policies import Oracle
+
+if TYPE_CHECKING:
+    from crs_lib.llm.client import Pool
 
 REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a constraint, in JSON
 TURN_LIMIT = 2_000  # characters of one utterance that the model reads
@@ -210,7 +213,7 @@ class ModelSystem:
         if world.llms is None and argument != ORACLE:
             raise InputError(f"system {spec!r} needs language models; give the World a Pool as llms")
         self.world, self.llm = world, world.llm
-        self.llms: Any = world.llms  # a Pool, but for oracle
+        self.llms = cast("Pool", world.llms)  # none for oracle
         self.ceiling = _BestOfList(world, seed, session, spec, world.llm.most) if argument == ORACLE else None
         self.sees_state = self.ceiling is not None
         self.seed, self.session, self.spec, self.model = seed, session, spec, argument
