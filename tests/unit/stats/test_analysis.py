@@ -338,7 +338,7 @@ class TestIndependentSamples:
         assert row["p_brunner_munzel"] == pytest.approx(scipy.stats.brunnermunzel(a, b).pvalue, rel=1e-9)
         assert found.pairwise["p_wilcoxon"].isna().all() and row["verdict"] == "higher"
         assert found.leaderboard["rank"].tolist() == [1, 2, 3]
-        assert set(found.effects["effect"]) == {"omega_squared", "cliffs_delta"}
+        assert set(found.effects["effect"]) == {"omega_squared"}
 
     def test_no_sentence_claims_pairs(self):
         text = " ".join(stats.conclusions(stats.ladder(self.FRAME, SMALL), SMALL))
