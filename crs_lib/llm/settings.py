@@ -99,8 +99,8 @@ SMALL_MODEL: Mapping[str, Any] = {
 }  # fmt: skip
 # For a model of one to a few thousand million parameters on a laptop: a dozen films, short replies.
 MEDIUM_MODEL: Mapping[str, Any] = {
-    **SMALL_MODEL, "num_ctx": 8192, "num_predict": 160, "reply_limit": 300, "listed": 12, "most": 3, "offered": 4,
-    "threads": 2,
+    **SMALL_MODEL, "num_ctx": 8192, "num_predict": 160, "reply_limit": 300, "listed": 12, "most": 3,
+    "offered": 4, "threads": 2,
 }  # fmt: skip
 _MODES = ("form", "listed", "retriever", "searches", "tools", "state", "latest", "reply_limit")
 _LOCAL = ("threads", "reuse")
