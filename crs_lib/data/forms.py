@@ -281,7 +281,7 @@ def _sample(sample: object, model: object) -> object:
     if not isinstance(sample, Mapping) or not isinstance(sample.get("messages"), list):
         return sample
     name = f"{sample.get('id')}.{sample.get('epoch', 1)}"
-    told = sample.get("metadata") if isinstance(sample.get("metadata"), Mapping) else {}
+    told = dict(given) if isinstance(given := sample.get("metadata"), Mapping) else {}
     said = [{**one, "content": _text(one.get("content"))} if isinstance(one, Mapping) else one
             for one in sample["messages"]]  # fmt: skip
     return {"session_id": name, "model_name": model, **told, "messages": said}
