@@ -285,8 +285,6 @@ MEMBERS = {
     "logs/summary.csv": b"model,mean\n", "logs/deeper/gemma:2b_session_00002.json": b"{}",
     "chats/../../../escape.json": b"{}", "chats/Chat_1.json": b"[]",
 }  # fmt: skip
-
-
 RAW, ARCHIVE = f"/{ORIGIN.repository}/{ORIGIN.commit}/", f"/{ORIGIN.repository}/archive/{ORIGIN.commit}.zip"
 WRONG = [
     (FILMS, None, r"refused films\.json: 404 .*same command tries again"),
