@@ -39,7 +39,8 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
     assert asked != ask(run, 12, kind, 1)
     counts = pd.Series([model for one in asked for model in one.systems]).value_counts()
     assert counts.max() - counts.min() <= (2 if kind == "single" else 4)
-    shown = pages.question_page(pages._shown(asked, kind)).partition('id="data">')[2].partition("</script>")[0]
+    page = pages.question_page(pages._shown(asked, kind))
+    shown = page.partition('id="data">')[2].partition("</script>")[0]
     for model in SYSTEMS:
         assert f'"{model}"' not in shown  # no system is named
     for one in asked:
