@@ -60,7 +60,7 @@ class Convention(Settings):
         Literal["skip", "zero", "one"],
         Field(description="value of a turn in which neither side names a concept; skip counts it apart"),
     ] = "skip"
-    clip: Annotated[bool, Field(description="TAS of a turn is cut to [0, 1]")] = False
+    clip: Annotated[bool, Field(description="TAS of a turn is cut to [-1, 1]")] = False
     window: Annotated[int, Field(ge=1, description="replies within which a shift is recovered")] = 3
     within_segment: Annotated[bool, Field(description="recovery ends at the next shift")] = True
     recovery_cc: Annotated[float, Field(ge=0, le=1, description="cross coherence that recovers a shift")] = (

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, check_columns, levels, numbers
-from crs_lib.stats.effects import cliffs_delta, cohens_dz, partial_eta_squared, rank_biserial
+from crs_lib.stats.effects import partial_eta_squared, rank_biserial
 from crs_lib.stats.estimates import cost_interval
 from crs_lib.stats.groups import adjust, assumptions, independent_pairs, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import friedman, mean_differences, rm_anova, tost_pairs, wilcoxon_pairs
@@ -229,16 +229,13 @@ def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
 
 
 def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
-    """Explained variance of the outcome, then three effect sizes of every pair."""
-    sizes = [cohens_dz, cliffs_delta, rank_biserial]
+    """Explained variance of the outcome, then, where pairs share scenarios, rank-biserial of every pair."""
     if design.independent(values):
-        sizes = [cliffs_delta]
         explained = _attempt(one_way_anova, values, design).assign(effect="omega_squared")
         made = [explained.rename(columns={"omega_squared": "estimate"})]
     else:
         made = [_attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
-    if design.pairs:
-        made += [size(values, design).assign(note="") for size in sizes]
+        made += [rank_biserial(values, design).assign(note="")] if design.pairs else []
     columns = "effect a b estimate low high n n_missing note".split()
     return pd.concat([part.reindex(columns=columns) for part in made])
 

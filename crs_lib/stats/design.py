@@ -110,10 +110,10 @@ class Design:
         """A copy with other fields."""
         return replace(self, **fields)
 
-    def groups(self, frame: pd.DataFrame, each: int = 2) -> Groups:
+    def groups(self, frame: pd.DataFrame) -> Groups:
         """The values of every system, missing ones left out and counted.
 
-        Raises InputError for fewer than two systems or a system with fewer than ``each`` values.
+        Raises InputError for fewer than two systems or a system with fewer than two values.
         """
         check_columns(frame, self.system, self.value)
         labels, column = frame[self.system], numbers(frame, self.value)
@@ -122,9 +122,9 @@ class Design:
         samples = [mine[~np.isnan(mine)] for mine in every]
         missing = [len(mine) - len(kept) for mine, kept in zip(every, samples, strict=True)]
         for name, kept in zip(names, samples, strict=True):
-            if len(kept) < each:
+            if len(kept) < 2:
                 raise InputError(
-                    f"system {name!r} has {len(kept)} values of {self.value!r}, at least {each} are needed: "
+                    f"system {name!r} has {len(kept)} values of {self.value!r}, at least 2 are needed: "
                     "leave this system out or add sessions"
                 )
         return Groups(names, samples, missing)
