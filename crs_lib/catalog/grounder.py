@@ -40,7 +40,7 @@ _LONGEST = 12  # words; a longer stretch is a sentence
 _LOOKED_AT = 50_000  # characters of a reply
 
 
-class Mention(NamedTuple):
+class _Mention(NamedTuple):
     """A title found in a text: half-open character range, the item, and how many items bear the title."""
 
     start: int
@@ -60,7 +60,7 @@ class _Titles:
         self._rules = [rules.title_rule(title, everyday) for title in titles]
         self._matcher = Matcher(forms, everyday)
 
-    def find(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
+    def find(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
         """The titles that a text names, in text order; of two that overlap the longer.
 
         Among films of one title the year in brackets after it decides, then ``prefer`` (the candidates
@@ -81,7 +81,7 @@ class _Titles:
             same, year = self._items[form], rules.year_after(text, stop)
             of_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
             item = (of_year or [i for i in same if i in wanted] or same)[0]
-            found.append(Mention(begin, stop, item, len(same)))
+            found.append(_Mention(begin, stop, item, len(same)))
         return sorted(found)
 
 
@@ -314,12 +314,12 @@ class Grounder:
         known = self.catalog.plot_keywords
         return [word for word in fields.plot_keywords(text) if word in known][:limit]
 
-    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
+    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
         """The titles a text names, resolved to items, in text order (:meth:`_Titles.find`)."""
         preferred = frozenset(prefer)
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
 
-    def recommended(self, text: str, mentions: Sequence[Mention] | None = None) -> list[int]:
+    def recommended(self, text: str, mentions: Sequence[_Mention] | None = None) -> list[int]:
         """The items, each once, whose titles a text recommends, in text order.
 
         ``mentions`` are the titles that it names, where they are known (:meth:`titles`).
@@ -333,10 +333,10 @@ class Grounder:
         return _Titles(self.catalog, self._everyday)
 
     @cached_property
-    def _titled(self) -> Callable[[str], tuple[Mention, ...]]:
+    def _titled(self) -> Callable[[str], tuple[_Mention, ...]]:
         return lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
 
-    def unknown_titles(self, text: str, mentions: Sequence[Mention], said: str = "") -> list[Foreign]:
+    def unknown_titles(self, text: str, mentions: Sequence[_Mention], said: str = "") -> list[Foreign]:
         """The titles outside the catalogue that a text names, in order, each stretch once.
 
         ``mentions`` are the catalogue's titles in the text. These do not count, nor do catalogue values (a
@@ -350,7 +350,7 @@ class Grounder:
                 found.append(one)
         return sorted(found)
 
-    def _known(self, one: Foreign, mentions: Sequence[Mention]) -> bool:
+    def _known(self, one: Foreign, mentions: Sequence[_Mention]) -> bool:
         """Whether a stretch is a catalogue title or value, or ends as one that was found there."""
         folded = fold(one.title)
         if not folded or folded in self.catalog.title_index:

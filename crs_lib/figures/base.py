@@ -44,14 +44,15 @@ TABLES: Registry[str] = Registry("table", room="crs_lib.figures", words=_caption
 
 
 def figure(caption: str = "", *, registry: Registry[Any] = FIGURES, **facts: Any) -> Callable[[Draw], Draw]:
-    """Decorator that registers a figure: the function's name is its name, its parameters are its tables.
+    """Decorator that registers a figure: the function's name without a first ``_``; its parameters are
+    its tables.
 
     Options of the function are keyword-only, and no tables. The words are those of ``captions.toml``; a
     figure that stands in none brings its own, ``study`` (movies, unless said) among them, and comes last.
     """
 
     def add(make: Draw) -> Draw:
-        name, taken = make.__name__, inspect.signature(make).parameters.values()
+        name, taken = make.__name__.removeprefix("_"), inspect.signature(make).parameters.values()
         tables = tuple(one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD)
         registry.register(name, tables=tables, **{"study": "movies", "caption": caption} | facts)(make)
         return make

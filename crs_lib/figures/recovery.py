@@ -32,7 +32,7 @@ _BEFORE, _AFTER = 3, 4  # turns around a shift
 
 
 @figure()
-def score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+def _score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by system from three turns before a shift to four after it."""
     shown = shown_in("score_around_shifts", turns, metrics)[: len(metrics) or 2]
     require(turns, ["session_id", "turn", "since_shift", *shown])
@@ -86,7 +86,7 @@ _LAST = 3  # reply at which recovery is compared with chance
 
 
 @figure()
-def recovery_curves(shifts: pd.DataFrame) -> Any:
+def _recovery_curves(shifts: pd.DataFrame) -> Any:
     """Share of shifts recovered by the number of replies, with the shifts still waiting below."""
     kind = recovered_by(shifts)
     require(shifts, ["session_id", "watched", f"delay_{kind}"])
@@ -150,7 +150,7 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,straight,fresh,calm and "
     "python -m crs_lib run 04_evaluate -p run {run}-calm"
 )
-def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
+def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     """Recovery beyond chance by system, a panel for each number of films that answer the shift.
 
     The estimate is that of the last reply, at most the third, before which ten shifts are at risk.

@@ -37,7 +37,7 @@ def _by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.Da
 
 
 @figure(dark=True, made_by="python -m crs_lib run 03_simulate -p run {run}")
-def ability_adaptation(shifts: pd.DataFrame) -> Any:
+def _ability_adaptation(shifts: pd.DataFrame) -> Any:
     """The share of gain lost to shifts against straight gain, and beside it the conversation cost."""
     require(shifts, ["session_id", "primary", "straight_gain", "shift_cost", "conversation_cost"])
     known = shifts[shifts["primary"].astype(bool)]
@@ -92,7 +92,7 @@ def _profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
 
 
 @figure()
-def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
+def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     """Uptake, release and retention: a panel each, types of shift down, systems as points with intervals."""
     table, order = _profile(turns, shifts), systems_of(turns)
     types = ["all types", *sorted(set(table["type"]) - {"all types"})]
@@ -120,7 +120,7 @@ _TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
 @figure()
-def adaptation_profile(shifts: pd.DataFrame) -> Any:
+def _adaptation_profile(shifts: pd.DataFrame) -> Any:
     """Share of shifts recovered: systems by shift types, each cell with its interval."""
     table, order = recovered_by_type(shifts, recovered_by(shifts)), systems_of(shifts)
     types = [str(name) for name in dict.fromkeys(table["type"])]

@@ -16,7 +16,7 @@ from crs_lib.metrics.records import Background, TurnRecord
 _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
 
 
-def satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = True) -> float:
+def _satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = True) -> float:
     """Mean share of the constraints that a recommended item meets, in [0, 1].
 
     ``items`` are the concept codes of the recommended items. Without constraints NaN; without items 0 where
@@ -45,7 +45,7 @@ def _beyond_chance(observed: float, expected: float) -> float:
     return (observed - expected) / (1 - expected)
 
 
-def novelty(items: Sequence[int], before: Set[int]) -> float:
+def _novelty(items: Sequence[int], before: Set[int]) -> float:
     """Share of the recommended items that were not recommended before, in [0, 1]; NaN without items."""
     return sum(item not in before for item in items) / len(items) if items else math.nan
 
@@ -87,7 +87,7 @@ def _expected_popular(background: Background) -> Callable[[frozenset[int]], floa
 
 
 @FACTS.register("n_items", level=TURN)
-def n_items(turn: TurnRecord) -> int:
+def _n_items(turn: TurnRecord) -> int:
     """The number of recommended items."""
     return len(turn.items)
 
@@ -100,8 +100,8 @@ def _n_constraints(turn: TurnRecord) -> int:
 
 @metric("satisfaction", "satisfaction", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_of_turn(turn: TurnRecord) -> float:
-    """S: :func:`satisfaction` of the active constraints, in [0, 1]."""
-    return satisfaction(turn.constraints, turn.facts, asked=turn.asked)
+    """S: :func:`_satisfaction` of the active constraints, in [0, 1]."""
+    return _satisfaction(turn.constraints, turn.facts, asked=turn.asked)
 
 
 @metric("satisfaction_corrected", "net satisfaction", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
@@ -112,7 +112,7 @@ def satisfaction_corrected(turn: TurnRecord) -> float:
 
 
 @metric("satisfaction_popular", "above popular", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
-def satisfaction_popular(turn: TurnRecord) -> float:
+def _satisfaction_popular(turn: TurnRecord) -> float:
     """S beyond a draw by connectedness, at most 1; see :func:`_beyond_chance`."""
     expected = turn.background.once(_expected_popular)(turn.constraints)
     return _beyond_chance(turn.once(satisfaction_of_turn), expected)
@@ -120,8 +120,8 @@ def satisfaction_popular(turn: TurnRecord) -> float:
 
 @metric("novelty", "non-repetition", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False)
 def novelty_of_turn(turn: TurnRecord) -> float:
-    """N: :func:`novelty` of the recommended items, in [0, 1]."""
-    return novelty(turn.items, turn.seen)
+    """N: :func:`_novelty` of the recommended items, in [0, 1]."""
+    return _novelty(turn.items, turn.seen)
 
 
 @metric("topic_interference_leakage", "leakage", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
@@ -136,6 +136,6 @@ def best_share(turn: TurnRecord) -> float:
 
 
 @FACTS.register("n_hallucinated_titles", level=TURN)
-def n_hallucinated_titles(turn: TurnRecord) -> int:
+def _n_hallucinated_titles(turn: TurnRecord) -> int:
     """The number of titles outside the catalogue that the log counts in the reply."""
     return len(turn.pair.system.meta.get("hallucinated_titles") or ())

@@ -239,7 +239,7 @@ class TopicModel:
 
     def topics(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The five words of each text's most probable topic; none where no topic has a share of 0.1."""
-        asked = [(self.bag(text), start_of(text)) for text in texts]
+        asked = [(self.bag(text), _start_of(text)) for text in texts]
         distinct = [pair for pair in dict.fromkeys(asked) if pair[0]]
         shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
         named = zip(shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist(), strict=True)
@@ -248,7 +248,7 @@ class TopicModel:
         return [words.get(pair, ()) for pair in asked]
 
 
-def start_of(text: str) -> int:
+def _start_of(text: str) -> int:
     """Which of the fixed starts a text takes: the same in every process, and spread over texts.
 
     (The thesis drew a new start per call, so that its figures depend on the order of calls.)
@@ -313,7 +313,7 @@ def trained_model() -> Path:
     return paths.data() / "processed" / MODEL
 
 
-def default_model() -> Path:
+def _default_model() -> Path:
     """The topic model that is used where none is named: one trained here, else the thesis's in the mirror."""
     own = trained_model()
     return own if own.is_dir() else datasets.get("thesis-lda").in_mirror() or own
@@ -335,7 +335,7 @@ class Lda:
     kind = "lda"
 
     def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
-        self.folder = Path(model or default_model())
+        self.folder = Path(model or _default_model())
         self._model = TopicModel.load(self.folder)
         self.name = f"{self.kind}, {self._model.n_topics} topics, {len(self._model.words)} words"
 
@@ -362,7 +362,7 @@ class _Heuristic:
 @TOPICS.register("lda_or_heuristic")
 def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
     """``lda`` where a topic model is here, else the heuristic, which the column ``embedder`` names."""
-    if model or (default_model() / "dictionary.tsv").is_file():
+    if model or (_default_model() / "dictionary.tsv").is_file():
         return Lda(model)
     found = _Heuristic()
     found.name = "heuristic (no topic model is here)"

@@ -147,9 +147,3 @@ def _delays(turns: pd.DataFrame) -> pd.Series:
     since = turns.groupby("session")["shift"].cumsum()
     first = turns[since > 0].groupby(["session", since])[["turn", "alarmed"]].min()
     return first["alarmed"] - first["turn"]
-
-
-def sweep(rows: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
-    """:func:`quality` at each threshold, all detectors alike."""
-    names = rows["detector"].unique()
-    return pd.concat([quality(rows, dict.fromkeys(names, t)) for t in thresholds], ignore_index=True)

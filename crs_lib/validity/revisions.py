@@ -50,7 +50,7 @@ class _Joined(NamedTuple):
     rows: Mapping[int, Mapping[str, Any]]
 
 
-def joined(dataset: str, place: Path | None = None) -> Iterator[_Joined]:
+def _joined(dataset: str, place: Path | None = None) -> Iterator[_Joined]:
     """Every conversation of a rated set that the corpus speaks of, with what it says.
 
     RunError where the data set is not here, InputError where it has no conversation of the corpus.
@@ -74,7 +74,7 @@ def replies(grounder: Grounder) -> pd.DataFrame:
 
     ``role`` is "revision" by two readers of three, "first request" for the first reply for which a constraint
     is heard, else empty. The uptake with the readers' labels takes what is kept and dropped from them.
-    ``misfit`` is 1 − gain where films are shown: people have no straight twin. Raises as :func:`joined`.
+    ``misfit`` is 1 − gain where films are shown: people have no straight twin. Raises as :func:`_joined`.
     """
     frames = [_replies(name, grounder) for name in RATINGS]
     return pd.concat(frames, ignore_index=True)
@@ -82,7 +82,7 @@ def replies(grounder: Grounder) -> pd.DataFrame:
 
 def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
     """The rows of one data set."""
-    talks = list(joined(dataset))
+    talks = list(_joined(dataset))
     told = {one.dialogue.session_id: _told(one.rows, grounder) for one in talks}
     dialogues = [one.dialogue for one in talks]
     scored = zip(talks, *(agreement.score(dialogues, grounder, given) for given in ({}, told)), strict=True)
