@@ -33,9 +33,8 @@ FormMatch = tuple[int, int, int]  # a form in a word list: first word, last word
 
 
 class Matcher:
-    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place.
-
-    A form is looked up under its rarest word, so that a word of a text costs one dictionary lookup, whatever
+    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place. A
+    form is looked up under its rarest word, so that a word of a text costs one dictionary lookup, whatever
     the number of forms; under an everyday word (``everyday``) only where it has no other.
     """
 

@@ -24,7 +24,6 @@ def signed(value: float) -> str:
 
 def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The results with a column ``judge_<construct>`` in [1, 5] for each scored construct, and these names.
-
     The names are empty where nobody judged; a session without a readable score has NaN.
     """
     given = results["judge"] if "judge" in results else [None] * len(results)

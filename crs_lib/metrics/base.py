@@ -126,7 +126,6 @@ def get(name: str) -> Metric:
 
 def scored(*levels: str) -> list[Metric]:
     """The metrics that a session has a mean of, as tables order them: by level (turn, shift, session), place.
-
     Only those of the ``levels`` where any is named.
     """
     known = [one for one in every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]

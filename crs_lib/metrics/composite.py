@@ -51,9 +51,8 @@ def rate(recoveries: Sequence[Recovery]) -> float:
 
 
 def mean_delay(recoveries: Sequence[Recovery]) -> float:
-    """Mean delay over the recovered shifts, in turns ≥ 0; NaN where none recovered.
-
-    Survivor-biased: compare systems by the rate or the Kaplan-Meier curve instead.
+    """Mean delay over the recovered shifts, in turns ≥ 0; NaN where none recovered. Survivor-biased: compare
+    systems by the rate or the Kaplan-Meier curve instead.
     """
     return mean_defined(r.delay for r in recoveries)
 
@@ -171,9 +170,8 @@ _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 
 
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:
-    """α·CC + β·CR − γ·I, in [−γ, α+β]; with ``clip`` cut to [−1, 1] (the thesis's code).
-
-    NaN where CC or CR is undefined.
+    """α·CC + β·CR − γ·I, in [−γ, α+β]; with ``clip`` cut to [−1, 1] (the thesis's code). NaN where CC or CR
+    is undefined.
     """
     value = weights.alpha * cc + weights.beta * cr - weights.gamma * copying
     return max(-1.0, min(1.0, value)) if clip and not math.isnan(value) else value
@@ -182,10 +180,8 @@ def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool
 def _item_tas(
     corrected: float, raw: float, novelty: float, leakage: float, copying: float, weights: ItemWeights
 ) -> float:
-    """α·S* + β·N·S − γ·L − δ·copying, at most α + β.
-
-    NaN where S* is undefined. Without recommended items N·S is 0; before anything was dropped
-    L counts 0, since nothing can leak.
+    """α·S* + β·N·S − γ·L − δ·copying, at most α + β. NaN where S* is undefined. Without recommended items N·S
+    is 0; before anything was dropped L counts 0, since nothing can leak.
     """
     if math.isnan(corrected):
         return math.nan
@@ -198,10 +194,9 @@ def cas(
     recovery: float, delay: float, interference: float, coherence: float, retention: float,
     weights: CasWeights, *, slowest: float = 5.0,
 ) -> float:  # fmt: skip
-    """The older composite: a weighted mean of five parts scaled to [0, 1], 1 is best.
-
-    The delay counts 1 − clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are
-    left out and the weights of the others scaled up; NaN where all are undefined.
+    """The older composite: a weighted mean of five parts scaled to [0, 1], 1 is best. The delay counts 1 −
+    clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are left out and the weights
+    of the others scaled up; NaN where all are undefined.
     """
     parts = (recovery, 1 - _clamp(delay / slowest), 1 - _clamp(interference), coherence, retention)
     defined = [(value, weight) for value, weight in zip(parts, weights, strict=True) if not math.isnan(value)]

@@ -32,7 +32,6 @@ Key = tuple[frozenset[int], frozenset[int]]
 
 class _Levels(NamedTuple):
     """The recommendable films by the number of constraints that they meet, those that break nothing.
-
     ``counts[j]`` films meet ``j`` constraints; films that break an exclusion are at level 0.
     """
 
@@ -90,7 +89,6 @@ def _level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
 
 def _normalised(gained: int, k: int, levels: _Levels) -> float:
     """(gained − chance)/(best − chance) for ``k`` films, at most 1; 0 is chance, whatever ``k`` is.
-
     ``gained`` is the sum of the levels of the films shown. NaN where there are fewer than ``k`` films, or
     where no list beats chance.
     """
@@ -200,11 +198,9 @@ class _Claim(NamedTuple):
 
 
 def _claims(turn: TurnRecord) -> Iterator[_Claim]:
-    """The values that the reply's words tie to films, in text order.
-
-    A value after a title, in the same sentence, is said of that film; any other of the films named later in
-    the sentence, or else in the next. A sentence that denies or restricts ("nothing", "the nearest") before
-    the value claims nothing.
+    """The values that the reply's words tie to films, in text order. A value after a title, in the same
+    sentence, is said of that film; any other of the films named later in the sentence, or else in the next. A
+    sentence that denies or restricts ("nothing", "the nearest") before the value claims nothing.
     """
     text, concepts = turn.pair.system.text, turn.background.concepts
     titles = concepts.titles(text)
@@ -345,9 +341,8 @@ class _Old(NamedTuple):
     excluded: frozenset[int]
 
     def holds(self, facts: Set[int]) -> bool:
-        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added.
-
-        A film that meets everything in force and breaks nothing belongs to the present.
+        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added. A
+        film that meets everything in force and breaks nothing belongs to the present.
         """
         if facts & self.excluded:
             return True
@@ -538,10 +533,9 @@ def _cost_undefined(shift: ShiftRecord) -> str:
 
 @_primary("shift_cost", "shift cost", gate=True)
 def _shift_cost(shift: ShiftRecord) -> float:
-    """Gain with the straight user − gain with the shifting user: what the change of mind costs.
-
-    Mean over the replies of the window (the shift's and the two after it, fewer if the state changes again)
-    that have a gain in all arms; 0 for a system that follows at once. NaN without straight users.
+    """Gain with the straight user − gain with the shifting user: what the change of mind costs. Mean over the
+    replies of the window (the shift's and the two after it, fewer if the state changes again) that have a
+    gain in all arms; 0 for a system that follows at once. NaN without straight users.
     """
     found = shift.once(_compared)
     return _mean_gain(found.straight) - _mean_gain(found.own)
@@ -550,7 +544,6 @@ def _shift_cost(shift: ShiftRecord) -> float:
 @_primary("conversation_cost", "conversation cost", gate=True)
 def _conversation_cost(shift: ShiftRecord) -> float:
     """Gain with the fresh user − gain with the straight user: what it costs to state constraints piecemeal.
-
     The "lost in conversation" effect (Laban et al. 2025, full against sharded instructions). NaN without
     both.
     """
@@ -578,9 +571,8 @@ def misfit(shift: ShiftRecord) -> float:
 
 @_primary("misfit_at_0", "misfit at 0", gate=True)
 def _misfit_at_0(shift: ShiftRecord) -> float:
-    """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films.
-
-    Whether the first reply already recovers: a list that holds a film for each of several states does not.
+    """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films. Whether
+    the first reply already recovers: a list that holds a film for each of several states does not.
     """
     return _misfit(shift.arms.get(STRAIGHT, ())[:1], window_replies(shift.replies[:1]))
 
@@ -605,9 +597,8 @@ def _fresh_gain(shift: ShiftRecord) -> float:
 
 @_primary("share_lost", "share lost", gate=True, ratio=("shift_cost", "straight_gain"))
 def _share_lost(shift: ShiftRecord) -> float:
-    """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios.
-
-    So it is a system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
+    """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios. So it is a
+    system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
     """
     return math.nan
 

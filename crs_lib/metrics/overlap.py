@@ -15,10 +15,9 @@ _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-sta
 
 
 def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
-    """|A∩B| / |A∪B| of two concept sets, in [0, 1].
-
-    Both empty: NaN with ``empty="skip"`` (undefined, left out of means and counted), 0 with "zero", 1
-    with "one" (the thesis's convention, under which silence agrees with silence).
+    """|A∩B| / |A∪B| of two concept sets, in [0, 1]. Both empty: NaN with ``empty="skip"`` (undefined, left
+    out of means and counted), 0 with "zero", 1 with "one" (the thesis's convention, under which silence
+    agrees with silence).
     """
     if not user and not system:
         return {"skip": math.nan, "zero": 0.0, "one": 1.0}[empty]
@@ -29,10 +28,8 @@ def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
 def idf_cosine(
     user: Set[int], system: Set[int], idf: Sequence[float] | Mapping[int, float], *, empty: str = "skip"
 ) -> float:
-    """Cosine of the idf-weighted presence vectors of two concept sets, in [0, 1].
-
-    One empty: 0. Both empty: NaN with ``empty="skip"``, else 0 (the thesis's convention: a zero vector
-    has cosine 0 with everything).
+    """Cosine of the idf-weighted presence vectors of two concept sets, in [0, 1]. One empty: 0. Both empty:
+    NaN with ``empty="skip"``, else 0 (the thesis's convention: a zero vector has cosine 0 with everything).
     """
     if not user and not system:
         return math.nan if empty == "skip" else 0.0
@@ -54,9 +51,8 @@ class _Agreement(NamedTuple):
 
 
 def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
-    """Dialogue-state style agreement of two concept sets.
-
-    Nothing predicted: precision 1 where nothing was wanted, else 0; nothing wanted: recall 1.
+    """Dialogue-state style agreement of two concept sets. Nothing predicted: precision 1 where nothing was
+    wanted, else 0; nothing wanted: recall 1.
     """
     shared = len(gold & predicted)
     precision = shared / len(predicted) if predicted else float(not gold)

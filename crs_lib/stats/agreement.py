@@ -77,9 +77,8 @@ def krippendorff_alpha(
 
 def _masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
     """Distance of two sets in [0, 1]: 1 minus Jaccard times monotonicity; 0 for equal (also empty) sets.
-
-    Monotonicity is 1 for equal sets, 2/3 when one holds the other, 1/3 for mere overlap, else 0.
-    Source: Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
+    Monotonicity is 1 for equal sets, 2/3 when one holds the other, 1/3 for mere overlap, else 0. Source:
+    Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
     """
     x, y = frozenset(a), frozenset(b)
     if x == y:

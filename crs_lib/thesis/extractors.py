@@ -81,7 +81,6 @@ class ConceptSpace:
 
 class ExtractorInputs(NamedTuple):
     """The inputs of an extractor. ``catalog`` is the cleaned catalogue if ``space`` holds its concepts.
-
     ``llm`` names a model as in ``ollama:mistral:7b``; only the extractor ``llm`` needs it.
     """
 
@@ -143,7 +142,6 @@ class _Words(Extractor):
 
 class _SubstringMatcher:
     """Patterns looked for in lower-cased text, also inside words; a pattern's number is its place here.
-
     Source: Aho and Corasick (1975), CACM 18 (the package pyahocorasick).
     """
 
@@ -157,7 +155,6 @@ class _SubstringMatcher:
 
     def find(self, texts: Sequence[str], *, whole: bool = False) -> Sets:
         """The numbers of the patterns that occur in each text. Nothing is folded: give both lower-cased.
-
         ``whole`` keeps only occurrences that begin and end at a word boundary.
         """
         return [frozenset(chain.from_iterable(self._found(text, whole))) for text in texts]

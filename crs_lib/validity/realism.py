@@ -90,7 +90,6 @@ def _pairs(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, Pair]]:
 
 def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[_UserTurn]:
     """The turns of a trivial generator: drawn from the first words and the small talk of voices, at random.
-
     They state no constraint and follow no reply: an AUC that this generator reaches says nothing of use.
     """
     found = []
@@ -121,9 +120,8 @@ def _joint_accuracy(dialogues: Iterable[Dialogue]) -> float:
 def _two_sample(
     real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], encoder: str = TFIDF, seed: int = 1
 ) -> dict[str, float]:
-    """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations.
-
-    The classifier is tested on conversations that it never saw, and where there are several voices, on voices
+    """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations. The
+    classifier is tested on conversations that it never saw, and where there are several voices, on voices
     that it never saw. Raises InputError where one side has fewer than ten conversations.
     """
     both = [*real, *simulated]
@@ -295,7 +293,6 @@ def _named(grounder: Grounder, text: str) -> set[int]:
 
 def unlogged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per user turn: the values named that are not wanted, given up, to be avoided or an aside's.
-
     What stands in a film's title, or in the name of a value that the log holds, is not counted.
     """
     rows = []

@@ -51,9 +51,8 @@ class _Joined(NamedTuple):
 
 
 def _joined(dataset: str, place: Path | None = None) -> Iterator[_Joined]:
-    """Every conversation of a rated set that the corpus speaks of, with what it says.
-
-    RunError where the data set is not here, InputError where it has no conversation of the corpus.
+    """Every conversation of a rated set that the corpus speaks of, with what it says. RunError where the data
+    set is not here, InputError where it has no conversation of the corpus.
     """
     labels, met = _corpus().query("dataset == @dataset"), False
     labels = labels.sort_values("kind", key=lambda kinds: kinds.isin(KINDS), kind="stable")
@@ -171,9 +170,8 @@ def study(frame: pd.DataFrame, *, resamples: int = 1000) -> _Study:
 
 
 def _model(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """A measure's terms in rating ~ measure + films + length + turn + system + (1 | conversation).
-
-    All numbers are standardised within their data set, so a slope is in standard deviations.
+    """A measure's terms in rating ~ measure + films + length + turn + system + (1 | conversation). All
+    numbers are standardised within their data set, so a slope is in standard deviations.
     """
     names = [measure, *PLAIN]
     rows = _one_rating(frame).dropna(subset=["rating", measure], ignore_index=True)
@@ -185,10 +183,8 @@ def _model(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def _systems(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per system: how far rating and gain fall from first requests to revisions.
-
-    Over conversations that have both, with 95 % intervals. The rating is that of relevance, in USS of the
-    next user turn.
+    """One row per system: how far rating and gain fall from first requests to revisions. Over conversations
+    that have both, with 95 % intervals. The rating is that of relevance, in USS of the next user turn.
     """
     rows = []
     asked = _one_rating(frame[frame["role"] != ""])
