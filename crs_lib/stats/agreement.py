@@ -1,18 +1,55 @@
-"""Do raters agree? Krippendorff's alpha, and the intraclass correlation of the mean of raters."""
+"""Labels of raters, and whether they agree: Krippendorff's alpha, intraclass correlation of means."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 import scipy
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, Floats, check_columns, numbers
 from crs_lib.stats.estimates import bootstrap_estimates
 
 Level = Literal["nominal", "ordinal", "interval", "masi"]
 RATERS = Design(system="rater", scenario="item")  # raters are compared, items resampled
+
+
+class _Label(BaseModel):
+    """A line that an annotation page exported."""
+
+    model_config = ConfigDict(strict=True)
+    item: Annotated[str, Field(min_length=1)]
+    rater: Annotated[str, Field(min_length=1)]
+    value: int
+    page: Annotated[str, Field(min_length=1)]
+    seconds: Any = None
+    words: str = ""
+
+
+def read_labels(files: Iterable[str | Path], low: int = 1, high: int = 5) -> list[tuple[str, _Label]]:
+    """The labels of exported files in order, each with its place, values from ``low`` to ``high``.
+
+    Raises InputError naming file and line for what is no label, and where there is none at all.
+    """
+    found = []
+    for path in (Path(name).expanduser() for name in files):
+        for number, line in enumerate(safety.read_text(path).split("\n"), start=1):
+            where = f"{path.name}, line {number}"
+            try:
+                label = _Label.model_validate(safety.loads(line, where)) if line.strip() else None
+            except ValidationError:
+                label = _Label(item="-", rater="-", value=low - 1, page="-")
+            if label and not low <= label.value <= high:
+                expected = f"an object with item, rater, page and a value from {low} to {high}"
+                raise InputError(f"{where}: no label; expected {expected}")
+            found += [(where, label)] if label else []
+    if not found:
+        raise InputError("no label in these files; export them with the page's button or the key E")
+    return found
 
 
 def krippendorff_alpha(

@@ -78,6 +78,7 @@ class System(Protocol):
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply: ...
 
 
+ORACLE = "oracle"  # the policy; as the model of a mode: whoever knows the constraints and has the mode's list
 # The control policies are known at once; the files of the others are read when one of them is asked for.
 _ORDER = ("policies", "search", "worded", "programs", "modes", "agent", "gamed")
 SYSTEMS: Registry[System] = Registry("policy", "crs_lib.systems", _ORDER)
@@ -108,7 +109,13 @@ def model_of(spec: str) -> str:
     facts = SYSTEMS.get(spec).facts
     if not facts.get("llm"):
         return ""
-    return spec.partition(":")[2] if facts.get("mode") else spec
+    model = spec.partition(":")[2] if facts.get("mode") else spec
+    return "" if model == ORACLE else model
+
+
+def check_reader(spec: str) -> str:
+    """The spec of a model, or ``oracle``: who reads the list of a mode; InputError for any other."""
+    return spec if spec == ORACLE else check_model(spec)
 
 
 def check_model(spec: str) -> str:

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pydantic
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import paths, rng, safety, tables
@@ -25,11 +24,13 @@ from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
+from crs_lib.stats.agreement import read_labels
 from crs_lib.stats.effects import spearman
 from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import agreement
 
 BEFORE, AFTER = 2, 3  # turns shown before a shift, and from the shift on
+Kind = Literal["single", "pairs", "relevance", "intents", "quality"]
 KEY, FOLDER = "key.json", "annotation"
 SCRIPTED = "scripted"  # the prefix of raters that are programs
 
@@ -63,9 +64,12 @@ class AskConfig(Settings):
     """The effective settings of a page of questions, checked."""
 
     run: Annotated[RunName, Field(description="an evaluated run")] = "demo"
-    n: Annotated[int, Field(ge=1, le=5000, description="questions on the page")] = 60
-    kind: Annotated[Literal["single", "pairs"], Field(description="one conversation, or two")] = "single"
+    n: Annotated[int, Field(ge=1, le=5000, description="questions; of CoSRec: conversations")] = 60
+    kind: Annotated[Kind, Field(description="one conversation or two; of CoSRec: what is asked")] = "single"
     seed: Annotated[Seed, Field(description="of the draw and the order of questions")] = 0
+    source: Annotated[str, Field(description="CoSRec's corpus: sample, cosrec, or a folder")] = "sample"
+    partition: Annotated[str, Field(description="of CoSRec's corpus")] = "curated"
+    depth: Annotated[int, Field(ge=1, description="relevance: documents of each run in the pool")] = 10
 
 
 def sample(config: AskConfig) -> list[Question]:
@@ -195,25 +199,12 @@ class _Findings(NamedTuple):
         return f"{self.labels['rater'].nunique()} {'scripted ' if self.scripted else ''}raters"
 
 
-class _Label(pydantic.BaseModel):
-    """A line of an exported file."""
-
-    model_config = pydantic.ConfigDict(strict=True)
-    item: Annotated[str, Field(min_length=1)]
-    rater: Annotated[str, Field(min_length=1)]
-    value: Annotated[int, Field(ge=1, le=5)]
-    page: Annotated[str, Field(min_length=1)]
-    seconds: Any = None
-
-
 def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]:
     """The labels of exported files: item, rater, value (1 to 5), seconds; and the key of their page. Of an
     item a rater's last label counts. Raises InputError naming file and line for what is no label, a label of
     another page than the first one, an unknown question.
     """
-    given = [one for name in files for one in _labels(Path(name).expanduser())]
-    if not given:
-        raise InputError("no label in these files; export them with the page's button or the key E")
+    given = read_labels(files)
     key, rows = read_key(run, given[0][1].page), dict[tuple[str, str], dict[str, Any]]()
     known = set(key.questions["id"])
     for where, label in given:
@@ -222,21 +213,9 @@ def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]
             raise InputError(f"{other}; import it with the run that its page was made of, one page at a time")
         if label.item not in known:
             raise InputError(f"{where}: no question {label.item!r} on this page")
-        rows[label.rater, label.item] = label.model_dump()
-    frame = pd.DataFrame(rows.values(), columns=list(_Label.model_fields))
+        rows[label.rater, label.item] = label.model_dump(exclude={"words"})
+    frame = pd.DataFrame(rows.values())
     return frame.assign(seconds=pd.to_numeric(frame["seconds"], errors="coerce")), key
-
-
-def _labels(path: Path) -> Iterator[tuple[str, _Label]]:
-    """The labels of a file, each with its place; InputError for a line that is none."""
-    for number, line in enumerate(safety.read_text(path).split("\n"), start=1):
-        where = f"{path.name}, line {number}"
-        try:
-            if line.strip():
-                yield where, _Label.model_validate(safety.loads(line, where))
-        except pydantic.ValidationError as error:
-            expected = "an object with item, rater, page and a value from 1 to 5"
-            raise InputError(f"{where}: no label; expected {expected}") from error
 
 
 def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> _Findings:

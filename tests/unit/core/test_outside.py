@@ -19,7 +19,6 @@ from crs_lib.core.text import one_line, printable
 from crs_lib.runs.folder import manifest_at
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates and controls included
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -204,7 +203,6 @@ def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch, number):
 
 
 ROOT = Path(__file__).resolve().parents[3]
-
 FOLDERS = {"CRS_DATA": paths.data, "CRS_RESULTS": paths.results, "CRS_FIGURES": paths.figures}
 
 

@@ -130,7 +130,6 @@ def test_missing_tables_and_folders_that_cannot_be_made_are_named(tmp_path):
 
 
 _numbers = st.floats() | st.integers() | st.none() | st.text(max_size=3) | st.booleans()
-
 _values = st.recursive(
     _numbers, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=3), v, max_size=3)
 )

@@ -200,7 +200,6 @@ def test_marks_are_shown_longest_first_and_shifts_before_their_turn():
 
 
 _texts = st.text(max_size=30)
-
 _spans = st.lists(
     st.tuples(st.integers(0, 30), st.integers(1, 10), st.sampled_from(["genre", "actor"])), max_size=6
 )

@@ -72,7 +72,6 @@ def test_cas_written_out(parts, value):
 
 
 WISHES = {1, 2}
-
 ITEMS = [{1, 2, 7}, {2, 8}, {9}]  # meet two, one and none of the wishes
 
 
@@ -206,7 +205,6 @@ def test_words_of_values_are_no_copying():
 
 
 CAT = "the cat sat on the mat"
-
 TEXT = st.lists(st.sampled_from(["red", "blue", "tent", "for", "two", "light"]), max_size=8).map(" ".join)
 
 
@@ -252,7 +250,6 @@ def test_a_reference_is_needed(name: str) -> None:
 
 # ranking: grade 1, not judged, grade 2, grade 0; the pool has another document of grade 2
 CASE = _Judged([1, None, 2, 0], [1, 2, 0, 2])
-
 IDEAL = 2 + 2 / log2(3) + 1 / log2(4)
 
 

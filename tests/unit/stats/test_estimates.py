@@ -224,7 +224,6 @@ THREE = pd.DataFrame(
     ) for i in range(10)],
     columns=["system", "scenario", "value", "hit"],
 )  # fmt: skip
-
 RHO = pd.DataFrame({"model": ["m"], "rho": [0.3], "low": [0.1], "high": [0.5], "n": [8]})
 
 

@@ -30,7 +30,6 @@ from tests.helpers.stats_examples import (
 )
 
 REMISSION = remission_frame()
-
 TIMES = st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=2, max_size=20)
 
 
@@ -58,17 +57,14 @@ def until(frame, horizon):
     return frame.assign(time=time, event=frame["event"] & (frame["time"] <= horizon))
 
 
-def test_restricted_mean_is_the_area():
+def test_restricted_mean_is_the_area_with_its_error():
     """6-MP up to week 20: 6*1 + .857*1 + .807*3 + .753*3 + .690*3 + .627*4, added up by hand."""
     found = stats.restricted_mean(until(REMISSION, 20)).set_index("system")
     area = 6 + 0.857143 + 3 * 0.806723 + 3 * 0.752941 + 3 * 0.690196 + 4 * 0.627451
     assert found.loc["6-MP", "restricted_mean"] == pytest.approx(area, abs=1e-5)
     placebo = REMISSION[REMISSION["system"] == "placebo"]["time"]
     assert found.loc["placebo", "restricted_mean"] == pytest.approx(np.minimum(placebo, 20).mean())
-
-
-def test_restricted_mean_error_without_censoring_is_the_plain_one():
-    """Without censoring Greenwood's error is the standard deviation (over n) of min(time, horizon)."""
+    # Without censoring Greenwood's error is the standard deviation (over n) of min(time, horizon).
     frame = pd.DataFrame({"system": "a", "time": [1, 3, 4, 4, 9], "event": True})
     row = stats.restricted_mean(until(frame, 6)).iloc[0]
     mean, half = row["restricted_mean"], 1.959964 * np.std([1, 3, 4, 4, 6]) / 5**0.5
@@ -228,15 +224,11 @@ def test_wald_tests_equal_sum_coded_statsmodels(drop):
         assert found.loc[ours, "df"] == int(again["df_constraint"].iloc[theirs])
 
 
-def test_small_scales_and_shifts_do_not_matter():
+def test_scales_do_not_matter_and_missing_rows_are_counted():
     frame = crossed()
     moved = frame.assign(value=frame["value"] * 1e-4 + 7)
     here, there = (mixed_model(f).terms["chi2"][0] for f in (frame, moved))
     assert there == pytest.approx(here, rel=1e-4)
-
-
-def test_missing_rows_are_counted_and_clusters_reported():
-    frame = crossed()
     frame.loc[frame.index[:7], "value"] = np.nan
     fit = mixed_model(frame).fit.iloc[0]
     assert (fit["n"], fit["n_missing"], fit["clusters"]) == (143, 7, 25)
@@ -255,7 +247,6 @@ def test_no_scenario_variance_converges_at_the_boundary():
 
 
 FRAME = crossed()
-
 TYPES = ("shift_type",)
 
 
@@ -349,7 +340,6 @@ def test_what_so_few_scenarios_can_reach():
 
 
 FACETS = ["system", "catalogue", "seed", "scenario"]
-
 NESTED = {"catalogue": (), "seed": (), "scenario": ("catalogue", "seed")}
 
 
@@ -434,7 +424,6 @@ def between_ranks(table):
 
 
 CELL = st.one_of(st.integers(1, 4).map(float), st.just(float("nan")))
-
 TABLES = st.integers(2, 4).flatmap(
     lambda n: st.lists(st.lists(CELL, min_size=n, max_size=n), min_size=2, max_size=4)
 )
