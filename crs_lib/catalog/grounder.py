@@ -19,7 +19,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS
 from crs_lib.catalog.rules import Context, Matcher, Rule, no_rule, value_rule
 from crs_lib.core.dialogue import Dialogue, Mark
-from crs_lib.core.text import fold, shorten
+from crs_lib.core.text import fold, shorten, words
 
 _MARKED = re.compile(
     r"“([^“”\n]{1,120})”|\"([^\"\n]{1,120})\"|«([^«»\n]{1,120})»|‘([^‘’\n]{1,120})’(?!\w)"
@@ -189,6 +189,7 @@ class Grounder:
         wanted = scored if active_fields is None else active_fields
         self.active_fields = tuple(fields.get(name).name for name in wanted)
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
+        self._cues = frozenset(words(" ".join(catalog.words.values())))
         spellings = self._spellings()
         self._matcher = Matcher(list(spellings), self._everyday)
         self._meanings = list(spellings.values())
@@ -220,7 +221,7 @@ class Grounder:
     # ── concepts ───────────────────────────────────────────────────────────────────────────────
     def concepts(self, text: str) -> frozenset[int]:
         """The concept codes of one text; the empty set where nothing is named."""
-        near = Context(text)
+        near = Context(text, self._cues)
         return frozenset(
             code
             for start, end, form in self._matcher.find(near.tokens)
@@ -242,7 +243,7 @@ class Grounder:
         return lru_cache(_KEPT)(self._audit)
 
     def _audit(self, text: str) -> tuple[Match, ...]:
-        near, terms = Context(text), self.catalog.vocabulary
+        near, terms = Context(text, self._cues), self.catalog.vocabulary
         found = []
         for start, end, form in self._matcher.find(near.tokens):
             for code, rule in self._meanings[form]:

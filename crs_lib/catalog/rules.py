@@ -63,10 +63,13 @@ class Matcher:
 
 
 class Context:
-    """A text with its folded words (``tokens``), and their places, worked out when a rule asks for them."""
+    """A text with its folded words (``tokens``), and their places, worked out when a rule asks for them.
 
-    def __init__(self, text: str) -> None:
-        self.text, self.tokens = text, words(text)
+    ``cues`` are further words that vouch for a weak genre ("books", where the items are no films).
+    """
+
+    def __init__(self, text: str, cues: frozenset[str] = frozenset()) -> None:
+        self.text, self.tokens, self.cues = text, words(text), _CUES | cues if cues else _CUES
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
@@ -96,11 +99,11 @@ class Context:
     def has_film_cue(self, first: int, last: int) -> bool:
         """Whether a film word, or a genre that is vouched for, stands at most two words from a run."""
         near = self._near(first, last)
-        if not _CUES.isdisjoint([self.tokens[place] for place in near]):
+        if not self.cues.isdisjoint([self.tokens[place] for place in near]):
             return True
         weak = [place for place in near if self.tokens[place] in _WEAK_CUES]
         others = (other for place in weak for other in self._near(place, place + 1))
-        return any(self.tokens[other] in _CUES for other in others if not first <= other < last)
+        return any(self.tokens[other] in self.cues for other in others if not first <= other < last)
 
     def _near(self, first: int, last: int) -> list[int]:
         """The places of the words at most two before and two after a run of words."""
