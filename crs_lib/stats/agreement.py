@@ -88,7 +88,7 @@ def krippendorff_alpha(
     share = (both["n_x"] * both["n_y"]).to_numpy() / (np.bincount(unit)[place] - 1)
     distance = np.eye(0) if ranked else 1 - np.eye(len(values))
     if level == "masi":
-        distance = np.array([[masi_distance(a, b) for b in values] for a in values])
+        distance = np.array([[_masi_distance(a, b) for b in values] for a in values])
 
     def alpha(weights: Floats) -> Floats:
         counts = np.asarray(weights @ table)
@@ -112,11 +112,10 @@ def krippendorff_alpha(
     return pd.DataFrame([row | {"n": len(kept), "n_missing": len(frame) - len(kept)}])
 
 
-def masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
+def _masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
     """Distance of two sets in [0, 1]: 1 minus Jaccard times monotonicity; 0 for equal (also empty) sets.
-
-    Monotonicity is 1 for equal sets, 2/3 when one holds the other, 1/3 for mere overlap, else 0.
-    Source: Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
+    Monotonicity is 1 for equal sets, 2/3 when one holds the other, 1/3 for mere overlap, else 0. Source:
+    Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
     """
     x, y = frozenset(a), frozenset(b)
     if x == y:
