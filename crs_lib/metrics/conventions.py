@@ -25,9 +25,8 @@ class TasWeights(NamedTuple):
 
 
 class ItemWeights(NamedTuple):
-    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1.
-
-    γ is small enough that a random film is worth more than silence (docs/validity.md, section 1).
+    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1. γ is small
+    enough that a random film is worth more than silence (docs/validity.md, section 1).
     """
 
     alpha: float = 0.6  # of corrected satisfaction, S*
@@ -148,7 +147,6 @@ def checked(name: str) -> str:
 
 def derived(base: Convention, knobs: Mapping[str, Any]) -> Convention:
     """The convention with other settings, named after what differs from the named one that it rests on.
-
     ``knobs`` are names of ``KNOBS`` with their values. Raises InputError with a suggestion for an unknown
     name, for one that the convention does not use, and for a value out of range.
     """

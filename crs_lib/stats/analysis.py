@@ -170,7 +170,6 @@ def _possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, A
 
 def _pairwise(values: pd.DataFrame, pairs: list[tuple[Any, Any]], design: Design, plan: Plan) -> pd.DataFrame:
     """Difference with interval, and p of a difference and of equivalence, of every pair; its family beside.
-
     Equivalence is tested on the primary outcome, whose smallest effect is declared.
     """
     every = pd.DataFrame(pairs, columns=["a", "b"]).assign(outcome=design.value)
@@ -212,9 +211,8 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
-    """What is shown of a pair: ``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``.
-
-    A difference needs the adjusted test, an interval of the mean beyond 0, and ranks on the same side.
+    """What is shown of a pair: ``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``. A
+    difference needs the adjusted test, an interval of the mean beyond 0, and ranks on the same side.
     """
     p = row["p_wilcoxon_adjusted"]
     p = row.get("p_brunner_munzel_adjusted", p)
@@ -329,9 +327,8 @@ def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 
 def _pairing(values: pd.DataFrame, design: Design) -> str:
-    """What ignoring that systems met the same users changes, in words; empty where no scenario is shared.
-
-    The correlation of systems within scenarios, and the standard error of a difference without the pairs as a
+    """What ignoring that systems met the same users changes, in words; empty where no scenario is shared. The
+    correlation of systems within scenarios, and the standard error of a difference without the pairs as a
     multiple of that with them, each the mean over pairs.
     """
     correlations, ratios = [], []

@@ -111,9 +111,8 @@ class Design:
         return replace(self, **fields)
 
     def groups(self, frame: pd.DataFrame) -> Groups:
-        """The values of every system, missing ones left out and counted.
-
-        Raises InputError for fewer than two systems or a system with fewer than two values.
+        """The values of every system, missing ones left out and counted. Raises InputError for fewer than two
+        systems or a system with fewer than two values.
         """
         check_columns(frame, self.system, self.value)
         labels, column = frame[self.system], numbers(frame, self.value)
@@ -142,9 +141,8 @@ class Design:
             yield names[i], names[j], samples[i], samples[j]
 
     def paired(self, frame: pd.DataFrame) -> _Paired:
-        """Scenarios by systems, one value in each cell.
-
-        Raises InputError for fewer than two systems, or for two rows of one system and scenario.
+        """Scenarios by systems, one value in each cell. Raises InputError for fewer than two systems, or for
+        two rows of one system and scenario.
         """
         system, scenario = self.system, self.scenario
         check_columns(frame, system, scenario, self.value)
@@ -162,9 +160,8 @@ class Design:
         return _Paired(systems, values)
 
     def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[_Difference]:
-        """``a - b`` for every pair, over the scenarios that both systems have.
-
-        Raises InputError when a pair shares fewer than ``least`` scenarios.
+        """``a - b`` for every pair, over the scenarios that both systems have. Raises InputError when a pair
+        shares fewer than ``least`` scenarios.
         """
         paired = self.paired(frame)
         for i, j in check_pairs(paired.systems, self.pairs):

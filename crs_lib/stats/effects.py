@@ -56,7 +56,6 @@ def partial_spearman(x: Floats, y: Floats, given: Floats) -> float:
 
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
     """The probability that a positive scores above a negative, ties half, in [0, 1]: area under the curve.
-
     Missing scores are left out; NaN without positives or without negatives. Source: Hanley & McNeil (1982).
     """
     known = ~np.isnan(scores)
@@ -91,9 +90,8 @@ def _signed_share(gaps: Floats, weights: Floats) -> Floats:
 
 
 def _noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
-    """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite.
-
-    Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
+    """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite. Source:
+    Steiger and Fouladi (1997), in What If There Were No Significance Tests?
     """
     if not np.isfinite(ratio):
         return np.nan, np.nan
