@@ -272,7 +272,7 @@ class ModelSystem:
     def fitting(
         self, first: Message, last: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
     ) -> tuple[tuple[Message, ...], dict[str, Any]]:
-        """The messages of a call: the task, the latest turns that fit beside the tools, this turn's messages."""
+        """The messages of a call: the task, the latest turns that fit beside tools, this turn's messages."""
         free = room(self.llm.options) - tokens_at_most([first, *last], tools)
         kept: list[Message] = []
         shown = 0
