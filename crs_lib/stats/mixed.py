@@ -28,8 +28,8 @@ class _MixedModel(NamedTuple):
 def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequence[str] = ()) -> _MixedModel:
     """Linear mixed model ``value ~ system × factors + (1 | scenario)``, by restricted maximum likelihood.
     Every row with a value counts; ``fit.converged`` tells whether to believe it. Raises InputError for a
-    factor with one level, fewer than 2 scenarios, a value that does not vary, or a combination of levels that
-    never occurs. Source: Laird and Ware (1982), Biometrics 38; the fit is statsmodels' MixedLM.
+    factor with one level, fewer than 2 scenarios, a value that does not vary, a combination of levels that
+    never occurs, and too few values. Source: Laird and Ware (1982), Biometrics 38; the fit is statsmodels' MixedLM.
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 
@@ -53,7 +53,7 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
     model = MixedLM((y - float(y.mean())) / scale, x, cluster)
     for optimiser in _OPTIMISERS:
         with warnings.catch_warnings(record=True, action="always") as caught:
-            result = model.fit(reml=True, method=[optimiser])
+            result = _fitted(model, method=[optimiser])
         if result.converged:
             break
     between, within = float(result.cov_re[0, 0]), float(result.scale)
@@ -76,9 +76,17 @@ def mixed_slopes(frame: pd.DataFrame, terms: Sequence[str], design: Design = USU
     x = pd.concat([frame[list(terms)], pd.get_dummies(frame[design.system], dtype=float)], axis=1)
     with warnings.catch_warnings():  # a variance at the edge of its range is no reason to stop
         warnings.simplefilter("ignore")
-        fit = MixedLM(frame[design.value], x, frame[design.scenario]).fit(reml=True)
+        fit = _fitted(MixedLM(frame[design.value], x, frame[design.scenario]))
     ends = fit.conf_int().loc[list(terms)].set_axis(["low", "high"], axis=1)
     return ends.assign(slope=fit.params[list(terms)], n=len(frame)).rename_axis("term").reset_index()
+
+
+def _fitted(model: Any, **how: Any) -> Any:
+    """A model of statsmodels, fitted; InputError where the values are too few for its matrices."""
+    try:
+        return model.fit(reml=True, **how)
+    except np.linalg.LinAlgError as error:
+        raise InputError(f"too few values for the mixed model ({error}): add sessions") from error
 
 
 def _sum_coded(frame: pd.DataFrame, factors: Sequence[str]) -> dict[str, Floats]:

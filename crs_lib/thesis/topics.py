@@ -139,6 +139,8 @@ class TopicModel:
             raise InputError(
                 f"topic matrix of shape {shape} for {len(words)} words; expected (topics, words)"
             )
+        if not (exp_elog_beta >= 0).all() or np.isinf(exp_elog_beta).any():
+            raise InputError("the topic matrix holds NaN, infinite or negative numbers; expected 0 or above")
         self.words, self.document_frequency = tuple(words), tuple(document_frequency)
         self.beta = np.ascontiguousarray(exp_elog_beta.T, dtype=np.float32)
         self.n_topics = exp_elog_beta.shape[0]
