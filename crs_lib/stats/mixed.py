@@ -29,7 +29,7 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
     """Linear mixed model ``value ~ system × factors + (1 | scenario)``, by restricted maximum likelihood.
     Every row with a value counts; ``fit.converged`` tells whether to believe it. Raises InputError for a
     factor with one level, fewer than 2 scenarios, a value that does not vary, a combination of levels that
-    never occurs, and too few values. Source: Laird and Ware (1982), Biometrics 38; the fit is statsmodels' MixedLM.
+    never occurs, and too few values. Source: Laird and Ware (1982), Biometrics 38; statsmodels' MixedLM.
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 
