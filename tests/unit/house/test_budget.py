@@ -22,7 +22,7 @@ REACHED = {
     "llm": 1400, "metrics": 1315, "core": 981, "cli": 955, "data": 836, "retrieval": 707, "notebooks": 595,
     "runs": 593,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_284, 45_097, 215, 1_138
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_284, 44_821, 215, 1_138
 FRONT_DOOR_REACHED = 160
 
 
