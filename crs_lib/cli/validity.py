@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 
@@ -11,9 +11,12 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf
 
+if TYPE_CHECKING:
+    from crs_lib.validity.labels import AskConfig
+
 
 @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
-def gate(*, develop: bool = False, confirm: bool = False, redteam: bool = False, **given: Any) -> None:
+def _gate(*, develop: bool = False, confirm: bool = False, redteam: bool = False, **given: Any) -> None:
     """Test which metrics order the control policies correctly.
 
     develop: test the protocol's requirements on its development seeds
@@ -53,7 +56,7 @@ def _protocol(given: dict[str, Any], confirm: bool) -> None:
 
 
 @command("validity precision", takes=["crs_lib.validity.precision:PrecisionConfig"])
-def precision(**given: Any) -> None:
+def _precision(**given: Any) -> None:
     """Estimate variance components and the scenarios needed."""
     from crs_lib.validity import precision as study
 
@@ -63,7 +66,7 @@ def precision(**given: Any) -> None:
 
 
 @command("validity sensitivity")
-def sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 10) -> None:
+def _sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 10) -> None:
     """Test how far a ranking depends on the convention.
 
     run: the run's name
@@ -79,7 +82,7 @@ def sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 
 
 
 @command("validity realism", takes=["crs_lib.validity.realism:RealismConfig"])
-def realism(**given: Any) -> None:
+def _realism(**given: Any) -> None:
     """Compare simulated with real user turns."""
     from crs_lib.validity import realism as test
 
@@ -93,7 +96,7 @@ _PARTS = OneOf(("rated", "revisions", "ceilings", "success"))
 
 
 @command("validity people", reads="dialogues catalog", writes="out")
-def people(
+def _people(
     part: Annotated[str, _PARTS], *, catalog: str = "", strict: bool = False, dialogues: Path | None = None,
     out: Path | None = None, export: Annotated[str, OneOf(("face",))] = "face",
 ) -> None:  # fmt: skip
@@ -174,17 +177,21 @@ def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
 
 
 @command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"], reads="import_", writes="out")
-def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
+def _annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
     """Make a page of questions about a run, or read its labels.
 
-    out: where the page goes (default: the run's folder)
+    CoSRec's kinds are relevance, intents and quality; their labels become the files of a corpus.
+
+    out: where the page goes (default: the run's folder); of CoSRec's labels: the corpus to write
     import_: labels that the page exported, to analyse
     """
     from crs_lib.report import page
     from crs_lib.validity import labels
 
     config = labels.AskConfig(**given)
-    if import_:
+    if config.kind not in ("single", "pairs"):
+        _assess(config, out, import_)
+    elif import_:
         found = labels.findings(config.run, import_)
         for frame in found[1:]:
             table(frame)
@@ -193,3 +200,26 @@ def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given:
         written = paths.shown(page.write_questions(config, out))
         print(f"written: {written}   open it in a browser, no server is needed")
         print(f"then: python -m crs_lib validity annotate --run {config.run} --import labels-*.jsonl")
+
+
+def _assess(config: "AskConfig", out: Path | None, files: tuple[str, ...]) -> None:
+    """Ask assessors about CoSRec's conversations, or write what they answered into a corpus."""
+    from crs_lib.cosrec.annotate import Assessment, folder
+    from crs_lib.report import page
+
+    asked = Assessment(**config.model_dump(exclude={"seed"}))
+    found = asked.answers(files) if files else None
+    if found and not found.open:
+        place = out or folder(config.run) / "corpus"
+        table(found.agreement(found.write(place)))
+        counts = f"{len(found.views)} answers, {len(found.final)} values, {len(found.reviewed)} reviewed"
+        print(f"{counts}; corpus: {paths.shown(place)}/   read it with -p source {paths.shown(place)}")
+        return
+    place = folder(config.run) / f"{config.kind}-review.html"
+    if not found:
+        place = out or folder(config.run) / f"{config.kind}.html"
+    data = asked.page(found.doubtful if found else None)
+    written = tables.write_whole(place, page.question_page(data))
+    why = f"{len(data['questions'])} questions" + (" in doubt, to be reviewed" if found else "")
+    print(f"{why}: {paths.shown(written)}   open it in a browser, no server is needed")
+    print("then: the same command with --import, and the exported files of all pages")

@@ -93,12 +93,12 @@ class _RoutingAgent:
         return pd.DataFrame(rows, columns=["turn", "user", "modules", "query", "answer"])
 
     def run(self, partition: Partition, k: int = 100, mapping: str = "") -> Run:
-        """Hits for every judged topic, as if each were routed rightly: what the joint measure starts from.
+        """Hits for every topic, as if each were routed rightly: what the joint measure starts from.
 
         With a user ``mapping`` (see :func:`crs_lib.cosrec.records.user_of`) the keywords of the topic's
         user join the query; topics without a resolved user get the query alone.
         """
-        return {name: self._hits(partition, topic(name), k, mapping) for name in partition.qrels}
+        return {name: self._hits(partition, topic(name), k, mapping) for name in partition.topics()}
 
     def _hits(self, partition: Partition, judged: Topic, k: int, mapping: str) -> list[Hit]:
         said = partition.conversations[judged.conversation].said(judged.turn)

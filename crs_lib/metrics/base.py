@@ -4,7 +4,7 @@ A metric is registered beside its formula in a file of this room::
 
     @metric("novelty", "N", TURN, 0, 1, NEITHER, source="docs/metrics.md, section 4")
     def novelty_of_turn(turn: TurnRecord) -> float:
-        return novelty(turn.items, turn.seen)
+        return _novelty(turn.items, turn.seen)
 
 The function takes the prepared record of its level (:mod:`crs_lib.metrics.records`) and returns NaN where the
 metric is undefined. The scorer computes the metric: ``turns.parquet`` or ``shifts.parquet`` gets a column,
@@ -126,7 +126,6 @@ def get(name: str) -> Metric:
 
 def scored(*levels: str) -> list[Metric]:
     """The metrics that a session has a mean of, as tables order them: by level (turn, shift, session), place.
-
     Only those of the ``levels`` where any is named.
     """
     known = [one for one in every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]

@@ -25,9 +25,8 @@ class TasWeights(NamedTuple):
 
 
 class ItemWeights(NamedTuple):
-    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1.
-
-    γ is small enough that a random film is worth more than silence (docs/validity.md, section 1).
+    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1. γ is small
+    enough that a random film is worth more than silence (docs/validity.md, section 1).
     """
 
     alpha: float = 0.6  # of corrected satisfaction, S*
@@ -60,7 +59,7 @@ class Convention(Settings):
         Literal["skip", "zero", "one"],
         Field(description="value of a turn in which neither side names a concept; skip counts it apart"),
     ] = "skip"
-    clip: Annotated[bool, Field(description="TAS of a turn is cut to [0, 1]")] = False
+    clip: Annotated[bool, Field(description="TAS of a turn is cut to [-1, 1]")] = False
     window: Annotated[int, Field(ge=1, description="replies within which a shift is recovered")] = 3
     within_segment: Annotated[bool, Field(description="recovery ends at the next shift")] = True
     recovery_cc: Annotated[float, Field(ge=0, le=1, description="cross coherence that recovers a shift")] = (
@@ -148,7 +147,6 @@ def checked(name: str) -> str:
 
 def derived(base: Convention, knobs: Mapping[str, Any]) -> Convention:
     """The convention with other settings, named after what differs from the named one that it rests on.
-
     ``knobs`` are names of ``KNOBS`` with their values. Raises InputError with a suggestion for an unknown
     name, for one that the convention does not use, and for a value out of range.
     """

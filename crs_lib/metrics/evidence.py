@@ -31,9 +31,8 @@ class _SetScore(NamedTuple):
 
 
 def set_score(selected: Collection[int], gold: Collection[int]) -> _SetScore:
-    """Recall ``|S∩E|/|E|``, precision ``|S∩E|/|S|`` (0 where S is empty) and their harmonic mean.
-
-    All NaN where there is no gold. Source: van Rijsbergen (1979), Information Retrieval, chapter 7.
+    """Recall ``|S∩E|/|E|``, precision ``|S∩E|/|S|`` (0 where S is empty) and their harmonic mean. All NaN
+    where there is no gold. Source: van Rijsbergen (1979), Information Retrieval, chapter 7.
     """
     chosen, wanted = set(selected), set(gold)
     if not wanted:
@@ -46,10 +45,9 @@ def set_score(selected: Collection[int], gold: Collection[int]) -> _SetScore:
 
 
 def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Sequence[int]) -> float:
-    """Share of gold with a selected message at most 3 away in the same session, in [0, 1].
-
-    ``sessions`` gives the session of every position. Nearly free (ten random messages reach about 0.11),
-    so it is only ever shown beside exact recall. NaN without gold.
+    """Share of gold with a selected message at most 3 away in the same session, in [0, 1]. ``sessions`` gives
+    the session of every position. Nearly free (ten random messages reach about 0.11), so it is only ever
+    shown beside exact recall. NaN without gold.
     """
     if not gold:
         return math.nan
@@ -58,9 +56,8 @@ def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Seq
 
 
 def dcg(gains: Sequence[float], k: int | None) -> float:
-    """Sum of gain/log2(rank + 1) over the first ``k`` gains of a ranking, at least 0.
-
-    Source: Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation.
+    """Sum of gain/log2(rank + 1) over the first ``k`` gains of a ranking, at least 0. Source: Järvelin and
+    Kekäläinen (2002), Cumulated gain-based evaluation.
     """
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1) if gain)
 
@@ -84,10 +81,9 @@ def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float
 
 
 def answer_f1(answer: str | None, expected: str | None) -> float:
-    """Token F1 of two answers on folded words counted with repetition, in [0, 1].
-
-    NaN where either is missing (an extractive system that gives none is not scored 0); two empty texts
-    agree. Source: Rajpurkar et al. (2016), SQuAD.
+    """Token F1 of two answers on folded words counted with repetition, in [0, 1]. NaN where either is missing
+    (an extractive system that gives none is not scored 0); two empty texts agree. Source: Rajpurkar et al.
+    (2016), SQuAD.
     """
     if answer is None or expected is None:
         return math.nan
@@ -100,7 +96,6 @@ def answer_f1(answer: str | None, expected: str | None) -> float:
 
 def answer_exact(answer: str | None, expected: str | None) -> float:
     """1 if both answers have the same folded words but for a, an, the, else 0; NaN where one is missing.
-
     Source: Rajpurkar et al. (2016), SQuAD.
     """
     if answer is None or expected is None:

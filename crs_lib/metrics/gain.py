@@ -32,7 +32,6 @@ Key = tuple[frozenset[int], frozenset[int]]
 
 class _Levels(NamedTuple):
     """The recommendable films by the number of constraints that they meet, those that break nothing.
-
     ``counts[j]`` films meet ``j`` constraints; films that break an exclusion are at level 0.
     """
 
@@ -90,7 +89,6 @@ def _level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
 
 def _normalised(gained: int, k: int, levels: _Levels) -> float:
     """(gained − chance)/(best − chance) for ``k`` films, at most 1; 0 is chance, whatever ``k`` is.
-
     ``gained`` is the sum of the levels of the films shown. NaN where there are fewer than ``k`` films, or
     where no list beats chance.
     """
@@ -130,7 +128,7 @@ def _gain_of(
 
 
 @metric("normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
-def normalised_gain(turn: TurnRecord) -> float:
+def _normalised_gain(turn: TurnRecord) -> float:
     """Recommendation quality under changing constraints: 1 nothing better could be shown, 0 chance.
 
     See :func:`_gain_of`; films shown since the state last changed gain nothing if the user asks for others.
@@ -145,7 +143,7 @@ def _perfect(turn: TurnRecord, item: int) -> bool:
 
 
 @metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE, gate=False)
-def precise(turn: TurnRecord) -> float:
+def _precise(turn: TurnRecord) -> float:
     """Share of the films shown that meet every constraint and break no exclusion, in [0, 1].
 
     NaN without constraints, and without films.
@@ -156,13 +154,13 @@ def precise(turn: TurnRecord) -> float:
 
 
 @FACTS.register("new_and_fits", level=TURN)
-def new_and_fits(turn: TurnRecord) -> bool:
+def _new_and_fits(turn: TurnRecord) -> bool:
     """Whether a film is shown that meets everything and was not shown before in the session."""
     return bool(turn.constraints) and any(_perfect(turn, i) for i in turn.items if i not in turn.seen)
 
 
 @metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
-def found_at_3(turn: TurnRecord) -> float:
+def _found_at_3(turn: TurnRecord) -> float:
     """Films shown that meet everything, of at most three that there are, in [0, 1].
 
     Films that are stale because the user asks for others do not count, on either side. NaN without
@@ -178,7 +176,7 @@ def found_at_3(turn: TurnRecord) -> float:
 
 
 @metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
-def violations(turn: TurnRecord) -> float:
+def _violations(turn: TurnRecord) -> float:
     """Share of the films shown that break a stated exclusion, in [0, 1]; NaN without either."""
     if not turn.exclusions or not turn.items:
         return math.nan
@@ -200,11 +198,9 @@ class _Claim(NamedTuple):
 
 
 def _claims(turn: TurnRecord) -> Iterator[_Claim]:
-    """The values that the reply's words tie to films, in text order.
-
-    A value after a title, in the same sentence, is said of that film; any other of the films named later in
-    the sentence, or else in the next. A sentence that denies or restricts ("nothing", "the nearest") before
-    the value claims nothing.
+    """The values that the reply's words tie to films, in text order. A value after a title, in the same
+    sentence, is said of that film; any other of the films named later in the sentence, or else in the next. A
+    sentence that denies or restricts ("nothing", "the nearest") before the value claims nothing.
     """
     text, concepts = turn.pair.system.text, turn.background.concepts
     titles = concepts.titles(text)
@@ -233,7 +229,7 @@ def _claims(turn: TurnRecord) -> Iterator[_Claim]:
 
 
 @metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
-def false_claims(turn: TurnRecord) -> float:
+def _false_claims(turn: TurnRecord) -> float:
     """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1 (:func:`_claims`).
 
     NaN without constraints, and without films.
@@ -322,7 +318,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
 
 
 @metric("uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
-def uptake(turn: TurnRecord) -> float:
+def _uptake(turn: TurnRecord) -> float:
     """How far the constraints that the last shift added are met; see :func:`_part_met`.
 
     NaN outside of the replies after a shift that the convention's window holds.
@@ -331,8 +327,8 @@ def uptake(turn: TurnRecord) -> float:
 
 
 @metric("retention", "retention", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
-def retention(turn: TurnRecord) -> float:
-    """How far the constraints that the last shift kept are met; see :func:`_part_met`, :func:`uptake`."""
+def _retention(turn: TurnRecord) -> float:
+    """How far the constraints that the last shift kept are met; see :func:`_part_met`, :func:`_uptake`."""
     return _part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
 
 
@@ -345,9 +341,8 @@ class _Old(NamedTuple):
     excluded: frozenset[int]
 
     def holds(self, facts: Set[int]) -> bool:
-        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added.
-
-        A film that meets everything in force and breaks nothing belongs to the present.
+        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added. A
+        film that meets everything in force and breaks nothing belongs to the present.
         """
         if facts & self.excluded:
             return True
@@ -386,7 +381,7 @@ def release(turn: TurnRecord) -> float:
 
 
 @FACTS.register("hit_by_chance", level=TURN)
-def hit_by_chance(turn: TurnRecord) -> float:
+def _hit_by_chance(turn: TurnRecord) -> float:
     """The probability that a list drawn from the catalogue, as long as the reply's, holds a perfect film.
 
     A reply without films counts as one film long; NaN without constraints.
@@ -406,19 +401,19 @@ def _excess(fresh: Sequence[float], own: Sequence[float]) -> float:
 
 
 @metric("history_cost_v2", "history cost v2", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
-def history_cost_v2(shift: ShiftRecord) -> float:
+def _history_cost_v2(shift: ShiftRecord) -> float:
     """Gain of the replies to a fresh user with the same constraints − gain of the replies after the shift.
 
     The second edition's quantity: the mean over the replies of the convention's window that have both, over
     all shifts. It also holds what being in a conversation costs. NaN where the fresh arm was not simulated.
     """
-    own = [turn.once(normalised_gain) for turn in shift.replies[: shift.rule.window]]
+    own = [turn.once(_normalised_gain) for turn in shift.replies[: shift.rule.window]]
     return _excess(shift.arms.get(FRESH_V2, ()), own)
 
 
 @metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
-def placebo_cost(shift: ShiftRecord) -> float:
-    """:func:`history_cost_v2` at the same turn of the twin that never shifts: the state does not change.
+def _placebo_cost(shift: ShiftRecord) -> float:
+    """:func:`_history_cost_v2` at the same turn of the twin that never shifts: the state does not change.
 
     See :func:`window_gains` for films shown before. NaN where these arms were not simulated.
     """
@@ -456,7 +451,7 @@ def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
     """Normalised gain in [-1, 1] that neither repeating films nor sparing them changes; 0 is chance.
 
     The best list and chance are those of the films that no earlier turn of the conversation showed, and of
-    this reply's. A film shown again gains as ever, but for ``stale`` ones. NaN as :func:`normalised_gain`,
+    this reply's. A film shown again gains as ever, but for ``stale`` ones. NaN as :func:`_normalised_gain`,
     and where chance is more than half of the best: a list says little there, and a miss would weigh without
     bound.
     """
@@ -525,7 +520,7 @@ def primary(shift: ShiftRecord) -> bool:
 
 
 @FACTS.register("cost_undefined", level=SHIFT)
-def cost_undefined(shift: ShiftRecord) -> str:
+def _cost_undefined(shift: ShiftRecord) -> str:
     """Why the costs of the shift, or misfit and delay alone, are undefined; empty where all are defined."""
     if STRAIGHT not in shift.arms:
         return "no straight users were simulated"
@@ -537,20 +532,18 @@ def cost_undefined(shift: ShiftRecord) -> str:
 
 
 @_primary("shift_cost", "shift cost", gate=True)
-def shift_cost(shift: ShiftRecord) -> float:
-    """Gain with the straight user − gain with the shifting user: what the change of mind costs.
-
-    Mean over the replies of the window (the shift's and the two after it, fewer if the state changes again)
-    that have a gain in all arms; 0 for a system that follows at once. NaN without straight users.
+def _shift_cost(shift: ShiftRecord) -> float:
+    """Gain with the straight user − gain with the shifting user: what the change of mind costs. Mean over the
+    replies of the window (the shift's and the two after it, fewer if the state changes again) that have a
+    gain in all arms; 0 for a system that follows at once. NaN without straight users.
     """
     found = shift.once(_compared)
     return _mean_gain(found.straight) - _mean_gain(found.own)
 
 
 @_primary("conversation_cost", "conversation cost", gate=True)
-def conversation_cost(shift: ShiftRecord) -> float:
+def _conversation_cost(shift: ShiftRecord) -> float:
     """Gain with the fresh user − gain with the straight user: what it costs to state constraints piecemeal.
-
     The "lost in conversation" effect (Laban et al. 2025, full against sharded instructions). NaN without
     both.
     """
@@ -559,9 +552,9 @@ def conversation_cost(shift: ShiftRecord) -> float:
 
 
 @_primary("history_cost", "history cost", version=3, gate=False)
-def history_cost(shift: ShiftRecord) -> float:
+def _history_cost(shift: ShiftRecord) -> float:
     """Conversation cost + shift cost: gain with the fresh user − gain with the shifting user."""
-    return conversation_cost(shift) + shift_cost(shift)
+    return _conversation_cost(shift) + _shift_cost(shift)
 
 
 def _misfit(straight: Sequence[_WindowReply], own: Sequence[_WindowReply]) -> float:
@@ -577,10 +570,9 @@ def misfit(shift: ShiftRecord) -> float:
 
 
 @_primary("misfit_at_0", "misfit at 0", gate=True)
-def misfit_at_0(shift: ShiftRecord) -> float:
-    """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films.
-
-    Whether the first reply already recovers: a list that holds a film for each of several states does not.
+def _misfit_at_0(shift: ShiftRecord) -> float:
+    """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films. Whether
+    the first reply already recovers: a list that holds a film for each of several states does not.
     """
     return _misfit(shift.arms.get(STRAIGHT, ())[:1], window_replies(shift.replies[:1]))
 
@@ -588,26 +580,25 @@ def misfit_at_0(shift: ShiftRecord) -> float:
 @_primary("delay", "delay (gain)", gate=True)
 def delay(shift: ShiftRecord) -> float:
     """Shift cost − misfit: gain lost to replies without films, such as a question back. No lateness."""
-    return shift_cost(shift) - misfit(shift)
+    return _shift_cost(shift) - misfit(shift)
 
 
 @_primary("straight_gain", "straight gain", HIGHER, gate=True)
-def straight_gain(shift: ShiftRecord) -> float:
+def _straight_gain(shift: ShiftRecord) -> float:
     """Ability in conversation: mean gain with the straight user over the window, at most 1."""
     return _mean_gain(shift.once(_compared).straight)
 
 
 @_primary("fresh_gain", "fresh gain", HIGHER, gate=True)
-def fresh_gain(shift: ShiftRecord) -> float:
+def _fresh_gain(shift: ShiftRecord) -> float:
     """Ability without history: mean gain with the fresh user over the same replies, at most 1."""
     return _mean_gain(shift.once(_compared).fresh)
 
 
 @_primary("share_lost", "share lost", gate=True, ratio=("shift_cost", "straight_gain"))
-def share_lost(shift: ShiftRecord) -> float:
-    """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios.
-
-    So it is a system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
+def _share_lost(shift: ShiftRecord) -> float:
+    """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios. So it is a
+    system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
     """
     return math.nan
 
@@ -648,12 +639,12 @@ def _misses(shift: ShiftRecord) -> tuple[float, float]:
 
 
 @_primary("stale", "stale", high=1, gate=True)
-def stale(shift: ShiftRecord) -> float:
+def _stale(shift: ShiftRecord) -> float:
     """Share of the films after a shift that miss it and fit the state before, less chance, in [-1, 1]."""
     return shift.once(_misses)[0]
 
 
 @_primary("wrong", "wrong", high=1, gate=False)
-def wrong(shift: ShiftRecord) -> float:
+def _wrong(shift: ShiftRecord) -> float:
     """Share of the films after a shift that fit neither state, less chance, in [-1, 1]."""
     return shift.once(_misses)[1]

@@ -23,9 +23,8 @@ TOP_GRADE = 2
 
 
 class _Judged:
-    """One topic's ranking as its measures see it.
-
-    ``grades`` follows the ranking (None: not judged), ``pool`` holds all grades of the topic.
+    """One topic's ranking as its measures see it. ``grades`` follows the ranking (None: not judged), ``pool``
+    holds all grades of the topic.
     """
 
     def __init__(self, grades: Grades, pool: Sequence[float]) -> None:
@@ -90,9 +89,8 @@ def _reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> float:
 
 
 def _expected_reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> float:
-    """Expected 1/rank at which a user is satisfied, in [0, 0.75] for a maximum grade of 2.
-
-    A document of grade g satisfies with probability (2^g - 1) / 2^2. Source: Chapelle et al. (2009), CIKM.
+    """Expected 1/rank at which a user is satisfied, in [0, 0.75] for a maximum grade of 2. A document of
+    grade g satisfies with probability (2^g - 1) / 2^2. Source: Chapelle et al. (2009), CIKM.
     """
     going_on, total = 1.0, 0.0
     for rank, gain in enumerate(judged.gains[:cutoff], start=1):
@@ -147,10 +145,8 @@ class _RankingScores(NamedTuple):
 def score_run(
     run: Mapping[str, Ranking], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
 ) -> _RankingScores:
-    """Every measure of every judged topic.
-
-    A topic that the run lacks scores 0 and is named in ``missing``; a topic of the run without judgments
-    is not scored and named in ``unknown``.
+    """Every measure of every judged topic. A topic that the run lacks scores 0 and is named in ``missing``; a
+    topic of the run without judgments is not scored and named in ``unknown``.
     """
     chosen = [measure(spec) for spec in measures]
     every = {

@@ -29,7 +29,7 @@ from .findings import (
 from .groups import adjust, holm
 from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
 from .power import facet_variances, scenarios_needed
-from .ranking import jonckheere_trend, page_trend
+from .ranking import page_trend
 from .survival import kaplan_meier, restricted_mean
 from .words import conclusions, conclusions_by_subject, listed
 
@@ -61,7 +61,6 @@ __all__ = [
     "friedman",
     "holm",
     "icc",
-    "jonckheere_trend",
     "kaplan_meier",
     "krippendorff_alpha",
     "ladder",

@@ -1,18 +1,55 @@
-"""Do raters agree? Krippendorff's alpha, and the intraclass correlation of the mean of raters."""
+"""Labels of raters, and whether they agree: Krippendorff's alpha, intraclass correlation of means."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 import scipy
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, Floats, check_columns, numbers
 from crs_lib.stats.estimates import bootstrap_estimates
 
 Level = Literal["nominal", "ordinal", "interval", "masi"]
 RATERS = Design(system="rater", scenario="item")  # raters are compared, items resampled
+
+
+class _Label(BaseModel):
+    """A line that an annotation page exported."""
+
+    model_config = ConfigDict(strict=True)
+    item: Annotated[str, Field(min_length=1)]
+    rater: Annotated[str, Field(min_length=1)]
+    value: int
+    page: Annotated[str, Field(min_length=1)]
+    seconds: Any = None
+    words: str = ""
+
+
+def read_labels(files: Iterable[str | Path], low: int = 1, high: int = 5) -> list[tuple[str, _Label]]:
+    """The labels of exported files in order, each with its place, values from ``low`` to ``high``.
+
+    Raises InputError naming file and line for what is no label, and where there is none at all.
+    """
+    found = []
+    for path in (Path(name).expanduser() for name in files):
+        for number, line in enumerate(safety.read_text(path).split("\n"), start=1):
+            where = f"{path.name}, line {number}"
+            try:
+                label = _Label.model_validate(safety.loads(line, where)) if line.strip() else None
+            except ValidationError:
+                label = _Label(item="-", rater="-", value=low - 1, page="-")
+            if label and not low <= label.value <= high:
+                expected = f"an object with item, rater, page and a value from {low} to {high}"
+                raise InputError(f"{where}: no label; expected {expected}")
+            found += [(where, label)] if label else []
+    if not found:
+        raise InputError("no label in these files; export them with the page's button or the key E")
+    return found
 
 
 def krippendorff_alpha(
@@ -51,7 +88,7 @@ def krippendorff_alpha(
     share = (both["n_x"] * both["n_y"]).to_numpy() / (np.bincount(unit)[place] - 1)
     distance = np.eye(0) if ranked else 1 - np.eye(len(values))
     if level == "masi":
-        distance = np.array([[masi_distance(a, b) for b in values] for a in values])
+        distance = np.array([[_masi_distance(a, b) for b in values] for a in values])
 
     def alpha(weights: Floats) -> Floats:
         counts = np.asarray(weights @ table)
@@ -75,11 +112,10 @@ def krippendorff_alpha(
     return pd.DataFrame([row | {"n": len(kept), "n_missing": len(frame) - len(kept)}])
 
 
-def masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
+def _masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
     """Distance of two sets in [0, 1]: 1 minus Jaccard times monotonicity; 0 for equal (also empty) sets.
-
-    Monotonicity is 1 for equal sets, 2/3 when one holds the other, 1/3 for mere overlap, else 0.
-    Source: Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
+    Monotonicity is 1 for equal sets, 2/3 when one holds the other, 1/3 for mere overlap, else 0. Source:
+    Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
     """
     x, y = frozenset(a), frozenset(b)
     if x == y:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, check_columns, levels, numbers
-from crs_lib.stats.effects import cliffs_delta, cohens_dz, partial_eta_squared, rank_biserial
+from crs_lib.stats.effects import partial_eta_squared, rank_biserial
 from crs_lib.stats.estimates import cost_interval
 from crs_lib.stats.groups import adjust, assumptions, independent_pairs, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import friedman, mean_differences, rm_anova, tost_pairs, wilcoxon_pairs
@@ -170,7 +170,6 @@ def _possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, A
 
 def _pairwise(values: pd.DataFrame, pairs: list[tuple[Any, Any]], design: Design, plan: Plan) -> pd.DataFrame:
     """Difference with interval, and p of a difference and of equivalence, of every pair; its family beside.
-
     Equivalence is tested on the primary outcome, whose smallest effect is declared.
     """
     every = pd.DataFrame(pairs, columns=["a", "b"]).assign(outcome=design.value)
@@ -212,9 +211,8 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
-    """What is shown of a pair: ``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``.
-
-    A difference needs the adjusted test, an interval of the mean beyond 0, and ranks on the same side.
+    """What is shown of a pair: ``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``. A
+    difference needs the adjusted test, an interval of the mean beyond 0, and ranks on the same side.
     """
     p = row["p_wilcoxon_adjusted"]
     p = row.get("p_brunner_munzel_adjusted", p)
@@ -229,16 +227,13 @@ def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
 
 
 def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
-    """Explained variance of the outcome, then three effect sizes of every pair."""
-    sizes = [cohens_dz, cliffs_delta, rank_biserial]
+    """Explained variance of the outcome, then, where pairs share scenarios, rank-biserial of every pair."""
     if design.independent(values):
-        sizes = [cliffs_delta]
         explained = _attempt(one_way_anova, values, design).assign(effect="omega_squared")
         made = [explained.rename(columns={"omega_squared": "estimate"})]
     else:
         made = [_attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
-    if design.pairs:
-        made += [size(values, design).assign(note="") for size in sizes]
+        made += [rank_biserial(values, design).assign(note="")] if design.pairs else []
     columns = "effect a b estimate low high n n_missing note".split()
     return pd.concat([part.reindex(columns=columns) for part in made])
 
@@ -332,9 +327,8 @@ def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 
 def _pairing(values: pd.DataFrame, design: Design) -> str:
-    """What ignoring that systems met the same users changes, in words; empty where no scenario is shared.
-
-    The correlation of systems within scenarios, and the standard error of a difference without the pairs as a
+    """What ignoring that systems met the same users changes, in words; empty where no scenario is shared. The
+    correlation of systems within scenarios, and the standard error of a difference without the pairs as a
     multiple of that with them, each the mean over pairs.
     """
     correlations, ratios = [], []

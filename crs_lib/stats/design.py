@@ -110,10 +110,9 @@ class Design:
         """A copy with other fields."""
         return replace(self, **fields)
 
-    def groups(self, frame: pd.DataFrame, each: int = 2) -> Groups:
-        """The values of every system, missing ones left out and counted.
-
-        Raises InputError for fewer than two systems or a system with fewer than ``each`` values.
+    def groups(self, frame: pd.DataFrame) -> Groups:
+        """The values of every system, missing ones left out and counted. Raises InputError for fewer than two
+        systems or a system with fewer than two values.
         """
         check_columns(frame, self.system, self.value)
         labels, column = frame[self.system], numbers(frame, self.value)
@@ -122,9 +121,9 @@ class Design:
         samples = [mine[~np.isnan(mine)] for mine in every]
         missing = [len(mine) - len(kept) for mine, kept in zip(every, samples, strict=True)]
         for name, kept in zip(names, samples, strict=True):
-            if len(kept) < each:
+            if len(kept) < 2:
                 raise InputError(
-                    f"system {name!r} has {len(kept)} values of {self.value!r}, at least {each} are needed: "
+                    f"system {name!r} has {len(kept)} values of {self.value!r}, at least 2 are needed: "
                     "leave this system out or add sessions"
                 )
         return Groups(names, samples, missing)
@@ -142,9 +141,8 @@ class Design:
             yield names[i], names[j], samples[i], samples[j]
 
     def paired(self, frame: pd.DataFrame) -> _Paired:
-        """Scenarios by systems, one value in each cell.
-
-        Raises InputError for fewer than two systems, or for two rows of one system and scenario.
+        """Scenarios by systems, one value in each cell. Raises InputError for fewer than two systems, or for
+        two rows of one system and scenario.
         """
         system, scenario = self.system, self.scenario
         check_columns(frame, system, scenario, self.value)
@@ -162,9 +160,8 @@ class Design:
         return _Paired(systems, values)
 
     def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[_Difference]:
-        """``a - b`` for every pair, over the scenarios that both systems have.
-
-        Raises InputError when a pair shares fewer than ``least`` scenarios.
+        """``a - b`` for every pair, over the scenarios that both systems have. Raises InputError when a pair
+        shares fewer than ``least`` scenarios.
         """
         paired = self.paired(frame)
         for i, j in check_pairs(paired.systems, self.pairs):

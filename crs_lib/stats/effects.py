@@ -1,7 +1,6 @@
 """Effect sizes with intervals: how much, not only whether."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -33,59 +32,6 @@ def partial_eta_squared(
     return pd.DataFrame([row])
 
 
-def cohens_dz(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Mean of ``a - b`` in standard deviations of the difference: d_z, any real number; a row per pair.
-
-    Exact interval under normality from the noncentral t. NaN when the differences do not vary.
-    Raises InputError when a pair shares fewer than 2 scenarios.
-    Source: Cohen (1988), Statistical Power Analysis; interval: Cumming and Finch (2001), EPM 61.
-    """
-    rows = []
-    for d in design.differences(frame):
-        root, flat = len(d.both) ** 0.5, d.spread <= 1e-14 * float(np.abs(d.values).max())
-        estimate = np.nan if flat else float(d.values.mean()) / d.spread
-        low, high = _noncentral_t_interval(estimate * root, len(d.both) - 1, design.confidence)
-        rows.append(d.row(effect="d_z", estimate=estimate, low=low / root, high=high / root))
-    return pd.DataFrame(rows)
-
-
-def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """P(a > b) - P(a < b) of two random sessions, in [-1, 1]; one row for each pair.
-
-    The variance allows for both systems having met the same scenarios, of which only shared ones count,
-    unless they share none at all. The interval is asymmetric and stays inside [-1, 1].
-
-    Raises InputError for fewer than 2 shared scenarios.
-    Source: Cliff (1996), Ordinal Methods; interval: Feng and Cliff (2004), JMASM 3.
-    """
-    rows = []
-    if design.independent(frame):
-        for a, b, x, y in design.sides(frame):
-            above = np.sign(x[:, None] - y)
-            delta, df = float(above.mean()), len(x) + len(y) - 2
-            spread = [float(above.mean(axis=axis).var(ddof=1)) / above.shape[1 - axis] for axis in (0, 1)]
-            low, high = _delta_interval(delta, sum(spread), df, design.confidence)
-            row = {"effect": "cliffs_delta", "a": a, "b": b, "estimate": delta, "low": low, "high": high}
-            rows.append(row | {"n": min(len(x), len(y)), "n_missing": 0})
-        return pd.DataFrame(rows)
-    for d in design.differences(frame):
-        above = np.sign(d.both[:, :1] - d.both[:, 1])  # 1 where a in the row beats b in the column
-        over, under, n = above.mean(axis=1), -above.mean(axis=0), len(d.both)
-        delta, variance = float(over.mean()), float((over - under).var(ddof=1)) / n
-        low, high = _delta_interval(delta, variance, n - 1, design.confidence)
-        rows.append(d.row(effect="cliffs_delta", estimate=delta, low=low, high=high))
-    return pd.DataFrame(rows)
-
-
-def _delta_interval(delta: float, variance: float, df: int, confidence: float) -> tuple[float, float]:
-    if abs(delta) == 1.0:
-        return delta, delta
-    z = float(scipy.stats.t.ppf((1 + confidence) / 2, df))
-    middle, spread = delta - delta**3, (1 - delta**2) ** 2 + z**2 * variance
-    half, scale = z * variance**0.5 * spread**0.5, 1 - delta**2 + z**2 * variance
-    return max(-1.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
-
-
 def correlation(x: ArrayLike, y: ArrayLike) -> float:
     """Pearson's correlation in [-1, 1]; NaN for fewer than three pairs or where one side does not vary."""
     a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
@@ -110,7 +56,6 @@ def partial_spearman(x: Floats, y: Floats, given: Floats) -> float:
 
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
     """The probability that a positive scores above a negative, ties half, in [0, 1]: area under the curve.
-
     Missing scores are left out; NaN without positives or without negatives. Source: Hanley & McNeil (1982).
     """
     known = ~np.isnan(scores)
@@ -145,9 +90,8 @@ def _signed_share(gaps: Floats, weights: Floats) -> Floats:
 
 
 def _noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
-    """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite.
-
-    Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
+    """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite. Source:
+    Steiger and Fouladi (1997), in What If There Were No Significance Tests?
     """
     if not np.isfinite(ratio):
         return np.nan, np.nan
@@ -155,38 +99,9 @@ def _noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: flo
     def end(tail: float) -> float:
         if scipy.stats.f.cdf(ratio, df1, df2) <= tail:
             return 0.0
-        return _root(lambda nc: scipy.stats.ncf.cdf(ratio, df1, df2, nc) - tail, 0.0, max(1.0, ratio * df1))
+        below, stop = partial(scipy.stats.ncf.cdf, ratio, df1, df2), max(1.0, ratio * df1)
+        while below(stop) > tail:
+            stop += max(1.0, ratio * df1)
+        return float(scipy.optimize.brentq(lambda nc: below(nc) - tail, 0.0, stop, xtol=1e-10))
 
     return end((1 + confidence) / 2), end((1 - confidence) / 2)
-
-
-def _noncentral_t_interval(t: float, df: float, confidence: float) -> tuple[float, float]:
-    """Interval for the noncentrality of an observed t; NaN for a t that is not finite.
-
-    Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
-    """
-    if not np.isfinite(t):
-        return np.nan, np.nan
-    if t < 0:  # the lower tail is where the distribution function is least stable: mirror it
-        low, high = _noncentral_t_interval(-t, df, confidence)
-        return -high, -low
-
-    def below(nc: float) -> float:
-        exact = float(scipy.stats.nct.cdf(t, df, nc))
-        rough = float(scipy.stats.norm.cdf((t - nc) / (1 + nc**2 / (2 * df)) ** 0.5))
-        return rough if np.isnan(exact) else exact  # scipy's far tails can be NaN
-
-    def end(tail: float) -> float:
-        start = -float(scipy.stats.norm.ppf(tail)) - 0.01  # below the answer at t = 0, hence at any t
-        step = (1 + t**2 / (2 * df)) ** 0.5  # about the standard error of the noncentrality
-        return _root(lambda nc: below(nc) - tail, start, max(0.0, t - start) + step)
-
-    return end((1 + confidence) / 2), end((1 - confidence) / 2)
-
-
-def _root(gap: Callable[[float], float], start: float, step: float) -> float:
-    """Where a falling function crosses 0, from ``start`` on."""
-    stop = start + step
-    while gap(stop) > 0:
-        stop += step
-    return float(scipy.optimize.brentq(gap, start, stop, xtol=1e-10))

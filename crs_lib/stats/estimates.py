@@ -36,10 +36,9 @@ class _Estimates(NamedTuple):
 
 
 def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) -> Iterator[Floats]:
-    """Blocks of (draws, clusters) weights, each row summing to ``clusters``.
-
-    ``width`` is what the statistic holds for each draw, if more than the clusters: blocks shrink to
-    bound the memory, the draws stay the same.
+    """Blocks of (draws, clusters) weights, each row summing to ``clusters``. ``width`` is what the statistic
+    holds for each draw, if more than the clusters: blocks shrink to bound the memory, the draws stay the
+    same.
     """
     rng = stream(seed, "stats", "bootstrap")
     step = max(1, _CELLS // max(clusters, width))
@@ -134,7 +133,6 @@ def _bootstrapped(
     sums: _Sums, sides: Sequence[NDArray[np.intp]], design: Design
 ) -> tuple[NDArray[np.bool_], pd.DataFrame]:
     """Which scenarios each mean (or difference of the means of two ``sides``) rests on, and its estimates.
-
     Those that rest on the same scenarios share the draws.
     """
     known = [sums.size[:, side] > 0 for side in sides]
@@ -229,9 +227,8 @@ def cost_sample(values: Any) -> Floats:
 
 
 def cost_interval(values: Any, confidence: float = 0.95, *, rare: bool = True) -> CostInterval:
-    """The t interval of a mean over scenarios by the spread of :func:`cost_sample`; NaN is left out.
-
-    Without ``rare``, for scores of any scale, by the spread of the values themselves; none where all agree.
+    """The t interval of a mean over scenarios by the spread of :func:`cost_sample`; NaN is left out. Without
+    ``rare``, for scores of any scale, by the spread of the values themselves; none where all agree.
     """
     known = np.asarray(values, dtype=float)
     known = known[~np.isnan(known)]

@@ -54,7 +54,6 @@ def _escaped(sentence: str) -> str:
 
 class Estimate(NamedTuple):
     """A quantity with its 95 % interval; ``n`` counts the units that were resampled (scenarios, questions).
-
     The limits are NaN where fewer than two units leave no interval.
     """
 
@@ -131,10 +130,8 @@ def means_of(
 
 
 def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> Estimate:
-    """Share in [0, 1] of the rows where a column is true, scenarios resampled.
-
-    Where all rows agree, no draw differs; the interval is then Wilson's with the scenarios as cases.
-    Source: Wilson (1927), JASA 22.
+    """Share in [0, 1] of the rows where a column is true, scenarios resampled. Where all rows agree, no draw
+    differs; the interval is then Wilson's with the scenarios as cases. Source: Wilson (1927), JASA 22.
     """
     found = mean_of(frame, value, scenario=scenario)
     if found.n and found.value in (0.0, 1.0):
@@ -158,9 +155,8 @@ def difference_of(
 
 
 def learnt(*findings: Finding) -> Sentences:
-    """What a notebook learnt: its findings, three at most; those that say "none" are left out.
-
-    Raises InputError for more than three.
+    """What a notebook learnt: its findings, three at most; those that say "none" are left out. Raises
+    InputError for more than three.
     """
     if len(findings) > _MOST:
         raise InputError(f"{len(findings)} findings; a notebook ends with at most {_MOST}: choose")
@@ -189,9 +185,8 @@ def finding_mean(
 def finding_share(
     frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
-    """The share of rows where a column is true, ``{share}`` in percent; else as :func:`finding_mean`.
-
-    Where all rows agree the interval is Wilson's, so one that covers everything is no certainty.
+    """The share of rows where a column is true, ``{share}`` in percent; else as :func:`finding_mean`. Where
+    all rows agree the interval is Wilson's, so one that covers everything is no certainty.
     """
     return _of_columns("share", frame, value, template, by, none, words)
 
@@ -260,9 +255,8 @@ def finding_rank(
 
 
 def _behind(two: pd.DataFrame, pairs: int) -> str:
-    """How far the second column is below the first: two systems chosen of many, a row a scenario.
-
-    By scenario, or as independent samples where the two share none.
+    """How far the second column is below the first: two systems chosen of many, a row a scenario. By
+    scenario, or as independent samples where the two share none.
     """
     a, b = two.columns
     found = Estimate(*cost_interval(two[a] - two[b], 1 - 0.05 / pairs, rare=False)[:4])
@@ -312,7 +306,6 @@ def finding_limit(
     frame: pd.DataFrame, value: str, template: str, *, by: str = "scenario", system: str = ""
 ) -> str:
     """How finely a comparison tells, for :func:`not_shown`: ``{half}`` of the widest interval, ``{n}`` units.
-
     The intervals are those of neighbours in the order of the column ``system``; without it that of the mean.
     Empty where there is no interval.
     """
@@ -357,9 +350,8 @@ def _lacks(frame: pd.DataFrame, *columns: str) -> str:
 
 
 class _Sentence(string.Formatter):
-    """``str.format`` for findings: whole numbers get thousands separators, floats two decimals.
-
-    A whole number with a noun prints both (``{n:conversation}``: ``1 conversation``, ``60 conversations``;
+    """``str.format`` for findings: whole numbers get thousands separators, floats two decimals. A whole
+    number with a noun prints both (``{n:conversation}``: ``1 conversation``, ``60 conversations``;
     ``{n:query/queries}``), a list as English lists it, and ``{mean:%}`` an estimate in percent.
     """
 

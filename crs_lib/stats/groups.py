@@ -45,10 +45,9 @@ def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """F >= 0 of Welch's analysis of variance, which lets the variances differ; one row.
-
-    NaN when a system does not vary. Raises InputError as :func:`one_way_anova`.
-    Source: Welch (1951), Biometrika 38; the test is statsmodels' anova_oneway.
+    """F >= 0 of Welch's analysis of variance, which lets the variances differ; one row. NaN when a system
+    does not vary. Raises InputError as :func:`one_way_anova`. Source: Welch (1951), Biometrika 38; the test
+    is statsmodels' anova_oneway.
     """
     groups = design.groups(frame)
     row = {"test": "Welch ANOVA", "statistic": _NAN, "df1": len(groups.names) - 1, "df2": _NAN, "p": _NAN}
@@ -61,10 +60,8 @@ def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Difference of means ``a - b`` of every pair with simultaneous interval; p holds for the family.
-
-    Raises InputError as :func:`one_way_anova`.
-    Source: Tukey (1953), Kramer (1956) for unequal sizes.
+    """Difference of means ``a - b`` of every pair with simultaneous interval; p holds for the family. Raises
+    InputError as :func:`one_way_anova`. Source: Tukey (1953), Kramer (1956) for unequal sizes.
     """
     names, samples, missing = design.groups(frame)
     sizes = np.array([len(sample) for sample in samples])
@@ -127,19 +124,16 @@ def _range_tail(q: float, groups: int, df: float) -> float:
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:
-    """Holm's adjusted p values in [0, 1], in the order given; NaN stays NaN and does not count.
-
-    Rejecting where they are at most alpha keeps the chance of any false rejection at alpha.
-    Source: Holm (1979), Scand. J. Stat. 6.
+    """Holm's adjusted p values in [0, 1], in the order given; NaN stays NaN and does not count. Rejecting
+    where they are at most alpha keeps the chance of any false rejection at alpha. Source: Holm (1979), Scand.
+    J. Stat. 6.
     """
     return np.asarray(adjust(pd.DataFrame({"p": p}, dtype=float))["p_adjusted"])
 
 
 def adjust(frame: pd.DataFrame, *, p: str = "p", method: str = "holm") -> pd.DataFrame:
-    """The frame with ``p_adjusted`` and ``family_size`` beside the column ``p``, row order kept.
-
-    Tests without a p (NaN) are no members. Raises InputError for an unknown method or column or a p outside
-    [0, 1].
+    """The frame with ``p_adjusted`` and ``family_size`` beside the column ``p``, row order kept. Tests
+    without a p (NaN) are no members. Raises InputError for an unknown method or column or a p outside [0, 1].
     """
     check_columns(frame, p)
     if method not in METHODS:
@@ -204,10 +198,9 @@ def _normality(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 
 def _sphericity(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
-    """Mauchly's W: do all differences between systems vary alike? With two it is 1 by definition.
-
-    NaN with fewer complete scenarios than systems, or differences that do not vary. The second-order term of
-    p counts in small samples.
+    """Mauchly's W: do all differences between systems vary alike? With two it is 1 by definition. NaN with
+    fewer complete scenarios than systems, or differences that do not vary. The second-order term of p counts
+    in small samples.
     """
     paired = design.paired(frame)
     x = paired.complete()

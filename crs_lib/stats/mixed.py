@@ -17,10 +17,9 @@ _OPTIMISERS = ("bfgs", "cg", "powell")
 
 
 class _MixedModel(NamedTuple):
-    """What a fitted model says, as tidy frames.
-
-    ``terms``: a Wald test of each factor (its levels averaged over the other factors with equal weight) and
-    interaction. ``fit``: one row with optimiser, convergence, what it warned of, variances and icc.
+    """What a fitted model says, as tidy frames. ``terms``: a Wald test of each factor (its levels averaged
+    over the other factors with equal weight) and interaction. ``fit``: one row with optimiser, convergence,
+    what it warned of, variances and icc.
     """
 
     terms: pd.DataFrame
@@ -74,10 +73,9 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
 
 
 def mixed_slopes(frame: pd.DataFrame, terms: Sequence[str], design: Design = USUAL) -> pd.DataFrame:
-    """Slopes of numeric columns with 95 % Wald intervals; a row a term.
-
-    The model is ``value ~ terms + system + (1 | scenario)``, by restricted maximum likelihood.
-    Source: Laird and Ware (1982), Biometrics 38; the fit is statsmodels' MixedLM.
+    """Slopes of numeric columns with 95 % Wald intervals; a row a term. The model is ``value ~ terms + system
+    + (1 | scenario)``, by restricted maximum likelihood. Source: Laird and Ware (1982), Biometrics 38; the
+    fit is statsmodels' MixedLM.
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 

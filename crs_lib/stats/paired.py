@@ -79,10 +79,9 @@ def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Mean of ``a - b`` per scenario with its t interval and paired t test, one row for each pair.
-
-    t and p are NaN when the differences do not vary.
-    Raises InputError when a pair shares fewer than 2 scenarios. Source: Student (1908), Biometrika 6.
+    """Mean of ``a - b`` per scenario with its t interval and paired t test, one row for each pair. t and p
+    are NaN when the differences do not vary. Raises InputError when a pair shares fewer than 2 scenarios.
+    Source: Student (1908), Biometrika 6.
     """
     rows = []
     for d in design.differences(frame):

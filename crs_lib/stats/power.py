@@ -89,9 +89,8 @@ def correlation_power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
 def contrast_curves(
     frame: pd.DataFrame, effects: Sequence[float], sessions: Sequence[int], design: Design, tests: int = 1
 ) -> pd.DataFrame:
-    """Power in [0, 1] of every contrast by effect and number of scenarios, a row each.
-
-    See :func:`contrast_power`. Contrasts of which too few scenarios differ have no rows.
+    """Power in [0, 1] of every contrast by effect and number of scenarios, a row each. See
+    :func:`contrast_power`. Contrasts of which too few scenarios differ have no rows.
     """
     rows, level = [], design.alpha / tests
     for row, wide in _spreads(frame, design):

@@ -75,24 +75,6 @@ def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:
     return ["".join(letter for letter, s in zip(letters, sets, strict=True) if i in s) for i in range(k)]
 
 
-def mean_ranks(frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True) -> pd.DataFrame:
-    """Mean rank in [1, systems] over complete scenarios, best first, with Nemenyi's critical difference.
-
-    Mean ranks that differ by less than ``critical_difference`` are not shown to differ: what a
-    critical-difference diagram draws. Raises InputError as :func:`friedman`.
-    Source: Nemenyi (1963); Demsar (2006), JMLR 7, section 3.2.2.
-    """
-    paired = design.paired(frame)
-    x = rankable(paired.complete())
-    n, k = x.shape
-    ranks = scipy.stats.rankdata(-x if higher_is_better else x, axis=1).mean(axis=0)
-    q = float(scipy.stats.studentized_range.ppf(design.confidence, k, np.inf)) / 2**0.5
-    found = pd.DataFrame({"system": paired.systems, "mean_rank": ranks})
-    found = found.assign(critical_difference=q * (k * (k + 1) / (6 * n)) ** 0.5)
-    found = found.assign(n=n, n_missing=len(paired.values) - n)
-    return found.sort_values("mean_rank", kind="stable", ignore_index=True)
-
-
 def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
     """Page's L: do the values rise along ``order`` within scenarios? One-sided, one row.
 
@@ -100,38 +82,14 @@ def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = 
     once, lowest first. Raises InputError otherwise or for fewer than 2 complete scenarios.
     Source: Page (1963), JASA 58; the test is scipy's page_trend_test.
     """
-    paired = design.paired(_along(frame, order, design, least=3))
+    check_columns(frame, design.system)
+    systems = frame[design.system]
+    if len(order) < 3 or len(set(order)) < len(order) or set(order) - set(systems):
+        known = levels(systems)
+        raise InputError(f"order {list(order)}: expected at least 3 different systems of {known}")
+    rows = frame[systems.isin(list(order))]
+    along = pd.Categorical(rows[design.system], categories=list(order))
+    paired = design.paired(rows.assign(**{design.system: along}))
     x = rankable(paired.complete())
     fit = scipy.stats.page_trend_test(x)
     return paired.row(x, test="Page trend", statistic=float(fit.statistic), p=float(fit.pvalue))
-
-
-def jonckheere_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
-    """Jonckheere-Terpstra J: pairs of sessions in ``order`` that rise (ties half), independent samples.
-
-    ``statistic`` lies between 0 and the number of pairs; p is one-sided, normal with the variance corrected
-    for ties, NaN when all values are equal or only two. One row; :func:`page_trend` is for paired data.
-    Raises InputError for an ``order`` that does not name systems once each.
-    Source: Jonckheere (1954), Biometrika 41. Its normal score is that of Kendall's tau between order and
-    value (scipy's kendalltau).
-    """
-    groups = design.groups(_along(frame, order, design, least=2), each=1)
-    place = np.repeat(np.arange(len(groups.names)), [len(sample) for sample in groups.samples])
-    values = rankable(np.concatenate(groups.samples))
-    later = place[:, None] < place
-    rising = (np.sign(values - values[:, None])[later] + 1).sum() / 2
-    p = np.nan
-    if len(values) > 2:
-        p = scipy.stats.kendalltau(place, values, method="asymptotic", alternative="greater").pvalue
-    return groups.row(test="Jonckheere trend", statistic=float(rising), p=float(p))
-
-
-def _along(frame: pd.DataFrame, order: Sequence[Hashable], design: Design, least: int) -> pd.DataFrame:
-    """The rows of the systems of ``order``, which are categories in that order."""
-    check_columns(frame, design.system)
-    systems = frame[design.system]
-    if len(order) < least or len(set(order)) < len(order) or set(order) - set(systems):
-        known = levels(systems)
-        raise InputError(f"order {list(order)}: expected at least {least} different systems of {known}")
-    mine = systems.isin(list(order))
-    return frame[mine].assign(**{design.system: pd.Categorical(systems[mine], categories=list(order))})

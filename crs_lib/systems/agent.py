@@ -80,9 +80,8 @@ class _Search(NamedTuple):
 
 
 def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
-    """The films that a call finds: all that meet the arguments, by their text, else the best known first.
-
-    A call that cannot be understood finds nothing, and its ``fault`` says why; arguments without a value are
+    """The films that a call finds: all that meet the arguments, by their text, else the best known first. A
+    call that cannot be understood finds nothing, and its ``fault`` says why; arguments without a value are
     passed over. A value that no film has is named in ``notes``.
     """
     told = {str(name): value for name, value in call.arguments.items() if value not in ("", None, [])}
@@ -271,9 +270,8 @@ def _action_schema(offer: Offer, llm: LLMSettings, *, search_too: bool) -> dict[
 
 
 def serve(catalog: Catalog, retriever: str) -> Any:
-    """The catalogue as a server of the Model Context Protocol: tools ``search_films`` and ``film``.
-
-    Arguments and results of both have a JSON schema. Raises InputError where the package mcp is not there.
+    """The catalogue as a server of the Model Context Protocol: tools ``search_films`` and ``film``. Arguments
+    and results of both have a JSON schema. Raises InputError where the package mcp is not there.
     """
     try:
         from mcp.server import MCPServer

@@ -50,9 +50,13 @@ class _Asked(Protocol):
 @dataclass(frozen=True)
 class World:
     """The parts that all systems of a process share: catalogue, grounder, and what some of them call.
+<<<<<<< HEAD
 
     ``conversation`` names the conversation to programs where it is no whole session; conversations of
     different ``lane`` never meet the same process or object of a program.
+=======
+    ``conversation`` names the conversation to programs where it is no whole session.
+>>>>>>> main
     """
 
     catalog: Catalog
@@ -67,7 +71,6 @@ class World:
 @dataclass(frozen=True)
 class SystemReply:
     """A reply of a system: its text, the items it recommends, the constraints the system holds, and extras.
-
     ``hallucinated`` are titles it named that the catalogue does not have.
     """
 
@@ -86,15 +89,15 @@ class System(Protocol):
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply: ...
 
 
+ORACLE = "oracle"  # the policy; as the model of a mode: whoever knows the constraints and has the mode's list
 # The control policies are known at once; the files of the others are read when one of them is asked for.
 _ORDER = ("policies", "search", "worded", "programs", "modes", "agent", "gamed")
 SYSTEMS: Registry[System] = Registry("policy", "crs_lib.systems", _ORDER)
 
 
 def create(spec: str, world: World, seed: int, session: int, shelf: Sequence[int] = ()) -> System:
-    """The system a spec names, for one session; InputError with a suggestion for an unknown one.
-
-    ``shelf`` are the session's films, for systems that are given a fixed list (the fact ``shelf``).
+    """The system a spec names, for one session; InputError with a suggestion for an unknown one. ``shelf``
+    are the session's films, for systems that are given a fixed list (the fact ``shelf``).
     """
     _, spec = named(spec)
     told = {"shelf": shelf} if SYSTEMS.get(spec).facts.get("shelf") else {}
@@ -117,7 +120,13 @@ def model_of(spec: str) -> str:
     facts = SYSTEMS.get(spec).facts
     if not facts.get("llm"):
         return ""
-    return spec.partition(":")[2] if facts.get("mode") else spec
+    model = spec.partition(":")[2] if facts.get("mode") else spec
+    return "" if model == ORACLE else model
+
+
+def check_reader(spec: str) -> str:
+    """The spec of a model, or ``oracle``: who reads the list of a mode; InputError for any other."""
+    return spec if spec == ORACLE else check_model(spec)
 
 
 def check_model(spec: str) -> str:
@@ -131,9 +140,8 @@ def check_model(spec: str) -> str:
 
 
 def check(specs: Sequence[str]) -> list[str]:
-    """The specs themselves, if each names a registered system once, with a usable argument.
-
-    A system may have a name of its own, ``Ours=tracker``, which no other system has.
+    """The specs themselves, if each names a registered system once, with a usable argument. A system may have
+    a name of its own, ``Ours=tracker``, which no other system has.
     """
     if isinstance(specs, str) or not specs:
         raise InputError(f"systems is {specs!r}; give a list of policies, e.g. ['tracker', 'Ours=oracle']")
@@ -175,7 +183,6 @@ def rank(
     catalog: Catalog, constraints: Wishes, avoid: Wishes, seen: Sequence[int], draw: Draw, n: int = N_ITEMS
 ) -> Items:
     """The ``n`` films that meet most constraints: those recommended before count half a constraint less.
-
     Films with a value to avoid come last; ties are broken by chance.
     """
     chance = draw.random(len(catalog))
@@ -244,9 +251,8 @@ def _best(items: Codes, score: NDArray[np.float64], n: int) -> Items:
 
 
 def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> Items:
-    """``n`` films of a session in random order, those in ``held`` among them; all films for 0.
-
-    The draw depends on seed and session alone: every system meets the same films.
+    """``n`` films of a session in random order, those in ``held`` among them; all films for 0. The draw
+    depends on seed and session alone: every system meets the same films.
     """
     films_ = [int(item) for item in catalog.query({}).items]
     if not n or n >= len(films_):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from crs_lib.catalog import grounder as grounding
 from crs_lib.catalog.catalog import Catalog
@@ -22,7 +22,23 @@ from crs_lib.llm.base import Message, Reply, Request, room, tokens_at_most, toke
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import one_line
 from crs_lib.systems import search
-from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model, drawn
+from crs_lib.systems.base import (
+    ORACLE,
+    SYSTEMS,
+    Draw,
+    Items,
+    SystemReply,
+    Wishes,
+    World,
+    check_model,
+    check_reader,
+    drawn,
+    n_met,
+)
+from crs_lib.systems.policies import Oracle
+
+if TYPE_CHECKING:
+    from crs_lib.llm.client import Pool
 
 REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a constraint, in JSON
 TURN_LIMIT = 2_000  # characters of one utterance that the model reads
@@ -32,7 +48,6 @@ _WORDS, _SLOT = re.compile(r"\w+"), re.compile(r"\$\{?\w+\}?")
 
 class Offer(NamedTuple):
     """The films that a model may recommend, and how it names them: by ``ids``, else by their numbers from 1.
-
     ``open`` says that it may name any other film, too; ``fields`` are those that it may state constraints in;
     of more than ``most`` recommended films the others do not count.
     """
@@ -55,9 +70,8 @@ class Offer(NamedTuple):
 
 
 class _ParsedReply(NamedTuple):
-    """A model's answer, read: text, films recommended, foreign titles, films only named, its state.
-
-    ``cut`` are the stretches of the text that name foreign titles.
+    """A model's answer, read: text, films recommended, foreign titles, films only named, its state. ``cut``
+    are the stretches of the text that name foreign titles.
     """
 
     text: str
@@ -101,7 +115,13 @@ def reply_schema(offer: Offer, llm: LLMSettings) -> dict[str, Any]:
 
 
 def form(offer: Offer, llm: LLMSettings) -> str:
-    """The last words of a prompt: the form that an answer must have, as a filled example or described."""
+    """The last words of a prompt: the form of an answer, behind the reminder that settings may ask for."""
+    reminder = prompts.source("movies/crs_latest") + "\n\n" if llm.latest else ""
+    return reminder + _form(offer, llm)
+
+
+def _form(offer: Offer, llm: LLMSettings) -> str:
+    """The form that an answer must have, as a filled example or described."""
     if not llm.structured:
         return prompts.source("movies/crs_form_text")
     fields, kind = ", ".join(offer.fields), "titles" if offer.open else "ids"
@@ -162,31 +182,49 @@ def _read_reply(
     return _ParsedReply(text, items, tuple(foreign), tuple(cut), mentioned, state)
 
 
-class ModelSystem:
-    """One conversation of a language model that is given no tracked state.
+class _BestOfList(Oracle):
+    """The films of a list that meet most of the user's constraints: nobody can make more of the list."""
 
-    Raises LLMError where the model gives no usable reply: there is never a stand-in text.
+    honest = False
+    listed: Items = ()
+
+    def best(self, constraints: Wishes, avoid: Wishes, draw: Draw, n: int) -> Items:
+        """At most ``n`` films of the list, all of the largest gain in it, those not shown before first."""
+        stale = self.recent if self.others else ()
+        met = {i: n_met(self.world.catalog, i, constraints, avoid) for i in self.listed if i not in stale}
+        top = max(met.values(), default=0)
+        return tuple(sorted((i for i in met if met[i] == top > 0), key=self.seen.__contains__))[:n]
+
+
+class ModelSystem:
+    """One conversation of a language model that is given no tracked state. Raises LLMError where the model
+    gives no usable reply: there is never a stand-in text.
     """
 
-    sees_state = False
     prompt: ClassVar[str] = ""
     counts_calls: ClassVar[bool] = True  # whether each call of a turn has a seed of its own, and a tag
 
     def __init__(
         self, world: World, seed: int, session: int, spec: str, argument: str, shelf: Sequence[int] = ()
     ) -> None:
-        if world.llms is None:
+        if world.llms is None and argument != ORACLE:
             raise InputError(f"system {spec!r} needs language models; give the World a Pool as llms")
-        self.world, self.llms, self.llm = world, world.llms, world.llm
+        self.world, self.llm = world, world.llm
+        self.llms = cast("Pool", world.llms)  # none for oracle
+        self.ceiling = _BestOfList(world, seed, session, spec, world.llm.most) if argument == ORACLE else None
+        self.sees_state = self.ceiling is not None
         self.seed, self.session, self.spec, self.model = seed, session, spec, argument
         self.shelf = tuple(shelf)
         self.said: list[str] = []
         self.turns: list[list[Message]] = []  # what was said, turn by turn
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        """Let the model answer; ``user_meta`` is not looked at."""
+        """Let the model answer; ``user_meta`` is for ``oracle`` in its place alone."""
         self.said.append(text)
         offer = self.offer()
+        if self.ceiling:
+            self.ceiling.listed = offer.items
+            return self.ceiling.reply(turn, text, user_meta)
         parsed, extra = self.answer(turn, offer, text)
         # films of earlier searches are not repeated: the latest list alone counts
         self.turns.append([Message("user", shorten(text, TURN_LIMIT)), Message("assistant", parsed.text)])
@@ -251,9 +289,8 @@ class ModelSystem:
     def _enforced(
         self, turn: int, offer: Offer, said: Reply, parsed: _ParsedReply, utterance: str
     ) -> tuple[_ParsedReply, dict[str, Any]]:
-        """A second answer, where the context has room for it; foreign titles are cut from the last.
-
-        Films that the remaining text does not name are no longer recommended.
+        """A second answer, where the context has room for it; foreign titles are cut from the last. Films
+        that the remaining text does not name are no longer recommended.
         """
         log = {"enforced": "cut unasked", "first_hallucinated": list(parsed.foreign)}
         named = ", ".join(one_line(shorten(title, 120)) for title in parsed.foreign[:10])
@@ -297,9 +334,8 @@ class ModelSystem:
         return self.complete(request)
 
     def complete(self, request: Request) -> Reply:
-        """The reply; one that copies the instructions is asked for once more, with another seed.
-
-        Calls kept with the described form hold no second reply, and none is asked for.
+        """The reply; one that copies the instructions is asked for once more, with another seed. Calls kept
+        with the described form hold no second reply, and none is asked for.
         """
         said = self.llms.complete(self.model, request)
         if self.llm.form == "described" or not copied_prompt(said.text):
@@ -331,7 +367,7 @@ register = partial(
 )  # fmt: skip
 
 
-@register("closed", shelf=True)
+@register("closed", shelf=True, parse=check_reader)
 class _Closed(ModelSystem):
     """A model with the conversation and one fixed list of films for all of it: understanding."""
 
@@ -349,16 +385,15 @@ class _Closed(ModelSystem):
         return prompts.render(self.prompt, films=lines, most=self.llm.most, form=form(offer, self.llm))
 
 
-@register("rag")
+@register("rag", parse=check_reader)
 class _Rag(ModelSystem):
     """A model with the conversation and the films that a search finds for it: understanding, and choosing."""
 
     prompt = "movies/crs_rag"
 
     def offer(self) -> Offer:
-        """The best films of the search for all that the user said, in random order.
-
-        In the search's own order whoever takes the first film would have the search's understanding.
+        """The best films of the search for all that the user said, in random order. In the search's own order
+        whoever takes the first film would have the search's understanding.
         """
         index = search.index(self.world.catalog)
         hits = search.found(index, self.llm.retriever, self.said, self.llm.listed or len(index.texts))

@@ -27,11 +27,9 @@ _ALIASES = {"title": "name", "plot_keywords": "plot", "plot_kw": "plot"}
 
 
 class _Candidates(NamedTuple):
-    """The answer of the thesis's retrieval: film numbers, and how it came to them.
-
-    ``how`` is "all fields" where every given field holds for every film, "fewer fields" where a field
-    without any film was ignored, "union" where the fields had no film in common, "catalogue" where
-    nothing was left to ask for.
+    """The answer of the thesis's retrieval: film numbers, and how it came to them. ``how`` is "all fields"
+    where every given field holds for every film, "fewer fields" where a field without any film was ignored,
+    "union" where the fields had no film in common, "catalogue" where nothing was left to ask for.
     """
 
     films: frozenset[int]
@@ -39,10 +37,9 @@ class _Candidates(NamedTuple):
 
 
 def normalise(field: str, value: str) -> str:
-    """A value as the thesis compared it: lower case, stripped; a year keeps its digits only.
-
-    From a genre " film", " movie" and " fiction" are cut out anywhere, also inside words
-    ("comic book fictional universe" becomes "comic bookal universe").
+    """A value as the thesis compared it: lower case, stripped; a year keeps its digits only. From a genre "
+    film", " movie" and " fiction" are cut out anywhere, also inside words ("comic book fictional universe"
+    becomes "comic bookal universe").
     """
     text = value.lower()
     if field == "year":
@@ -71,10 +68,9 @@ class ThesisCatalog:
     @classmethod
     @safety.reader("a catalogue")
     def load(cls, path: str | Path) -> "ThesisCatalog":
-        """Read a JSON file ``title -> record``, "sample" for the embedded one, or a run's Parquet file.
-
-        A Parquet file holds cleaned values: its index is the thesis's, its spellings are not. Raises
-        InputError for a file that cannot be read.
+        """Read a JSON file ``title -> record``, "sample" for the embedded one, or a run's Parquet file. A
+        Parquet file holds cleaned values: its index is the thesis's, its spellings are not. Raises InputError
+        for a file that cannot be read.
         """
         path = sources.parted(path)[0]
         if Path(path).suffix == ".parquet":
@@ -109,10 +105,9 @@ class ThesisCatalog:
 
     @cached_property
     def raw_codes(self) -> tuple[frozenset[int], ...]:
-        """Per film, the concepts whose value equals one of its raw labels but for case.
-
-        The thesis compares normalised constraints with raw labels, so the label "Crime Fiction" never meets
-        the constraint ``genre=crime``.
+        """Per film, the concepts whose value equals one of its raw labels but for case. The thesis compares
+        normalised constraints with raw labels, so the label "Crime Fiction" never meets the constraint
+        ``genre=crime``.
         """
         codes = self.space.code_of
         listed = [[(name, _listed(one.get(name))) for name in CONCEPT_FIELDS] for _, one in self.records]
@@ -143,10 +138,9 @@ class ThesisCatalog:
         return _union(films for other, films in index.items() if key and key in other)
 
     def candidates(self, constraints: Mapping[str, Any]) -> _Candidates:
-        """The pool that the thesis drew its recommendations from, before it shuffled and cut it.
-
-        Union within a field, intersection over fields; fields without a film are ignored, and an empty
-        intersection is replaced by the union of all.
+        """The pool that the thesis drew its recommendations from, before it shuffled and cut it. Union within
+        a field, intersection over fields; fields without a film are ignored, and an empty intersection is
+        replaced by the union of all.
         """
         wanted: dict[str, list[str]] = {}
         for given, value in constraints.items():

@@ -132,7 +132,6 @@ class GroundedScorer:
 
     def _satisfaction(self, turn: _GroundedTurn) -> float:
         """The best recommended film's idf-weighted share of the constraints, in [0, 1]; 0 without either.
-
         Constraints are compared with raw labels, as the thesis did: see ``ThesisCatalog.raw_codes``.
         """
         titles = turn.pair.system.meta.get("rec_titles") or ()

@@ -162,10 +162,9 @@ def _compared(dialogue: Dialogue) -> list[tuple[str, str]]:
 
 
 def _parts(users: Sequence[str], ask: _Asked, alike: _Alike, rule: Convention) -> Iterator[tuple[int, str]]:
-    """The segments of a session: the number of the first USER utterance (from 0), and the text of all.
-
-    A segment opens with every utterance unlike the one before it, in its text or in its topics. It is given
-    out as soon as the next one begins, before the topics of a later utterance are asked for.
+    """The segments of a session: the number of the first USER utterance (from 0), and the text of all. A
+    segment opens with every utterance unlike the one before it, in its text or in its topics. It is given out
+    as soon as the next one begins, before the topics of a later utterance are asked for.
     """
     if not users:
         return

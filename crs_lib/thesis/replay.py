@@ -37,9 +37,8 @@ _FILES = ("index.noun", "noun.exc")
 
 
 def _wordnet() -> Path:
-    """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data.
-
-    Raises InputError with the way to get it where it is in none of them.
+    """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data. Raises InputError with the way to
+    get it where it is in none of them.
     """
     data = (os.environ.get("NLTK_DATA", ""), "~/nltk_data")
     usual = ["/usr/share/wordnet", *(f"{place}/corpora/wordnet" for place in data if place)]
@@ -152,7 +151,6 @@ def _tokeniser() -> Any:
 
 class ReplayedScorer(LegacyScorer):
     """The scorer of the thesis's older version that asks for topics one text at a time, in its order.
-
     Sessions must come in the order in which the thesis scored them, system after system.
     """
 

@@ -68,9 +68,8 @@ def _token_of(piece: str) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them, in order.
-
-    "don't" gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
+    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them, in order. "don't"
+    gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
     """
     return [token for piece in _pieces(text) if (token := _token_of(piece))]
 
@@ -100,10 +99,9 @@ def _engine() -> Any:
 
 
 def admitted(topics: Iterable[str]) -> tuple[str, ...]:
-    """The topics that the thesis let count: at most five, each once, in order.
-
-    Kept is what has two letters or more, is not generic, and contains a hint of the film domain or the stem
-    of an emotion. (Of the thesis's 50 LDA topics seven have such a word among their five.)
+    """The topics that the thesis let count: at most five, each once, in order. Kept is what has two letters
+    or more, is not generic, and contains a hint of the film domain or the stem of an emotion. (Of the
+    thesis's 50 LDA topics seven have such a word among their five.).
     """
     return tuple(dict.fromkeys(filter(None, map(_tidy, topics))))[:MOST]
 
@@ -117,9 +115,8 @@ def _tidy(topic: str) -> str:
 
 
 def _heuristic(text: str) -> tuple[str, ...]:
-    """At most five words of a text by how often they occur, those that hint at films or feelings first.
-
-    A word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
+    """At most five words of a text by how often they occur, those that hint at films or feelings first. A
+    word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
     """
     counts = Counter(_ASCII_WORD.findall(text.lower()))
     scores = {word: n * worth for word, n in counts.items() if (worth := _worth(word))}
@@ -218,7 +215,6 @@ class TopicModel:
 
     def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats) -> Floats:
         """γ of bags of equal length from their starts: (bags, words) numbers and counts to (bags, topics).
-
         ``gamma`` holds the starts, one row a bag, and is overwritten.
         """
         beta = self.beta[words]
@@ -239,7 +235,7 @@ class TopicModel:
 
     def topics(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The five words of each text's most probable topic; none where no topic has a share of 0.1."""
-        asked = [(self.bag(text), start_of(text)) for text in texts]
+        asked = [(self.bag(text), _start_of(text)) for text in texts]
         distinct = [pair for pair in dict.fromkeys(asked) if pair[0]]
         shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
         named = zip(shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist(), strict=True)
@@ -248,10 +244,9 @@ class TopicModel:
         return [words.get(pair, ()) for pair in asked]
 
 
-def start_of(text: str) -> int:
-    """Which of the fixed starts a text takes: the same in every process, and spread over texts.
-
-    (The thesis drew a new start per call, so that its figures depend on the order of calls.)
+def _start_of(text: str) -> int:
+    """Which of the fixed starts a text takes: the same in every process, and spread over texts. (The thesis
+    drew a new start per call, so that its figures depend on the order of calls.).
     """
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS
 
@@ -266,10 +261,9 @@ def _exp_elog(gamma: Floats) -> Floats:
 def train(
     plots: Sequence[str], *, n_topics: int = 50, passes: int = 15, seed: int = 42, least: int = 5
 ) -> TopicModel:
-    """A model of the plots: words in at least ``least`` and at most half of them.
-
-    scikit-learn's variational Bayes with symmetric priors of 1/topics, in one process: the same plots and
-    seed give the same model. Raises InputError where fewer words than topics are left.
+    """A model of the plots: words in at least ``least`` and at most half of them. scikit-learn's variational
+    Bayes with symmetric priors of 1/topics, in one process: the same plots and seed give the same model.
+    Raises InputError where fewer words than topics are left.
     """
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
@@ -301,9 +295,8 @@ TOPICS: Registry[TopicExtractor] = Registry("topic extractor", "crs_lib.thesis")
 
 
 def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
-    """The topic extractor of a name; ``model`` is the folder of ``lda``, ``llm`` the model of ``llm``.
-
-    Raises InputError for an unknown name and for a model that is not there.
+    """The topic extractor of a name; ``model`` is the folder of ``lda``, ``llm`` the model of ``llm``. Raises
+    InputError for an unknown name and for a model that is not there.
     """
     return TOPICS.create(spec, model=model, llm=llm)
 
@@ -313,7 +306,7 @@ def trained_model() -> Path:
     return paths.data() / "processed" / MODEL
 
 
-def default_model() -> Path:
+def _default_model() -> Path:
     """The topic model that is used where none is named: one trained here, else the thesis's in the mirror."""
     own = trained_model()
     return own if own.is_dir() else datasets.get("thesis-lda").in_mirror() or own
@@ -335,7 +328,7 @@ class Lda:
     kind = "lda"
 
     def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
-        self.folder = Path(model or default_model())
+        self.folder = Path(model or _default_model())
         self._model = TopicModel.load(self.folder)
         self.name = f"{self.kind}, {self._model.n_topics} topics, {len(self._model.words)} words"
 
@@ -362,7 +355,7 @@ class _Heuristic:
 @TOPICS.register("lda_or_heuristic")
 def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
     """``lda`` where a topic model is here, else the heuristic, which the column ``embedder`` names."""
-    if model or (default_model() / "dictionary.tsv").is_file():
+    if model or (_default_model() / "dictionary.tsv").is_file():
         return Lda(model)
     found = _Heuristic()
     found.name = "heuristic (no topic model is here)"

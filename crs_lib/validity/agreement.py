@@ -51,10 +51,9 @@ _OTHERS = "follow_up"  # the stage in which a simulated user asks for other film
 
 
 class _ReplyFeatures(NamedTuple):
-    """The features of a reply, judged by what came before it only.
-
-    ``gain`` is the normalised gain of its films, NaN where no constraint is known; ``novel`` the share of
-    them not named before. ``invited``: the person has asked for films, or was asked what is wanted.
+    """The features of a reply, judged by what came before it only. ``gain`` is the normalised gain of its
+    films, NaN where no constraint is known; ``novel`` the share of them not named before. ``invited``: the
+    person has asked for films, or was asked what is wanted.
     """
 
     n_films: int
@@ -88,9 +87,8 @@ def _on_paper(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
 
 
 def _received(on_paper: float, taken: float, n_films: int) -> float:
-    """The mean of the score on paper and of how the person takes the films, in [0, 1].
-
-    The score on paper alone where the reply names no film, or where the person gives no cue (``taken`` NaN).
+    """The mean of the score on paper and of how the person takes the films, in [0, 1]. The score on paper
+    alone where the reply names no film, or where the person gives no cue (``taken`` NaN).
     """
     return (on_paper + taken) / 2 if n_films and not math.isnan(taken) else on_paper
 
@@ -108,9 +106,8 @@ class Told(NamedTuple):
 
 
 def logged(dialogue: Dialogue, grounder: Grounder, told: Mapping[int, Told] | None = None) -> Dialogue:
-    """The dialogue with the log a simulator would have kept: state, changes of it as shifts, films by id.
-
-    The log that a USER turn held already is replaced. ``told`` corrects what is heard in some turns (from 1).
+    """The dialogue with the log a simulator would have kept: state, changes of it as shifts, films by id. The
+    log that a USER turn held already is replaced. ``told`` corrects what is heard in some turns (from 1).
     """
     listener, turns, states = heard.Listener(grounder), list[Turn](), list[Any]()
     for turn in dialogue.turns:
@@ -186,9 +183,8 @@ def _taken(rows: _Rows) -> float:
 
 
 def _whole(rows: _Rows) -> float:
-    """A whole dialogue, in [0, 1]: the mean of its replies on paper and of how the person took them.
-
-    The replies' mean is quadratic, so that successes count more than wasted turns. NaN without replies.
+    """A whole dialogue, in [0, 1]: the mean of its replies on paper and of how the person took them. The
+    replies' mean is quadratic, so that successes count more than wasted turns. NaN without replies.
     """
     if not rows:
         return math.nan
@@ -304,7 +300,6 @@ def _rows(
 
 def rate(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per reply: our scores, the human rating where there is one (else null), the dialogue's rating.
-
     InputError where no reply is.
     """
     return table([row for one in score(dialogues, grounder) for row in one.rated])
@@ -377,10 +372,9 @@ def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
 def rho(
     frame: pd.DataFrame, score: str, rating: str, *, minus: str = "", resamples: int = 1000
 ) -> dict[str, Any]:
-    """Spearman of two columns with its 95 % interval: n, spearman, low, high.
-
-    Conversations (``system`` and ``conv_id``) are drawn with replacement; without ``resamples`` the interval
-    is NaN. With ``minus`` the interval is that of the difference to a third column's correlation.
+    """Spearman of two columns with its 95 % interval: n, spearman, low, high. Conversations (``system`` and
+    ``conv_id``) are drawn with replacement; without ``resamples`` the interval is NaN. With ``minus`` the
+    interval is that of the difference to a third column's correlation.
     """
     columns = [score, rating, *([minus] if minus else [])]
     known = frame[frame[columns].notna().all(axis=1)].astype(dict.fromkeys(columns, float))

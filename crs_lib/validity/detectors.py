@@ -99,7 +99,6 @@ class _NewValue(_Detector):
 
 def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per detector, session and user turn from the second on: its score and whether it is a shift.
-
     Raises InputError for an unknown detector or a missing encoder.
     """
     made = {name: DETECTORS.create(name, grounder=grounder) for name in names}
@@ -147,9 +146,3 @@ def _delays(turns: pd.DataFrame) -> pd.Series:
     since = turns.groupby("session")["shift"].cumsum()
     first = turns[since > 0].groupby(["session", since])[["turn", "alarmed"]].min()
     return first["alarmed"] - first["turn"]
-
-
-def sweep(rows: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
-    """:func:`quality` at each threshold, all detectors alike."""
-    names = rows["detector"].unique()
-    return pd.concat([quality(rows, dict.fromkeys(names, t)) for t in thresholds], ignore_index=True)

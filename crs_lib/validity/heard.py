@@ -43,10 +43,9 @@ def _films() -> tuple[re.Pattern[str], list[list[str]]]:
 
 
 class _Heard(NamedTuple):
-    """One user turn: concepts wanted, unwanted and given up, films named, what it asks for.
-
-    ``resets`` says that all earlier constraints are given up; ``asks_about`` is a question about a film,
-    ``requests`` a request for films.
+    """One user turn: concepts wanted, unwanted and given up, films named, what it asks for. ``resets`` says
+    that all earlier constraints are given up; ``asks_about`` is a question about a film, ``requests`` a
+    request for films.
     """
 
     wanted: frozenset[int]
@@ -194,7 +193,6 @@ class Listener:
 
 def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
     """Share of acceptance among the cues of what a person says after a reply, in [0, 1]; NaN without a cue.
-
     ``titles`` are those of films, which are passed over: tuples that begin with a range of characters.
     """
     for start, end, *_ in sorted(titles, reverse=True):

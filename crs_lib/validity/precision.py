@@ -77,9 +77,8 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
 
 
 def _balanced(frame: pd.DataFrame) -> pd.DataFrame:
-    """The scenarios that have a value for every system and wording, equally many a catalogue and seed.
-
-    The first ones of each cell are kept. Raises InputError where a cell has fewer than two.
+    """The scenarios that have a value for every system and wording, equally many a catalogue and seed. The
+    first ones of each cell are kept. Raises InputError where a cell has fewer than two.
     """
     cell = ["catalogue", "seed"]
     whole = frame.groupby([*cell, "scenario"], sort=False)["value"].transform(lambda part: part.notna().all())

@@ -117,9 +117,8 @@ SETS: dict[str, Callable[[Path], Iterator[Any]] | None] = {
 
 
 def conversations(name: str, place: Path | None = None) -> Iterator[Dialogue]:
-    """The conversations of a rated set, by default from where the data set of this name lies.
-
-    Raises RunError with the command that fetches it where it is not here, InputError for what is no such set.
+    """The conversations of a rated set, by default from where the data set of this name lies. Raises RunError
+    with the command that fetches it where it is not here, InputError for what is no such set.
     """
     path, read = place or datasets.locate(name), SETS[name]
     if read is None:
@@ -134,7 +133,6 @@ def conversations(name: str, place: Path | None = None) -> Iterator[Dialogue]:
 
 def ratings(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
     """Every rating of every rater: conv_id, item (conversation, with the utterance), rater, construct, value.
-
     Raters have no names: a rater is a place in the list of ratings.
     """
     found = []
@@ -151,11 +149,9 @@ def ratings(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 
 def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
-    """How far one rater agrees with the others, one row per construct.
-
-    ``spearman`` correlates every rating with the mean of the others of its item (95 % interval over
-    conversations): the height that a score can be held against. ``alpha`` is Krippendorff's, ordinal. Items
-    with a single rating are left out.
+    """How far one rater agrees with the others, one row per construct. ``spearman`` correlates every rating
+    with the mean of the others of its item (95 % interval over conversations): the height that a score can be
+    held against. ``alpha`` is Krippendorff's, ordinal. Items with a single rating are left out.
     """
     design = stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5))
     out = []
@@ -217,10 +213,9 @@ PREDICTORS = (_WORDS, _GAIN, ON_PAPER, RECEIVED, "n_films", "n_words", "turn")
 
 
 def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per reply of conversations that log success: criteria and predictors.
-
-    ``satisfaction`` is the mean share of the constraints heard that the films named meet (0 without films).
-    Raises InputError where no reply logs success.
+    """One row per reply of conversations that log success: criteria and predictors. ``satisfaction`` is the
+    mean share of the constraints heard that the films named meet (0 without films). Raises InputError where
+    no reply logs success.
     """
     rows: list[dict[str, Any]] = []
     for one in agreement.score(dialogues, grounder):
@@ -286,7 +281,6 @@ def systems(frame: pd.DataFrame) -> pd.DataFrame:
 
 def missed(frame: pd.DataFrame, n: int = 3) -> pd.DataFrame:
     """The replies that the score judges most wrongly: successes with the lowest, failures with the highest.
-
     ``n`` of either, from different conversations.
     """
     order = frame.sort_values([ON_PAPER, "system", "conv_id", "turn"]).drop_duplicates("reply")

@@ -90,7 +90,6 @@ def _pairs(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, Pair]]:
 
 def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[_UserTurn]:
     """The turns of a trivial generator: drawn from the first words and the small talk of voices, at random.
-
     They state no constraint and follow no reply: an AUC that this generator reaches says nothing of use.
     """
     found = []
@@ -106,7 +105,7 @@ def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> lis
     return found
 
 
-def constraint_share(turns: Sequence[_UserTurn], grounder: Grounder) -> float:
+def _constraint_share(turns: Sequence[_UserTurn], grounder: Grounder) -> float:
     """The share of turns whose words name a value of a field as systems read them, in [0, 1]."""
     named = [any(not match.rejected for match in grounder.audit(turn.text)) for turn in turns]
     return float(np.mean(named)) if named else float("nan")
@@ -118,12 +117,11 @@ def _joint_accuracy(dialogues: Iterable[Dialogue]) -> float:
     return float(np.mean([ours["constraints"] == theirs["constraints"] for ours, theirs in logs]))
 
 
-def two_sample(
+def _two_sample(
     real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], encoder: str = TFIDF, seed: int = 1
 ) -> dict[str, float]:
-    """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations.
-
-    The classifier is tested on conversations that it never saw, and where there are several voices, on voices
+    """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations. The
+    classifier is tested on conversations that it never saw, and where there are several voices, on voices
     that it never saw. Raises InputError where one side has fewer than ten conversations.
     """
     both = [*real, *simulated]
@@ -180,7 +178,7 @@ def _classifier(encoder: str) -> Any:
     return make_pipeline(make_union(_WORDS, _CHARACTERS), fit) if encoder == TFIDF else fit
 
 
-def telling_words(
+def _telling_words(
     real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], n: int = 15
 ) -> tuple[list[str], list[str]]:
     """The words and pairs of words that most give away simulated and real users, the strongest first."""
@@ -206,11 +204,11 @@ def run(config: RealismConfig) -> pd.DataFrame:
         """The turns of some users beside those of people."""
         row: dict[str, Any] = {"users": name, **facts, **_manner(mine, world.grounder)}
         if people:
-            whole = two_sample(_whole(people), _whole(mine), config.encoder, config.seed)
-            row |= two_sample(people, mine, config.encoder, config.seed)
+            whole = _two_sample(_whole(people), _whole(mine), config.encoder, config.seed)
+            row |= _two_sample(people, mine, config.encoder, config.seed)
             row |= {f"{key} of dialogues": value for key, value in whole.items()}
             row |= {"real": len(people), "simulated": len(mine)}
-            ours, theirs = telling_words(people, mine)
+            ours, theirs = _telling_words(people, mine)
             row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
         return row
 
@@ -237,7 +235,7 @@ def _manner(turns: Sequence[_UserTurn], grounder: Grounder) -> dict[str, float]:
     """Shares of turns that name a value and that ask, in [0, 1], and words a turn."""
     asks = np.mean(["?" in turn.text for turn in turns]) if turns else np.nan
     long = np.mean([len(words(turn.text)) for turn in turns]) if turns else np.nan
-    return {"constraints": constraint_share(turns, grounder), "questions": float(asks), "words": float(long)}
+    return {"constraints": _constraint_share(turns, grounder), "questions": float(asks), "words": float(long)}
 
 
 def _leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
@@ -295,7 +293,6 @@ def _named(grounder: Grounder, text: str) -> set[int]:
 
 def unlogged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per user turn: the values named that are not wanted, given up, to be avoided or an aside's.
-
     What stands in a film's title, or in the name of a value that the log holds, is not counted.
     """
     rows = []

@@ -42,10 +42,9 @@ def _simplex() -> list[ItemWeights]:
 
 
 def weights(turns: pd.DataFrame) -> pd.DataFrame:
-    """One row per weighting of the item-grounded composite: its weights, tau, and the best system.
-
-    ``turns`` are scored turns of several systems; turns without S* are left out, as in the score itself.
-    ``n_systems`` have such turns, in ``n_sessions`` scenarios; without any, tau is NaN and "best" empty.
+    """One row per weighting of the item-grounded composite: its weights, tau, and the best system. ``turns``
+    are scored turns of several systems; turns without S* are left out, as in the score itself. ``n_systems``
+    have such turns, in ``n_sessions`` scenarios; without any, tau is NaN and "best" empty.
     """
     parts = turns.dropna(subset="satisfaction_corrected")
     fresh = (parts["novelty"] * parts["satisfaction"]).fillna(0.0)
@@ -73,9 +72,8 @@ def _tau(a: pd.Series, b: pd.Series) -> float:
 
 
 def _choices() -> Iterator[tuple[str, str, Convention]]:
-    """The conventions that are compared with the default: choice, setting and convention.
-
-    Each choice has its default too.
+    """The conventions that are compared with the default: choice, setting and convention. Each choice has its
+    default too.
     """
     thresholds = ((0.2, 0.5), (0.35, 0.65), (0.5, 0.8))
     grid: dict[str, dict[str, dict[str, Any]]] = {
@@ -112,9 +110,8 @@ def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Con
 
 def _agreement(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> dict[str, float | int]:
     """Kendall's tau-b in [-1, 1] of the systems' means in two sets of scores, with its 95 % interval.
-
-    Scenarios are drawn for both sets at once, with all their systems. ``n_systems`` have a mean in both,
-    over ``n_sessions`` scenarios. NaN for fewer than two such systems or where all means are equal.
+    Scenarios are drawn for both sets at once, with all their systems. ``n_systems`` have a mean in both, over
+    ``n_sessions`` scenarios. NaN for fewer than two such systems or where all means are equal.
     """
     wide = [one.pivot_table(index="session_id", columns="model", values=metric, sort=False) for one in (a, b)]
     systems = [name for name in wide[0].columns if name in wide[1].columns]
@@ -153,7 +150,6 @@ def _part_of(catalog: Catalog, share: float) -> Catalog:
 
 def _by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
     """One row per share and metric: tau to the systems' means on the whole catalogue, as :func:`_agreement`.
-
     Users, systems and scores are made anew on every part, so this asks whether the ranking carries over.
     """
     found, asked = {}, config.keys()

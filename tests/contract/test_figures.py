@@ -275,13 +275,21 @@ SETTINGS = pytest.mark.parametrize(
 
 
 @EACH
-def test_the_facts_are_complete(name):
+def test_the_facts_the_caption_and_the_note_are_complete(name):
     entry = figures.FIGURES.get(name)
     needed = {"study", "tables", "caption"}
     assert needed <= set(entry.facts) <= needed | {"made_by", "place", "dark", "title", "note", "unpaired"}
     assert set(entry.facts["tables"]) <= set(frames())
     assert entry.facts["study"] in READERS
     assert entry.summary
+    text = registered.caption(name, *tables_of(entry))
+    assert "{" not in text and text.endswith(".")
+    assert " 0 " not in text, "a count that the tables do not give"
+    assert text.count(". ") == 0, "one sentence"
+    if entry.facts["tables"]:
+        n = MANY_SESSIONS if name == "sensitivity_catalogue" else N_SESSIONS
+        assert re.search(rf"\b{n}\b", text)
+        assert f"{n} " in drawn(name).get_supxlabel()
 
 
 @pytest.fixture
@@ -369,19 +377,6 @@ def assert_boxes_hold_their_text(made):
             if box.contains(*middle):
                 whole = extent.x0 > box.x0 + 1 and extent.x1 < box.x1 - 1
                 assert whole and extent.y0 > box.y0 and extent.y1 < box.y1, text.get_text()
-
-
-@EACH
-def test_the_caption_and_the_note_say_how_many(name):
-    entry = figures.FIGURES.get(name)
-    text = registered.caption(name, *tables_of(entry))
-    assert "{" not in text and text.endswith(".")
-    assert " 0 " not in text, "a count that the tables do not give"
-    assert text.count(". ") == 0, "one sentence"
-    if entry.facts["tables"]:
-        n = MANY_SESSIONS if name == "sensitivity_catalogue" else N_SESSIONS
-        assert re.search(rf"\b{n}\b", text)
-        assert f"{n} " in drawn(name).get_supxlabel()
 
 
 @EACH
@@ -505,7 +500,7 @@ def test_redraw_leaves_out_what_the_run_has_no_data_for_and_says_so(folder, monk
             figures.redraw("test", name, read=no_shifts)
 
 
-def test_redraw_refuses_unknown_names_before_it_reads(folder):
+def test_redraw_refuses_unknown_names_before_it_reads_and_says_what_the_reader_says(folder):
     def never(run, table):
         raise AssertionError("read before the check")
 
@@ -517,8 +512,6 @@ def test_redraw_refuses_unknown_names_before_it_reads(folder):
         figures.redraw("../test", read=never)
     assert not folder.exists()
 
-
-def test_redraw_says_what_the_reader_says(folder):
     def missing(run, table):
         raise RunError("no finished 04_evaluate")
 

@@ -139,7 +139,7 @@ def run(tmp_path_factory):
 MADE_UP = ("films_shown", "shift_answered", "last_films")
 
 
-def test_a_made_up_metric_is_a_column_of_its_level(run):
+def test_a_made_up_metric_is_a_column_of_its_level_with_a_mean_for_each_system(run):
     turns, shifts, results = (evaluate.read(run, name) for name in ("turns", "shifts", "results"))
     assert list(turns.columns).index("films_shown") > list(turns.columns).index("item_tas")
     shown = turns["films_shown"].dropna()
@@ -156,9 +156,6 @@ def test_a_made_up_metric_is_a_column_of_its_level(run):
     last = turns[turns["turn"] == 12].set_index(["model", "session_id"])["n_items"]
     keys = results.set_index(["model", "session_id"])
     assert (keys["last_films"] == last.loc[keys.index]).all()
-
-
-def test_a_made_up_metric_has_a_mean_for_each_system(run):
     means = evaluate.read(run, "model_metrics")
     results = evaluate.read(run, "results")
     assert set(MADE_UP) <= set(means["metric"])
@@ -171,7 +168,7 @@ def test_a_made_up_metric_has_a_mean_for_each_system(run):
     assert record["detail"]["defined_turns"]["films_shown"] <= 12
 
 
-def test_a_made_up_metric_is_in_the_tables_of_the_notebooks(run):
+def test_a_made_up_metric_is_tabled_drawn_and_put_through_the_gate(run):
     turns, means = evaluate.read(run, "turns"), evaluate.read(run, "model_metrics")
     assert list(views.turn_table(turns))[-1] == "films_shown"
     board = views.scoreboard(means)
@@ -180,9 +177,6 @@ def test_a_made_up_metric_is_in_the_tables_of_the_notebooks(run):
     assert set(MADE_UP) <= set(statistics.stats_frame(evaluate.read(run, "results")))
     assert set(MADE_UP) <= set(metrics.describe()["metric"])
     assert "films" in views.undefined_table(turns, ["films_shown"])
-
-
-def test_a_made_up_metric_is_drawn_and_put_through_the_gate(run):
     means, results = evaluate.read(run, "model_metrics"), evaluate.read(run, "results")
     bars = figures.make("metric_bars", means)
     titles = [panel.get_title() for panel in bars.axes]
@@ -195,9 +189,6 @@ def test_a_made_up_metric_is_drawn_and_put_through_the_gate(run):
     values = gate._session_values(evaluate.read(run, "turns"), evaluate.read(run, "results"))
     assert set(MADE_UP) <= set(values["metric"])
     assert set(values.loc[values["metric"] == "shift_answered", "scope"]) == {gate.WHOLE, gate.AFTER}
-
-
-def test_an_older_run_is_shown_without_the_metric_that_it_lacks(run):
     lacking = evaluate.read(run, "results").drop(columns=["films_shown"])
     means = evaluate.read(run, "model_metrics")
     assert figures.make("distributions", lacking).axes[-1].get_title() != "films"

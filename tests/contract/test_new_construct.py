@@ -73,7 +73,7 @@ def run(tmp_path, monkeypatch, warmth):
     return "kind"
 
 
-def test_it_goes_from_prompt_to_reply_to_scores(run):
+def test_it_goes_from_prompt_to_scores_results_table_and_panel(run, warmth):
     for found in judging.scores_of(run).values():
         assert found["judge"] == {name: float(score) for name, score in SCORES.items()}
         assert found["scores"] == 4
@@ -81,18 +81,12 @@ def test_it_goes_from_prompt_to_reply_to_scores(run):
     assert table.groupby("construct")["score"].mean().to_dict() == {k: float(v) for k, v in SCORES.items()}
     assert list(judging.shown_scores(run)["construct"]) == sorted(SCORES)
     assert {*judging.reliability_of(run)["construct"]} - {""} == {*SCORES}
-
-
-def test_it_is_in_the_results_and_null_where_nobody_judged(run, warmth):
     path = simulate.run_folder(run) / "results.jsonl"
     for line in path.read_text(encoding="utf-8").splitlines():
         assert json.loads(line)["judge"] == {name: float(score) for name, score in SCORES.items()}
     scored(run="silent", systems=["tracker"], n_sessions=1, n_turns=2)
     record = json.loads((simulate.run_folder("silent") / "results.jsonl").read_text(encoding="utf-8"))
     assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
-
-
-def test_it_is_a_row_of_the_table_and_a_panel_on_the_scale_of_all(run):
     means = figure_tables.read(run, "judge_means")
     assert {*means["construct"]} == {*SCORES}
     results = evaluate.read(run, "results")

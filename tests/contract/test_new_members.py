@@ -33,13 +33,8 @@ def run(tmp_path_factory):
     """Dialogues by system, tables, and what the job prints, of a batch in a copy with the three members."""
     folder = tmp_path_factory.mktemp("new")
     root = new_members.copy_package(folder / "copy")
-    for add in (
-        new_members.add_field,
-        new_members.add_shift_type,
-        new_members.add_policy,
-        new_members.add_data_set,
-    ):
-        add(root)
+    for name in ("field", "shift_type", "policy", "data_set"):
+        getattr(new_members, f"add_{name}")(root)
     for heading in ("A metric", "A figure", "A retriever"):
         new_members.new_file(root, heading)
     new_members.show_metric(root, "first_film_met", "metric_bars", "turn_table")
@@ -88,13 +83,10 @@ def to_a_country(event):
 
 
 # ── the field ───────────────────────────────────────────────────────────────────────────────────
-def test_the_row_lies_where_it_was_put(run):
+def test_the_row_lies_where_it_was_put_and_shifts_to_the_field_are_voiced(run):
     assert run["said"]["fields"] == ["genre", "actor", "director", "writer", "language", "country", "year"]
     assert run["said"]["relaxation"][:4] == ["year", "language", "plot", "country"]
     assert run["said"]["values"] == sorted(LANDS)  # read under a foreign key
-
-
-def test_shifts_to_the_field_are_planned_and_voiced(run):
     found = list(changes(run, "tracker", to_a_country))
     assert len(found) >= 8
     assert len({event["type"] for _, _, event, _, _ in found}) >= 3
@@ -148,7 +140,7 @@ def _title(item):
     return FILMS[item]["name"].rpartition(" (")[0]
 
 
-def test_the_field_is_scored(run):
+def test_the_field_is_scored_and_in_tables_pages_and_figures(run):
     turns = run["turns"].set_index(["model", "session_id", "turn"])["satisfaction_corrected"]
     at = [(session, turn) for session, turn, *_ in changes(run, "tracker", to_a_country)]
     mean = {name: turns.loc[[(name, *place) for place in at]].mean() for name in ("tracker", "random")}
@@ -157,9 +149,6 @@ def test_the_field_is_scored(run):
     assert {(row.session_id, row.turn) for row in shifts[shifts["model"] == "tracker"].itertuples()} >= set(
         at
     )
-
-
-def test_the_field_is_in_tables_pages_and_figures(run):
     said = run["said"]
     assert said["field_table"]["country"] == len(LANDS)
     assert said["coverage"]["country"]["user"] > 0
@@ -172,7 +161,7 @@ def is_leap(event):
     return event["type"] == "leap"
 
 
-def test_the_shift_type_is_planned_voiced_and_understood(run):
+def test_the_shift_type_is_planned_voiced_understood_scored_and_drawn(run):
     found = list(changes(run, "tracker", is_leap))
     assert len(found) >= 8
     for _, _, event, user, reply in found:
@@ -181,9 +170,6 @@ def test_the_shift_type_is_planned_voiced_and_understood(run):
         assert reply["constraints"] == event["wishes"]
     voiced = pd.DataFrame(run["said"]["voiced"])
     assert voiced.loc[voiced["type"] == "leap", "voiced"].all()
-
-
-def test_the_shift_type_takes_its_share_of_the_plan_is_scored_and_drawn(run):
     planned = run["shifts"].query("model == 'tracker'")["type"].value_counts()
     assert set(planned.index) == {"refine", "switch", "replace", "relax", "contradict", "return", "leap"}
     assert 0.5 < planned["leap"] / planned.mean() < 1.6

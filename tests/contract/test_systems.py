@@ -51,7 +51,7 @@ def test_a_spec_is_a_name_that_can_be_given_back_and_only_oracles_see_the_state(
 
 
 @EACH
-def test_the_answer_is_a_function_of_what_was_said(spec):
+def test_the_answer_is_a_function_of_what_was_said_in_its_own_session(spec):
     def replies():
         system = systems.create(spec, WORLD, 9, 4)
         return [
@@ -63,9 +63,6 @@ def test_the_answer_is_a_function_of_what_was_said(spec):
     assert first == replies()
     assert all(isinstance(reply, SystemReply) and isinstance(reply.text, str) for reply in first)
 
-
-@EACH
-def test_sessions_do_not_share_a_state(spec):
     def opening():
         return systems.create(spec, WORLD, 9, 4).reply(1, "I'd like war films", META)
 
@@ -86,9 +83,6 @@ def test_every_registered_policy_says_what_it_is():
         if entry.facts.get("argument") and not entry.facts.get("default"):
             with pytest.raises(InputError, match=rf"policy '{entry.name}' needs .* after a colon"):
                 systems.check([entry.name])
-
-
-def test_the_default_policies_of_the_study_are_registered():
     needed = {
         "oracle", "tracker", "amnesiac", "sticky", "popular", "random", "echo", "slot_echo", "silent", "noisy",
     }  # fmt: skip

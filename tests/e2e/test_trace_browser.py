@@ -20,7 +20,6 @@ from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import simulated
 
 PROGRAM, pytestmark = chromium.PROGRAM, chromium.MARKS
-
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
 )
@@ -108,14 +107,11 @@ def shown(page):
     return page.texts("#view h2")
 
 
-def test_it_opens_with_the_first_session_drawn(opened):
+def test_it_opens_with_the_first_session_drawn_and_each_turn_shows_what_the_files_say(opened):
     assert opened.text("#count") == "36 sessions"
     assert shown(opened) == ["oracle session 00000"]
     assert len(opened.texts("#view .turn")) == 14
     assert opened.js("document.title") == "oracle 00000 · trace of trace-e2e"
-
-
-def test_what_a_turn_shows_is_what_the_files_say(opened):
     dialogue = simulate.dialogues("trace-e2e")[0]
     turns = evaluate.read("trace-e2e", "turns")
     mine = turns[(turns["model"] == "oracle") & (turns["session_id"] == "00000")]
@@ -135,6 +131,16 @@ def test_what_a_turn_shows_is_what_the_files_say(opened):
     assert [t.split(":")[0] for t in opened.texts(".shift b")] == [
         f"Shift at turn {t}" for t in dialogue.shift_turns()
     ]
+    opened.key("?")
+    assert "next, previous session" in opened.text("#help")
+    opened.key("j")
+    opened.js("document.querySelector('#help').close()")
+    assert shown(opened) == ["oracle session 00000"]
+    opened.size(420, 900)
+    assert opened.js("document.documentElement.scrollWidth") <= 420
+    assert opened.js(
+        "document.querySelector('#view').scrollWidth <= document.querySelector('#view').clientWidth"
+    )
 
 
 def test_search_and_filters_narrow_the_list(opened):
@@ -245,14 +251,6 @@ def test_two_systems_stand_side_by_side_on_one_scenario(opened):
     assert shown(opened) == ["oracle session 00001", "amnesiac session 00001"]
     opened.key("Escape")
     opened.wait("document.querySelectorAll('#view h2').length == 1")
-
-
-def test_help_names_the_keys_and_closes(opened):
-    opened.key("?")
-    assert "next, previous session" in opened.text("#help")
-    opened.key("j")
-    opened.js("document.querySelector('#help').close()")
-    assert shown(opened) == ["oracle session 00000"]
 
 
 def test_hostile_text_stays_text(page):
@@ -367,14 +365,6 @@ def test_a_missing_data_file_is_said_and_not_a_blank_page(running, index):
     page.wait("document.querySelector('[role=alert]') !== null")
     assert page.text("[role=alert]") == "data/page-0000.js is missing beside this page; write the trace again"
     page.close()
-
-
-def test_on_a_narrow_screen_nothing_sticks_out(opened):
-    opened.size(420, 900)
-    assert opened.js("document.documentElement.scrollWidth") <= 420
-    assert opened.js(
-        "document.querySelector('#view').scrollWidth <= document.querySelector('#view').clientWidth"
-    )
 
 
 def searching(body):

@@ -38,12 +38,9 @@ def test_every_session_equals_the_original(extractor, reference):
         assert gap(both, column, ours) == 0, column
 
 
-def test_recommendation_satisfaction_equals_the_original():
+def test_satisfaction_and_the_published_means_equal_the_original():
     both = merged(scored("substring"), "logs_50turns_catalog_sessions.csv")
     assert gap(both, "recommendation_satisfaction_mean") < 1e-9
-
-
-def test_model_means_equal_the_published_table():
     published = json.loads((folder() / "published.json").read_text())[LOG]["models"]
     means = scored("embed").groupby("model").mean(numeric_only=True)
     assert set(published) == set(means.index)

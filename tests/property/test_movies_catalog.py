@@ -1,14 +1,19 @@
 """Cleaning and querying hold for any catalogue: idempotent, accounted for, equal to a plain loop."""
 
+import re
+import unicodedata
+
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import clean
 from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import fold
+from crs_lib.core.text import fold, words
 
 PROPERTY = settings(deadline=None)
 LABELS = {
@@ -16,20 +21,9 @@ LABELS = {
     "language": st.sampled_from(["French", "French Language", "fre", "Foo language language", "Foo (x) Language", "klingon", "KLINGON", "None"]),
     "year": st.sampled_from(["1999", "2001", "1850", "", " 1999 "]),
 }  # fmt: skip
-PERSON = st.sampled_from(
-    [
-        "Ana Bell",
-        "ana  bell",
-        "Bo Ek (actor)",
-        "Bo Ek",
-        "José Gil",
-        "Jose Gil #2",
-        "nm12",
-        "?",
-        "Unknown",
-        "Cy Hale",
-    ]
-)
+PERSON = st.sampled_from([
+    "Ana Bell", "ana  bell", "Bo Ek (actor)", "Bo Ek", "José Gil", "Jose Gil #2", "nm12", "?", "Unknown", "Cy Hale",
+])  # fmt: skip
 ODD = st.text(st.sampled_from("aB é()#1 \u0301ﬁ-'\n"), max_size=8)
 
 
@@ -56,7 +50,7 @@ def test_cleaning_is_accounted_for_tidy_and_repeated_changes_nothing(records):
     assert report.table().empty
     assert not report.merged_films
     assert [(i.item_id, i.title, i.values) for i in same] == [(i.item_id, i.title, i.values) for i in items]
-    items, report = clean(records)
+    report = clean(records)[1]
     summary = report.summary().set_index("field")
     for name, row in summary.iterrows():
         left = row["values before"] - row["dropped"] - row["doublets"]
@@ -67,7 +61,6 @@ def test_cleaning_is_accounted_for_tidy_and_repeated_changes_nothing(records):
         assert row["values after"] == sum(len(item.values[name]) for item in items)
         assert row["distinct after"] == len({value for item in items for value in item.values[name]})
     assert report.films_read == len(records) == report.films_kept + len(report.merged_films)
-    items, _ = clean(records)
     for name in FIELDS:
         spelling = {}
         for item in items:
@@ -133,7 +126,6 @@ def test_a_query_is_the_plain_loop_and_relaxation_gives_up_no_more_than_it_must(
     assert found.items.tolist() == brute(catalog, wishes)
     assert found.dropped == ()
     assert found.items.dtype == np.int32
-    catalog, wishes = both
     found = catalog.query(wishes, relax=True)
     unknown = [n for n in RELAXATION_ORDER if n in wishes and not any(catalog.code(n, v) is not None for v in ([wishes[n]] if isinstance(wishes[n], str) else wishes[n]))]  # fmt: skip
     order = unknown + [name for name in RELAXATION_ORDER if name in wishes and name not in unknown]
@@ -181,3 +173,100 @@ def test_saving_and_loading_keeps_the_catalogue(tmp_path_factory, records):
     back = sources.load(path)
     assert sources.content_hash(back) == sources.content_hash(catalog)
     assert back.frame().equals(catalog.frame())
+
+
+PARTS = ("Marrow", "Tindal", "Quenby", "Zoëlynn", "STRASSE", "O'Marrow", "Ünsal")
+NAMES = st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map(" ".join)
+CATALOGS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=8).map(
+    lambda pairs: Catalog.from_records(
+        (f"Film {i}", {"actor": [a, b], "director": [b]}) for i, (a, b) in enumerate(pairs)
+    )
+)
+PIECES = st.sampled_from(
+    [*PARTS, "marrow", "marrows", "TINDAL", "Zoe\u0308lynn", "straße", "the", " ", ", ", "-", "_", "'", "\n", "ﬁ", "⑴", "½", "…", "\u0301", "\ue000", "\ue001"]
+)  # fmt: skip
+TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join)
+SAMPLE = Grounder(sources.load())
+_VALUES = [form for name, value in zip(SAMPLE.catalog.vocabulary.field, SAMPLE.catalog.vocabulary.value, strict=True) if name != "year" for form in (value, value.lower())]  # fmt: skip
+SPOKEN = st.lists(
+    st.sampled_from([*_VALUES, "war", "Her", '"war"', "(1999)", "1942", "film", "polish", "family", "crime", "with", "not"])
+    | st.text(max_size=4),
+    max_size=8,
+).map(" ".join)  # fmt: skip
+STROKES = {
+    "ø": "o", "ł": "l", "ı": "i", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "æ": "ae", "œ": "oe", "þ": "th",
+}  # fmt: skip
+
+
+def naive(catalog, text):
+    """The second opinion: fold by hand, then compare every run of words with every value."""
+
+    def plain(raw):
+        folded = "".join(
+            unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", c).casefold()) for c in raw
+        )
+        return re.findall(
+            r"[^\W_]+",  # an underscore is no letter: Markdown's _Alien_ is a title
+            "".join(
+                STROKES.get(c, c)
+                for c in folded
+                if unicodedata.category(c) not in ("Mn", "Me") and not unicodedata.combining(c)
+            ),
+        )
+
+    tokens, found = plain(text), set()
+    for code, value in enumerate(catalog.vocabulary.value):
+        wanted = plain(value)
+        if any(tokens[i : i + len(wanted)] == wanted for i in range(len(tokens))):
+            found.add(code)
+    return found
+
+
+@settings(deadline=None)
+@given(CATALOGS, st.lists(TEXTS, max_size=5))
+def test_one_by_one_in_a_batch_and_by_hand_are_the_same(catalog, texts):
+    grounder = Grounder(catalog)
+    expected = [naive(catalog, text) for text in texts]
+    assert [set(grounder.concepts(text)) for text in texts] == expected
+    assert list(map(set, grounder.ground(texts))) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SPOKEN, min_size=2, max_size=6))
+@example(["a war film", "the war", "war", 'the "war"', "family crime"])
+def test_everyday_words_are_judged_alike_in_batches_and_alone(texts):
+    alone = [SAMPLE.concepts(text) for text in texts]
+    assert SAMPLE.ground(texts) == alone
+    assert [frozenset(m.code for m in SAMPLE.audit(text) if not m.rejected) for text in texts] == alone
+    twice = SAMPLE.ground([*texts, *texts])
+    assert twice == [*alone, *alone]
+
+
+@settings(deadline=None)
+@given(SPOKEN)
+def test_matches_and_titles_stand_where_they_say_and_the_vector_is_their_idf(text):
+    for match in SAMPLE.audit(text):
+        piece = text[match.start : match.end]
+        assert 0 <= match.start < match.end <= len(text)
+        assert words(piece) in [words(form) for form in _forms(match)]
+        assert words(text[: match.start]) + words(piece) + words(text[match.end :]) == words(text)
+    taken = -1
+    for mention in SAMPLE.titles(text):
+        assert fold(text[mention.start : mention.end]) == fold(SAMPLE.catalog.items[mention.item].title)
+        assert mention.start >= taken
+        taken = mention.end
+    vector = SAMPLE.attribute_vector(text)
+    assert set(vector.nonzero()[0].tolist()) == SAMPLE.concepts(text)
+    assert all(vector[code] == SAMPLE.idf[code] for code in SAMPLE.concepts(text))
+
+
+@settings(deadline=None)
+@given(SPOKEN, SPOKEN)
+def test_a_longer_text_never_loses_an_unruled_concept(one, two):
+    both = SAMPLE.concepts(f"{one}. {two}")
+    ruled = {m.code for m in SAMPLE.audit(f"{one}. {two}") if m.rejected}
+    assert SAMPLE.concepts(one) - ruled <= both
+
+
+def _forms(match):
+    return FIELDS[match.field].forms(match.value)

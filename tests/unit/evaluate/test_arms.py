@@ -12,7 +12,6 @@ from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
-
 SYSTEMS = ("oracle", "oracle_lag:1", "oracle_lag:3", "tracker", "sticky", "amnesiac", "random", "silent")
 THREE = ("shift", "straight", "fresh", "none")
 

@@ -195,8 +195,6 @@ def written(tmp_path_factory):
 SETTINGS = {
     "default": (), "thesis_grounded": ("--extractor", "embed"), "thesis_legacy": ("--topic-model", "topics"),
 }  # fmt: skip
-
-
 COMMANDS = (
     "import json, sys; from crs_lib.__main__ import main; sys.exit(max(map(main, json.loads(sys.argv[1]))))"
 )

@@ -18,7 +18,6 @@ from tests.helpers.sample import scored, simulated
 DESIGN = pd.DataFrame(
     [{"type": "switch", "turn": 4, "n": 2, "systems": "a\nb", "n_systems": 2, "n_sessions": 3, "n_turns": 6}]
 )
-
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 ROLES = ["catalogue", "user", "system", "log", "judge", "metrics", "statistics"]
 

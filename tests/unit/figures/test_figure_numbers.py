@@ -9,7 +9,6 @@ from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.figures import base, pairs, recovery, scores, shifts, stability
 from crs_lib.figures.base import NoDataError
-from crs_lib.stats import Design
 
 NA = None
 
@@ -45,21 +44,12 @@ def test_waiting_is_censored_and_a_curve_ends_where_ten_shifts_wait():
     assert recovery._followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
 
 
-def test_pairs_on_a_page_and_bars_over_those_that_are_not_told_apart():
+def test_pairs_on_a_page():
     many = pd.DataFrame({"diff": range(60), "declared": False, "neighbours": [n < 20 for n in range(60)]})
     assert len(pairs._on_a_page(many)) == 20
     many.loc[3:5, "declared"] = True
     assert pairs._on_a_page(many)["diff"].tolist() == [5, 4, 3]
     assert pairs._on_a_page(many.iloc[:45])["diff"].tolist() == [*range(44, -1, -1)]
-    # a, b and c are alike, and c and d; a and d are told apart: two runs, the one within the first is left out.
-    apart = {frozenset("ad"), frozenset("bd")}
-    assert pairs._bars("abcd", apart) == [(0, 2), (2, 3)]
-    assert pairs._bars("abc", {frozenset(pair) for pair in ("ab", "ac", "bc")}) == []
-    draw = np.random.default_rng(0)
-    b, near, far = (draw.normal(size=40) for _ in range(3))
-    frame = pd.DataFrame({"a": b + 0.1 + 0.02 * near, "b": b, "c": b + 0.02 * far}).rename_axis("scenario")
-    frame = frame.reset_index().melt("scenario", var_name="system")
-    assert pairs._apart(frame, Design()) == {frozenset("ab"), frozenset("ac")}
 
 
 def test_means_leave_out_what_is_missing_and_resample_sessions_not_turns():
@@ -133,13 +123,7 @@ def test_correlations_print_without_a_leading_zero(value, text):
     assert pairs.signed(value) == text
 
 
-def test_incomplete_scenarios_and_missing_columns_are_left_out_or_named():
-    frame = pd.DataFrame(
-        {"model": ["a", "b"] * 3, "session_id": [1, 1, 2, 2, 3, 3], "item_tas": [1, 2, 3, np.nan, 5, 6]}
-    )
-    assert sorted(pairs._complete(frame, "item_tas")["session_id"].unique()) == [1, 3]
-    with pytest.raises(NoDataError, match="nothing can be compared"):
-        pairs._complete(frame[frame["session_id"] < 3], "item_tas")
+def test_missing_columns_are_named():
     with pytest.raises(InputError, match=r"no column \['turn'\]; it has \['model'\]"):
         base.require(pd.DataFrame({"model": ["a"]}), ["turn"])
     frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
@@ -192,13 +176,13 @@ def test_the_plane_shows_ratios_of_means_of_those_who_have_something_to_lose():
     able = four_shifts(primary=True, conversation_cost=[0.1, 0.0, 0.2, 0.3], **made)
     idle = able.assign(model="b", straight_gain=able["straight_gain"] / 10)
     later = able.assign(primary=False, shift_cost=9.0, turn=9)
-    plane, beside = shifts.ability_adaptation(pd.concat([able, later, idle])).axes
+    plane, beside = shifts._ability_adaptation(pd.concat([able, later, idle])).axes
     middles = [line.get_xydata()[0] for line in plane.lines if len(line.get_xdata()) == 1]
     assert np.array(middles) == pytest.approx(np.array([[0.7, 0.25 / 0.7]]))
     assert sum(len(line.get_xdata()) == 1 for line in beside.lines) == 2
     lacking = dict.fromkeys(("straight_gain", "shift_cost", "conversation_cost"), np.nan)
     with pytest.raises(NoDataError, match="no straight users; the arms shift and straight are needed"):
-        shifts.ability_adaptation(four_shifts(primary=True, **lacking))
+        shifts._ability_adaptation(four_shifts(primary=True, **lacking))
     costs = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, np.nan]
     found = shifts._by_scenario(pd.concat(four_shifts(shift_cost=c) for c in costs), "a", ["shift_cost"])
     assert found["shift_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])
@@ -224,7 +208,7 @@ def test_recovery_beyond_chance_is_the_estimate_at_the_last_reply_and_an_arrow_b
     """11 of 20 recovered where chance gives a tenth: 1 − .45/.9 = .5; none where chance gives .9: 1 − 1/.1 = −9."""
     certain = at_risk("50 and more", "b", 0).assign(expected=0.9)
     frame = pd.concat([at_risk("1 to 9", "a", 11), certain]).assign(users="Users insist")
-    few, many = recovery.recovery_by_answers(frame).axes
+    few, many = recovery._recovery_by_answers(frame).axes
     assert any(list(line.get_xdata()) == [pytest.approx(0.5)] for line in few.lines)
     assert [line.get_marker() for line in many.lines if list(line.get_xdata()) == [-1]] == ["<"]
 

@@ -15,11 +15,11 @@ from crs_lib.judge.config import JudgeSettings
 from crs_lib.judge.rating import judge_session, read_scores
 from crs_lib.judge.reliability import (
     CANARIES,
+    _canary_report,
     _family,
+    _self_preference,
     agreement,
-    canary_report,
     headline,
-    self_preference,
     spoil,
     summary,
 )
@@ -80,7 +80,7 @@ def test_agreement_is_alpha_of_medians_or_says_why_it_is_undefined() -> None:
     with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
         agreement(scores([]).drop(columns="construct"))
     with pytest.raises(InputError, match=r"columns \['canary'\] are missing"):
-        canary_report(scores([]).drop(columns="canary"))
+        _canary_report(scores([]).drop(columns="canary"))
 
 
 def test_self_preference_is_the_difference_of_differences() -> None:
@@ -96,13 +96,13 @@ def test_self_preference_is_the_difference_of_differences() -> None:
             ("ollama:llama3", str(i), "ollama:gemma:7b", 0, 4),
             ("ollama:gemma:2b", str(i), "ollama:gemma:7b", 0, 3),
         ]
-    table = self_preference(scores(rows), resamples=300).set_index("family")
+    table = _self_preference(scores(rows), resamples=300).set_index("family")
     # (5 - 2.5) - (4 - 3) = 1.5, and the same contrast seen from the other family
     assert table["value"].to_dict() == pytest.approx({"llama": 1.5, "gemma": 1.5})
     assert (table["low"] > 1.1).all() and (table["high"] < 1.9).all() and (table["n"] == 20).all()
-    nobody = self_preference(scores([("tracker", "0", "ollama:llama3", 0, 3)]))
+    nobody = _self_preference(scores([("tracker", "0", "ollama:llama3", 0, 3)]))
     assert nobody.empty
-    alone = self_preference(scores([("ollama:llama3", "0", "ollama:llama2", 0, 3)]))
+    alone = _self_preference(scores([("ollama:llama3", "0", "ollama:llama2", 0, 3)]))
     assert alone["reason"].tolist() == ["no session with all four means"]
 
 
@@ -209,7 +209,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
                 record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())
                 who = {"model": subject.model_name, "session_id": subject.session_id, "canary": name}
                 records.append({**record, **who})
-        return canary_report(_table_of(records))
+        return _canary_report(_table_of(records))
 
     reads = judge(attentive)
     aimed = reads[reads["aimed"]]
@@ -225,7 +225,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
 def test_a_canary_without_a_score_is_missing_not_below() -> None:
     frame = scores([("m", "0", "j", 0, 4), ("m", "0", "j", 0, None), ("m", "1", "j", 0, 4)])
     frame["canary"] = ["", "sticky", ""]
-    (row,) = canary_report(frame).to_dict("records")
+    (row,) = _canary_report(frame).to_dict("records")
     assert (row["n"], row["n_missing"], row["below"]) == (0, 1, 0) and np.isnan(row["share"])
 
 

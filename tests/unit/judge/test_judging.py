@@ -14,7 +14,6 @@ from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
-
 CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
 
 

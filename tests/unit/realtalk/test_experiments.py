@@ -11,7 +11,6 @@ from crs_lib.realtalk import compare, forms, plan, query, ranker, study
 from crs_lib.realtalk.config import RealTalkConfig
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
-
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 

@@ -17,7 +17,6 @@ from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import scored, simulated
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
-
 SYSTEMS = ("ollama:m:1", "tracker", "random")
 
 

@@ -55,13 +55,22 @@ def few():
     return stats.ladder(FEW, SMALL)
 
 
-def test_every_pair_and_outcome_has_a_row_in_its_family(results):
+def test_rows_have_families_letters_and_a_power_of_their_own(results):
     pairs = results.pairwise
     first = pairs[pairs["family"] == "confirmatory"]
     assert len(pairs) == 2 * 15
     assert first[["a", "b"]].to_numpy().tolist() == PLAN["contrasts"]
     assert (set(first["outcome"]), set(first["adjustment"])) == ({"tas"}, {"holm"})
     assert set(pairs[pairs["family"] == "exploratory"]["adjustment"]) == {"benjamini_hochberg"}
+    letters = results.leaderboard.set_index("system")["tied"]
+    pairs = results.pairwise[results.pairwise["outcome"] == "tas"]
+    assert {"higher", "lower"} & set(pairs["verdict"]) and "equivalent" in set(pairs["verdict"])
+    for row in pairs.itertuples():
+        assert bool(set(letters[row.a]) & set(letters[row.b])) == (row.verdict not in ("higher", "lower"))
+    found = results.power
+    assert found[["a", "b"]].to_numpy().tolist() == PLAN["contrasts"]
+    assert found.sort_values("sd_difference")["sessions_needed"].is_monotonic_increasing
+    assert found["sd_difference"].nunique() == len(found)
 
 
 def test_numbers_are_those_of_the_single_functions(results):
@@ -143,26 +152,11 @@ def test_a_difference_needs_test_interval_and_ranks_and_equality_a_test_of_its_o
     assert _verdict(dict(zip(names, numbers, strict=True)), read_plan(PLAN)) == verdict
 
 
-def test_letters_are_shared_by_those_pairs_that_no_test_tells_apart(results):
-    letters = results.leaderboard.set_index("system")["tied"]
-    pairs = results.pairwise[results.pairwise["outcome"] == "tas"]
-    assert {"higher", "lower"} & set(pairs["verdict"]) and "equivalent" in set(pairs["verdict"])
-    for row in pairs.itertuples():
-        assert bool(set(letters[row.a]) & set(letters[row.b])) == (row.verdict not in ("higher", "lower"))
-
-
 def test_who_is_not_able_is_not_ranked():
     able = FEW.assign(ability=(FEW["system"] != "popular") * 0.5)
     found = stats.ladder(able, SMALL | {"ability": "ability"})
     assert set(found.leaderboard["system"]) == {"tracker", "amnesiac"}
     assert any(line.endswith("; popular is not ranked.") for line in stats.conclusions(found, SMALL))
-
-
-def test_power_is_each_contrasts_own(results):
-    found = results.power
-    assert found[["a", "b"]].to_numpy().tolist() == PLAN["contrasts"]
-    assert found.sort_values("sd_difference")["sessions_needed"].is_monotonic_increasing
-    assert found["sd_difference"].nunique() == len(found)
 
 
 ROW = {"diff": 0.12, "low": 0.08, "high": 0.16, "n": 50, "note": "", "verdict": "higher"}
@@ -268,7 +262,7 @@ def scores():
     return pd.DataFrame(rows)
 
 
-def test_every_outcome_has_the_three_tests_and_they_are_scipys(scores):
+def test_the_tables_of_the_thesis_hold_scipys_numbers(scores):
     table = stats.anova_table(scores, ["x", "y", "flat"]).set_index(["outcome", "test"])
     groups = [part["x"].to_numpy() for _, part in scores.groupby("system")]
     assert table.loc["x"].index.tolist() == ["one-way ANOVA", "repeated-measures ANOVA", "Friedman"]
@@ -285,11 +279,7 @@ def test_every_outcome_has_the_three_tests_and_they_are_scipys(scores):
     ratio = np.mean([np.sqrt((a.var() + b.var()) / (a - b).var()) for a, b in pairs])
     assert f"{ratio:.2f} times as wide" in table.loc[("x", "one-way ANOVA"), "note"]
     assert "correlation within scenarios" in table.loc[("y", "one-way ANOVA"), "note"]
-
-
-def test_every_pair_and_outcome_is_a_row_with_both_tests(scores):
     table = stats.tukey_table(scores, ["x", "y"])
-    groups = [part["x"].to_numpy() for _, part in scores.groupby("system")]
     mine = table[table["outcome"] == "x"].set_index(["a", "b"])
     assert len(table) == 3 * 2
     assert mine.loc[("a", "c"), "diff"] == pytest.approx(groups[0].mean() - groups[2].mean())
@@ -314,48 +304,41 @@ def test_a_system_without_values_keeps_its_rows_and_is_named(scores):
 
 
 def test_all_pairs_are_a_family_within_each_outcome(scores):
-    plan = {
-        "primary_outcome": "x", "contrasts": ["ab", "ac", "bc"], "smallest_effect": 0.05, "all_pairs": True,
-    }  # fmt: skip
-    plan |= {"contrasts": [["a", "b"], ["a", "c"], ["b", "c"]], "secondary_outcomes": ["y"], "resamples": 50}
+    plan = {"primary_outcome": "x", "secondary_outcomes": ["y"], "smallest_effect": 0.05, "all_pairs": True}
+    plan |= {"contrasts": [["a", "b"], ["a", "c"], ["b", "c"]], "resamples": 50}
     pairs = stats.ladder(scores, plan | {"families": {"exploratory": "holm"}}).pairwise
     assert pairs.groupby("outcome")["family_size"].first().to_dict() == {"x": 3, "y": 3}
     assert set(pairs["adjustment"]) == {"holm"}
 
 
-class TestIndependentSamples:
-    """Where every system met its own users, nothing is paired, and each test is scipy's for such samples."""
+APART = FEW.assign(scenario=FEW["system"] + FEW["scenario"].astype(str))  # every system met its own users
 
-    FRAME = FEW.assign(scenario=FEW["system"] + FEW["scenario"].astype(str))
 
-    def test_pairs_have_welchs_interval_and_brunner_munzels_p(self):
-        found = stats.ladder(self.FRAME, SMALL)
-        row = found.pairwise.iloc[0]
-        means = self.FRAME.groupby(["system", "scenario"])["tas"].mean()
-        a, b = (means[name].to_numpy() for name in (row["a"], row["b"]))
-        welch = scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval()
-        assert (row["low"], row["high"]) == pytest.approx(tuple(welch), rel=1e-9)
-        assert row["p_brunner_munzel"] == pytest.approx(scipy.stats.brunnermunzel(a, b).pvalue, rel=1e-9)
-        assert found.pairwise["p_wilcoxon"].isna().all() and row["verdict"] == "higher"
-        assert found.leaderboard["rank"].tolist() == [1, 2, 3]
-        assert set(found.effects["effect"]) == {"omega_squared", "cliffs_delta"}
+def test_independent_samples_have_tests_of_their_own_and_no_sentence_claims_pairs():
+    found = stats.ladder(APART, SMALL)
+    row = found.pairwise.iloc[0]
+    means = APART.groupby(["system", "scenario"])["tas"].mean()
+    a, b = (means[name].to_numpy() for name in (row["a"], row["b"]))
+    welch = scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval()
+    assert (row["low"], row["high"]) == pytest.approx(tuple(welch), rel=1e-9)
+    assert row["p_brunner_munzel"] == pytest.approx(scipy.stats.brunnermunzel(a, b).pvalue, rel=1e-9)
+    assert found.pairwise["p_wilcoxon"].isna().all() and row["verdict"] == "higher"
+    assert found.leaderboard["rank"].tolist() == [1, 2, 3]
+    assert set(found.effects["effect"]) == {"omega_squared"}
+    text = " ".join(stats.conclusions(found, SMALL))
+    assert "Brunner–Munzel" in text and "different users" in text and "Welch" in text
+    assert not re.search("Wilcoxon|repeated|Friedman|same users|sphericity", text), text
+    told = stats.finding_rank(APART, "tas", "{first} leads; {second} {behind}.")
+    assert "is 0." in told and "behind (interval for all 3 pairs at once)" in told
 
-    def test_no_sentence_claims_pairs(self):
-        text = " ".join(stats.conclusions(stats.ladder(self.FRAME, SMALL), SMALL))
-        assert "Brunner–Munzel" in text and "different users" in text and "Welch" in text
-        assert not re.search("Wilcoxon|repeated|Friedman|same users|sphericity", text), text
 
-    def test_tables_of_the_thesis_have_games_and_howell(self):
-        anova = stats.anova_table(self.FRAME, ["tas"])
-        assert anova["test"].tolist() == ["one-way ANOVA", "Welch ANOVA"]
-        assert "different users" in anova["note"][0] and "same users" not in anova["note"][0]
-        table = stats.tukey_table(self.FRAME, ["tas"])
-        names = ("amnesiac", "popular", "tracker")
-        means = self.FRAME.groupby(["system", "scenario"])["tas"].mean()
-        theirs = scipy.stats.tukey_hsd(*(means[name] for name in names), equal_var=False)
-        assert table["p_games_howell"][0] == pytest.approx(theirs.pvalue[0, 1], rel=1e-6)
-        assert not {"paired_diff", "p_wilcoxon"} & set(table) and (table["p_holm"] <= 1).all()
-
-    def test_a_lead_is_told_by_independent_samples(self):
-        told = stats.finding_rank(self.FRAME, "tas", "{first} leads; {second} {behind}.")
-        assert "is 0." in told and "behind (interval for all 3 pairs at once)" in told
+def test_tables_of_independent_samples_have_games_and_howell():
+    anova = stats.anova_table(APART, ["tas"])
+    assert anova["test"].tolist() == ["one-way ANOVA", "Welch ANOVA"]
+    assert "different users" in anova["note"][0] and "same users" not in anova["note"][0]
+    table = stats.tukey_table(APART, ["tas"])
+    means = APART.groupby(["system", "scenario"])["tas"].mean()
+    samples = (means[name] for name in ("amnesiac", "popular", "tracker"))
+    theirs = scipy.stats.tukey_hsd(*samples, equal_var=False)
+    assert table["p_games_howell"][0] == pytest.approx(theirs.pvalue[0, 1], rel=1e-6)
+    assert not {"paired_diff", "p_wilcoxon"} & set(table) and (table["p_holm"] <= 1).all()

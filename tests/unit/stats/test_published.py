@@ -18,17 +18,15 @@ from crs_lib.stats import (
     friedman,
     holm,
     icc,
-    jonckheere_trend,
     krippendorff_alpha,
     mean_differences,
     page_trend,
     sign_flip_pairs,
     wilcoxon_pairs,
 )
-from crs_lib.stats.effects import _noncentral_t_interval, cliffs_delta, cohens_dz, rank_biserial
+from crs_lib.stats.effects import rank_biserial
 from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova, tost_pairs
-from crs_lib.stats.ranking import mean_ranks
 from crs_lib.stats.survival import hazard_ratios, kaplan_meier
 from tests.helpers import stats_examples as given
 from tests.helpers.stats_examples import groups_frame, matrix_frame, paired_frame, random_matrix, ratings
@@ -47,9 +45,6 @@ PAGE = [
     [3, 4, 3], [2, 2, 4], [3, 3, 5], [1, 3, 2], [2, 3, 2], [2, 4, 5], [1, 2, 4], [3, 4, 4], [2, 4, 5],
     [1, 3, 4],
 ]  # fmt: skip
-STAY = {
-    "cardiothoracic": [7, 1, 2, 6, 11, 8], "medical": [4, 7, 16, 11, 21], "neuro": [20, 25, 13, 9, 14, 11],
-}  # fmt: skip
 RATERS = Design(system="rater", scenario="item", resamples=50)
 FEW = Design(resamples=200)
 
@@ -66,12 +61,6 @@ def alpha(frame, level):
 def arm(time):
     curve = kaplan_meier(REMISSION)
     return curve[(curve["system"] == "6-MP") & (curve["time"] == time)]
-
-
-def critical(k):
-    """Nemenyi's q at 5 % for k systems: the critical difference over sqrt(k (k + 1) / 6 n)."""
-    found = mean_ranks(matrix_frame(random_matrix(1, 14, k)))
-    return found.assign(q=found["critical_difference"] / (k * (k + 1) / (6 * 14)) ** 0.5)
 
 
 def pair(k):
@@ -104,12 +93,7 @@ PRINTED = [
      {"exact": True, "p": 1726 / 32768}, 1e-15),
     ("the same, drawn", lambda: sign_flip_pairs(ZEA_MAYS, Design(seed=4), permutations=20_000),
      {"exact": False, "p": 1726 / 32768}, 4 * (0.0527 * 0.947 / 20_000) ** 0.5),
-    ("R's effectsize, cohens_d(paired = TRUE), sleep: -4.0621 / sqrt(10)", lambda: cohens_dz(SLEEP),
-     {"estimate": -1.28456, "low": -2.12, "high": -0.41}, 6e-3),
     ("R's effectsize, rank_biserial(depression): (40 - 5) / 45", lambda: rank_biserial(DEPRESSION, FEW), {"estimate": 35 / 45}, 1e-12),
-    ("MBESS, conf.limits.nct(ncp = 2.83, df = 126)",
-     lambda: pd.DataFrame([_noncentral_t_interval(2.83, 126, 0.95)], columns=["low", "high"]),
-     {"low": 0.8337502, "high": 4.815359}, 1e-6),
     ("Krippendorff (2011), C", lambda: alpha(ratings(given.KRIPPENDORFF), "nominal"),
      {"alpha": 0.743, "n_items": 11, "n_raters": 4, "n_values": 5, "n": 40, "n_missing": 8}, 5e-4),
     ("Krippendorff (2011), D", lambda: alpha(ratings(given.KRIPPENDORFF), "ordinal"), {"alpha": 0.815}, 5e-4),
@@ -122,12 +106,8 @@ PRINTED = [
     ("R: survfit(conf.type = 'log-log')", lambda: arm(10), {"survival": 0.753, "low": 0.503, "high": 0.889}, 1e-3),
     ("R: coxph(Surv(t, e) ~ arm), Efron's ties", lambda: hazard_ratios(REMISSION, Design(pairs=[("placebo", "6-MP")])),
      {"estimate": np.exp(1.5721)}, 3e-3),
-    ("Bewick, Cheek & Ball (2004): 23 + 34.5 + 19.5", lambda: jonckheere_trend(groups_frame(STAY), list(STAY)),
-     {"statistic": 77, "p": 0.005}, 5e-4),
     ("scipy's page_trend_test, after Page (1963)", lambda: page_trend(matrix_frame(PAGE), ["s0", "s1", "s2"]),
      {"statistic": 133.5, "p": 0.0018191161948127822}, 1e-11),
-    *((f"Demsar (2006), table 5(a), k = {k}", lambda k=k: critical(k), {"q": q}, 1e-3)
-      for k, q in ((2, 1.960), (3, 2.343), (5, 2.728), (10, 3.164))),
 ]  # fmt: skip
 
 
@@ -189,12 +169,6 @@ def covered_difference(rng):
     return cluster_bootstrap_differences, matrix_frame(x), 0.4
 
 
-def covered_delta(rng):
-    """40 scenarios, correlation 0.8, true delta 2 Phi(0.5 / sqrt 2) - 1."""
-    x = (0.8**0.5) * rng.normal(size=(40, 1)) + (0.2**0.5) * rng.normal(size=(40, 2)) + [0.5, 0]
-    return cliffs_delta, matrix_frame(x), 2 * sp.norm.cdf(0.5 / 2**0.5) - 1
-
-
 def covered_alpha(rng):
     """60 items by 3 raters of equal variances: 0.5."""
     frame = ratings(rng.normal(size=(1, 60)) + rng.normal(size=(3, 60)))
@@ -208,7 +182,7 @@ def covered_alpha(rng):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sample", "runs"),
-    [(covered_mean, 400), (covered_difference, 400), (covered_delta, 300), (covered_alpha, 200)],
+    [(covered_mean, 400), (covered_difference, 400), (covered_alpha, 200)],
 )
 def test_intervals_cover_as_they_say(sample, runs):
     """90 % intervals of data sets drawn anew."""

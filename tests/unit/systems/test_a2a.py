@@ -13,7 +13,6 @@ from tests.unit.systems.test_wires import Other, conversation
 
 pytest.importorskip("a2a", reason="the extra 'agents' is not installed")
 uvicorn = pytest.importorskip("uvicorn", reason="the extra 'agents' is not installed")
-
 FAST = partial(Programs, None, LLMSettings(timeout=20.0), retry=Retry(waits=5, first=0.001, longest=0.002))
 
 

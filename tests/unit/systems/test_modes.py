@@ -100,6 +100,30 @@ def test_no_logged_wish_reaches_a_model(mode):
     assert systems.create(f"{mode}:scripted", world, 7, 0).sees_state is False
 
 
+@pytest.mark.parametrize("mode", ["closed", "rag"])
+def test_the_oracle_of_a_mode_makes_the_most_of_its_list_and_needs_no_model(mode):
+    world = World(SAMPLE, GROUNDER, llm=LLMSettings(retriever="hybrid:hashing", listed=12))
+    config = SimulateConfig(systems=[f"{mode}:oracle"], n_turns=8, llm={"listed": 12})
+    assert not config.roles() and systems.model_of(f"{mode}:oracle") == ""
+    judged = 0
+    for session in range(4):
+        for pair in simulate.session(world, f"{mode}:oracle", session, config).pairs():
+            wishes = [pair.user.user_meta[name] for name in ("constraints", "avoid")]
+            shown = [SAMPLE.id_index[one] for one in pair.system.meta["rec_ids"]]
+            assert len({systems.n_met(SAMPLE, item, *wishes) for item in shown}) <= 1
+            judged += len(shown)
+    assert judged > 20
+    with pytest.raises(InputError, match="free"):
+        systems.check(["free:oracle"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_reminder_that_the_latest_wishes_count_stands_where_it_is_asked_for(mode):
+    (_, (bare,)), (_, (told,)) = (said_once(mode, latest=latest) for latest in (False, True))
+    more = [words for words in told.messages[0].content.split("\n") if words not in bare.messages[0].content]
+    assert len(more) == 1 and "latest wishes" in more[0]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
     long = "word " * 250

@@ -24,8 +24,6 @@ from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
 from tests.helpers.scripted import failing
 
 FAST = partial(Programs, None, LLMSettings(timeout=2.0), retry=Retry(waits=2, first=0.01))
-
-
 ASK = contract.request("00000", 2, 3, "sample", [("USER", "A drama, please.")])
 ALLOWED = {"version", "session", "turn", "want", "catalog", "conversation", "role", "content"}
 

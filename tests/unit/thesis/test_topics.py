@@ -148,7 +148,7 @@ def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_h
     assert topics.create("lda").name == topics.create("lda", model=tmp_path / "mirror/thesis/lda").name
     trained = tmp_path / "data" / "processed" / "models" / "topics"
     small_model().save(trained)
-    assert topics.default_model() == trained  # one trained here comes first
+    assert topics._default_model() == trained  # one trained here comes first
 
 
 @pytest.mark.slow

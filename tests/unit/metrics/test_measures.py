@@ -1,0 +1,396 @@
+"""Item-grounded parts, recovery as a censored time, and composites: every weight, clipping and missing part written out."""
+
+import math
+from math import exp, log2
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score, jaccard_score, precision_score, recall_score
+from sklearn.metrics.pairwise import cosine_similarity
+
+from crs_lib.core.dialogue import Pair, Turn
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import words
+from crs_lib.metrics import base, conventions, overlap
+from crs_lib.metrics.composite import _item_tas, after_shifts, cas, mean_delay, rate, tas
+from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
+from crs_lib.metrics.grounded import (
+    _beyond_chance,
+    _expected_satisfaction,
+    _novelty,
+    _satisfaction,
+)
+from crs_lib.metrics.overlap import agreement, copied_share, idf_cosine, jaccard
+from crs_lib.metrics.ranking import MEASURES, _Judged, measure, random_floor, score_run
+from crs_lib.metrics.records import Background, SessionRecord, Text, TurnRecord, mean_defined
+from crs_lib.metrics.rewriting import SENTENCE, _rouge_n, bleu, chrf, rouge_l
+from crs_lib.retrieval.runs import Hit, ranked
+from tests.helpers.films import grounder
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(("parts", "weights", "clip", "value"), [
+    ((0.4, 0.6, 0.25), TasWeights(), False, 0.4 + 0.6 - 0.25),
+    ((0.4, 0.6, 0.25), TasWeights(2, 0.5, 0), False, 0.8 + 0.3),
+    ((1, 1, 0), TasWeights(), False, 2),
+    ((0, 0, 1), TasWeights(), False, -1),
+    ((1, 0.9, 0), TasWeights(), False, 1.9),  # clipping is the older convention and off by default
+    ((1, 0.9, 0), TasWeights(), True, 1),
+    ((0, 0, 1), TasWeights(gamma=3), True, -1),
+    ((NAN, 0.5, 0.1), TasWeights(), False, NAN),
+    ((0.5, NAN, 0.1), TasWeights(), True, NAN),
+])  # fmt: skip
+def test_tas_adds_overlap_and_takes_copying_away(parts, weights, clip, value):
+    assert tas(*parts, weights, clip=clip) == pytest.approx(value, nan_ok=True)
+
+
+@pytest.mark.parametrize(("parts", "value"), [
+    ((0.5, 0.75, 1 / 3, 0.2, 0.1), 0.6 * 0.5 + 0.4 * (1 / 3) * 0.75 - 0.25 * 0.2 - 0.5 * 0.1),
+    ((1, 1, 1, 0, 0), 1),
+    ((0.5, 0.6, NAN, 0, 0), 0.3),  # what cannot be new or leak counts nothing
+    ((0.5, 0.6, 0, NAN, 0), 0.3),
+    ((NAN, 0.6, 1, 0, 0), NAN),
+])  # fmt: skip
+def test_item_tas_written_out(parts, value):
+    assert _item_tas(*parts, ItemWeights()) == pytest.approx(value, nan_ok=True)
+
+
+@pytest.mark.parametrize(("parts", "value"), [
+    ((0.8, 2, 0.1, 0.5, 0.4), 0.25 * 0.8 + 0.20 * (1 - 2 / 5) + 0.20 * (1 - 0.1) + 0.20 * 0.5 + 0.15 * 0.4),
+    ((1, 0, 0, 1, 1), 1),
+    ((0, 50, 7, 0, 0), 0),  # delay and interference are bounded
+    ((0, -1, -1, 0, 0), 0.4),
+    ((NAN, NAN, 0.1, 0.5, 0.4), (0.18 + 0.1 + 0.06) / 0.55),  # the weight of missing parts is shared
+    ((NAN,) * 5, NAN),
+])  # fmt: skip
+def test_cas_written_out(parts, value):
+    assert cas(*parts, CasWeights()) == pytest.approx(value, nan_ok=True)
+    assert sum(CasWeights()) == pytest.approx(1)
+
+
+WISHES = {1, 2}
+ITEMS = [{1, 2, 7}, {2, 8}, {9}]  # meet two, one and none of the wishes
+
+
+def test_satisfaction_is_the_mean_share_of_wishes_met():
+    assert _satisfaction(WISHES, ITEMS) == pytest.approx((2 / 2 + 1 / 2 + 0) / 3)  # = 0.5
+    assert _satisfaction(WISHES, [{1, 2}]) == 1
+    assert math.isnan(_satisfaction(set(), ITEMS)) and math.isnan(_satisfaction(WISHES, [], asked=False))
+    assert _satisfaction(WISHES, []) == 0
+    assert _satisfaction(WISHES, ITEMS, asked=False) == 0.5  # what is offered counts also when not asked for
+    assert _expected_satisfaction({1, 2}, np.array([0.9, 0.5, 0.1])) == pytest.approx((0.5 + 0.1) / 2)
+    assert math.isnan(_expected_satisfaction(set(), np.ones(3)))
+
+
+@pytest.mark.parametrize(
+    ("observed", "chance", "value"),
+    [(0.3, 0.3, 0), (1, 0.3, 1), (0.5, 0.2, 0.3 / 0.8), (0, 0.2, -0.25), (0.5, 1.0, math.nan), (math.nan, 0.2, math.nan),
+     (0.5, math.nan, math.nan)],
+)  # fmt: skip
+def test_beyond_chance_is_zero_at_chance_and_one_at_best(observed, chance, value):
+    assert _beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
+
+
+def test_novelty_is_the_share_of_items_not_named_before():
+    assert _novelty([4, 5, 6], {5}) == 2 / 3
+    assert _novelty([4], {4}) == 0
+    assert math.isnan(_novelty([], {4}))
+
+
+# turn:   1      2     3      4      5     6      7      8
+MET = [True, False, False, True, False, False, False, True]
+
+
+def times(recoveries):
+    return [(r.turn, None if math.isnan(r.delay) else r.delay, r.watched, r.recovered) for r in recoveries]
+
+
+@pytest.mark.parametrize(("shifts", "met", "options", "found"), [
+    ([4], MET, {}, [(4, 0, 5, True)]),  # the reply to the shift itself is delay zero
+    ([1], MET, {}, [(1, 0, 8, True)]),
+        # shift at 2 recovers at 4 (d = 2); shift at 5 is watched for turn 5 only, then the next begins at 6
+    ([2, 5, 6], MET, {}, [(2, 2, 3, True), (5, None, 1, False), (6, 2, 3, True)]),
+    ([5, 6], MET, {"within_segment": False}, [(5, 3, 4, True), (6, 2, 3, True)]),  # past the next shift
+    ([2], MET, {"window": 3}, [(2, 2, 3, True)]),  # turns 2, 3, 4
+    ([2], MET, {"window": 2}, [(2, None, 2, False)]),
+    ([5], MET[:7], {}, [(5, None, 3, False)]),  # the end of the dialogue censors
+    ([9], MET, {}, [(9, None, 0, False)]),  # a shift without any reply
+])  # fmt: skip
+def test_what_was_not_seen_is_not_counted_as_fast(shifts, met, options, found):
+    assert times(after_shifts(shifts, met, **options)) == found
+
+
+def test_rates_and_delays_of_nothing_are_undefined_not_perfect():
+    found = after_shifts([2, 5, 6], MET)
+    assert rate(found) == 2 / 3
+    assert mean_delay(found) == (2 + 2) / 2  # the censored one is left out, which is why it is biased
+    assert math.isnan(rate([]))
+    assert math.isnan(mean_delay([]))
+    assert math.isnan(mean_delay(after_shifts([5], MET[:7])))
+    assert rate(after_shifts([5], MET[:7])) == 0
+
+
+USER, SYSTEM = {1, 2, 3}, {2, 3, 4, 5}
+
+
+def test_idf_cosine_weighs_rare_concepts_and_empty_sets_follow_the_rule():
+    for rule, cc, cr in (("zero", 0, 0), ("one", 1, 0)):
+        assert (jaccard(set(), set(), empty=rule), idf_cosine(set(), set(), {}, empty=rule)) == (cc, cr)
+    assert math.isnan(jaccard(set(), set())) and math.isnan(idf_cosine(set(), set(), {}))
+    with pytest.raises(KeyError):
+        jaccard(set(), set(), empty="maybe")
+    idf = {1: 2.0, 2: 1.0, 3: 3.0, 4: 1.0, 5: 2.0}
+    # shared 2 and 3: 1·1 + 3·3 = 10; norms: 4 + 1 + 9 = 14 and 1 + 9 + 1 + 4 = 15
+    assert idf_cosine(USER, SYSTEM, idf) == pytest.approx(10 / math.sqrt(14 * 15), abs=1e-15)
+    assert idf_cosine(USER, {9}, idf) == idf_cosine(USER, set(), idf) == 0
+    assert idf_cosine(USER, USER, idf) == pytest.approx(1, abs=1e-15)
+
+
+def test_scikit_learn_agrees_on_random_sets():
+    draw = np.random.default_rng(5)
+    idf = draw.uniform(1, 8, 12)
+    for _ in range(50):
+        a, b = draw.random((2, 12)) < 0.4
+        if not (a.any() and b.any()):
+            continue
+        user, system = set(np.flatnonzero(a).tolist()), set(np.flatnonzero(b).tolist())
+        assert jaccard(user, system) == pytest.approx(jaccard_score(a, b), abs=1e-15)
+        cosine = cosine_similarity([a * idf], [b * idf])[0, 0]
+        assert idf_cosine(user, system, idf.tolist()) == pytest.approx(cosine, abs=1e-12)
+        theirs = [score(a, b) for score in (precision_score, recall_score, f1_score)]
+        assert agreement(user, system)[:3] == pytest.approx(theirs, abs=1e-15)
+
+
+@pytest.mark.parametrize(("gold", "predicted", "expected"), [
+    ({1, 2, 3}, {2, 3, 4, 5}, (2 / 4, 2 / 3, 4 / 7, 0)),  # 2·(1/2)(2/3) / (7/6) = 4/7
+    ({1}, {1}, (1, 1, 1, 1)),
+    ({1}, set(), (0, 0, 0, 0)),
+    (set(), {1}, (0, 1, 0, 0)),
+    (set(), set(), (1, 1, 1, 1)),
+])  # fmt: skip
+def test_agreement_of_two_states(gold, predicted, expected):
+    assert agreement(gold, predicted) == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize(("reply", "request_", "orders", "share"), [
+    ("Show me quiet films, please", "show me QUIET films please!", (3, 4), 1),  # an echo
+    ("", "show me quiet films", (3, 4), 0),
+    ("show me quiet films", "", (3, 4), 0),
+        # order 3: abc bcd cdy dyz -> 2 of 4; order 4: abcd bcdy cdyz -> 1 of 3
+    ("a b c d y z", "a b c d x", (3, 4), 1 / 2),
+    ("a b c d y z", "a b c d x", (4,), 1 / 3),
+    ("a b c d y z", "a b c d x", (3,), 1 / 2),
+    ("a b c", "a b c d", (3, 4), 1),  # one 3-gram, no 4-gram
+    ("a b", "a b", (3, 4), 0),  # neither
+    ("a b", "a b", (1,), 1),
+    ("a b", "a b", (1, 5), 1),
+    ("a a a a a b", "a a a", (3,), 1 / 2),  # aaa (three times) and aab: one of two is shared
+    ("J'aime Amélie, beaucoup", "j aime amelie beaucoup", (3, 4), 1),
+])  # fmt: skip
+def test_copying_is_the_larger_share_of_shared_ngrams(reply, request_, orders, share):
+    assert copied_share(words(reply), words(request_), orders) == share
+
+
+def test_words_of_values_are_no_copying():
+    request, reply = "films by jane campion".split(), "great films by jane campion".split()
+    # all words: 3-grams 2 of 3, 4-grams 1 of 2 -> 2/3; without the name: "great films by" is not in "films by"
+    assert copied_share(reply, request) == 2 / 3
+    assert copied_share(reply, request, ignore=frozenset({"jane", "campion"})) == 0
+    assert (
+        copied_share("films by jane".split(), request, ignore=frozenset({"jane"})) == 0
+    )  # two words are left
+
+
+CAT = "the cat sat on the mat"
+TEXT = st.lists(st.sampled_from(["red", "blue", "tent", "for", "two", "light"]), max_size=8).map(" ".join)
+
+
+def test_worked_by_hand_and_as_sacrebleu_gave() -> None:
+    # "police kill the gunman" against "police killed the gunman" (Lin 2004): 3 of 4 words, LCS 3,
+    # bigrams (the gunman) 1 of 3
+    said, wanted = "police kill the gunman", ["police killed the gunman"]
+    found = _rouge_n(said, wanted), _rouge_n(said, wanted, 2), rouge_l(said, wanted)
+    assert found == pytest.approx((3 / 4, 1 / 3, 3 / 4))
+    assert rouge_l("the gunman kill police", wanted) == pytest.approx(2 / 4)
+    assert _rouge_n("Tent, red!", ["nothing", "red tent"]) == 1.0
+    # the clipping example of Papineni et al.: "the" occurs at most twice in a reference: 2 of 7;
+    # no bigram matches, so the precisions are 2/7, 1/(2*6), 1/(4*5), 1/(8*4)
+    found = bleu(["the the the the the the the"], [[CAT, "there is a cat on the mat"]])
+    assert found == pytest.approx((2 / 7 / 12 / 20 / 32) ** 0.25)
+    # four of four words right, reference of six: brevity exp(1 - 6/4)
+    assert bleu(["the cat sat on"], [[CAT]]) == pytest.approx(exp(1 - 6 / 4))
+    assert bleu([CAT], [[CAT]]) == pytest.approx(1.0)
+    assert bleu(["cat"], [[CAT]]) == 0.0
+    # sacrebleu 2.6.0: sentence_chrf(...).score / 100 and corpus_bleu(..., tokenize="none").score / 100
+    first, second = "light tent for two people", "red camping stove with gas"
+    references = [["a light tent for two people"], ["red gas stove for camping", "a red camping stove"]]
+    found = chrf(first, ["a light tent for 2 people"]), bleu([first, second], references)
+    assert found == pytest.approx((0.7224911196939356, 0.6231838376616488), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", SENTENCE)
+@given(candidate=TEXT, references=st.lists(TEXT, min_size=1, max_size=3))
+@pytest.mark.slow
+def test_every_measure(name: str, candidate: str, references: list[str]) -> None:
+    score = SENTENCE[name](candidate, references)
+    assert 0 <= score <= 1 + 1e-12
+    assert score >= SENTENCE[name](candidate, references[:1])  # more references never hurt
+    if len(candidate.split()) > 1:
+        assert SENTENCE[name](candidate, [*references, candidate]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", SENTENCE)
+def test_a_reference_is_needed(name: str) -> None:
+    with pytest.raises(InputError, match="at least one"):
+        SENTENCE[name]("tent", [])
+
+
+# ranking: grade 1, not judged, grade 2, grade 0; the pool has another document of grade 2
+CASE = _Judged([1, None, 2, 0], [1, 2, 0, 2])
+IDEAL = 2 + 2 / log2(3) + 1 / log2(4)
+
+
+@pytest.mark.parametrize(("spec", "expected"), [
+    ("nDCG@4", (1 + 2 / log2(4)) / IDEAL),
+    ("nDCG@1", 1 / 2),
+    ("nDCGexp@4", (1 + 3 / log2(4)) / (3 + 3 / log2(3) + 1 / log2(4))),
+    ("AP", (1 / 1 + 2 / 3) / 3),
+    ("AP(rel=2)", (1 / 3) / 2),
+    ("P@2", 1 / 2),
+    ("P@10", 2 / 10),
+    ("R@3", 2 / 3),
+    ("RR", 1.0),
+    ("RR(rel=2)@10", 1 / 3),
+    ("RR(rel=2)@2", 0.0),
+    ("ERR", 1 / 4 + (3 / 4) * (3 / 4) / 3),  # grade 1 satisfies with 1/4, grade 2 with 3/4
+    ("Judged@2", 1 / 2),
+    ("Judged@10", 3 / 4),
+])  # fmt: skip
+def test_worked_examples(spec: str, expected: float) -> None:
+    assert measure(spec)(CASE) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@given(
+    grades=st.lists(st.sampled_from([None, 0, 1, 2]), max_size=12),
+    rest=st.lists(st.sampled_from([0, 1, 2]), max_size=5),
+)
+@pytest.mark.slow
+def test_every_measure_is_in_the_unit_interval_and_zero_without_hits(
+    name: str, grades: list[int | None], rest: list[int]
+) -> None:
+    pool = [g for g in grades if g is not None] + rest
+    for spec in (name, f"{name}@3"):
+        assert 0 <= measure(spec)(_Judged(grades, pool)) <= 1 + 1e-12
+        assert measure(spec)(_Judged([], pool)) == 0.0
+
+
+@pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("Judged", "P", "R")])
+@given(pool=st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=10), seed=st.integers(0, 99))
+@pytest.mark.slow
+def test_the_ideal_order_is_best(name: str, pool: list[int], seed: int) -> None:
+    other = np.random.default_rng(seed).permutation(pool).tolist()
+    best = measure(name)(_Judged(sorted(pool, reverse=True), pool))
+    assert measure(name)(_Judged(other, pool)) <= best + 1e-12
+
+
+def test_ir_measures_agrees() -> None:
+    ir_measures = pytest.importorskip("ir_measures")
+    rng = np.random.default_rng(5)
+    qrels = {f"q{i}": {f"d{j}": int(rng.integers(0, 3)) for j in rng.permutation(60)[:30]} for i in range(12)}
+    qrels = {q: {**grades, "sure": 2} for q, grades in qrels.items()}
+    run = {
+        q: {f"d{j}": float(s) for j, s in zip(rng.permutation(60)[:40], rng.normal(size=40), strict=False)}
+        for q in qrels
+    }
+    specs = ["nDCG@10", "nDCG", "AP", "AP@10", "P@5", "R@10", "RR@10", "Judged@10", "P(rel=2)@5", "AP(rel=2)"]
+    ours = score_run({q: ranked(scores) for q, scores in run.items()}, qrels, specs).topics
+    for found in ir_measures.iter_calc([ir_measures.parse_measure(spec) for spec in specs], qrels, run):
+        assert ours.loc[found.query_id, str(found.measure)] == pytest.approx(found.value, abs=1e-9)
+
+
+def test_missing_topics_count_as_zero_and_unknown_ones_are_named() -> None:
+    scored = score_run({"a": [Hit("d", 1.0)], "x": [Hit("d", 1.0)]}, {"a": {"d": 1}, "b": {"d": 2}}, ["P@1"])
+    assert scored.topics["P@1"].tolist() == [1.0, 0.0]
+    assert (scored.missing, scored.unknown) == (["b"], ["x"])
+
+
+def test_random_floor_is_the_expectation() -> None:
+    # P@1 of a pool with 1 relevant of 4 is 1/4; RR is (1 + 1/2 + 1/3 + 1/4) / 4
+    qrels = {"a": {"w": 1, "x": 0, "y": 0, "z": 0}, "b": {"w": 1}}
+    floor = random_floor(qrels, ["P@1", "RR", "Judged@4"], draws=4000).loc["a"]
+    assert floor.tolist() == pytest.approx([1 / 4, (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4, 1], abs=0.03)
+    # 1 relevant among 10: P@1 1/10, R@5 5/10, 4 of 10 judged; a topic without size is left out
+    floor = random_floor(qrels, ["P@1", "R@5", "Judged@5"], draws=4000, sizes={"a": 10}, depth=5)
+    assert floor.index.tolist() == ["a"]
+    assert floor.loc["a"].tolist() == pytest.approx([1 / 10, 5 / 10, 4 / 10], abs=0.03)
+    assert random_floor(qrels, ["P@1"], sizes={}).empty
+
+
+@pytest.mark.parametrize("spec", ["NDCG@10", "nDCG@0", "P(rel=0)", "nDCG@ten", ""])
+def test_unknown_measures(spec: str) -> None:
+    with pytest.raises(InputError, match="unknown measure"):
+        measure(spec)
+
+
+TEN = grounder()
+
+
+def turn(user=(), system=(), **changes):
+    """A turn whose sides name these concepts."""
+    rule = conventions.Convention(**changes)
+    return TurnRecord(
+        number=1, pair=Pair(1, Turn("USER", ""), Turn("SYSTEM", "")), user=Text((), frozenset(user)),
+        system=Text((), frozenset(system)), constraints=frozenset(), exclusions=frozenset(),
+        dropped=frozenset(), asked=True, items=(), facts=(), seen=frozenset(), since_shift=None, before=None,
+        background=Background(TEN.catalog, TEN, rule),
+    )  # fmt: skip
+
+
+def test_parts_are_computed_once_and_sessions_average_what_is_defined():
+    calls = []
+    first, second = turn(), turn()
+    assert [one.once(calls.append) for one in (first, first, second, first)] == [None] * 4
+    assert calls == [first, second]
+    turns = [turn({1}, {1}), turn(), turn({1}, {2})]
+    session = SessionRecord(turns, [], turns[0].background)
+    assert session.mean(overlap.cross_coherence) == 1 / 2
+    assert session.values(overlap.cross_coherence)[0::2] == [1, 0]
+    assert math.isnan(session.values(overlap.cross_coherence)[1])
+    assert (mean_defined([1, math.nan, 3]), mean_defined([0])) == (2, 0)
+    assert math.isnan(mean_defined([])) and math.isnan(mean_defined([math.nan]))
+
+
+def test_what_is_missing_and_what_is_new_are_sorted_keys():
+    names = (("genre", "Drama"), ("actor", "Ada Quill"), ("year", "1951"))
+    drama, ada, year = codes = [TEN.catalog.code(*pair) for pair in names]
+    one = turn({drama, ada}, {ada, year})
+    assert overlap._missing_concepts(one) == ["genre=drama"]
+    assert overlap._hallucinated_concepts(one) == ["year=1951"]
+    assert overlap._missing_concepts(turn(codes, {year})) == ["actor=ada quill", "genre=drama"]
+    assert (overlap._missing_concepts(turn()), overlap._hallucinated_concepts(turn())) == ([], [])
+
+
+def test_a_name_is_declared_once_and_an_unknown_one_refused_with_a_suggestion():
+    with pytest.raises(InputError, match="'cross_coherence' is registered twice"):
+        base.declare(base.get("cross_coherence"))
+    with pytest.raises(InputError, match="unknown metric 'cross_coherense'; did you mean 'cross_coherence'"):
+        base.get("cross_coherense")
+
+
+def test_metrics_are_described_and_marked_by_the_gate():
+    table = base.describe()
+    assert sorted(table["metric"]) == sorted(base.METRICS.names())
+    sessions = base.describe("session")
+    assert set(sessions["level"]) == {"session"} and len(sessions) < len(table)
+    row = table.set_index("metric").loc["topic_adaptation_score", ["range", "short", "direction", "mark"]]
+    assert row.tolist() == ["[-1, 2]", "TAS", base.HIGHER, base.NOT_VALID]
+    assert (base.get("normalised_gain").mark, base.get("normalised_gain").label) == ("", "gain")
+    assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
+    assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
+    assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "non-repetition")
+    assert base.get("missing_concepts").mark == base.UNGATED
+    assert base.get("coherence").mark == base.UNGATED  # a construct of judges

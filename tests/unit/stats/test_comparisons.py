@@ -1,0 +1,363 @@
+"""Paired tests against R, scipy, statsmodels, printed examples and full enumeration."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as sp
+
+from crs_lib import stats
+from crs_lib.core.errors import InputError
+from crs_lib.stats.effects import (
+    _noncentral_f_interval,
+    partial_eta_squared,
+    rank_biserial,
+)
+from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.paired import rm_anova, tost_pairs
+from crs_lib.stats.ranking import _tied_sets, leaderboard
+from tests.helpers.stats_examples import (
+    PLANT_GROWTH,
+    groups_frame,
+    matrix_frame,
+    paired_frame,
+    random_matrix,
+)
+
+GAPS = st.lists(st.integers(-4, 4), min_size=2, max_size=8)
+
+
+def versus_zero(gaps):
+    return paired_frame({"a": np.asarray(gaps, dtype=float), "b": np.zeros(len(gaps))})
+
+
+@settings(max_examples=20, deadline=None)
+@given(GAPS)
+def test_wilcoxon_pratt_equals_full_enumeration(gaps):
+    """Up to 13 scenarios, also with ties and zeros: every sign pattern, counted in a loop."""
+    row = stats.wilcoxon_pairs(versus_zero(gaps)).iloc[0]
+    ranks = sp.rankdata(np.abs(gaps))
+    active = [r for r, g in zip(ranks, gaps, strict=True) if g]
+    signs = itertools.product((-1, 1), repeat=len(active))
+    sums = [sum(s * r for s, r in zip(one, active, strict=True)) for one in signs]
+    observed = abs(row["w_plus"] - row["w_minus"])
+    expected = np.mean([abs(s) >= observed - 1e-9 for s in sums])
+    assert row["p"] == pytest.approx(expected, abs=1e-12)
+    assert row["n_zero"] == gaps.count(0)
+
+
+def test_differences_that_rounding_alone_tells_apart_tie_and_equal_systems_have_p_one():
+    frame = paired_frame({"a": [0.3, 0.6, 0.5], "b": [0.1, 0.4, 0.7]})
+    assert 0.3 - 0.1 != 0.6 - 0.4
+    row = stats.wilcoxon_pairs(frame).iloc[0]
+    assert (row["w_plus"], row["w_minus"]) == (4.0, 2.0)
+    frame = matrix_frame(np.ones((5, 2)))
+    for test in (stats.wilcoxon_pairs, stats.sign_flip_pairs):
+        assert test(frame)["p"][0] == 1.0
+    for test in (stats.mean_differences, rm_anova, stats.friedman):
+        assert np.isnan(test(frame)["p"][0])
+
+
+@settings(max_examples=20, deadline=None)
+@given(GAPS)
+def test_exact_sign_flip_equals_scipy(gaps):
+    row = stats.sign_flip_pairs(versus_zero(gaps), permutations=2**12).iloc[0]
+    again = sp.permutation_test(
+        (np.asarray(gaps, float), np.zeros(len(gaps))), lambda x, y, axis: (x - y).mean(axis),
+        permutation_type="samples", vectorized=True,
+    )  # fmt: skip
+    assert row["p"] == pytest.approx(min(1.0, again.pvalue), abs=1e-12)
+
+
+def test_sign_flip_is_seeded_and_pairs_do_not_disturb_each_other():
+    frame = matrix_frame(random_matrix(2, 40, 4))
+    whole = stats.sign_flip_pairs(frame, stats.Design(seed=3), permutations=500)
+    assert whole.equals(stats.sign_flip_pairs(frame, stats.Design(seed=3), permutations=500))
+    one = stats.sign_flip_pairs(frame, stats.Design(pairs=[("s1", "s3")], seed=3), permutations=500)
+    assert one["p"][0] == whole.set_index(["a", "b"]).loc[("s1", "s3"), "p"]
+    assert whole["p"].ne(stats.sign_flip_pairs(frame, stats.Design(seed=4), permutations=500)["p"]).any()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=8))
+def test_swapping_the_systems_turns_signs_and_keeps_p(values):
+    frame = matrix_frame(values)
+    for function in (stats.mean_differences, stats.wilcoxon_pairs, stats.sign_flip_pairs):
+        there, back = (
+            function(frame, stats.Design(pairs=[pair])).iloc[0] for pair in (("s0", "s1"), ("s1", "s0"))
+        )
+        assert there["p"] == pytest.approx(back["p"], nan_ok=True)
+        column = "w_plus" if "w_plus" in there else "diff"
+        assert there[column] == pytest.approx(back["w_minus"] if "w_plus" in there else -back["diff"])
+
+
+def test_pairs_use_all_scenarios_they_share_and_count_the_rest():
+    x = random_matrix(1, 10, 3)
+    x[0, 0] = x[1, 1] = x[2, 1] = np.nan
+    frame = matrix_frame(x)
+    found = stats.wilcoxon_pairs(frame).set_index(["a", "b"])
+    assert found["n"].to_dict() == {("s0", "s1"): 7, ("s0", "s2"): 9, ("s1", "s2"): 8}
+    assert found["n_missing"].to_dict() == {("s0", "s1"): 3, ("s0", "s2"): 1, ("s1", "s2"): 2}
+    whole = rm_anova(frame).iloc[0]
+    assert (whole["n"], whole["n_missing"]) == (7, 3)
+    dropped = frame.dropna()
+    assert stats.sign_flip_pairs(frame, stats.Design(seed=1))["n"].tolist() == [7, 9, 8]
+    assert stats.sign_flip_pairs(dropped)["p"].equals(stats.sign_flip_pairs(frame)["p"])
+
+
+FRAME = matrix_frame(random_matrix(1, 4, 3))
+HOLED = FRAME.assign(value=FRAME["value"].where(FRAME["system"] != "s1"))
+
+
+@pytest.mark.parametrize(("test", "frame", "changes", "words"), [
+    (stats.wilcoxon_pairs, FRAME, {"pairs": [("s0", "tracker")]}, r"expected two different systems of \['s0', 's1', 's2'\]"),
+    (rm_anova, pd.concat([FRAME, FRAME]), {}, "more than one row for system='s0', scenario=0"),
+    (rm_anova, HOLED, {}, r"0 of 4 scenarios are complete.*'s1' lacks most"),
+    (stats.mean_differences, HOLED, {}, "'s0' and 's1' share 0 scenarios"),
+    (stats.friedman, FRAME[FRAME["system"] == "s0"], {}, "1 systems"),
+    (stats.sign_flip_pairs, FRAME, {"seed": -1}, "seed -1"),
+])  # fmt: skip
+def test_bad_input_says_what_to_do(test, frame, changes, words):
+    with pytest.raises(InputError, match=words):
+        test(frame, stats.Design(**changes))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 200), st.floats(0.05, 1.5))
+def test_tost_says_equivalent_exactly_when_the_interval_lies_inside(seed, margin):
+    frame = matrix_frame(random_matrix(seed, 12, 2))
+    row = stats.mean_differences(frame, stats.Design(confidence=0.90)).iloc[0]
+    inside = -margin < row["low"] and row["high"] < margin
+    assert (tost_pairs(frame, margin)["p"][0] < 0.05) == inside
+
+
+def test_differences_that_do_not_vary_are_no_proof_of_equality_in_a_small_run():
+    """The bug: 16 zeros gave TOST p < .001; a rare large difference would not be among 16."""
+    for n, undecided in ((2, True), (19, True), (20, False), (60, False)):
+        p = tost_pairs(matrix_frame(np.ones((n, 2))), 0.05)["p"][0]
+        assert np.isnan(p) == undecided
+        assert undecided or (p < 0.05) == (n == 60)
+    assert tost_pairs(matrix_frame(np.tile([2.0, 1.0], (60, 1))), 0.5)["p"][0] > 0.5
+
+
+PLANTS = groups_frame(PLANT_GROWTH)
+
+
+def test_missing_values_are_left_out_and_counted():
+    holed = PLANTS.copy()
+    holed.loc[[0, 12], "value"] = np.nan
+    row = one_way_anova(holed).iloc[0]
+    assert (row["n"], row["n_missing"]) == (28, 2)
+    samples = [[v for v in holed[holed["system"] == s]["value"] if v == v] for s in PLANT_GROWTH]
+    assert row["statistic"] == pytest.approx(sp.f_oneway(*samples).statistic)
+    zeros = one_way_anova(holed.fillna(0.0)).iloc[0]
+    assert row["statistic"] != pytest.approx(zeros["statistic"])
+
+
+def test_no_variation_is_undefined_and_categories_keep_their_order():
+    flat, apart = (groups_frame({"a": [1.0, 1.0, 1.0], "b": [b, b]}) for b in (1.0, 2.0))
+    assert np.isnan(one_way_anova(flat)["p"][0]) and one_way_anova(apart)["p"][0] == 0.0
+    assert np.isnan(welch_anova(apart)["p"][0])
+    negative = groups_frame({"a": [1.0, 2, 3], "b": [1.0, 2, 3]})
+    assert one_way_anova(negative)["omega_squared"][0] == 0
+    system = pd.Categorical(PLANTS["system"], categories=["trt2", "ctrl", "trt1"])
+    assert list(tukey_hsd(PLANTS.assign(system=system))["a"]) == ["trt2", "trt2", "ctrl"]
+
+
+@pytest.mark.parametrize(("frame", "words"), [
+    (groups_frame({"a": [1.0, 2.0]}), "1 systems"),
+    (groups_frame({"a": [1.0, 2.0], "b": [1.0]}), "'b' has 1 values"),
+    (PLANTS.rename(columns={"value": "score"}), "no column 'value'; the frame has 'system', 'score'"),
+    (PLANTS.assign(value="high"), "holds no numbers"),
+    (PLANTS.assign(value=np.inf), "infinite"),
+    (PLANTS.assign(system=None), "missing labels"),
+])  # fmt: skip
+def test_bad_input_says_what_was_given(frame, words):
+    with pytest.raises(InputError, match=words):
+        one_way_anova(frame)
+
+
+WORDS = {"equal variances": "Welch", "normal residuals": "Wilcoxon", "sphericity": "Greenhouse-Geisser"}
+
+
+def check(name, frame):
+    return assumptions(frame).set_index("check").loc[name]
+
+
+def test_mauchly_p_is_the_simulated_one_in_a_small_sample():
+    """Null W of 40000 samples, 10 by 6: the second-order term is needed (first order says .039, second .048)."""
+    rng = np.random.default_rng(9)
+    x = np.cumsum(rng.normal(size=(10, 6)), axis=1)
+    row = check("sphericity", matrix_frame(x))
+    y = rng.normal(size=(40_000, 10, 5))
+    y -= y.mean(axis=1, keepdims=True)
+    covariance = np.swapaxes(y, 1, 2) @ y / 9
+    null = np.linalg.det(covariance) / (np.trace(covariance, axis1=1, axis2=2) / 5) ** 5
+    simulated = (null <= row["statistic"]).mean()
+    assert 0.001 < simulated < 0.5
+    error = (simulated * (1 - simulated) / 40_000) ** 0.5
+    assert row["p"] == pytest.approx(simulated, abs=3.5 * error + 0.001)
+
+
+def test_words_follow_from_the_numbers_and_missing_values_are_counted():
+    x = random_matrix(0, 60, 4)
+    x[0, 0] = np.nan
+    bad = np.random.default_rng(1).exponential(size=(60, 4)) ** 3 * [1, 2, 8, 40]
+    good, bad, flat = (assumptions(matrix_frame(y)).set_index("check") for y in (x, bad, np.ones((5, 3))))
+    assert (good["holds"].tolist(), bad["holds"].tolist()) == ([True] * 3, [False] * 3)
+    assert (good["n"].tolist(), good["n_missing"].tolist()) == ([239, 59, 59], [1, 1, 1])
+    for name, word in WORDS.items():
+        assert word in bad.loc[name, "follows"] != good.loc[name, "follows"]
+    assert flat["holds"].isna().all() and flat["follows"].str.startswith("could not be checked").all()
+    assert np.isnan(check("sphericity", matrix_frame(random_matrix(1, 3, 5)))["p"])
+    assert check("sphericity", matrix_frame(random_matrix(1, 5, 2)))["p"] == 1.0
+    many = matrix_frame(random_matrix(3, 2000, 3))
+    assert check("normal residuals", many)["test"] == "D'Agostino-Pearson"
+
+
+def benjamini_hochberg(ps):
+    return stats.adjust(pd.DataFrame({"p": ps}), method="benjamini_hochberg")["p_adjusted"].to_numpy()
+
+
+# Benjamini and Hochberg (1995), section 4.1: fifteen tests of a thrombolysis trial.
+TRIAL = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262]
+TRIAL += [0.5719, 0.6528, 0.7590, 1.0]
+
+
+def test_corrections_keep_order_and_missing_and_reproduce_the_paper():
+    """Their section 4.1: four rejections at 5 %, where Bonferroni (and Holm) reject three."""
+    assert (benjamini_hochberg(TRIAL) <= 0.05).sum() == 4
+    assert (stats.holm(TRIAL) <= 0.05).sum() == 3
+    frame = pd.DataFrame({"p": [0.04, np.nan, 0.01]}, index=[9, 8, 7])
+    found = stats.adjust(frame)
+    assert list(found.index) == [9, 8, 7] and "p_adjusted" not in frame
+    assert found["p_adjusted"].tolist() == pytest.approx([0.04, np.nan, 0.02], nan_ok=True)
+    assert found["family_size"].tolist() == [2, 2, 2]
+    for p, method, words in (
+        (1.2, "holm", "outside"),
+        (0.1, "bonferoni", "use one of holm, benjamini_hochberg"),
+    ):
+        with pytest.raises(InputError, match=words):
+            stats.adjust(pd.DataFrame({"p": [p]}), method=method)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=2, max_size=8))
+def test_kendalls_w_is_the_tie_corrected_formula(values):
+    """W = 12 S / (m^2 (k^3 - k) - m sum(t^3 - t)), Siegel and Castellan (1988), section 9.6."""
+    ranks = sp.rankdata(values, axis=1)
+    m, k = ranks.shape
+    ties = sum((n**3 - n) for row in values for n in np.unique(row, return_counts=True)[1])
+    bottom = m**2 * (k**3 - k) - m * ties
+    row = stats.friedman(matrix_frame(values)).iloc[0]
+    expected = 12 * ((ranks.sum(axis=0) - m * (k + 1) / 2) ** 2).sum() / bottom if bottom else np.nan
+    assert row["kendall_w"] == pytest.approx(expected, nan_ok=True)
+    assert not bottom or 0 <= row["kendall_w"] <= 1 + 1e-12
+
+
+def test_leaderboard_orders_and_tells_apart():
+    rng, names = np.random.default_rng(3), ["low", "mid1", "mid2", "top"]
+    x = rng.normal(size=(60, 1)) + 0.3 * rng.normal(size=(60, 4)) + [0.0, 1.0, 1.0, 2.0]
+    apart = {frozenset(pair) for pair in itertools.combinations(names, 2)} - {frozenset({"mid1", "mid2"})}
+    board = leaderboard(matrix_frame(x, names), stats.Design(resamples=500), apart=apart)
+    assert (board["system"][0], board["system"][3], board["rank"].tolist()) == ("top", "low", [1, 2, 3, 4])
+    tied = board.set_index("system")["tied"]
+    assert tied["mid1"] == tied["mid2"] and len(set(tied)) == 3
+    assert (board["rank_low"] < board["rank_high"]).tolist() == [False, True, True, False]
+    assert board["p_best"].sum() == pytest.approx(1) and board["p_best"][0] == 1
+    turned = leaderboard(
+        matrix_frame(-x, names), stats.Design(resamples=500), apart=apart, higher_is_better=False
+    )
+    assert turned[["system", "rank_high"]].equals(board[["system", "rank_high"]])
+    equal = leaderboard(matrix_frame(np.ones((6, 3))), stats.Design(resamples=50), apart=set())
+    assert (equal["rank"].tolist(), equal["tied"].tolist()) == ([2, 2, 2], ["a", "a", "a"])
+    assert equal["p_best"].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_rank_intervals_equal_a_plain_bootstrap():
+    x = random_matrix(5, 25, 4, effect=0.1)
+    board = leaderboard(matrix_frame(x), stats.Design(resamples=4000), apart=set()).set_index("system")
+    rng = np.random.default_rng(0)
+    drawn = np.array([sp.rankdata(-x[rng.integers(0, 25, 25)].mean(axis=0)) for _ in range(4000)])
+    for j in range(4):
+        assert board.loc[f"s{j}", "p_best"] == pytest.approx((drawn[:, j] == 1).mean(), abs=0.04)
+        low, high = np.quantile(drawn[:, j], [0.025, 0.975], method="inverted_cdf")
+        assert abs(board.loc[f"s{j}", "rank_low"] - low) <= 1
+        assert abs(board.loc[f"s{j}", "rank_high"] - high) <= 1
+
+
+def alike_pairs(k):
+    pairs = k * (k - 1) // 2
+    return st.tuples(st.just(k), st.lists(st.booleans(), min_size=pairs, max_size=pairs))
+
+
+@settings(max_examples=20)
+@given(st.integers(2, 7).flatmap(alike_pairs))
+def test_letters_are_shared_exactly_by_the_pairs_not_told_apart(case):
+    k, alike = case
+    letters = _tied_sets(k, alike, list(range(k)))
+    for (i, j), same in zip(itertools.combinations(range(k), 2), alike, strict=True):
+        assert bool(set(letters[i]) & set(letters[j])) == same
+    assert all(letters)
+
+
+def test_bad_orders_say_what_was_expected():
+    frame = matrix_frame(random_matrix(1, 5, 4))
+    for order in (["s0", "s0", "s1"], ["s0", "s1", "oracle"], ["s0"]):
+        with pytest.raises(InputError, match=r"order \[|systems"):
+            stats.page_trend(frame, order)
+    assert stats.page_trend(frame, ["s2", "s0", "s3"])["n"][0] == 5
+    with pytest.raises(InputError, match="no column 'score'"):
+        stats.page_trend(frame, ["s0", "s1", "s2"], stats.Design(value="score"))
+
+
+TABLE = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=15)
+
+
+def test_noncentral_f_interval_inverts_the_distribution():
+    """Bargmann's example in Steiger (2004), F(4, 50) = 11.221: the tails at both ends, 5 % each."""
+    low, high = _noncentral_f_interval(11.221, 4, 50, 0.90)
+    assert low < 4 * 11.221 < high
+    assert sp.ncf.cdf(11.221, 4, 50, low) == pytest.approx(0.95, abs=1e-9)
+    assert sp.ncf.cdf(11.221, 4, 50, high) == pytest.approx(0.05, abs=1e-9)
+
+
+def test_partial_eta_squared_from_f_and_degrees_of_freedom():
+    """df1 F / (df1 F + df2), Cohen (1973)."""
+    frame = matrix_frame(random_matrix(2, 15, 4))
+    fit, row = rm_anova(frame).iloc[0], partial_eta_squared(frame).iloc[0]
+    share = 3 * fit["statistic"] / (3 * fit["statistic"] + 42)
+    assert row["estimate"] == pytest.approx(share)
+    assert row["low"] < share < row["high"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(TABLE)
+def test_rank_biserial_goes_with_the_wilcoxon_rank_sums(values):
+    frame = matrix_frame(values)
+    row, test = rank_biserial(frame, stats.Design(resamples=50)).iloc[0], stats.wilcoxon_pairs(frame).iloc[0]
+    n = len(values)
+    assert row["estimate"] == pytest.approx((test["w_plus"] - test["w_minus"]) / (n * (n + 1) / 2), abs=1e-12)
+    if np.isfinite(row["low"]):
+        assert -1 <= row["low"] <= row["high"] <= 1
+
+
+def test_rank_biserial_interval_equals_a_plain_bootstrap():
+    gaps = np.round(np.random.default_rng(1).normal(0.3, 1, 60), 1)
+    frame = matrix_frame(np.column_stack([gaps, np.zeros(60)]))
+    row = rank_biserial(frame, stats.Design(resamples=4000)).iloc[0]
+    rng, draws = np.random.default_rng(2), []
+    for _ in range(2000):
+        d = rng.choice(gaps, 60)
+        draws.append((np.sign(d) * sp.rankdata(np.abs(d))).sum() / (60 * 61 / 2))
+    assert (row["low"], row["high"]) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.04)
+
+
+def test_extremes_and_equal_systems():
+    above = matrix_frame([[1.0, 0.0], [3.0, 0.5], [2.0, 0.9], [4.0, 0.1]])
+    equal = matrix_frame(np.ones((5, 2)))
+    found = [rank_biserial(frame, stats.Design(resamples=50))["estimate"][0] for frame in (above, equal)]
+    assert found == [1.0, 0.0]

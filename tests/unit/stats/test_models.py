@@ -1,0 +1,476 @@
+"""Waiting times against loops, statsmodels and simulations."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy
+import statsmodels.formula.api as smf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as sp
+from statsmodels.duration.hazard_regression import PHReg
+from statsmodels.stats.power import TTestPower
+
+from crs_lib import stats
+from crs_lib.core.errors import InputError
+from crs_lib.stats.agreement import _masi_distance
+from crs_lib.stats.mixed import mixed_model
+from crs_lib.stats.paired import rm_anova
+from crs_lib.stats.power import _wilcoxon_power, contrast_curves, contrast_power, least_scenarios, smallest_p
+from crs_lib.stats.survival import hazard_ratios, net_incidence
+from tests.helpers.stats_examples import (
+    KRIPPENDORFF,
+    SHROUT_FLEISS,
+    matrix_frame,
+    random_matrix,
+    ratings,
+    remission_frame,
+)
+
+REMISSION = remission_frame()
+TIMES = st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=2, max_size=20)
+
+
+@settings(max_examples=20, deadline=None)
+@given(TIMES)
+def test_kaplan_meier_is_the_product_over_event_times(times):
+    frame = pd.DataFrame(times, columns=["time", "event"]).assign(system="a")
+    curve = stats.kaplan_meier(frame)
+    share = 1.0
+    for _, row in curve.iloc[1:].iterrows():
+        risk = sum(t >= row["time"] for t, _ in times)
+        events = sum(t == row["time"] and e for t, e in times)
+        share *= 1 - events / risk
+        assert (row["at_risk"], row["events"]) == (risk, events)
+        assert row["survival"] == pytest.approx(share, abs=1e-12)
+    found = curve["survival"].to_numpy()
+    assert (np.diff(found) <= 0).all()
+    inside = curve.dropna()[["low", "survival", "high"]].to_numpy()
+    assert (np.diff(inside) >= -1e-12).all()
+
+
+def until(frame, horizon):
+    """The same times, followed up to a horizon."""
+    time = frame["time"].clip(upper=horizon)
+    return frame.assign(time=time, event=frame["event"] & (frame["time"] <= horizon))
+
+
+def test_restricted_mean_is_the_area_with_its_error():
+    """6-MP up to week 20: 6*1 + .857*1 + .807*3 + .753*3 + .690*3 + .627*4, added up by hand."""
+    found = stats.restricted_mean(until(REMISSION, 20)).set_index("system")
+    area = 6 + 0.857143 + 3 * 0.806723 + 3 * 0.752941 + 3 * 0.690196 + 4 * 0.627451
+    assert found.loc["6-MP", "restricted_mean"] == pytest.approx(area, abs=1e-5)
+    placebo = REMISSION[REMISSION["system"] == "placebo"]["time"]
+    assert found.loc["placebo", "restricted_mean"] == pytest.approx(np.minimum(placebo, 20).mean())
+    # Without censoring Greenwood's error is the standard deviation (over n) of min(time, horizon).
+    frame = pd.DataFrame({"system": "a", "time": [1, 3, 4, 4, 9], "event": True})
+    row = stats.restricted_mean(until(frame, 6)).iloc[0]
+    mean, half = row["restricted_mean"], 1.959964 * np.std([1, 3, 4, 4, 6]) / 5**0.5
+    assert row[["error", "low", "high"]].tolist() == pytest.approx(
+        [half / 1.959964, mean - half, min(6, mean + half)]
+    )
+    frame = pd.DataFrame({"system": list("aabb"), "time": [1, 3, 2, 8], "event": [True, False, True, False]})
+    assert stats.restricted_mean(frame)["horizon"].tolist() == [3, 3]  # no guess beyond follow-up
+
+
+def ratio(frame, design=None):
+    return hazard_ratios(frame, design or stats.Design()).iloc[0]
+
+
+def test_robust_hazard_errors_without_ties_are_those_of_statsmodels():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"system": ["a", "b"] * 60, "scenario": np.repeat(range(40), 3)})
+    frame["time"], frame["event"] = rng.exponential(size=120), True
+    row = ratio(frame)
+    first = (frame["system"] == "a").to_numpy(dtype=float)[:, None]
+    model = PHReg(frame["time"].to_numpy(), first, status=frame["event"].to_numpy(dtype=float), ties="efron")
+    again = model.fit(groups=frame["scenario"].to_numpy())
+    error = (np.log(row["high"]) - np.log(row["low"])) / (2 * sp.norm.ppf(0.975))
+    assert error == pytest.approx(float(again.bse[0]), rel=1e-6)
+    assert np.log(row["estimate"]) == pytest.approx(float(again.params[0]), rel=1e-9)
+    early = ratio(frame.assign(event=frame["time"] > 0.1))
+    assert early["low"] < early["estimate"] < early["high"]  # censored before the first event
+
+
+@pytest.mark.slow
+def test_robust_hazard_ratios_keep_their_level_where_most_recover_at_once():
+    """Two equal systems, 70 % of the shifts recovered by the first reply: 5 % of 200 tests reject."""
+    rng = np.random.default_rng(5)
+    scenarios, rejected = np.repeat(np.arange(40), 2), 0
+    for _ in range(200):
+        time = np.minimum(rng.geometric(0.7, 160) - 1, 3)
+        frame = pd.DataFrame({"system": ["a"] * 80 + ["b"] * 80, "scenario": np.tile(scenarios, 2)})
+        rejected += ratio(frame.assign(time=time, event=time < 3))["p"] < 0.05
+    assert rejected / 200 == pytest.approx(0.05, abs=3.5 * (0.05 * 0.95 / 200) ** 0.5)
+
+
+def test_no_hazard_ratio_is_made_up_where_all_or_none_recover_first_or_one_late():
+    shifts = pd.DataFrame({"system": ["a"] * 50 + ["b"] * 50, "scenario": [*range(50)] * 2, "event": True})
+    apart, alike, late = (ratio(shifts.assign(time=[0.0] * n + [1.0] * (100 - n))) for n in (50, 100, 99))
+    assert apart[["estimate", "low", "high", "p"]].isna().all()
+    assert alike["estimate"] == pytest.approx(1) and alike[["low", "high", "p"]].isna().all()
+    assert late["low"] < 1 < late["estimate"] < late["high"]
+    turned = ratio(shifts.assign(time=[0.0] * 99 + [1.0]), stats.Design(pairs=[("b", "a")]))
+    assert turned["estimate"] == pytest.approx(1 / late["estimate"], rel=1e-6)
+
+
+def test_missing_times_are_left_out_and_counted_and_no_event_is_undefined():
+    frame = pd.DataFrame(
+        {"system": list("aaabbb"), "time": [1, 2, np.nan, 3, 4, 5], "event": [True] * 3 + [False] * 3}
+    )
+    curve = stats.kaplan_meier(frame)
+    assert curve["system"].tolist() == ["a", "a", "a", "b"] and curve["n"].tolist() == [2, 2, 2, 3]
+    assert curve["n_missing"].tolist() == [1, 1, 1, 0]
+    row = ratio(frame.assign(scenario=0))
+    assert np.isnan(row["estimate"]) and row[["events_a", "events_b", "n_missing"]].tolist() == [2, 0, 1]
+
+
+def test_recovery_beyond_chance_is_that_of_the_cases_at_risk_against_lists_by_chance():
+    """Four cases: two recover at once, one later, one never. By chance a tenth would, then a fifth."""
+    rows = [
+        ("a", 0, True, 0.1), ("b", 0, True, 0.1), ("c", 0, False, 0.1), ("d", 0, False, 0.1),
+        ("c", 1, True, 0.2), ("d", 1, False, 0.2),
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["scenario", "time", "event", "expected"]).assign(system="s")
+    found = net_incidence(frame)
+    assert (found["at_risk"].tolist(), found["events"].tolist()) == ([4, 2], [2, 1])
+    assert found["incidence"].tolist() == pytest.approx([1 - 0.5 / 0.9, 1 - 0.25 / (0.9 * 0.8)])
+    assert net_incidence(frame.assign(expected=1.0))["incidence"].isna().all()
+    plain = net_incidence(frame.assign(expected=0.0))  # without chance: 1 − Kaplan-Meier
+    assert plain["incidence"].tolist() == pytest.approx([0.5, 0.75])
+    with pytest.raises(InputError, match="whole numbers from 0 on"):
+        net_incidence(frame.assign(time=0.5))
+
+
+def test_lists_by_chance_recover_nothing_beyond_chance():
+    draw = np.random.default_rng(3)
+    chance = draw.uniform(0.05, 0.6, size=(20_000, 4))
+    hit = draw.random(chance.shape) < chance
+    waits = np.cumsum(hit, axis=1) - hit == 0  # still at risk before the reply
+    case, time = np.nonzero(waits)
+    frame = pd.DataFrame({"system": "s", "scenario": case, "time": time, "event": hit[waits]})
+    found = net_incidence(frame.assign(expected=chance[waits]), stats.Design(resamples=50))
+    assert found["incidence"].abs().max() < 0.05  # the error of the last share is .014
+    assert (found["low"] < found["incidence"]).all()
+    assert (found["incidence"] < found["high"]).all()
+
+
+NO_PLACEBO = REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] != "placebo"))
+
+
+@pytest.mark.parametrize(("make", "frame", "words"), [
+    (stats.kaplan_meier, REMISSION.assign(time=-1.0), "negative times"),
+    (stats.kaplan_meier, REMISSION.assign(event=2), r"true \(it happened\) or false"),
+    (stats.kaplan_meier, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
+    (stats.restricted_mean, NO_PLACEBO, "no time for 'placebo'"),
+    (stats.restricted_mean, REMISSION.assign(time=0, event=False), "followed for no reply"),
+])  # fmt: skip
+def test_bad_input_says_what_was_given(make, frame, words):
+    with pytest.raises(InputError, match=words):
+        make(frame)
+
+
+def crossed(seed=3, scenarios=25, drop=0):
+    rng = np.random.default_rng(seed)
+    keys = [list("abc"), ["none", "switch"], range(scenarios)]
+    frame = pd.MultiIndex.from_product(keys, names=["system", "shift_type", "scenario"]).to_frame(index=False)
+    change = (frame["shift_type"] == "switch") & (frame["system"] != "a")
+    frame["value"] = frame["system"].map({"a": 0, "b": 1, "c": 2}) + 0.1 * change
+    shared = rng.normal(size=scenarios)[frame["scenario"]]
+    frame["value"] = 0.01 * (frame["value"] + shared + rng.normal(size=len(frame)))  # on a 0.0x scale
+    return frame.drop(index=rng.choice(len(frame), drop, replace=False))
+
+
+def test_balanced_model_equals_the_repeated_measures_anova():
+    """Balanced data: Wald chi-square = df1 F, and the variances are the ANOVA's (Searle et al., 1992)."""
+    x = random_matrix(2, 20, 4)
+    frame = matrix_frame(x)
+    model, anova = mixed_model(frame), rm_anova(frame).iloc[0]
+    assert model.fit["converged"][0]
+    assert model.terms["chi2"][0] == pytest.approx(3 * anova["statistic"], rel=1e-4)
+    pilot = stats.facet_variances(frame, {"scenario": ()}).set_index("effect")["variance"]
+    assert model.fit["var_residual"][0] == pytest.approx(pilot["system × scenario"], rel=1e-4)
+    assert model.fit["var_scenario"][0] == pytest.approx(pilot["scenario"], rel=1e-3)
+
+
+def test_the_wald_test_is_that_of_generalised_least_squares():
+    """Contrasts and (X' V^-1 X)^-1 with the whole V written out, off balance."""
+    frame = crossed(drop=30)
+    model = mixed_model(frame)
+    fit = model.fit.iloc[0]
+    same = frame["scenario"].to_numpy()[:, None] == frame["scenario"].to_numpy()
+    v = fit["var_scenario"] * same + fit["var_residual"] * np.eye(len(frame))
+    x = np.column_stack([np.ones(len(frame)), frame["system"] == "b", frame["system"] == "c"]).astype(float)
+    covariance = np.linalg.inv(x.T @ np.linalg.solve(v, x))
+    beta = covariance @ x.T @ np.linalg.solve(v, frame["value"].to_numpy())
+    chi2 = beta[1:] @ np.linalg.solve(covariance[1:, 1:], beta[1:])
+    assert model.terms["chi2"][0] == pytest.approx(chi2, rel=1e-6)
+
+
+@pytest.mark.parametrize("drop", [0, 30])
+def test_wald_tests_equal_sum_coded_statsmodels(drop):
+    """Main effects at the average of the other factor: the tests of sum coding; also off balance."""
+    frame = crossed(drop=drop)
+    found = mixed_model(frame, factors=("shift_type",)).terms.set_index("term")
+    scaled = frame.assign(value=frame["value"] * 100)
+    fit = smf.mixedlm("value ~ C(system, Sum) * C(shift_type, Sum)", scaled, groups=scaled["scenario"]).fit(
+        method="bfgs"
+    )
+    again = fit.wald_test_terms(scalar=True).table
+    for ours, theirs in (("system", 1), ("shift_type", 2), ("system:shift_type", 3)):
+        assert found.loc[ours, "chi2"] == pytest.approx(float(again["statistic"].iloc[theirs]), rel=1e-2)
+        assert found.loc[ours, "df"] == int(again["df_constraint"].iloc[theirs])
+
+
+def test_scales_do_not_matter_and_missing_rows_are_counted():
+    frame = crossed()
+    moved = frame.assign(value=frame["value"] * 1e-4 + 7)
+    here, there = (mixed_model(f).terms["chi2"][0] for f in (frame, moved))
+    assert there == pytest.approx(here, rel=1e-4)
+    frame.loc[frame.index[:7], "value"] = np.nan
+    fit = mixed_model(frame).fit.iloc[0]
+    assert (fit["n"], fit["n_missing"], fit["clusters"]) == (143, 7, 25)
+    assert 0 <= fit["icc"] <= 1
+
+
+@pytest.mark.slow
+def test_no_scenario_variance_converges_at_the_boundary():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 3))
+    x -= x.mean(axis=1, keepdims=True)
+    model = mixed_model(matrix_frame(x))
+    assert model.fit["var_scenario"][0] == pytest.approx(0, abs=1e-3)
+    assert np.isfinite(model.terms["chi2"]).all()
+    assert "boundary" in model.fit["warnings"][0] or model.fit["converged"][0]
+
+
+FRAME = crossed()
+TYPES = ("shift_type",)
+
+
+@pytest.mark.parametrize(("frame", "factors", "words"), [
+    (FRAME[FRAME["shift_type"] == "none"], TYPES, "'shift_type' has only the levels"),
+    (FRAME[(FRAME["system"] != "b") | (FRAME["shift_type"] == "none")], TYPES, "some combination of system, shift_type"),
+    (FRAME.assign(value=0.5), (), "does not vary"),
+    (FRAME[FRAME["scenario"] == 0], (), r"'scenario' has only the levels \[0\]"),
+    (FRAME, ("genre",), "no column 'genre'"),
+])  # fmt: skip
+def test_bad_input_says_what_to_do(frame, factors, words):
+    with pytest.raises(InputError, match=words):
+        mixed_model(frame, factors=factors)
+
+
+def simulated(sd, effect, n, level, draws=4000):
+    """The share of normal samples in which Wilcoxon's paired test finds the effect."""
+    noise = np.random.default_rng(1).standard_normal((draws, n)) * sd + effect
+    method = "exact" if n <= 50 else "asymptotic"
+    return (scipy.stats.wilcoxon(noise, axis=1, method=method).pvalue <= level).mean()
+
+
+@pytest.mark.parametrize(("n", "effect"), [(12, 0.8), (40, 0.4), (105, 0.3)])
+def test_power_of_wilcoxon_is_that_of_t_with_fewer_scenarios_and_that_of_a_simulation(n, effect):
+    """Its efficiency against t is 3 / pi on normal data: n t-scenarios do the work of n pi / 3."""
+    found = _wilcoxon_power(effect, n, 0.05)
+    assert found == pytest.approx(TTestPower().power(effect, n * 3 / np.pi, 0.05), abs=1e-9)
+    assert found == pytest.approx(simulated(1.0, effect, n, 0.05), abs=0.03)
+
+
+def test_no_effect_is_found_at_the_level_and_power_rises_with_effect_and_scenarios():
+    assert _wilcoxon_power(0.0, 30, 0.05) == pytest.approx(0.05)
+    assert _wilcoxon_power(0.2, 30, 0.005) < _wilcoxon_power(0.2, 30, 0.05) < _wilcoxon_power(0.3, 30, 0.05)
+    assert _wilcoxon_power(0.2, 30, 0.05) < _wilcoxon_power(0.2, 60, 0.05)
+
+
+PAIRS = stats.Design(pairs=[("b", "a"), ("c", "a")])
+
+
+def test_power_of_a_contrast_is_that_of_its_own_differences_and_the_curves_agree():
+    """Two contrasts of one run, one four times as noisy: it takes 16 times the scenarios."""
+    base, calm = np.random.default_rng(6).normal(size=(2, 40))
+    calm = 0.1 * (calm - calm.mean()) / calm.std(ddof=1)
+    frame = matrix_frame(np.column_stack([base, base + calm, base + 4 * calm]), names=["a", "b", "c"])
+    found = contrast_power(frame, 0.05, PAIRS, tests=2)
+    assert found["sd_difference"].tolist() == pytest.approx([0.1, 0.4])
+    assert found["detectable_effect"][1] == pytest.approx(4 * found["detectable_effect"][0])
+    assert found["sessions_needed"][1] == pytest.approx(16 * found["sessions_needed"][0], rel=0.1)
+    assert found["power_now"][1] == pytest.approx(simulated(0.4, 0.05, 40, 0.025), abs=0.03)
+    needed = int(found["sessions_needed"][0])
+    assert simulated(0.1, 0.05, needed, 0.025) == pytest.approx(0.8, abs=0.03)
+    assert _wilcoxon_power(0.5, needed, 0.025) >= 0.8 > _wilcoxon_power(0.5, needed - 1, 0.025)
+    curves = contrast_curves(frame, [0.05, 0.2], [10, 40], PAIRS, tests=2)
+    power = curves.set_index(["a", "effect", "sessions"])["power"]
+    assert len(curves) == 2 * 2 * 2
+    assert power["b", 0.05, 40] == pytest.approx(found["power_now"][0])  # 40 scenarios are those of the run
+    assert power["c", 0.2, 40] == pytest.approx(power["b", 0.05, 40])  # four times the spread and the effect
+    assert power["b", 0.05, 10] < power["b", 0.05, 40] > power["c", 0.05, 40]
+
+
+def test_a_contrast_without_spread_or_scenarios_is_unknown_not_found_for_certain():
+    frame = matrix_frame(np.array([[1.0, 2.0, 3.0], [2.0, 3.0, np.nan]]), names=["a", "b", "c"])
+    columns = ["power_now", "detectable_effect", "sessions_needed", "needed_low", "needed_high"]
+    assert contrast_power(frame, 0.05, PAIRS)[columns].isna().all(axis=None)
+    assert contrast_curves(frame, [0.05], [5], PAIRS).empty
+
+
+def test_sessions_needed_has_the_interval_of_the_deviation():
+    """Of 60 runs of 40 scenarios, most intervals hold the number that the true deviation asks for."""
+    rng, truth = np.random.default_rng(8), contrast_needs(0.3)
+    inside = 0
+    for _ in range(60):
+        x = np.column_stack([np.zeros(40), rng.normal(0, 0.3, 40)])
+        row = contrast_power(matrix_frame(x, names=["a", "b"]), 0.1, stats.Design(resamples=200)).iloc[0]
+        assert row["needed_low"] <= row["sessions_needed"] <= row["needed_high"]
+        inside += row["needed_low"] <= truth <= row["needed_high"]
+    assert inside / 60 > 0.8
+
+
+def contrast_needs(sd):
+    return next(n for n in range(2, 1000) if _wilcoxon_power(0.1 / sd, n, 0.05) >= 0.8)
+
+
+def test_what_so_few_scenarios_can_reach():
+    assert smallest_p(8, 15) == pytest.approx(15 * 2 / 2**8) and smallest_p(3, 15) == 1
+    for tests in (1, 7, 15):
+        n = least_scenarios(tests)
+        assert smallest_p(n, tests) <= 0.05 < smallest_p(n - 1, tests)
+    gaps = np.arange(1, 9) / 10
+    assert scipy.stats.wilcoxon(gaps).pvalue == smallest_p(8)
+
+
+FACETS = ["system", "catalogue", "seed", "scenario"]
+NESTED = {"catalogue": (), "seed": (), "scenario": ("catalogue", "seed")}
+
+
+def long(x, names):
+    index = pd.MultiIndex.from_product([range(n) for n in x.shape], names=names)
+    return pd.DataFrame({"value": x.ravel()}, index=index).reset_index()
+
+
+def test_crossed_components_are_those_of_the_two_way_table():
+    """The system by scenario design has a closed form (Searle et al. 1992, chapter 4)."""
+    x = np.random.default_rng(1).normal(size=(4, 30)) + np.arange(4)[:, None]
+    frame = long(x, ["system", "scenario"])
+    found = stats.facet_variances(frame, {"scenario": ()}).set_index("effect")["variance"]
+    left = ((x - x.mean(0) - x.mean(1, keepdims=True) + x.mean()) ** 2).sum() / (3 * 29)
+    assert found["system × scenario"] == pytest.approx(left)
+    assert found["scenario"] == pytest.approx(max(0, (4 * x.mean(axis=0).var(ddof=1) - left) / 4))
+    row = stats.scenarios_needed(stats.facet_variances(frame, {"scenario": ()}), 0.1).iloc[0]
+    assert row["half_width"] == pytest.approx(1.96 * (2 * left / 30) ** 0.5)
+    assert row["scenarios"] == np.ceil(2 * left * (1.96 / 0.1) ** 2)
+    assert row["floor"] == 0
+
+
+def test_components_of_a_nested_mixture_are_found():
+    draw, (p, c, s, i) = np.random.default_rng(2), (12, 9, 8, 7)
+    parts = {(p, 1, 1, 1): 1.0, (p, c, 1, 1): 0.5, (p, 1, s, 1): 0.3, (1, c, s, i): 0.8, (p, c, s, i): 0.6}
+    x = sum(sd * draw.normal(size=shape) for shape, sd in parts.items())
+    found = stats.facet_variances(long(x, FACETS), NESTED).set_index("effect")
+    for effect, variance, error in (
+        ("system × catalogue", 0.25, 0.3), ("system × seed", 0.09, 0.35),
+        ("catalogue × seed × scenario", 0.64, 0.15), ("system × catalogue × seed × scenario", 0.36, 0.05),
+    ):  # fmt: skip
+        assert found.loc[effect, "variance"] == pytest.approx(variance, rel=error)
+    assert abs(found.loc["system × catalogue × seed", "estimate"]) < 0.02
+    assert found["df"].sum() == x.size - 1 and found["share"].sum() == pytest.approx(1)
+
+
+def test_what_few_catalogues_leave_open_no_scenario_closes():
+    draw = np.random.default_rng(4)
+    x = draw.normal(size=(6, 3, 1, 1)) + 0.1 * draw.normal(size=(6, 3, 4, 5))
+    components = stats.facet_variances(long(x, FACETS), NESTED)
+    new = stats.scenarios_needed(components, 0.05).iloc[0]
+    assert np.isnan(new["scenarios"]) and new["floor"] > 0.5
+    these = stats.scenarios_needed(components, 0.05, fixed=["catalogue", "seed"]).iloc[0]
+    assert these["floor"] == 0 and these["scenarios"] < 20 and these["cells"] == 12
+
+
+def test_facets_with_one_level_are_left_out_and_gaps_are_named():
+    frame = long(np.random.default_rng(5).normal(size=(3, 1, 2, 4)), FACETS)
+    effects = stats.facet_variances(frame, NESTED)["effect"].tolist()
+    assert effects == ["system", "seed", "system × seed", "seed × scenario", "system × seed × scenario"]
+    words = "not balanced: 23 rows for 24 cells of 3 system by 2 seed by 4 scenario, 1 "
+    with pytest.raises(InputError, match=words):
+        stats.facet_variances(frame.iloc[1:], NESTED)
+
+
+def alpha(frame, level="ordinal", **draws):
+    design = stats.Design(system="rater", scenario="item", **{"resamples": 50, **draws})
+    return stats.krippendorff_alpha(frame, design, level=level).iloc[0]
+
+
+def slow_alpha(table, distance):
+    """Definition by pairs: within items over m - 1, and over all pairable ratings."""
+    units = [[v for v in column if not np.isnan(v)] for column in np.transpose(table)]
+    units = [u for u in units if len(u) > 1]
+    every = [v for u in units for v in u]
+    n = len(every)
+    seen = sum(distance(a, b) / (len(u) - 1) for u in units for a, b in itertools.permutations(u, 2)) / n
+    by_chance = sum(distance(a, b) for a, b in itertools.permutations(every, 2)) / (n * (n - 1))
+    return np.nan if by_chance == 0 else 1 - seen / by_chance
+
+
+def between_ranks(table):
+    """Krippendorff's ordinal metric written as he does: ratings between c and k, ends half."""
+    kept = table[:, (~np.isnan(table)).sum(axis=0) > 1]
+    count = {v: int((kept == v).sum()) for v in np.unique(kept[~np.isnan(kept)])}
+
+    def distance(a, b):
+        low, high = min(a, b), max(a, b)
+        return (sum(n for v, n in count.items() if low <= v <= high) - (count[a] + count[b]) / 2) ** 2
+
+    return distance
+
+
+CELL = st.one_of(st.integers(1, 4).map(float), st.just(float("nan")))
+TABLES = st.integers(2, 4).flatmap(
+    lambda n: st.lists(st.lists(CELL, min_size=n, max_size=n), min_size=2, max_size=4)
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(TABLES)
+def test_alpha_is_the_loop_over_pairs(table):
+    x = np.array(table)
+    if ((~np.isnan(x)).sum(axis=0) > 1).any():
+        gaps = {"nominal": lambda a, b: a != b, "interval": lambda a, b: (a - b) ** 2}
+        for level, distance in {**gaps, "ordinal": between_ranks(x)}.items():
+            found = alpha(ratings(x), level, resamples=5)["alpha"]
+            assert found == pytest.approx(slow_alpha(x, distance), abs=1e-12, nan_ok=True)
+
+
+def test_masi_is_passonneaus_distance_and_nominal_for_single_labels():
+    """Passonneau (2006): Jaccard times 1, 2/3 (one holds the other), 1/3 (overlap) or 0 (disjoint)."""
+    cases = [({1, 2}, {1, 2}, 0), ({1, 2}, {1, 2, 3, 4}, 2 / 3), ({1, 2}, {2, 3}, 8 / 9), ({1}, {2}, 1)]
+    for a, b, distance in [*cases, ([], [], 0), ([], [1], 1)]:
+        assert _masi_distance(a, b) == pytest.approx(distance)
+    singles = ratings(KRIPPENDORFF)
+    sets = singles.assign(value=[None if v != v else frozenset([v]) for v in singles["value"]])
+    assert alpha(sets, "masi")["alpha"] == pytest.approx(alpha(singles, "nominal")["alpha"])
+    coded = {1.0: {"a"}, 2.0: {"a", "b"}, 3.0: {"b", "c"}, 4.0: set(), 5.0: {"a", "b", "c"}}
+    mixed = singles.assign(value=[None if v != v else coded[v] for v in singles["value"]])
+    expected = slow_alpha(KRIPPENDORFF, lambda a, b: _masi_distance(coded[a], coded[b]))
+    assert alpha(mixed, "masi")["alpha"] == pytest.approx(expected)
+
+
+def test_extremes_errors_and_many_items():
+    same = ratings([[1, 2, 3], [1, 2, 3]])
+    assert alpha(same)["alpha"] == 1.0
+    assert np.isnan(alpha(ratings([[1, 1], [1, 1]]))["alpha"])
+    with pytest.raises(InputError, match="item 0 was rated twice by 0"):
+        alpha(pd.concat([same, same]))
+    with pytest.raises(InputError, match="no item has two ratings"):
+        alpha(same[same["rater"] == 0])
+    assert stats.icc(ratings([[1, 2, 3], [1, 2, 3]]))["icc"].to_numpy() == pytest.approx(1.0)
+    assert stats.icc(ratings([[1, 1], [1, 1]]))["icc"].isna().all()
+    holed = SHROUT_FLEISS.T.astype(float)
+    holed[1, 0] = np.nan
+    assert stats.icc(ratings(holed)).iloc[0][["n", "n_missing"]].tolist() == [5, 1]
+    with pytest.raises(InputError, match="1 items were rated by all 2"):
+        stats.icc(ratings([[1], [2]]))
+    x = np.random.default_rng(1).normal(size=(1, 600)) + np.random.default_rng(2).normal(size=(3, 600))
+    for level in ("interval", "ordinal"):
+        row = alpha(ratings(x), level, resamples=40)
+        assert row["low"] < row["alpha"] < row["high"]
+        assert row["alpha"] == pytest.approx(0.5, abs=0.1)
