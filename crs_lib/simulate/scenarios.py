@@ -340,7 +340,7 @@ def _openly(catalog: Catalog, plan: Scenario, act: str, goal: UserState, n: int)
     Before anything is wished nothing is contradicted.
     """
     draws = partial(rng.stream, plan.seed, "movies", plan.session, "open")
-    acts = [act, *(_ordinary(draws(turn), plan.rates) for turn in range(2, n + 1))]
+    acts = [act, *(_ordinary(catalog, draws(turn), plan.rates) for turn in range(2, n + 1))]
     nothing = replace(goal, constraints={}, avoid={})
     acts = [FOLLOW_UP if act == "contradiction" else act for act in acts]
     return _small_talk(plan, [_step(catalog, turn, act, nothing) for turn, act in enumerate(acts, start=1)])
@@ -395,13 +395,8 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     now = replace(goal, constraints=kept, focus=next(reversed(kept), state.focus), avoid=spared)
     for place in range(opening + 1, turn):
         planned = plan.steps[place - 1]
-<<<<<<< HEAD
-        act = planned.act if planned.act in _FREE else _ordinary(draws(place), plan.rates)
-        step = _step(catalog, place, act if kept or act != "contradiction" else FOLLOW_UP, now)
-=======
         act = planned.act if planned.act in _FREE else _ordinary(catalog, draws(place), plan.rates)
-        step = _step(catalog, place, act, now)
->>>>>>> main
+        step = _step(catalog, place, act if kept or act != "contradiction" else FOLLOW_UP, now)
         steps += [step] if planned.act in _FREE else _small_talk(plan, [step, step])[1:]
     if not opening:
         steps = _openly(catalog, plan, voices.ANY_FILM, goal, turn - 1)

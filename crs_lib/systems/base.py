@@ -50,13 +50,8 @@ class _Asked(Protocol):
 @dataclass(frozen=True)
 class World:
     """The parts that all systems of a process share: catalogue, grounder, and what some of them call.
-<<<<<<< HEAD
-
     ``conversation`` names the conversation to programs where it is no whole session; conversations of
     different ``lane`` never meet the same process or object of a program.
-=======
-    ``conversation`` names the conversation to programs where it is no whole session.
->>>>>>> main
     """
 
     catalog: Catalog
