@@ -81,7 +81,7 @@ _OF_STICKY = ("sandbag_sticky", "stickyk:1", "stickyk:10", "pad_sticky:3", "one_
 _OF_TRACKER = ("one_slot_tracker", "wipe_at_cue", "newest_wins")
 SLEIGHTS = {
     **dict.fromkeys(_OF_STICKY, "sticky"), **dict.fromkeys(_OF_TRACKER, "tracker"),
-    **dict.fromkeys(("pad_open:0.3", "pad_open:0.07"), "pad_sticky:3"),
+    **dict.fromkeys(("pad_open:0.3", "pad_open:0.03"), "pad_sticky:3"),
 }  # fmt: skip
 COSTS, _NEAR = ("shift_cost", "share_lost"), 0.05
 _TIMES, _TURNS = 50, 8  # scenarios of a sleight, for each of a drawn policy; turns that hold the first window
