@@ -97,7 +97,8 @@ def _marked(text: str) -> list[Foreign]:
     out = []
     for match in _MARKED.finditer(text):
         group = match.lastindex or 1
-        inner = _YEAR.sub("", match[group]).strip(" ,.;:")
+        blank = _YEAR.sub(lambda year: " " * len(year[0]), match[group])  # places stay as they are
+        inner = blank.strip(" ,.;:")
         words = inner.split()
         if not words or len(words) > _LONGEST or not (inner[0].isupper() or inner[0].isdigit()):
             continue
@@ -105,8 +106,9 @@ def _marked(text: str) -> list[Foreign]:
             continue  # a quoted sentence has one capital
         if len(words) == 1 and all(word in lexicon.COMMON_WORDS for word in fold(inner).split()):
             continue
-        start = match.start(group) + match[group].index(inner)
-        out.append(Foreign(start, start + len(inner), inner))
+        start = match.start(group) + blank.index(inner)
+        end = start + len(inner)
+        out.append(Foreign(start, end, text[start:end]))
     return out
 
 

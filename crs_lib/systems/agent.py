@@ -215,7 +215,8 @@ class _Agent(ModelSystem):
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:  # fmt: skip
         """One call with the conversation, as far as it fits, and this turn's messages."""
-        messages, left_out = self.fitting(Message("system", self.system_message(self.offer())), asked)
+        task = Message("system", self.system_message(self.offer()))
+        messages, left_out = self.fitting(task, asked, tools)
         self.left_out = max(self.left_out, left_out.get("utterances_left_out", 0))
         self.calls += 1
         return self.ask(turn, messages, schema, self.calls - 1, tools)

@@ -306,9 +306,11 @@ class ModelSystem:
             parsed = parsed._replace(text=text, items=tuple(item for item in parsed.items if item in left))
         return parsed, log
 
-    def fitting(self, first: Message, last: Sequence[Message]) -> tuple[tuple[Message, ...], dict[str, Any]]:
-        """The messages of a call: the task, as many of the latest turns as fit, and this turn's messages."""
-        free = room(self.llm.options) - tokens_at_most([first, *last])
+    def fitting(
+        self, first: Message, last: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[tuple[Message, ...], dict[str, Any]]:
+        """The messages of a call: the task, the latest turns that fit beside tools, this turn's messages."""
+        free = room(self.llm.options) - tokens_at_most([first, *last], tools)
         kept: list[Message] = []
         shown = 0
         for turn in reversed(self.turns):

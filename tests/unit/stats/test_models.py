@@ -256,6 +256,7 @@ TYPES = ("shift_type",)
     (FRAME.assign(value=0.5), (), "does not vary"),
     (FRAME[FRAME["scenario"] == 0], (), r"'scenario' has only the levels \[0\]"),
     (FRAME, ("genre",), "no column 'genre'"),
+    (FRAME[FRAME["scenario"] == (FRAME["shift_type"] == "switch")], TYPES, "too few values .* add sessions"),
 ])  # fmt: skip
 def test_bad_input_says_what_to_do(frame, factors, words):
     with pytest.raises(InputError, match=words):
