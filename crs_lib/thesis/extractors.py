@@ -35,11 +35,9 @@ _CHUNK = 2_000  # texts whose n-grams are counted at once
 
 @dataclass(frozen=True, eq=False)
 class ConceptSpace:
-    """All concepts of a catalogue under one way of cleaning; a concept's code is its place here.
-
-    ``value`` is the lower-case form that text is searched for; ``films`` counts the distinct films that
-    have the concept. Concepts of one field are neighbours. ``all_keys`` names every concept as
-    ``field=value``; those of a cleaned catalogue are folded, as everywhere else.
+    """All concepts of a catalogue under one way of cleaning; a code is its place here, a field's are
+    neighbours. ``value`` is the lower-case form that text is searched for, ``films`` counts films,
+    ``all_keys`` are ``field=value``.
     """
 
     field: tuple[str, ...]
@@ -141,9 +139,7 @@ class _Words(Extractor):
 
 
 class _SubstringMatcher:
-    """Patterns looked for in lower-cased text, also inside words; a pattern's number is its place here.
-    Source: Aho and Corasick (1975), CACM 18 (the package pyahocorasick).
-    """
+    """Patterns looked for in lower-cased text, inside words too. Source: Aho and Corasick (1975), CACM 18."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._automaton = ahocorasick.Automaton()

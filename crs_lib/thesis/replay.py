@@ -1,12 +1,8 @@
-"""The thesis's topics with the random draws of its own runs, in its own order of calls.
-
-gensim draws the start of every inference from the topic model's generator, so that the thesis's recovery,
-delay and interference depend on all calls made before. The stored model lacks that generator. Its state does
-not depend on the texts it was trained on, only on how much was drawn, and is rebuilt here; with NLTK's tokens
-and WordNet's lemmas every session then has the original's numbers. WordNet is not part of this package:
-Debian's ``wordnet-base`` has it, and so has NLTK's data.
-Source: gensim 4.4.0, ``LdaModel`` (``__init__``, ``update``, ``bound``, ``show_topics``); Fellbaum (1998),
-WordNet, whose rules are those of its function Morphy.
+"""The thesis's topics with the random draws of its own runs, in its own order of calls. gensim draws the
+start of every inference from the topic model's generator, whose state depends only on how much was drawn and
+is rebuilt here; with NLTK's tokens and WordNet's lemmas (Debian's ``wordnet-base``, or NLTK's data) every
+session then has the original's numbers. Source: gensim 4.4.0, ``LdaModel`` (``__init__``, ``update``,
+``bound``, ``show_topics``); Fellbaum (1998), WordNet, function Morphy.
 """
 
 import os

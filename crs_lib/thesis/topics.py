@@ -1,10 +1,7 @@
-"""Topics of short texts, for the thesis's older version: at most five words that say what a text is about.
-
-Topic extractors by name, the words that they rest on, and latent Dirichlet allocation from a stored model. A
-model that is missing is an error with the command that makes it: no silent change of method. A model is a
-folder of two files, the thesis's own form: ``exp_elog_beta.npy``, exp(E[log β]) as float32 of shape (topics,
-words), and ``dictionary.tsv``, a row a word: number, word, document frequency. No word list is downloaded: a
-plural gives way to its singular (by the library inflect) where the model knows the singular; the thesis used
+"""Topics of short texts, for the thesis's older version: at most five words that say what a text is about. A
+model of latent Dirichlet allocation is a folder of the thesis's own two files: ``exp_elog_beta.npy``,
+exp(E[log β]) as float32 of shape (topics, words), and ``dictionary.tsv``, a row a word: number, word,
+document frequency. A plural gives way to its singular (by inflect) where the model knows it; the thesis used
 NLTK with WordNet. Source: Hoffman, Blei and Bach (2010), Online learning for latent Dirichlet allocation.
 """
 
@@ -99,9 +96,8 @@ def _engine() -> Any:
 
 
 def admitted(topics: Iterable[str]) -> tuple[str, ...]:
-    """The topics that the thesis let count: at most five, each once, in order. Kept is what has two letters
-    or more, is not generic, and contains a hint of the film domain or the stem of an emotion. (Of the
-    thesis's 50 LDA topics seven have such a word among their five.).
+    """The topics that the thesis let count: at most five, each once, in order: two letters or more, not
+    generic, with a hint of the film domain or the stem of an emotion.
     """
     return tuple(dict.fromkeys(filter(None, map(_tidy, topics))))[:MOST]
 
@@ -193,11 +189,9 @@ class TopicModel:
         return self.number.get(_lemma(_token_of(piece), self.number), -1)
 
     def shares(self, bags: Sequence[Bag], starts: Sequence[int]) -> Floats:
-        """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform.
-
-        The variational E-step: γ = α + Σ over words of the expected topic counts, until the mean change is
-        below 0.001, at most 50 times. ``starts`` says with which of the fixed draws from
-        Gamma(100, 0.01), near equal topics, each bag begins; what else is asked for does not matter.
+        """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform. The
+        variational E-step, until the mean change is below 0.001, at most 50 times; ``starts`` says with which
+        of the fixed draws from Gamma(100, 0.01) each bag begins.
         """
         out = np.full((len(bags), self.n_topics), 1 / self.n_topics, dtype=np.float32)
         filled = sorted((len(bag), row) for row, bag in enumerate(bags) if bag)
@@ -263,9 +257,9 @@ def _exp_elog(gamma: Floats) -> Floats:
 def train(
     plots: Sequence[str], *, n_topics: int = 50, passes: int = 15, seed: int = 42, least: int = 5
 ) -> TopicModel:
-    """A model of the plots: words in at least ``least`` and at most half of them. scikit-learn's variational
-    Bayes with symmetric priors of 1/topics, in one process: the same plots and seed give the same model.
-    Raises InputError where fewer words than topics are left.
+    """A model of the plots: words in at least ``least`` and at most half of them, scikit-learn's variational
+    Bayes with symmetric priors of 1/topics; the same plots and seed give the same model. Raises InputError
+    where fewer words than topics are left.
     """
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer

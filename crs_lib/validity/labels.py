@@ -37,9 +37,8 @@ SCRIPTED = "scripted"  # the prefix of raters that are programs
 
 @dataclass(frozen=True)
 class Question:
-    """One question: its blinded id, what the page shows, and what only the key holds. ``sides`` are the
-    stretches shown, one or two, ``earlier`` what the person said before; ``systems`` who speaks in each.
-    ``shift`` is the shift's turn, ``turns`` those of which the metrics are taken.
+    """One question: its blinded id, what the page shows (``sides``, ``earlier`` words of the person), and
+    what only the key holds: who speaks in each side, the shift's turn, and the ``turns`` whose metrics count.
     """
 
     id: str
@@ -200,9 +199,8 @@ class _Findings(NamedTuple):
 
 
 def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]:
-    """The labels of exported files: item, rater, value (1 to 5), seconds; and the key of their page. Of an
-    item a rater's last label counts. Raises InputError naming file and line for what is no label, a label of
-    another page than the first one, an unknown question.
+    """The labels of exported files (item, rater, value 1 to 5, seconds; a rater's last one of an item) and
+    the key of their page. Raises InputError naming file and line for what is no label of this page.
     """
     given = read_labels(files)
     key, rows = read_key(run, given[0][1].page), dict[tuple[str, str], dict[str, Any]]()
@@ -260,9 +258,8 @@ def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) ->
 
 
 def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dict[str, Any]]:
-    """Labels that programs give, for a demonstration: no person has seen the page. A rater ``scripted-1`` …
-    maps the gain of the turns asked about onto 1 to 5, and adds noise of its own (a normal deviate of
-    ``noise`` steps). They say nothing about any metric: they are made of one.
+    """Labels that programs give, for a demonstration: the gain of the turns asked about on a scale of 1 to 5,
+    with ``noise`` steps of each rater's own. They say nothing about any metric: they are made of one.
     """
     key = read_key(run)
     gain = _metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
