@@ -154,9 +154,8 @@ class Catalog:
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """The number of other credits of each item's people, at least 1.
-
-        A catalogue has no audience figures; films of much-credited people stand in for popular ones.
+        """The number of other credits of each item's people, at least 1. A catalogue has no audience figures;
+        films of much-credited people stand in for popular ones.
         """
         person = np.array([ALL_FIELDS[f].rule == "person" for f in self.vocabulary.field], dtype=bool)
         weight = np.where(person, self.document_frequency - 1, 0).astype(float)
@@ -170,9 +169,8 @@ class Catalog:
         return tuple(np.argsort(-self.popularity, kind="stable").tolist())
 
     def code(self, field: str, value: str) -> int | None:
-        """The code of ``field=value`` in any spelling, or None if no film has it.
-
-        Raises InputError for a field that does not exist, and for a year that is no number.
+        """The code of ``field=value`` in any spelling, or None if no film has it. Raises InputError for a
+        field that does not exist, and for a year that is no number.
         """
         pair = field, value
         if pair not in self._codes:
@@ -183,7 +181,6 @@ class Catalog:
 
     def known_code(self, field: str, value: str) -> int | None:
         """As :meth:`code`, and None for what cannot be a value of the field, such as the year "the nineties".
-
         For values that models, programs and logs state.
         """
         try:
@@ -251,9 +248,8 @@ class Catalog:
         return {item.item_id: i for i, item in enumerate(self.items)}
 
     def frame(self) -> pd.DataFrame:
-        """The catalogue as a table: item_id, title, year, a column a field, plot.
-
-        A field with several values a film is a column of lists, one with a single value a column of texts.
+        """The catalogue as a table: item_id, title, year, a column a field, plot. A field with several values
+        a film is a column of lists, one with a single value a column of texts.
         """
         held = {name: row.column for name, row in self.fields.items() if name != YEAR_FIELD}
         columns = {column: [_written(item, name) for item in self.items] for name, column in held.items()}
@@ -284,7 +280,6 @@ class Catalog:
 
     def _search(self, pairs: Iterable[tuple[str, Wanted]], relax: bool) -> _Found:
         """The items of all constraints but those of the lowest ranks, given up until an item is left.
-
         Constraints are met from the highest rank down: the first that leaves nothing is the last given up.
         """
         groups = [self._group(field, wanted) for field, wanted in pairs if fields.get(field) and wanted]
@@ -341,7 +336,6 @@ class Catalog:
     # ── names that users of the original know ──────────────────────────────────────────────────
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
         """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query` says.
-
         Deterministic: the same catalogue, constraints and seed give the same films in the same order.
         """
         found = self.query(constraints, relax=True).items
@@ -383,7 +377,6 @@ class Catalog:
 
     def export(self) -> Iterator[dict[str, Any]]:
         """The films for a system of one's own: id, title, year (null where unknown), every other field, plot.
-
         A field with several values a film is a list. ``recommendable`` is false for a film that no scenario
         asks for.
         """

@@ -334,7 +334,6 @@ def concept(field: str, value: str) -> str:
 
 def plot_keywords(text: str) -> list[str]:
     """The content words of a plot or utterance in order, each once: four letters or more, whole words.
-
     Function words and words about films as such ("film", "story") are left out; everyday words that say what
     a plot is about (love, death, prison) are not.
     """
@@ -389,9 +388,8 @@ def bridge_phrase(field: str, value: str, draw: np.random.Generator, voice: str 
 def question(
     act: str, title: str, draw: np.random.Generator, voice: str = "A", *, small: bool = False
 ) -> str:
-    """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``.
-
-    With ``small`` only the title has capitals.
+    """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``. With ``small`` only the title
+    has capitals.
     """
     lines = _lines(act, QUESTION_ACTS[act].asks, voice, small)
     said = prompts.fill(lines, draw, f"question {act!r}", title=title)

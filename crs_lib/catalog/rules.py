@@ -33,9 +33,8 @@ FormMatch = tuple[int, int, int]  # a form in a word list: first word, last word
 
 
 class Matcher:
-    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place.
-
-    A form is looked up under its rarest word, so that a word of a text costs one dictionary lookup, whatever
+    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place. A
+    form is looked up under its rarest word, so that a word of a text costs one dictionary lookup, whatever
     the number of forms; under an everyday word (``everyday``) only where it has no other.
     """
 
@@ -211,7 +210,7 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     return rule
 
 
-def about(near: Context, first: int, last: int) -> str:
+def _about(near: Context, first: int, last: int) -> str:
     """An everyday word that plots are about: needs a word such as "about" before it in the sentence."""
     start = near.span(first, last)[0]
     for place in range(first - 1, max(-1, first - _ABOUT_REACH - 1), -1):
@@ -230,7 +229,7 @@ FIELD_RULES: dict[str, Callable[[str, frozenset[str]], Rule]] = {
     "person": lambda form, everyday: (
         _capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
     ),
-    "plot": lambda form, everyday: no_rule if " " in form and form not in lexicon.COMMON_WORDS else about,
+    "plot": lambda form, everyday: no_rule if " " in form and form not in lexicon.COMMON_WORDS else _about,
 }
 
 

@@ -92,10 +92,9 @@ def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
 
 
 def _resolved(source: str | Path) -> str | Path:
-    """The file that a named catalogue stands for: that of ``thesis`` and of ``thesis-or-sample``.
-
-    The second is the sample where the thesis's catalogue is not here; the first raises InputError then. Any
-    other source is returned as given.
+    """The file that a named catalogue stands for: that of ``thesis`` and of ``thesis-or-sample``. The second
+    is the sample where the thesis's catalogue is not here; the first raises InputError then. Any other source
+    is returned as given.
     """
     if str(source) not in (THESIS, THESIS_OR_SAMPLE):
         return source
@@ -282,10 +281,9 @@ def _keyed_by_id(data: Mapping[str, Any]) -> bool:
 
 
 def records(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each film as ``(title, record)`` of the OpenDialKG form; the key becomes the item id.
-
-    A year in brackets at the end of the name is the film's year. A name without any letter or digit but
-    that year names no film and is left out.
+    """Each film as ``(title, record)`` of the OpenDialKG form; the key becomes the item id. A year in
+    brackets at the end of the name is the film's year. A name without any letter or digit but that year names
+    no film and is left out.
     """
     for key, record in data.items():
         if not isinstance(record, Mapping):

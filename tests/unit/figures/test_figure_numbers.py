@@ -176,13 +176,13 @@ def test_the_plane_shows_ratios_of_means_of_those_who_have_something_to_lose():
     able = four_shifts(primary=True, conversation_cost=[0.1, 0.0, 0.2, 0.3], **made)
     idle = able.assign(model="b", straight_gain=able["straight_gain"] / 10)
     later = able.assign(primary=False, shift_cost=9.0, turn=9)
-    plane, beside = shifts.ability_adaptation(pd.concat([able, later, idle])).axes
+    plane, beside = shifts._ability_adaptation(pd.concat([able, later, idle])).axes
     middles = [line.get_xydata()[0] for line in plane.lines if len(line.get_xdata()) == 1]
     assert np.array(middles) == pytest.approx(np.array([[0.7, 0.25 / 0.7]]))
     assert sum(len(line.get_xdata()) == 1 for line in beside.lines) == 2
     lacking = dict.fromkeys(("straight_gain", "shift_cost", "conversation_cost"), np.nan)
     with pytest.raises(NoDataError, match="no straight users; the arms shift and straight are needed"):
-        shifts.ability_adaptation(four_shifts(primary=True, **lacking))
+        shifts._ability_adaptation(four_shifts(primary=True, **lacking))
     costs = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, np.nan]
     found = shifts._by_scenario(pd.concat(four_shifts(shift_cost=c) for c in costs), "a", ["shift_cost"])
     assert found["shift_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])
@@ -208,7 +208,7 @@ def test_recovery_beyond_chance_is_the_estimate_at_the_last_reply_and_an_arrow_b
     """11 of 20 recovered where chance gives a tenth: 1 − .45/.9 = .5; none where chance gives .9: 1 − 1/.1 = −9."""
     certain = at_risk("50 and more", "b", 0).assign(expected=0.9)
     frame = pd.concat([at_risk("1 to 9", "a", 11), certain]).assign(users="Users insist")
-    few, many = recovery.recovery_by_answers(frame).axes
+    few, many = recovery._recovery_by_answers(frame).axes
     assert any(list(line.get_xdata()) == [pytest.approx(0.5)] for line in few.lines)
     assert [line.get_marker() for line in many.lines if list(line.get_xdata()) == [-1]] == ["<"]
 

@@ -32,12 +32,12 @@ def shifts(**delays):
 
 def test_the_recovery_table_by_hand():
     """b: recovered at 0 and 1, two never in replies 0–2. Followed to 2: waits 0 + 1 + 2 + 2 over 4 = 1.25."""
-    text = latex.table_recovery(shifts(a_=[0.0] * 4, b=[0.0, 1.0, np.nan, np.nan]))
+    text = latex._table_recovery(shifts(a_=[0.0] * 4, b=[0.0, 1.0, np.nan, np.nan]))
     head, first, second = (line for line in text.splitlines() if line.endswith(r"\\"))
     assert "of 2 replies" in head
     assert first.startswith(r"a\_ & 4 & 1.00 [0.51, 1.00] & 0.00 & 0.00")
     assert second.startswith(r"b & 4 & 0.50 [0.15, 0.85] & 0.50 & 1.25 [")
-    text = latex.table_recovery(shifts(a=[0.0, 0.0], b=[0.0, 0.0]))
+    text = latex._table_recovery(shifts(a=[0.0, 0.0], b=[0.0, 0.0]))
     assert text.count(r"& -- \\") == 2
 
 
@@ -49,13 +49,13 @@ def scored(n):
 
 def test_the_pairwise_table_by_hand():
     """a − b is 0.1 in each of six scenarios: r = 1, and the exact Wilcoxon p is 2 / 2⁶ = .031."""
-    text = latex.table_pairwise(scored(6))
+    text = latex._table_pairwise(scored(6))
     line = next(line for line in text.splitlines() if "$-$" in line)
     assert line.startswith(r"b $-$ a & $-0.10$ [$-0.10$, $-0.10$] & $-1.00$ & ")
     assert line.endswith(r" & 6 \\")
     alone = pd.DataFrame([{"model": "c", "session_id": 9, "item_tas": 0.5}])
     both = scored(4)
-    text = latex.table_pairwise(pd.concat([both, alone]))
+    text = latex._table_pairwise(pd.concat([both, alone]))
     assert [line.partition(" &")[0] for line in text.splitlines() if "$-$" in line] == ["b $-$ a"]
     with pytest.raises(NoDataError, match="same 2 scenarios"):
-        latex.table_pairwise(pd.concat([both.iloc[::2], alone]))
+        latex._table_pairwise(pd.concat([both.iloc[::2], alone]))

@@ -2,8 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,6 @@ SCHEMA = {"type": "object", "properties": {"reply": {"type": "string"}}, "requir
 
 def ask(**rest: Any) -> Request:
     return Request.ask("crs", "A quiet drama?", seed=1, **rest)
-
-
-@contextmanager
-def raw(answers: list[bytes]) -> Iterator[str]:
-    with RawServer(*answers) as server:
-        yield server.url
 
 
 def openai(content: Any = "Try Heat.", stop: Any = "stop", usage: Any = None, **more: Any) -> dict[str, Any]:
@@ -70,8 +63,8 @@ def test_poison_is_an_error_that_is_logged_and_asked_again(name: str, tmp_path: 
     body, kind = POISON[name]
     recorder = Recorder(tmp_path / "calls.sqlite")
     with (
-        raw([http_answer(body), http_answer(openai("Try Ronin."))]) as url,
-        LLM("openai:m", host=url, retry=ONCE, recorder=recorder, timeout=20.0) as llm,
+        RawServer(http_answer(body), http_answer(openai("Try Ronin."))) as server,
+        LLM("openai:m", host=server.url, retry=ONCE, recorder=recorder, timeout=20.0) as llm,
     ):
         reply = llm.complete(ask())
     assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
@@ -88,8 +81,8 @@ def test_poison_is_an_error_that_is_logged_and_asked_again(name: str, tmp_path: 
 ])  # fmt: skip
 def test_poison_from_ollama_too(body: Any, kind: str, monkeypatch: Any) -> None:
     with (
-        raw([http_answer(body), http_answer(ollama("Try Ronin."))]) as url,
-        LLM("ollama:m", host=url, retry=ONCE, timeout=20.0) as llm,
+        RawServer(http_answer(body), http_answer(ollama("Try Ronin."))) as server,
+        LLM("ollama:m", host=server.url, retry=ONCE, timeout=20.0) as llm,
     ):
         monkeypatch.setattr(llm.backend, "digest", lambda: "5" * 64)
         reply = llm.complete(ask())
@@ -98,7 +91,10 @@ def test_poison_from_ollama_too(body: Any, kind: str, monkeypatch: Any) -> None:
 
 def test_parts_of_a_message_are_joined_as_the_protocol_says() -> None:
     parts = [{"type": "text", "text": "Try "}, {"type": "text", "text": "Heat."}]
-    with raw([http_answer(openai(parts, model="m-2026-11-01"))]) as url, LLM("openai:m", host=url) as llm:
+    with (
+        RawServer(http_answer(openai(parts, model="m-2026-11-01"))) as server,
+        LLM("openai:m", host=server.url) as llm,
+    ):
         assert llm.complete(ask()).text == "Try Heat."
 
 
@@ -109,13 +105,19 @@ def test_a_pause_that_is_none_is_passed_over(wait: str) -> None:
     busy = (
         http_answer("busy \x1b[31m", "503 Busy", f"retry-after: {wait}").decode().encode("latin-1", "ignore")
     )
-    with raw([busy, http_answer(openai())]) as url, LLM("openai:m", host=url, retry=ONCE) as llm:
+    with (
+        RawServer(busy, http_answer(openai())) as server,
+        LLM("openai:m", host=server.url, retry=ONCE) as llm,
+    ):
         assert llm.complete(ask()).tried == ("busy",)
 
 
 def test_a_compressed_bomb_is_not_unpacked() -> None:
     bomb = http_answer(gzip.compress(b" " * 50_000_000), "200 OK", "content-encoding: gzip")
-    with raw([bomb, http_answer(openai())]) as url, LLM("openai:m", host=url, retry=ONCE) as llm:
+    with (
+        RawServer(bomb, http_answer(openai())) as server,
+        LLM("openai:m", host=server.url, retry=ONCE) as llm,
+    ):
         assert llm.complete(ask()).tried == ("garbled",)
 
 
@@ -123,7 +125,10 @@ def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path: Path)
     said = '{"reply": "a\\ud800b\\u0000c \\ud83d\\ude00"}'
     cache = Cache(tmp_path / "cache.sqlite")
     for answer in (said, "unused"):
-        with raw([http_answer(openai(answer))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
+        with (
+            RawServer(http_answer(openai(answer))) as server,
+            LLM("openai:m", host=server.url, cache=cache) as llm,
+        ):
             reply = llm.complete(ask(schema=SCHEMA))
             assert json.loads(reply.text) == {"reply": "a\ufffdb\ufffdc 😀"}
     assert reply.cache_hit and checked('{"reply": "é"}', "stop", SCHEMA) == '{"reply": "é"}'
@@ -134,7 +139,10 @@ def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path: Path)
 )
 def test_a_cached_reply_that_cannot_be_used_is_dropped_and_asked_again(tmp_path: Path, damage: str) -> None:
     cache = Cache(tmp_path / "cache.sqlite")
-    with raw([http_answer(openai("Try Ronin."))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
+    with (
+        RawServer(http_answer(openai("Try Ronin."))) as server,
+        LLM("openai:m", host=server.url, cache=cache) as llm,
+    ):
         llm.complete(ask())
         cache.do("UPDATE replies SET reply = ?", (damage,))
         assert [llm.complete(ask()).cache_hit for _ in range(2)] == [False, True]
@@ -186,8 +194,8 @@ def test_what_follows_the_port_of_an_address_is_not_shown() -> None:
 
 def test_what_a_server_says_is_shown_with_escapes() -> None:
     with (
-        raw([http_answer("no \x1b[31mred\x07", "400 Bad")]) as url,
-        LLM("openai:m", host=url) as llm,
+        RawServer(http_answer("no \x1b[31mred\x07", "400 Bad")) as server,
+        LLM("openai:m", host=server.url) as llm,
         pytest.raises(LLMError) as told,
     ):
         llm.complete(ask())

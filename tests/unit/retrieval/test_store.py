@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from crs_lib.core.errors import RunError
+from crs_lib.retrieval import store
 from crs_lib.retrieval.store import StoredIds, save_ids
 
 
@@ -31,3 +32,12 @@ def test_missing_and_damaged_ids_are_named(tmp_path):
     np.save(tmp_path / "ids.order.npy", np.zeros(1, np.int64))
     with pytest.raises(RunError, match="ids do not fit"):
         StoredIds(tmp_path)
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_one_fills_is_not(tmp_path):
+    dead, filling = (tmp_path / f".ix.{name}.part" for name in ("12ab", "34cd"))
+    for one in (dead, filling):
+        (one / "x").mkdir(parents=True)
+    with store._held(filling), store.new_folder(tmp_path / "ix", "kind", {}):
+        assert not dead.exists() and filling.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {filling.name, "ix"}
