@@ -110,8 +110,8 @@ def _table_judges(judge_means: pd.DataFrame) -> str:
 
 
 def headline_table(headline: pd.DataFrame) -> str:
-    """The best system on each outcome, its mean with 95 % interval and lead, beside the published best.
-    ``headline`` is the table of best systems; the published columns are left out where nothing is published.
+    """The best system on each outcome, its mean with 95 % interval and lead, beside the published best if
+    any.
     """
     filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     cells = {

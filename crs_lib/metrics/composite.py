@@ -165,9 +165,7 @@ _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 
 
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:
-    """α·CC + β·CR − γ·I, in [−γ, α+β]; with ``clip`` cut to [−1, 1] (the thesis's code). NaN without CC or
-    CR.
-    """
+    """α·CC + β·CR − γ·I, in [−γ, α+β], or with ``clip`` in [−1, 1] (the thesis's); NaN without CC or CR."""
     value = weights.alpha * cc + weights.beta * cr - weights.gamma * copying
     return max(-1.0, min(1.0, value)) if clip and not math.isnan(value) else value
 

@@ -52,9 +52,7 @@ def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Seq
 
 
 def dcg(gains: Sequence[float], k: int | None) -> float:
-    """Sum of gain/log2(rank + 1) over the first ``k`` gains, at least 0. Source: Järvelin and Kekäläinen
-    (2002).
-    """
+    """Sum of gain/log2(rank + 1) over the first ``k`` gains, at least 0 (Järvelin and Kekäläinen 2002)."""
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1) if gain)
 
 

@@ -29,9 +29,7 @@ Key = tuple[frozenset[int], frozenset[int]]
 
 
 class _Levels(NamedTuple):
-    """The recommendable films by the number of constraints that they meet: ``counts[j]`` meet ``j`` of them;
-    those that break an exclusion are at level 0.
-    """
+    """``counts[j]`` recommendable films meet ``j`` constraints; those that break an exclusion none."""
 
     counts: tuple[int, ...]
 
@@ -336,8 +334,8 @@ class _Old(NamedTuple):
     excluded: frozenset[int]
 
     def holds(self, facts: Set[int]) -> bool:
-        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added,
-        unless it meets everything in force.
+        """Whether a film breaks an exclusion, or meets more of what went than of what came and not all in
+        force.
         """
         if facts & self.excluded:
             return True

@@ -50,8 +50,8 @@ class _Agreement(NamedTuple):
 
 
 def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
-    """Dialogue-state style agreement of two concept sets. Nothing predicted: precision 1 where nothing was
-    wanted, else 0; nothing wanted: recall 1.
+    """Agreement of two concept sets; nothing predicted is precise where nothing was wanted, which is
+    recalled.
     """
     shared = len(gold & predicted)
     precision = shared / len(predicted) if predicted else float(not gold)

@@ -103,9 +103,7 @@ def _key(row: Mapping[str, Any]) -> Key:
 
 
 def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
-    """The judges' records of a run's sessions, by session; empty where no judge was asked. Altered dialogues
-    that check the judges themselves (canaries) are no sessions of the run.
-    """
+    """The judges' records of a run's sessions (no canaries), by session; empty where no judge was asked."""
     if runs.entry(simulate.STUDY, run, judge_records.STAGE).get("status") != "finished":
         return {}
     return {_key(row): row for row in judge_records.read_records(run) if not row["canary"]}

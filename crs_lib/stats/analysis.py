@@ -204,9 +204,7 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
-    """``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``. A difference needs the
-    adjusted test, an interval of the mean beyond 0, and ranks on the same side.
-    """
+    """The verdict of a pair; a difference needs test, interval beyond 0, and ranks on one side."""
     p = row["p_wilcoxon_adjusted"]
     p = row.get("p_brunner_munzel_adjusted", p)
     if np.isnan(p):
