@@ -119,14 +119,10 @@ def arc_score(phases: Sequence[Collection[int]], gold: Sequence[Collection[int]]
     overlap = np.array([len(g & p) for g in wanted for p in given]).reshape(len(wanted), len(given))
     met = _matched(overlap)
     return ArcScore(
-        whole.recall,
-        whole.precision,
-        sum(bool(g & union) for g in wanted) / n,
+        whole.recall, whole.precision, sum(bool(g & union) for g in wanted) / n,
         sum(found > 0 for found in met) / n,
-        sum(found / len(g) for found, g in zip(met, wanted, strict=True)) / n,
-        len(given),
-        len(union),
-    )
+        sum(found / len(g) for found, g in zip(met, wanted, strict=True)) / n, len(given), len(union),
+    )  # fmt: skip
 
 
 def _matched(overlap: NDArray[np.int64]) -> list[int]:

@@ -303,16 +303,10 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
 
 
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
-    "roles": _roles,
-    "catalogue_fields": _catalogue_fields,
-    "shift_events": _shift_events,
-    "judge_means": _judge_means,
-    "llm_calls": _llm_calls,
-    "paired_effects": paired_effects,
-    "power": power,
-    "redteam": _exploited,
-    "replies_at_risk": _replies_at_risk,
+    "roles": _roles, "catalogue_fields": _catalogue_fields, "shift_events": _shift_events,
+    "judge_means": _judge_means, "llm_calls": _llm_calls, "paired_effects": paired_effects, "power": power,
+    "redteam": _exploited, "replies_at_risk": _replies_at_risk,
     "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
     "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),
     "sensitivity_catalogue": lambda run, _: sensitivity.read(run, "catalogue"),
-}
+}  # fmt: skip

@@ -201,11 +201,9 @@ def _shift(turn: int, event: Row | None, row: Row, pair: Pair) -> dict[str, Any]
         **{name: _constraint_list(event.get(name)) for name in ("added", "dropped", "avoid")},
         "bridge": [str(part) for part in bridge] if all(bridge) else None,
         **{way: str(event.get(f"{way}_anchor") or event.get(f"{way}_focus") or "") for way in ("from", "to")},
-        "answers": event.get("n_answers"),
-        "watched": number(row.get("watched")),
-        "films": _recovery(row, "item"),
-        "text": _recovery(row, "text"),
-    }
+        "answers": event.get("n_answers"), "watched": number(row.get("watched")),
+        "films": _recovery(row, "item"), "text": _recovery(row, "text"),
+    }  # fmt: skip
 
 
 def _recovery(row: Row, kind: str) -> list[Any] | None:

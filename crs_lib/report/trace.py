@@ -118,15 +118,13 @@ class _Index:
         self._types = {name: place for place, name in enumerate(files.types)}
         self._plots: dict[tuple[Any, ...], int] = {}
         self._head = {
-            "run": files.run,
-            "convention": view.scorer.convention.name,
-            "page_size": page_size,
+            "run": files.run, "convention": view.scorer.convention.name, "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
             "fields": {name: dialogues.tint_place(name) for name in (*view.catalog.fields, TITLE)},
             "turn_metrics": [_described(name) for name in view.metrics],
             "session_metrics": [_described(name) for name in files.session_metrics],
-        }
+        }  # fmt: skip
         self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
         self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics}
 

@@ -267,7 +267,7 @@ def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[di
 
 
 def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
-    """The exported files that a pattern names (InputError for none); without one, those of scripted raters."""
+    """Exported files that a pattern names (InputError for none); without one, those of scripted raters."""
     given = Path(pattern).expanduser() if pattern else folder(run) / f"labels-{SCRIPTED}.jsonl"
     if not pattern:
         tables.write_jsonl(given, _scripted(run, n_raters))
