@@ -39,13 +39,20 @@ class _Asked(Protocol):
     name: str
 
     def ask(
-        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None
+        self,
+        spec: str,
+        request: Mapping[str, Any],
+        tags: Mapping[str, str | int] | None = None,
+        lane: int = 0,
     ) -> "Answer": ...
 
 
 @dataclass(frozen=True)
 class World:
-    """What all systems of a process share; ``conversation`` names it to programs where it is no session."""
+    """The parts that all systems of a process share: catalogue, grounder, and what some of them call.
+    ``conversation`` names the conversation to programs where it is no whole session; conversations of
+    different ``lane`` never meet the same process or object of a program.
+    """
 
     catalog: Catalog
     grounder: Grounder
@@ -53,6 +60,7 @@ class World:
     llm: LLMSettings = field(default_factory=LLMSettings)
     programs: _Asked | None = None
     conversation: str = ""
+    lane: int = 0
 
 
 @dataclass(frozen=True)

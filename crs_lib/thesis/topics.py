@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 Bag = tuple[tuple[int, int], ...]
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"
-TRAIN = "python -m crs_lib thesis topics --catalog FILE"
+TRAIN = "python -m crs_lib catalog topics --catalog FILE"
 _STARTS, _STEPS, _LEAST = 1009, 50, 0.1
 _SMALL = np.finfo(np.float32).eps  # in the norm of φ: of topics that share a text the likelier word's wins
 _EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
@@ -290,7 +290,7 @@ def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "")
 
 
 def trained_model() -> Path:
-    """The folder that ``python -m crs_lib thesis topics`` writes to unless told otherwise."""
+    """The folder that ``python -m crs_lib catalog topics`` writes to unless told otherwise."""
     return paths.data() / "processed" / MODEL
 
 

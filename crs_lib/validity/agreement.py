@@ -50,7 +50,7 @@ _OTHERS = "follow_up"  # the stage in which a simulated user asks for other film
 class _ReplyFeatures(NamedTuple):
     """The features of a reply, judged by what came before it only. ``gain`` is the normalised gain of its
     films (NaN: no constraint known), ``novel`` the share not named before; ``invited``: films were asked for,
-    or wishes.
+    or preferences.
     """
 
     n_films: int

@@ -207,6 +207,6 @@ def read(run: str, name: str) -> pd.DataFrame:
         raise NoDataError(f"run {run!r} has no finished sensitivity stage")
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise NoDataError(f"the sensitivity stage of run {run!r} read older dialogues than it has now")
-    again = f"python -m crs_lib validity sensitivity --run {run}"
+    again = f"python -m crs_lib validity precision --conventions --run {run}"
     path = runs.as_written(simulate.STUDY, run, entry, FILES[name], again)
     return pd.read_csv(path, dtype={"setting": str})
