@@ -3,7 +3,6 @@
 Every table that it writes carries its provenance as columns: two ways of counting cannot be confused.
 """
 
-import importlib.metadata
 import json
 from collections.abc import Mapping
 from functools import cached_property, partial
@@ -23,6 +22,7 @@ from crs_lib.evaluate.scorer import ArmGains, ItemsScorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.records import BatchScorer
+from crs_lib.runs.folder import versions
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -69,35 +69,36 @@ ConventionName = Annotated[
     Field(description=f"convention of scoring: {listing([*conventions.CONVENTIONS], 'or')}, "
     "or one with other settings, such as thesis_grounded(gamma=0.5)"),
 ]  # fmt: skip
-Extractor = Annotated[
-    str,
-    OneOf(_concept_extractors, optional=True),
-    Field(description="finds concepts, instead of the convention's"),
-]
-Similarity = Annotated[
-    str,
-    OneOf(SIMILARITIES, optional=True),
-    Field(description="of sentences, instead of the convention's"),
-]
-Topics = Annotated[
-    str,
-    OneOf(_topic_extractors, optional=True),
-    Field(description="topic extractor, instead of the convention's"),
-]
-Vocabulary = Annotated[str, Field(description="file of the TF-IDF space's features, one a line")]
-TopicModel = Annotated[str, Field(description="folder of an LDA model")]
 
 
-class ScoringConfig(Settings):
+class Choices(Settings):
+    """A convention, and what is chosen instead of its own extractor, similarity and topics."""
+
+    convention: ConventionName = "default"
+    extractor: Annotated[
+        str, OneOf(_concept_extractors, optional=True), Field(description="finds concepts")
+    ] = ""
+    similarity: Annotated[str, OneOf(SIMILARITIES, optional=True), Field(description="of sentences")] = ""
+    topics: Annotated[str, OneOf(_topic_extractors, optional=True), Field(description="finds topics")] = ""
+    vocabulary: Annotated[str, Field(description="file of the TF-IDF space's features, one a line")] = ""
+    topic_model: Annotated[str, Field(description="folder of an LDA model")] = ""
+
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """The chosen settings of the convention."""
+        chosen = {name: getattr(self, name) for name in ("extractor", "similarity", "topics")}
+        return {name: value for name, value in chosen.items() if value}
+
+    @cached_property
+    def rule(self) -> Convention:
+        """The convention with the chosen settings, named after them."""
+        return conventions.derived(conventions.get(self.convention), self.knobs)
+
+
+class ScoringConfig(Choices):
     """The way of scoring. Raises InputError for a setting that the convention has no use for."""
 
     catalog: Annotated[str, Field(description="a catalogue, or 'sample'")]
-    convention: ConventionName = "default"
-    extractor: Extractor = ""
-    similarity: Similarity = ""
-    vocabulary: Vocabulary = ""
-    topics: Topics = ""
-    topic_model: TopicModel = ""
     llm: Annotated[str, Field(description="spec of the model of the extractors called llm")] = ""
     inputs: Annotated[Mapping[str, str], Field(description="names and hashes of what is scored")] = {}
     llm_settings: Annotated[
@@ -133,14 +134,6 @@ class ScoringConfig(Settings):
         from crs_lib.thesis.topics import TOPICS
 
         return bool(TOPICS.get(self.rule.topics).facts.get("in_order"))
-
-    @cached_property
-    def rule(self) -> Convention:
-        """The convention with the extractor, the similarity and the topics chosen instead of its own."""
-        chosen = {name: getattr(self, name) for name in ("extractor", "similarity", "topics")}
-        return conventions.derived(
-            conventions.get(self.convention), {name: value for name, value in chosen.items() if value}
-        )
 
     def make(self, gains: ArmGains | None = None) -> PreparedScorer:
         """Load the catalogue and make the scorer; InputError for a missing part.
@@ -183,21 +176,15 @@ class ScoringConfig(Settings):
             from crs_lib.thesis import asking
 
             weights["llm"] = asking.answer_settings(self.model_settings)
+        here = versions()
         return Provenance(
             convention=self.rule.name,
             extractor=extractor,
             embedder=embedder or "none",
             weights=json.dumps(weights, sort_keys=True),
-            versions=", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
+            versions=", ".join(f"{name} {here.get(name, 'unknown')}" for name in _PACKAGES),
             input_hash=", ".join(f"{name} {digest[:16]}" for name, digest in sorted(inputs.items())),
         )
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _items(config: ScoringConfig, llm: "str | LLM", gains: ArmGains) -> PreparedScorer:

@@ -15,7 +15,7 @@ from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import Provenance, ScoringConfig
-from crs_lib.evaluate.scorer import ArmGains, shift_columns
+from crs_lib.evaluate.scorer import ArmGains
 from crs_lib.metrics import base, gain
 from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs import processes
@@ -38,7 +38,8 @@ def stream(
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
-    chunks = _batched(dialogues)
+    left = iter(dialogues)
+    chunks = iter(lambda: tuple(itertools.islice(left, CHUNK)), ())
     if workers == 1 or config is None or config.in_order:
         for chunk in chunks:
             yield from _scored(scorer, chunk)
@@ -46,12 +47,6 @@ def stream(
     with processes.submitter(_scored, partial(_scorer, config, gains), workers) as (submit, width):
         for scores in processes.in_order(submit, chunks, width):
             yield from scores
-
-
-def _batched(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, ...]]:
-    left = iter(dialogues)
-    while chunk := tuple(itertools.islice(left, CHUNK)):
-        yield chunk
 
 
 def _scorer(config: ScoringConfig, gains: ArmGains | None) -> BatchScorer:
@@ -87,7 +82,8 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
             if rows := [row for scores in part for row in scores.shifts]:
                 shifts.append(pd.DataFrame(rows))
             if rows := [row for scores in part for row in scores.turns]:
-                yield _turn_frame(rows).assign(**columns)
+                frame = pd.DataFrame(rows).assign(**columns)
+                yield frame.astype({"since_shift": "Int64"}) if "since_shift" in frame else frame
 
     with tables.together():
         with tables.write_aside(target("results.jsonl")) as lines:
@@ -98,16 +94,10 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
             if first is None:
                 raise InputError("no dialogue has a turn and a reply to it; there is nothing to score")
             tables.write_parquet(target("turns.parquet"), itertools.chain([first], made))
-        frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=shift_columns())
+        none = ["model", "session_id", "voice", "turn", "type", "explicitness", *base.columns(base.SHIFT)]
+        frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=none)
         tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
     return sessions.frame()
-
-
-def _turn_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows)
-    if "since_shift" in frame:
-        frame["since_shift"] = frame["since_shift"].astype("Int64")
-    return frame
 
 
 def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:
@@ -175,22 +165,13 @@ def with_judges(table: pd.DataFrame, judged: pd.DataFrame, sessions: pd.DataFram
 
     A system that no judge read has null means; ``mark`` says where only judges of its own family did.
     """
-    found = judged.set_index(["model", "construct"])
-    asked = sessions.groupby("model", sort=False).size()
-    head = table.iloc[0]
-    columns = {name: head[name] for name in table.columns[table.columns.get_loc("mark") + 1 :]}
-    rows = []
-    for construct in dict.fromkeys(judged["construct"]):
-        for model, n in asked.items():
-            key = (model, construct)
-            one = found.loc[key] if key in found.index else None
-            given = 0 if one is None else int(one["n"])
-            rows.append({
-                "model": model, "metric": construct,
-                "mean": math.nan if one is None else one["value"],
-                "low": math.nan if one is None else one["low"],
-                "high": math.nan if one is None else one["high"],
-                "n": given, "n_missing": int(n) - given, "direction": base.get(construct).direction,
-                "mark": OWN_FAMILY if one is not None and one["own_family"] else "", **columns,
-            })  # fmt: skip
-    return pd.concat([table, pd.DataFrame(rows, columns=table.columns)], ignore_index=True)
+    given = judged.rename(columns={"construct": "metric", "value": "mean"}).drop(columns="n_missing")
+    asked = sessions["model"].value_counts()
+    pairs = itertools.product(dict.fromkeys(given["metric"]), sessions["model"].unique())
+    rows = pd.DataFrame(pairs, columns=["metric", "model"]).merge(given, how="left")
+    rows["n"] = rows["n"].fillna(0).astype(int)
+    rows["n_missing"] = rows["model"].map(asked) - rows["n"]
+    rows["direction"] = [base.get(name).direction for name in rows["metric"]]
+    rows["mark"] = [OWN_FAMILY if own is True else "" for own in rows["own_family"]]
+    origin = table.iloc[0, table.columns.get_loc("mark") + 1 :].to_dict()
+    return pd.concat([table, rows.assign(**origin)[table.columns]], ignore_index=True)

@@ -1,7 +1,6 @@
 """Recovery after shifts, and composites: TAS from concept overlap, its item-grounded form, the older CAS.
-
-Recovery is a right-censored time counted from the reply to the shift itself (0). A composite is never shown
-without its parts. Sources: docs/metrics.md, sections 2, 4, 5 and 7.
+Recovery is a right-censored time counted from the reply to the shift itself (0). Sources: docs/metrics.md,
+sections 2, 4, 5 and 7.
 """
 
 import math
@@ -30,10 +29,8 @@ def after_shifts(
     shift_turns: Sequence[int], met: Sequence[bool], *, window: int | None = None, within_segment: bool = True
 ) -> list[Recovery]:
     """When each shift was recovered: the smallest d ≥ 0 such that the reply at turn ``shift + d`` met it.
-
-    ``met[t - 1]`` says whether the reply of turn t counts as recovered. A shift is watched until the
-    next shift (``within_segment``), the end of the dialogue, or ``window`` replies; what is not
-    recovered by then is censored, never counted as fast. Turns are 1-based.
+    ``met[t - 1]`` says whether the reply of turn t (from 1) counts. A shift is watched until the next one
+    (``within_segment``), the end, or ``window`` replies; what is not recovered by then is censored.
     """
     out = []
     for place, turn in enumerate(shift_turns):
@@ -51,9 +48,7 @@ def rate(recoveries: Sequence[Recovery]) -> float:
 
 
 def mean_delay(recoveries: Sequence[Recovery]) -> float:
-    """Mean delay over the recovered shifts, in turns ≥ 0; NaN where none recovered. Survivor-biased: compare
-    systems by the rate or the Kaplan-Meier curve instead.
-    """
+    """Mean delay over the recovered shifts, in turns ≥ 0; NaN where none recovered. Survivor-biased."""
     return mean_defined(r.delay for r in recoveries)
 
 
@@ -170,9 +165,7 @@ _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 
 
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:
-    """α·CC + β·CR − γ·I, in [−γ, α+β]; with ``clip`` cut to [−1, 1] (the thesis's code). NaN where CC or CR
-    is undefined.
-    """
+    """α·CC + β·CR − γ·I, in [−γ, α+β], or with ``clip`` in [−1, 1] (the thesis's); NaN without CC or CR."""
     value = weights.alpha * cc + weights.beta * cr - weights.gamma * copying
     return max(-1.0, min(1.0, value)) if clip and not math.isnan(value) else value
 
@@ -180,9 +173,7 @@ def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool
 def _item_tas(
     corrected: float, raw: float, novelty: float, leakage: float, copying: float, weights: ItemWeights
 ) -> float:
-    """α·S* + β·N·S − γ·L − δ·copying, at most α + β. NaN where S* is undefined. Without recommended items N·S
-    is 0; before anything was dropped L counts 0, since nothing can leak.
-    """
+    """α·S* + β·N·S − γ·L − δ·copying, at most α + β; NaN without S*; undefined N·S and L count 0."""
     if math.isnan(corrected):
         return math.nan
     fresh = 0.0 if math.isnan(novelty) else novelty * raw
@@ -194,9 +185,9 @@ def cas(
     recovery: float, delay: float, interference: float, coherence: float, retention: float,
     weights: CasWeights, *, slowest: float = 5.0,
 ) -> float:  # fmt: skip
-    """The older composite: a weighted mean of five parts scaled to [0, 1], 1 is best. The delay counts 1 −
-    clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are left out and the weights
-    of the others scaled up; NaN where all are undefined.
+    """The older composite: a weighted mean of five parts in [0, 1], 1 is best; the delay counts 1 −
+    clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are left out; NaN where all
+    are.
     """
     parts = (recovery, 1 - _clamp(delay / slowest), 1 - _clamp(interference), coherence, retention)
     defined = [(value, weight) for value, weight in zip(parts, weights, strict=True) if not math.isnan(value)]
@@ -219,26 +210,20 @@ def _tas_of_turn(turn: TurnRecord) -> float:
 def _item_tas_of_turn(turn: TurnRecord) -> float:
     """Item TAS of a turn under the convention's weights; see :func:`_item_tas`."""
     return _item_tas(
-        turn.once(grounded.satisfaction_corrected),
-        turn.once(grounded.satisfaction_of_turn),
-        turn.once(grounded.novelty_of_turn),
-        turn.once(grounded.leakage_of_turn),
-        turn.once(overlap.copying_without_values),
-        turn.rule.items,
-    )
+        turn.once(grounded.satisfaction_corrected), turn.once(grounded.satisfaction_of_turn),
+        turn.once(grounded.novelty_of_turn), turn.once(grounded.leakage_of_turn),
+        turn.once(overlap.copying_without_values), turn.rule.items,
+    )  # fmt: skip
 
 
 @metric("context_adaptation_score", "CAS", SESSION, 0, 1, HIGHER, source=_CAS, gate=False)
 def _cas_of_session(session: SessionRecord) -> float:
     """CAS of a session under the convention's weights; see :func:`cas`."""
     return cas(
-        session.once(_topic_recovery_rate),
-        session.once(_avg_recovery_delay),
-        session.mean(grounded.leakage_of_turn),
-        session.mean(overlap.cross_coherence),
-        session.mean(overlap.context_retention),
-        session.rule.cas,
-    )
+        session.once(_topic_recovery_rate), session.once(_avg_recovery_delay),
+        session.mean(grounded.leakage_of_turn), session.mean(overlap.cross_coherence),
+        session.mean(overlap.context_retention), session.rule.cas,
+    )  # fmt: skip
 
 
 @metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, source=_TAS, gate=False)

@@ -1,8 +1,6 @@
 """Gain: the share of what the catalogue could offer that a reply offers, and what happens to it at a shift.
-
-The gain of a film is the share of the active constraints that it meets. It is 0 where the film breaks an
-exclusion, and where the user has just asked for others and was shown the film since the state last changed.
-Source: docs/metrics.md, section 4.
+The gain of a film is the share of the active constraints that it meets; 0 where it breaks an exclusion, or
+was shown for this state already while the user asks for others. Source: docs/metrics.md, section 4.
 """
 
 import math
@@ -31,9 +29,7 @@ Key = tuple[frozenset[int], frozenset[int]]
 
 
 class _Levels(NamedTuple):
-    """The recommendable films by the number of constraints that they meet, those that break nothing.
-    ``counts[j]`` films meet ``j`` constraints; films that break an exclusion are at level 0.
-    """
+    """``counts[j]`` recommendable films meet ``j`` constraints; those that break an exclusion none."""
 
     counts: tuple[int, ...]
 
@@ -88,43 +84,30 @@ def _level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
 
 
 def _normalised(gained: int, k: int, levels: _Levels) -> float:
-    """(gained − chance)/(best − chance) for ``k`` films, at most 1; 0 is chance, whatever ``k`` is.
-    ``gained`` is the sum of the levels of the films shown. NaN where there are fewer than ``k`` films, or
-    where no list beats chance.
+    """(gained − chance)/(best − chance) for ``k`` films, at most 1; 0 is chance. ``gained`` sums the levels
+    of the films shown. NaN where there are fewer than ``k`` films, or no list beats chance.
     """
     n = sum(levels.counts)
     total = sum(level * count for level, count in enumerate(levels.counts))
     scale = levels.best(k) * n - k * total  # all terms times n: whole numbers, so that the best is exactly 1
-    return (gained * n - k * total) / scale if k <= n and scale > 0 else math.nan
+    return min(1.0, (gained * n - k * total) / scale) if k <= n and scale > 0 else math.nan
 
 
-def _gain_of(
-    turn: TurnRecord,
-    wanted: frozenset[int],
-    excluded: frozenset[int],
-    stale: Collection[int] = (),
-    spared: Collection[int] = (),
-) -> float:
-    """Normalised gain of a reply's films for some constraints and exclusions, at most 1.
+def _gain_of(turn: TurnRecord, stale: Collection[int] = (), spared: Collection[int] = ()) -> float:
+    """Normalised gain of a reply's films, at most 1.
 
     ``stale`` films gain nothing, nor does a film named a second time in one reply; ``spared`` films gain as
     ever and belong neither to the best list nor to chance. Without films: the value of one film without gain
     where the user asked for some, else NaN. NaN without constraints, too, and as :func:`_normalised`.
     """
-    if not wanted or not (turn.items or turn.asked):
+    if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
-    catalog = turn.background.catalog
-    levels = turn.background.once(_levels)((wanted, excluded))
-    facts = catalog.fact_sets
-    hidden = [item for item in dict.fromkeys(turn.items) if not catalog.recommendable[item]]
-    away = {item for item in (*stale, *spared) if catalog.recommendable[item]}
-    went = [_level(facts[item], wanted, excluded) for item in away]
-    if hidden or went:
-        levels = levels.moved((_level(facts[item], wanted, excluded) for item in hidden), went)
-    shown = (item for item in dict.fromkeys(turn.items) if item not in stale)
-    gained = sum(_level(facts[item], wanted, excluded) for item in shown)
-    value = _normalised(gained, max(1, len(turn.items)), levels)
-    return 1.0 if value > 1 else value
+    catalog, key, shown = turn.background.catalog, (turn.constraints, turn.exclusions), set(turn.items)
+    level = {item: _level(catalog.fact_sets[item], *key) for item in shown.union(stale, spared)}
+    hidden = (level[item] for item in shown if not catalog.recommendable[item])
+    went = (level[item] for item in {*stale, *spared} if catalog.recommendable[item])
+    levels = turn.background.once(_levels)(key).moved(hidden, went)
+    return _normalised(sum(level[item] for item in shown.difference(stale)), max(1, len(turn.items)), levels)
 
 
 @metric("normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
@@ -133,7 +116,7 @@ def _normalised_gain(turn: TurnRecord) -> float:
 
     See :func:`_gain_of`; films shown since the state last changed gain nothing if the user asks for others.
     """
-    return _gain_of(turn, turn.constraints, turn.exclusions, turn.recent if turn.others else ())
+    return _gain_of(turn, turn.recent if turn.others else ())
 
 
 def _perfect(turn: TurnRecord, item: int) -> bool:
@@ -198,9 +181,9 @@ class _Claim(NamedTuple):
 
 
 def _claims(turn: TurnRecord) -> Iterator[_Claim]:
-    """The values that the reply's words tie to films, in text order. A value after a title, in the same
-    sentence, is said of that film; any other of the films named later in the sentence, or else in the next. A
-    sentence that denies or restricts ("nothing", "the nearest") before the value claims nothing.
+    """The values that the reply's words tie to films, in text order: after a title in the same sentence to
+    that film, else to the films named later in the sentence or in the next one. A sentence that denies or
+    restricts ("nothing", "the nearest") before the value claims nothing.
     """
     text, concepts = turn.pair.system.text, turn.background.concepts
     titles = concepts.titles(text)
@@ -293,12 +276,10 @@ _LEAST = 0.1  # a part is measured where a list of the largest gain meets so muc
 
 
 def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
-    """(x − chance)/(attained − chance), at most 1: how far a reply's films meet a part of the constraints.
-
-    x is the mean share of the part that they meet; ``attained`` is that of a list of the largest gain and the
-    same length, averaged over ties: 1 is as much of the part as the whole of the constraints allows (a list
-    that gives up the rest for it is no better), 0 is chance. NaN where the part is empty, where ``attained``
-    is less than .1 above chance, and where neither films are shown nor asked for.
+    """(x − chance)/(attained − chance), at most 1: how far a reply's films meet a part of the constraints. x
+    is the mean share that they meet, ``attained`` that of as long a list of the largest gain (over ties):
+    giving up the rest for the part is no better. NaN where the part is empty, ``attained`` is less than .1
+    above chance, or films are neither shown nor asked for.
     """
     if not part or not (turn.items or turn.asked):
         return math.nan
@@ -341,8 +322,8 @@ class _Old(NamedTuple):
     excluded: frozenset[int]
 
     def holds(self, facts: Set[int]) -> bool:
-        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added. A
-        film that meets everything in force and breaks nothing belongs to the present.
+        """Whether a film breaks an exclusion, or meets more of what went than of what came and not all in
+        force.
         """
         if facts & self.excluded:
             return True
@@ -421,16 +402,14 @@ def _placebo_cost(shift: ShiftRecord) -> float:
 
 
 def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
-    """Normalised gain of the replies of a window, each at most 1, as if the conversation began there.
-
-    Where the user asks for others, films shown earlier in the window gain nothing. Films shown before the
-    window, since the state last changed, are neither held against a reply nor expected of it, so that a
-    longer history is no fault in itself.
+    """Normalised gain of the replies of a window, each at most 1, as if the conversation began there: films
+    shown before it are neither held against a reply nor expected of it, those shown earlier in it gain
+    nothing where the user asks for others.
     """
     found, shown = [], frozenset[int]()
     for turn in turns:
         earlier = (shown, turns[0].recent) if turn.others else ((), ())
-        found.append(_gain_of(turn, turn.constraints, turn.exclusions, *earlier))
+        found.append(_gain_of(turn, *earlier))
         shown = shown.union(turn.items)
     return found
 
@@ -448,12 +427,9 @@ class _WindowReply(NamedTuple):
 
 
 def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
-    """Normalised gain in [-1, 1] that neither repeating films nor sparing them changes; 0 is chance.
-
-    The best list and chance are those of the films that no earlier turn of the conversation showed, and of
-    this reply's. A film shown again gains as ever, but for ``stale`` ones. NaN as :func:`_normalised_gain`,
-    and where chance is more than half of the best: a list says little there, and a miss would weigh without
-    bound.
+    """Normalised gain in [-1, 1] that neither repeating films nor sparing them changes; 0 is chance. The best
+    list and chance are those of the films that no earlier turn showed, and of this reply's; ``stale`` films
+    gain nothing. NaN as :func:`_normalised_gain`, and where chance is more than half of the best.
     """
     if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
@@ -473,8 +449,7 @@ def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
     chance = k * sum(place * count for place, count in enumerate(counts)) / max(1, sum(counts))
     if chance > there.best(k) / 2:
         return math.nan
-    value = _normalised(gained, k, there)
-    return 1.0 if value > 1 else value
+    return _normalised(gained, k, there)
 
 
 def window_replies(turns: Sequence[TurnRecord]) -> list[_WindowReply]:
@@ -533,9 +508,10 @@ def _cost_undefined(shift: ShiftRecord) -> str:
 
 @_primary("shift_cost", "shift cost", gate=True)
 def _shift_cost(shift: ShiftRecord) -> float:
-    """Gain with the straight user − gain with the shifting user: what the change of mind costs. Mean over the
-    replies of the window (the shift's and the two after it, fewer if the state changes again) that have a
-    gain in all arms; 0 for a system that follows at once. NaN without straight users.
+    """Gain with the straight user − gain with the shifting user: what the change of mind costs.
+
+    Mean over the window's replies (the shift's and two more, fewer before another change) that have a gain in
+    all arms; 0 for a system that follows at once. NaN without straight users.
     """
     found = shift.once(_compared)
     return _mean_gain(found.straight) - _mean_gain(found.own)

@@ -15,9 +15,8 @@ _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-sta
 
 
 def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
-    """|A∩B| / |A∪B| of two concept sets, in [0, 1]. Both empty: NaN with ``empty="skip"`` (undefined, left
-    out of means and counted), 0 with "zero", 1 with "one" (the thesis's convention, under which silence
-    agrees with silence).
+    """|A∩B| / |A∪B| of two concept sets, in [0, 1]. Both empty: NaN with ``empty="skip"``, 0 with "zero", 1
+    with "one" (the thesis's: silence agrees with silence).
     """
     if not user and not system:
         return {"skip": math.nan, "zero": 0.0, "one": 1.0}[empty]
@@ -28,8 +27,8 @@ def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
 def idf_cosine(
     user: Set[int], system: Set[int], idf: Sequence[float] | Mapping[int, float], *, empty: str = "skip"
 ) -> float:
-    """Cosine of the idf-weighted presence vectors of two concept sets, in [0, 1]. One empty: 0. Both empty:
-    NaN with ``empty="skip"``, else 0 (the thesis's convention: a zero vector has cosine 0 with everything).
+    """Cosine of the idf-weighted presence vectors of two concept sets, in [0, 1]; 0 where one is empty. Both
+    empty: NaN with ``empty="skip"``, else 0 (the thesis's).
     """
     if not user and not system:
         return math.nan if empty == "skip" else 0.0
@@ -51,8 +50,8 @@ class _Agreement(NamedTuple):
 
 
 def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
-    """Dialogue-state style agreement of two concept sets. Nothing predicted: precision 1 where nothing was
-    wanted, else 0; nothing wanted: recall 1.
+    """Agreement of two concept sets; nothing predicted is precise where nothing was wanted, which is
+    recalled.
     """
     shared = len(gold & predicted)
     precision = shared / len(predicted) if predicted else float(not gold)
@@ -133,15 +132,11 @@ _ORDERS = (3, 4)
 
 
 def copied_share(
-    reply: Sequence[str],
-    request: Sequence[str],
-    orders: Sequence[int] = _ORDERS,
+    reply: Sequence[str], request: Sequence[str], orders: Sequence[int] = _ORDERS,
     ignore: Set[str] = frozenset(),
-) -> float:
-    """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo.
-
-    Orders longer than the reply are left out; a reply without words scores 0. Words in ``ignore`` are taken
-    out of both first: with the words of the catalogue values ignored, naming the genre back is no copying.
+) -> float:  # fmt: skip
+    """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo, 0
+    without words. Orders longer than the reply are left out, words in ``ignore`` taken out of both first.
     Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).
     """
     if ignore:

@@ -55,15 +55,11 @@ def read_labels(files: Iterable[str | Path], low: int = 1, high: int = 5) -> lis
 def krippendorff_alpha(
     frame: pd.DataFrame, design: Design = RATERS, *, level: Level = "ordinal"
 ) -> pd.DataFrame:
-    """Krippendorff's alpha, at most 1 (perfect); 0 is chance, below 0 systematic disagreement; one row.
-
-    1 minus observed over expected disagreement; any number of raters, missing ratings allowed. Only
-    items with at least two ratings count (``n_items``); ``n_missing`` counts ratings left out. BCa
-    interval over items. NaN when all ratings are equal: nothing can be told from no variation.
-    ``level="masi"`` takes sets of labels and Passonneau's distance.
-
-    Raises InputError for two ratings of one item by one rater, or no item with two ratings.
-    Source: Krippendorff (2011), Computing Krippendorff's Alpha-Reliability; Passonneau (2006), LREC.
+    """Krippendorff's alpha with its BCa interval over items: at most 1 (perfect), 0 is chance; one row. Any
+    number of raters; items with one rating do not count (``n_missing``). NaN when all ratings are equal.
+    ``level="masi"`` takes sets of labels. Raises InputError for two ratings of an item by one rater, or no
+    item with two. Source: Krippendorff (2011), Computing Krippendorff's Alpha-Reliability; Passonneau (2006),
+    LREC.
     """
     rater, item, value = design.system, design.scenario, design.value
     check_columns(frame, item, rater, value)
@@ -113,9 +109,8 @@ def krippendorff_alpha(
 
 
 def _masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
-    """Distance of two sets in [0, 1]: 1 minus Jaccard times monotonicity; 0 for equal (also empty) sets.
-    Monotonicity is 1 for equal sets, 2/3 when one holds the other, 1/3 for mere overlap, else 0. Source:
-    Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
+    """Distance of two sets in [0, 1]: 1 − Jaccard · monotonicity (1 if equal, 2/3 if one holds the other, 1/3
+    for overlap). Source: Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
     """
     x, y = frozenset(a), frozenset(b)
     if x == y:
@@ -126,11 +121,8 @@ def _masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
 
 def icc(frame: pd.DataFrame, design: Design = RATERS) -> pd.DataFrame:
     """ICC(2,k), at most 1: absolute agreement of the mean of all k raters with that of k others; one row.
-
-    Items that some rater left out are dropped and counted. NaN when nothing varies; no interval at 1.
-
-    Raises InputError for fewer than 2 raters or 2 complete items, or two ratings of one item by one
-    rater. Source: Shrout and Fleiss (1979), Psych. Bull. 86; McGraw and Wong (1996), Psych. Methods 1.
+    Only items that all rated count; NaN when nothing varies. Raises InputError for fewer than 2 raters or 2
+    such items, or two ratings of an item by one rater. Source: Shrout and Fleiss (1979), Psych. Bull. 86.
     """
     paired = design.paired(frame)
     x = paired.values[~np.isnan(paired.values).any(axis=1)]

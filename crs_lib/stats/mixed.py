@@ -17,10 +17,7 @@ _OPTIMISERS = ("bfgs", "cg", "powell")
 
 
 class _MixedModel(NamedTuple):
-    """What a fitted model says, as tidy frames. ``terms``: a Wald test of each factor (its levels averaged
-    over the other factors with equal weight) and interaction. ``fit``: one row with optimiser, convergence,
-    what it warned of, variances and icc.
-    """
+    """``terms``: a Wald test of each factor and interaction; ``fit``: convergence, variances, icc."""
 
     terms: pd.DataFrame
     fit: pd.DataFrame
@@ -28,14 +25,9 @@ class _MixedModel(NamedTuple):
 
 def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequence[str] = ()) -> _MixedModel:
     """Linear mixed model ``value ~ system × factors + (1 | scenario)``, by restricted maximum likelihood.
-
-    Every row counts (turns and shift types of a scenario may repeat); rows without a value are left
-    out and counted. The value is standardised for the optimiser and the variances put back in its
-    units. ``fit.converged`` tells whether to believe it.
-
-    Raises InputError for a factor with one level, fewer than 2 scenarios, a value that does not
-    vary, a combination of levels that never occurs, and too few values.
-    Source: Laird and Ware (1982), Biometrics 38; the fit is statsmodels' MixedLM.
+    Every row with a value counts; ``fit.converged`` tells whether to believe it. Raises InputError for a
+    factor with one level, fewer than 2 scenarios, a value that does not vary, a combination of levels that
+    never occurs, and too few values. Source: Laird and Ware (1982), Biometrics 38; statsmodels' MixedLM.
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 
@@ -73,9 +65,9 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
 
 
 def mixed_slopes(frame: pd.DataFrame, terms: Sequence[str], design: Design = USUAL) -> pd.DataFrame:
-    """Slopes of numeric columns with 95 % Wald intervals; a row a term. The model is ``value ~ terms + system
-    + (1 | scenario)``, by restricted maximum likelihood. Source: Laird and Ware (1982), Biometrics 38; the
-    fit is statsmodels' MixedLM.
+    """Slopes of numeric columns with 95 % Wald intervals, a row a term, of ``value ~ terms + system + (1 |
+    scenario)`` by restricted maximum likelihood. Source: Laird and Ware (1982), Biometrics 38; statsmodels'
+    MixedLM.
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 

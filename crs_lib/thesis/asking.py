@@ -49,11 +49,9 @@ def _options(llm: LLMSettings) -> dict[str, Any]:
 
 
 class Asker:
-    """Asks a model, given as a spec or as an ``LLM``, about many texts. InputError where none is named.
-
-    Replies are sampled at temperature 0; a reply that breaks the shape is asked for again. A text without a
-    usable answer raises :class:`_UnansweredError`: no other method replaces the model. RunError where the
-    calls themselves fail (no server, time-out).
+    """Asks a model, given as a spec or as an ``LLM``, about many texts, at temperature 0. InputError where
+    none is named; RunError where calls fail, and (:class:`_UnansweredError`) for a text without a usable
+    answer.
     """
 
     def __init__(self, llm: str | LLM, who: str) -> None:
@@ -104,8 +102,8 @@ def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[
 @dataclass(eq=False)
 class AskedScorer:
     """A scorer whose concepts or topics a model names. A session with a text that gets no usable answer keeps
-    its row, every metric null, and ``detail.failed`` says why; the other sessions are scored. RunError where
-    no session of a batch can be scored: then the model or its settings are at fault, not a text.
+    its row, every metric null, ``detail.failed`` saying why; RunError where no session of a batch can be
+    scored.
     """
 
     scorer: BatchScorer

@@ -35,11 +35,9 @@ _CHUNK = 2_000  # texts whose n-grams are counted at once
 
 @dataclass(frozen=True, eq=False)
 class ConceptSpace:
-    """All concepts of a catalogue under one way of cleaning; a concept's code is its place here.
-
-    ``value`` is the lower-case form that text is searched for; ``films`` counts the distinct films that
-    have the concept. Concepts of one field are neighbours. ``all_keys`` names every concept as
-    ``field=value``; those of a cleaned catalogue are folded, as everywhere else.
+    """All concepts of a catalogue under one way of cleaning; a code is its place here, a field's are
+    neighbours. ``value`` is the lower-case form that text is searched for, ``films`` counts films,
+    ``all_keys`` are ``field=value``.
     """
 
     field: tuple[str, ...]
@@ -80,9 +78,7 @@ class ConceptSpace:
 
 
 class ExtractorInputs(NamedTuple):
-    """The inputs of an extractor. ``catalog`` is the cleaned catalogue if ``space`` holds its concepts.
-    ``llm`` names a model as in ``ollama:mistral:7b``; only the extractor ``llm`` needs it.
-    """
+    """``catalog`` is the cleaned catalogue if ``space`` holds its concepts, ``llm`` a model's name."""
 
     space: ConceptSpace
     catalog: Catalog | None = None
@@ -141,9 +137,7 @@ class _Words(Extractor):
 
 
 class _SubstringMatcher:
-    """Patterns looked for in lower-cased text, also inside words; a pattern's number is its place here.
-    Source: Aho and Corasick (1975), CACM 18 (the package pyahocorasick).
-    """
+    """Patterns looked for in lower-cased text, inside words too. Source: Aho and Corasick (1975), CACM 18."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._automaton = ahocorasick.Automaton()
@@ -154,8 +148,8 @@ class _SubstringMatcher:
         self._automaton.make_automaton()
 
     def find(self, texts: Sequence[str], *, whole: bool = False) -> Sets:
-        """The numbers of the patterns that occur in each text. Nothing is folded: give both lower-cased.
-        ``whole`` keeps only occurrences that begin and end at a word boundary.
+        """The numbers of the patterns that occur in each lower-cased text; ``whole``: at word boundaries
+        alone.
         """
         return [frozenset(chain.from_iterable(self._found(text, whole))) for text in texts]
 

@@ -1,8 +1,6 @@
-"""Scores of logged dialogues exactly as the thesis's grounded version computed them (its "TAS" tables).
-
-Each distinct text of a chunk is looked at once; what is computed per turn are sets of codes. The conventions
-(both sides empty agree fully, clipping, recovery beyond the next shift) are kept although they are not ours;
-docs/metrics.md, section 8, shows what they do to the numbers.
+"""Scores of logged dialogues exactly as the thesis's grounded version computed them (its "TAS" tables). Its
+conventions (both sides empty agree fully, clipping, recovery beyond the next shift) are kept although they
+are not ours: docs/metrics.md, section 8.
 """
 
 import math

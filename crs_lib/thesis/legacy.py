@@ -1,8 +1,6 @@
-"""Scores of logged dialogues exactly as the thesis's older version computed them (its "CAS" tables).
-
-Shifts are whatever a similarity threshold takes for one, topics come from a topic extractor, a reply counts
-as recovery until the end of the conversation, and a session that never recovers gets the best delay. Kept
-to recompute the published figures; docs/metrics.md, section 8, shows what these choices do.
+"""Scores of logged dialogues exactly as the thesis's older version computed them (its "CAS" tables). Shifts
+are what a similarity threshold takes for one, a reply counts as recovery until the end, and a session that
+never recovers gets the best delay; docs/metrics.md, section 8, shows what that does.
 """
 
 import math

@@ -98,9 +98,7 @@ class _NewValue(_Detector):
 
 
 def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per detector, session and user turn from the second on: its score and whether it is a shift.
-    Raises InputError for an unknown detector or a missing encoder.
-    """
+    """One row per detector, session and user turn from the second on: score and shift."""
     made = {name: DETECTORS.create(name, grounder=grounder) for name in names}
     rows = []
     for dialogue in dialogues:
@@ -120,11 +118,9 @@ def usual(names: Iterable[str]) -> dict[str, float]:
 
 
 def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:
-    """One row per detector at its threshold: precision, recall, F1, AUC, alarm rate and delay.
-
-    ``alarm_rate`` is the share of all turns that raise an alarm, ``shift_rate`` the share that are shifts.
-    ``delay`` is the mean number of turns from a shift to the first alarm before the next shift, over the
-    shifts that any alarm followed; ``found`` is the share of shifts with one. AUC needs no threshold.
+    """One row per detector at its threshold: precision, recall, F1, AUC, ``alarm_rate`` (of all turns),
+    ``shift_rate``, ``delay`` (mean turns from a shift to the first alarm before the next) and ``found``, the
+    share of shifts with one.
     """
     out = []
     for name, mine in rows.groupby("detector", sort=False):

@@ -37,9 +37,8 @@ SCRIPTED = "scripted"  # the prefix of raters that are programs
 
 @dataclass(frozen=True)
 class Question:
-    """One question: its blinded id, what the page shows, and what only the key holds. ``sides`` are the
-    stretches shown, one or two, ``earlier`` what the person said before; ``systems`` who speaks in each.
-    ``shift`` is the shift's turn, ``turns`` those of which the metrics are taken.
+    """One question: its blinded id, what the page shows (``sides``, ``earlier`` words of the person), and
+    what only the key holds: who speaks in each side, the shift's turn, and the ``turns`` whose metrics count.
     """
 
     id: str
@@ -73,9 +72,7 @@ class AskConfig(Settings):
 
 
 def sample(config: AskConfig) -> list[Question]:
-    """Questions about an evaluated run, balanced over systems and scenarios, in random order. Raises
-    InputError for a run that is too small, RunError as :func:`evaluate.read`.
-    """
+    """Questions about an evaluated run, balanced over systems and scenarios; InputError for a small run."""
     run, n, kind, seed = config.run, config.n, config.kind, config.seed
     places = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
     order = [(str(session), int(turn)) for session, turn in places.itertuples(index=False, name=None)]
@@ -158,9 +155,7 @@ def read_key(run: str, page: str = "") -> _PageKey:
 
 
 def _metric_values(run: str, key: _PageKey) -> pd.DataFrame:
-    """One row per question: the mean of every turn metric over the turns that it asks about. For pairs the
-    value of the right side less that of the left.
-    """
+    """One row per question: the mean of every turn metric over its turns; for pairs right side less left."""
     turns = evaluate.read(run, "turns")
     numeric = turns.select_dtypes(["number", "boolean"])
     names = [name for name in numeric if name in base.METRICS and numeric[name].notna().any()]
@@ -200,9 +195,8 @@ class _Findings(NamedTuple):
 
 
 def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]:
-    """The labels of exported files: item, rater, value (1 to 5), seconds; and the key of their page. Of an
-    item a rater's last label counts. Raises InputError naming file and line for what is no label, a label of
-    another page than the first one, an unknown question.
+    """The labels of exported files (item, rater, value 1 to 5, seconds; a rater's last one of an item) and
+    the key of their page. Raises InputError naming file and line for what is no label of this page.
     """
     given = read_labels(files)
     key, rows = read_key(run, given[0][1].page), dict[tuple[str, str], dict[str, Any]]()
@@ -237,9 +231,7 @@ def write(run: str, found: _Findings) -> Path:
 
 
 def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
-    """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row. Without
-    rows where no question has two raters.
-    """
+    """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row, if any."""
     columns, pairs = ["n_raters", "n_items", "alpha", "low", "high"], agreement.one_against_rest(labels)
     if pairs.empty:
         return pd.DataFrame(columns=[*columns, "one_against_rest"])
@@ -248,8 +240,8 @@ def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
 
 
 def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:
-    """Spearman of every metric with the mean label, the highest first, with 95 % intervals over scenarios.
-    For pairs the label is the preference for the right side and the metric the difference of the sides.
+    """Spearman of every metric with the mean label (pairs: of the differences), 95 % intervals over
+    scenarios.
     """
     mean = labels.groupby("item")["value"].mean().rename("label").reset_index()
     both = mean.merge(values, on="item").rename(columns={"session_id": "conv_id"}).assign(system="")
@@ -260,9 +252,8 @@ def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) ->
 
 
 def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dict[str, Any]]:
-    """Labels that programs give, for a demonstration: no person has seen the page. A rater ``scripted-1`` …
-    maps the gain of the turns asked about onto 1 to 5, and adds noise of its own (a normal deviate of
-    ``noise`` steps). They say nothing about any metric: they are made of one.
+    """Labels that programs give, for a demonstration: the gain of the turns asked about on a scale of 1 to 5,
+    with ``noise`` steps of each rater's own. They say nothing about any metric: they are made of one.
     """
     key = read_key(run)
     gain = _metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
@@ -276,9 +267,7 @@ def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[di
 
 
 def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
-    """The exported files that a pattern names (``labels/*.jsonl``); without one, labels of scripted raters.
-    Raises InputError where the pattern names no file.
-    """
+    """Exported files that a pattern names (InputError for none); without one, those of scripted raters."""
     given = Path(pattern).expanduser() if pattern else folder(run) / f"labels-{SCRIPTED}.jsonl"
     if not pattern:
         tables.write_jsonl(given, _scripted(run, n_raters))

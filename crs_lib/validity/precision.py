@@ -1,8 +1,5 @@
-"""How many scenarios a precision needs: the same systems over catalogues, wordings, seeds and scenarios.
-
-A generalisability study: where do scores vary, and what does a difference between two systems therefore
-promise for other scenarios, seeds, wordings and catalogues?
-Source: docs/validity.md, section 6; Brennan (2001), Generalizability Theory.
+"""How many scenarios a precision needs: a generalisability study of the same systems over catalogues,
+wordings, seeds and scenarios. Source: docs/validity.md, section 6; Brennan (2001), Generalizability Theory.
 """
 
 from collections.abc import Sequence

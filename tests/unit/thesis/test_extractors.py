@@ -165,6 +165,15 @@ def test_whole_matches_equal_a_regular_expression(texts):
         }
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_word_without_end_takes_no_hours():
+    endless = "x" * 100_000  # compared letter by letter it would take them
+    space = ConceptSpace(("genre",) * 2, ("drama", endless), np.ones(2, int), 2, ("genre=drama", "genre=x"))
+    near = EXTRACTORS.create("fuzzy", inputs=ExtractorInputs(space))._near
+    assert near("x" * 1_000_000) == near("drana") == []
+    assert near("dramas") == ["drama"] and near(endless[1:]) == [endless]
+
+
 def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time():
     """Linear or nearly so, for every extractor without a model, with words and without any space."""
     for name in (name for name in EXTRACTORS.names() if name != "llm"):
