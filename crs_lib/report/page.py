@@ -33,9 +33,7 @@ def part(name: str) -> str:
 
 
 def fill(page: str, parts: Mapping[str, str]) -> str:
-    """A page with each ``{{name}}`` replaced, in one pass: inserted text is never searched for further names.
-    Raises KeyError for a name without a part: a page and its code belong together.
-    """
+    """A page with each ``{{name}}`` replaced, in one pass; KeyError for a name without a part."""
     head, *rest = page.split("{{")
     out = [head]
     for piece in rest:
@@ -127,9 +125,7 @@ _LONG = 60  # characters
 
 
 def table(frame: pd.DataFrame) -> str:
-    """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows. A
-    table wider than the page scrolls in a region that the keyboard reaches.
-    """
+    """A frame as an HTML table: everything escaped, wide ones scroll; a sentence where it has no rows."""
     if frame.empty:
         return '<p class="quiet">Nothing to show.</p>'
     marks = [' class="value"' if pd.api.types.is_numeric_dtype(frame[name]) else "" for name in frame]
