@@ -58,11 +58,11 @@ def test_a_grid_is_the_product_of_its_lists_which_stand_in_the_names(here):
 
 WRONG = [
     ({"notebooks": ["01_frist"]}, "did you mean '01_first'"),
-    ({"notebooks": []}, r"notebooks is \[\]; .* at least 1 item"),
+    ({"notebooks": []}, r"notebooks is \[\]; give a list: notebooks, in order"),
     ({"notebook": ["01_first"]}, "unknown setting 'notebook'; did you mean 'notebooks'"),
     ({"parameters": {"wieght": 1}}, "unknown parameter 'wieght'; did you mean 'weight'"),
     ({"parameters": {"weight": "heavy"}}, "'weight' is 'heavy'"),
-    ({"parameters": [1]}, r"parameters is \[1\]; .* mapping"),
+    ({"parameters": [1]}, r"parameters is \[1\]; .* dictionary"),
     ({"parameters": {"count": 1}}, r"\['count'\] stands twice"),
     ({"parameters": {"run": "x"}}, "'run'"),
     ({"grid": {"count": 3}}, "grid is {'count': 3}; .* list"),
