@@ -336,9 +336,7 @@ class Catalog:
         order = rng.stream(seed, "recommend").permutation(len(found))[: min(50, max(1, limit))]
         return [self.record(int(found[i])) for i in order]
 
-    def get_available_genres(self, min_items: int = 5) -> list[str]:
-        """The genres with support; the original's name for :meth:`genres`."""
-        return self.genres(min_items)
+    get_available_genres = genres
 
     def get_attribute_values(self, field: str, min_count: int = 1) -> list[str]:
         """The sorted values of a field, ``title``/``name`` and the words of plots (``plot``) included."""

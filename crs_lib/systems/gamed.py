@@ -261,7 +261,7 @@ class CrossTalk:
         return {"reply": f"How about {titles}?", "recommended": [film.item_id for film in films]}
 
     def _believed(self, name: str, texts: list[str]) -> Wishes:
-        """The first value of every field; after a change, the wishes of whoever is most like the newest."""
+        """The first value of every field; after a change, the state of another user who is most like it."""
         first, newest, gone = dict[str, str](), dict[str, str](), dict[str, str]()
         for update in (tracker.read(self.grounder, text) for text in texts):
             first, newest = {**update.wanted, **first}, {**newest, **update.wanted}
