@@ -54,7 +54,7 @@ def test_an_opening_and_a_refinement_must_be_voiced_and_an_ordinary_turn_need_no
 def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):
     hidden = replace(fields.FIELDS["language"], phrases=("in the pre$value tongue",))
     monkeypatch.setitem(fields.FIELDS, "language", hidden)
-    config = SimulateConfig(systems=["silent"], n_turns=20)
+    config = SimulateConfig(systems=["silent"], voices="A", n_turns=20)
     session = next(
         n for n in range(60)
         if any("language" in event["added"] for event in simulate.scenario(WORLD, n, config).events)
@@ -67,7 +67,7 @@ def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypat
     found = dict(prompts.sections("user"))
     found["shift_replace"] = prompts.compiled(("Let's have $wish instead.",))
     monkeypatch.setattr(prompts, "sections", lambda name, small=False: found)
-    config = SimulateConfig(systems=["silent"], n_turns=20, shift_types=["replace"])
+    config = SimulateConfig(systems=["silent"], voices="A", n_turns=20, shift_types=["replace"])
     with pytest.raises(RunError, match=r"shift 'replace' at .*voice .*\[shift_replace\] in user.wording"):
         simulate.session(WORLD, "silent", 0, config)
 
@@ -80,4 +80,4 @@ def test_a_model_that_does_not_voice_the_plan_is_checked_too(monkeypatch):
         conversation, "_realiser", lambda *given: lambda text, needed, turn: Phrasing("Hm.", {})
     )
     with pytest.raises(RunError, match=r"act 'initial' at turn 1 does not voice genre '.*': 'Hm\.'"):
-        simulate.session(WORLD, "silent", 0, SimulateConfig(systems=["silent"]))
+        simulate.session(WORLD, "silent", 0, SimulateConfig(systems=["silent"], voices="A"))
