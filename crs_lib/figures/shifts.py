@@ -74,9 +74,7 @@ def _ability_adaptation(shifts: pd.DataFrame) -> Any:
 
 
 def _profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
-    """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell. The
-    mean is over the replies after the shift; sessions are drawn whole.
-    """
+    """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell."""
     require(turns, ["session_id", "turn", "since_shift", *_PARTS])
     rows = turns[turns["since_shift"].notna()]
     rows = rows.assign(shift=rows["turn"] - rows["since_shift"].astype(int))
@@ -101,7 +99,7 @@ def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
             found = mine[mine["type"] == kind].set_index("model")[["mean", "low", "high"]]
             style.dots(panel, place, order, {str(name): ends for name, *ends in found.itertuples()})
         panel.set(xlabel=style.titled(part), ylim=(len(types) - 0.5, -0.5))
-        panel.set_yticks(range(len(types)), types if part == _PARTS[0] else [""] * len(types))
+        panel.set_yticks(range(len(types)), style.labels(types) if part == _PARTS[0] else [""] * len(types))
         panel.axvline(0, color=style.FAINT, linewidth=0.6)
         panel.grid(True, axis="x")
     axes[0][0].set_ylabel("type of shift")

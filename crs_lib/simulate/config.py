@@ -172,6 +172,12 @@ class SimulateConfig(Settings):
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
 
+    def __init__(self, fields: str = "", **given: Any) -> None:
+        """``fields`` is a YAML file that declares fields of the catalogue."""
+        if fields:
+            given["catalog"] = sources.with_fields(given.get("catalog", sources.SAMPLE), fields)
+        super().__init__(**given)
+
     def check(self) -> None:
         if self.user_llm:
             check_spec(self.user_llm, "user_llm")

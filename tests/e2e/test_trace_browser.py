@@ -6,8 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from nbconvert import HTMLExporter
 
+import crs_lib
 from crs_lib import evaluate, figures, runs, simulate, stats
+from crs_lib.__main__ import main
 from crs_lib.core import paths, tables
 from crs_lib.core.tables import sha256
 from crs_lib.figures import style
@@ -65,8 +68,11 @@ def light_report(run):
     ladder = stats.ladder
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            stats, "ladder", lambda scores, plan: ladder(scores, plan.changed(secondary_outcomes=()))
-        )
+            stats, "ladder",
+            lambda scores, plan: ladder(
+                scores, plan.changed(secondary_outcomes=(), lower_is_better=(plan.primary_outcome,))
+            ),
+        )  # fmt: skip
         patch.setattr(figures, "make", lambda *_: None)
         patch.setattr(style, "data", lambda *_: PIXEL)
         return report.write(run)
@@ -281,6 +287,19 @@ def test_hostile_text_stays_text(page):
     assert page.js("document.querySelector('.said').textContent.includes('</script><script>')")
 
 
+@pytest.mark.parametrize("book", ["04_evaluate", "05_analyze"])
+def test_a_notebook_of_a_hostile_log_requests_nothing(page, book):
+    run, out = "notebook-hostile", paths.results() / f"{book}.ipynb"
+    if not paths.run_folder("movies", run).exists():
+        make(run, hostile=True)
+    assert main(["run", book, "-p", "run", run, "-o", str(out)]) == 0
+    html, _ = HTMLExporter(require_js_url="", mathjax_url="").from_filename(out)
+    out.with_suffix(".html").write_text(html, encoding="utf-8")
+    page.open(out.with_suffix(".html"))
+    assert page.js("window.hacked === undefined && document.body.textContent.includes('</script><script>')")
+    assert page.js("document.querySelectorAll('iframe, img:not([src^=\"data:\"])').length") == 0
+
+
 def untouched(page, foreign):
     """Nothing of the hostile text ran or became an element, and the policy would have stopped it."""
     assert page.js("window.hacked === undefined")
@@ -417,10 +436,45 @@ def drawn(page, path):
     page.wait("document.querySelectorAll('.turn, .wide').length > 0")
 
 
+@pytest.fixture(scope="module")
+def others(index):
+    """The leaderboard of the same run, the page of a catalogue, and a comparison's."""
+    folder = paths.run_folder("movies", "trace-e2e")
+    board = pages.leaderboard(["trace-e2e"], folder / "leaderboard.html")
+    films = folder / "catalog.html"
+    assert main(["catalog", "show", "--out", str(films)]) == 0
+    return board, films, crs_lib.compare(["Ours=sticky"], n=24, run="compare-e2e", progress=False).page
+
+
+def test_the_verdict_stands_on_the_first_screen(page, others):
+    for width, height in ((390, 844), (1400, 900)):
+        page.size(width, height)
+        drawn(page, others[2])
+        assert page.js("document.querySelector('#verdict li').getBoundingClientRect().bottom") < height
+
+
+def test_a_run_dropped_on_the_leaderboard_stands_beside_the_baselines(page, others):
+    drawn(page, others[0])
+    before = page.texts("tbody tr td:nth-child(2)")
+    assert set(before) == set(SYSTEMS)
+    text = json.dumps((others[0].with_name("results.jsonl")).read_text(encoding="utf-8"))
+    page.js(
+        f"(() => {{ const data = new DataTransfer(); data.items.add(new File([{text}], 'mine.jsonl'));"
+        "document.dispatchEvent(new DragEvent('drop', {dataTransfer: data})); })()"
+    )
+    page.wait("document.querySelectorAll('tr.own').length === 3")
+    assert page.text("#state") == "mine.jsonl: 3 systems"
+    ranks = dict(
+        zip(page.texts("tbody tr td:nth-child(2)"), page.texts("tbody tr td:first-child"), strict=True)
+    )
+    assert all(ranks[name] == ranks[f"{name} (mine)"] for name in SYSTEMS)  # the same scores tie
+    assert page.complaints() == []
+
+
 @pytest.mark.parametrize("width", [390, 1400])
-def test_axe_finds_nothing_wrong_on_light_and_dark_pages(page, index, written, width):
+def test_axe_finds_nothing_wrong_on_light_and_dark_pages(page, index, written, others, width):
     page.size(width, 900)
-    for path in (written, index):
+    for path in (written, index, *others):
         drawn(page, path)
         assert page.axe() == [], path.name
         page.dark()

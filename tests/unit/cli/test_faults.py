@@ -17,12 +17,12 @@ from tests.helpers.sample import scored
 LONG, NO_TEXT = "x" * 300, os.fsdecode(b"\xff\xfe.json")
 ODD = (LONG, "loop", NO_TEXT, "folder", "pipe", "/dev/zero", "loop/x", "log.jsonl/x", "a\0b")
 COMMANDS = (
-    "data import @", "data score --logs @ --catalog sample --out o", "data get --export --catalog @ --out o.jsonl",
-    "data get --export --catalog sample --out @/y", "run @", "run 03_simulate -f @", "sweep @", "cosrec index --products @ --out ix",
+    "data import @", "data score --logs @ --catalog sample --out o", "catalog export --catalog @ --out o.jsonl",
+    "catalog export --out @/y", "run @", "run 03_simulate -f @", "sweep @", "cosrec index --products @ --out ix",
     "cosrec index --products log.jsonl --out @", "cosrec catalogue --metas @ --reviews @ --out p.jsonl",
     "cosrec intents --train @ --test @ --out i.jsonl", "realtalk predict --chat @ --out p.jsonl --encoder hashing",
     "validity people rated --dialogues @ --catalog sample --out o.json", "judge @ --report", "show trace --run @",
-    "thesis tables --logs @ --catalog sample --run q", "thesis topics --catalog @",
+    "thesis tables --logs @ --catalog sample --run q", "catalog topics --catalog @",
     "simulate -p systems exec:@", "chat tracker --simulated --catalog @",
 )  # fmt: skip
 SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *a}", "notebooks: 3")
@@ -104,7 +104,7 @@ def test_with_few_file_handles_nothing_is_called_damaged(limit):
 
 @pytest.mark.subprocess
 def test_closed_and_full_outputs_and_no_docstrings(tmp_path):
-    words = ["data", "get", "--export", "--catalog", "sample", "--out"]
+    words = ["catalog", "export", "--out"]
     closed = started([*words, str(tmp_path / "a.jsonl")], flags=["-OO"], stdout=None, close_fds=True)
     assert closed.returncode == 0 and (tmp_path / "a.jsonl").stat().st_size > 1_000
     shell = f'"{sys.executable}" -m crs_lib {" ".join(words)} "{tmp_path}/b.jsonl" >&-'

@@ -91,8 +91,8 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_pa
 FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
 # Words of a command, and a part of the one sentence that refuses them. Files are those of ``outside_files``.
 REFUSED = [
-    ("thesis topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
-    ("thesis topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
+    ("catalog topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
+    ("catalog topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
     ("simulate --scheduler nope://", "scheduler is 'nope://'"),
     ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' is no path: its user does not exist"),
     ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
@@ -103,7 +103,7 @@ REFUSED = [
     ("data score --logs log.jsonl --catalog names.json --out o", "field 'name' must be one text, got ['a', 'b']"),
     ("data score --logs log.jsonl --catalog titles.json --out o", "field 'title' must be one text, got {'a': 1}"),
     ("data score --logs log.jsonl --catalog by_id.json --out o", "item '1': field 'name' must be one text"),
-    ("thesis topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
+    ("catalog topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
     ("data score --logs twice.jsonl --catalog sample --out o", "the key 'session_id' stands twice"),
     ("data score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
     ("data import events.jsonl", "'shift_events' is [5], expected a list of objects"),

@@ -55,8 +55,7 @@ def words(one, given):
     required = {
         name: "x" for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD
     }
-    if one.name == "validity people":
-        required["part"] = "rated"
+    required |= {"validity people": {"part": "rated"}, "catalog": {"kind": "export"}}.get(one.name, {})
     if "catalog" in options(one, "reads"):
         required["catalog"] = "sample"
     positional = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
