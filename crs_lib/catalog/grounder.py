@@ -61,9 +61,8 @@ class _Titles:
         self._matcher = Matcher(forms, everyday)
 
     def find(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
-        """The titles that a text names, in text order; of two that overlap the longer. Among films of one
-        title the year in brackets after it decides, then ``prefer`` (the candidates that a system was given),
-        then the order of the catalogue.
+        """The titles that a text names, in text order; of two that overlap the longer, of one title the film
+        of the year in brackets, of ``prefer``, or the catalogue's first.
         """
         near = Context(text)
         hits = [
@@ -125,8 +124,8 @@ def _before_year(text: str) -> list[Foreign]:
 
 
 def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
-    """The films that ids and titles name, each once, and the names that the catalogue lacks. Among films of
-    one title a year in brackets decides, then the order of the catalogue.
+    """The films that ids and titles name (a year in brackets decides), and the names that the catalogue
+    lacks.
     """
     items: dict[int, None] = {}
     unknown: list[str] = []
@@ -167,9 +166,7 @@ _KEPT = 1024  # texts whose matches are kept: the systems of a scenario hear mos
 
 
 class Match(NamedTuple):
-    """A concept found in a text: half-open character range, field, value, code. ``rejected`` is the reason
-    why the match does not count, empty where it counts.
-    """
+    """A concept found in a text: half-open range, field, value, code, and why it is ``rejected``, if so."""
 
     start: int
     end: int
@@ -180,9 +177,8 @@ class Match(NamedTuple):
 
 
 class Grounder:
-    """Finds a catalogue's concepts and titles in texts; built once per catalogue. ``active_fields`` are the
-    fields that count (default: those of the catalogue that TAS scores). Raises InputError for an unknown
-    field.
+    """Finds a catalogue's concepts (of ``active_fields``, by default those that TAS scores) and titles in
+    texts. Raises InputError for an unknown field.
     """
 
     def __init__(self, catalog: Catalog, active_fields: Sequence[str] | None = None) -> None:
@@ -283,8 +279,8 @@ class Grounder:
         return weights
 
     def attribute_vector(self, text: str, active_fields: Sequence[str] | None = None) -> NDArray[np.float64]:
-        """The idf-weighted presence vector of a text over all concepts; zeros where none is named.
-        ``active_fields`` restricts it; InputError for an unknown field.
+        """The idf-weighted presence vector of a text over all concepts (of ``active_fields``, else
+        InputError).
         """
         vector = np.zeros(len(self.idf))
         allowed = None if active_fields is None else {fields.get(name).name for name in active_fields}
@@ -318,9 +314,7 @@ class Grounder:
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
 
     def recommended(self, text: str, mentions: Sequence[_Mention] | None = None) -> list[int]:
-        """The items, each once, whose titles a text recommends, in text order. ``mentions`` are the titles
-        that it names, where they are known (:meth:`titles`).
-        """
+        """The items, each once, whose titles (``mentions``, if known) a text recommends, in text order."""
         mentions = self.titles(text) if mentions is None else mentions
         named = rules.only_named(text, [(m.start, m.end) for m in mentions])
         return list(dict.fromkeys(m.item for m, only in zip(mentions, named, strict=True) if not only))
@@ -334,9 +328,8 @@ class Grounder:
         return lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
 
     def unknown_titles(self, text: str, mentions: Sequence[_Mention], said: str = "") -> list[Foreign]:
-        """The titles outside the catalogue that a text names, in order, each stretch once. ``mentions`` are
-        the catalogue's titles in the text. These do not count, nor do catalogue values (a genre, a person)
-        and the user's own words (``said``). Only the first 50,000 characters are read.
+        """The titles outside the catalogue (not in ``mentions``, no value, nor words of the user, ``said``)
+        that the first 50,000 characters name, in order, each stretch once.
         """
         found: list[Foreign] = []
         heard, read = f" {fold(said)} ", text[:_LOOKED_AT]

@@ -245,7 +245,8 @@ def planned(config: simulate.SimulateConfig, judged: Mapping[str, Any]) -> "Iter
     own = {name: judged[name] for name in ("judges", "samples") if name in judged}
     reached = judged.get("04_evaluate.llm", {"slots": llm.slots})
     asked = JudgeConfig(**{"judges": (), **own}, run=config.run, llm=reached)
-    calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * asked.samples
+    spoilt = len(asked.canaries) * min(asked.n_canaries, config.n_sessions)
+    calls = (config.n_sessions + spoilt) * len(config.systems) * len(asked.asked.groups) * asked.samples
     for spec in asked.judges:
         yield Work("judge", spec, calls, asked.reached.at_once)
 

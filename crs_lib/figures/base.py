@@ -45,8 +45,8 @@ TABLES: Registry[str] = Registry("table", room="crs_lib.figures", words=_caption
 
 def figure(caption: str = "", *, registry: Registry[Any] = FIGURES, **facts: Any) -> Callable[[Draw], Draw]:
     """Decorator that registers a figure: the function's name without a first ``_``; its parameters are its
-    tables. Options of the function are keyword-only, and no tables. The words are those of ``captions.toml``;
-    a figure that stands in none brings its own, ``study`` (movies, unless said) among them, and comes last.
+    tables, keyword-only ones options. The words are those of ``captions.toml``; a figure that stands in none
+    brings its own, ``study`` (movies, unless said) among them, and comes last.
     """
 
     def add(make: Draw) -> Draw:
@@ -64,9 +64,7 @@ def convention_of(frame: pd.DataFrame) -> str:
 
 
 def primary(frame: pd.DataFrame) -> str:
-    """The outcome that leads a figure: the convention's first that has a value here; NoDataError without any.
-    ``frame`` is a table of results or turns, a column a metric, or of model metrics.
-    """
+    """The outcome that leads a figure: the convention's first that has a value here; NoDataError without."""
     convention, long = convention_of(frame), {"metric", "mean"} <= set(frame)
     usual = (*layout.outcomes(convention), *layout.SHOWN["correlation_heatmap"])
     if frame.empty or not (long or set(usual) & set(frame)):
@@ -101,9 +99,7 @@ def systems_of(frame: pd.DataFrame) -> list[str]:
 
 
 def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
-    """The rows of these systems; all where none is named, and of a table without systems. Raises InputError
-    for a system that the table lacks.
-    """
+    """The rows of these systems, all where none is named; InputError for one that the table lacks."""
     if not systems or "model" not in frame:
         return frame
     known = systems_of(frame)
@@ -114,8 +110,8 @@ def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
 
 
 def shown_in(name: str, frame: pd.DataFrame, asked: Sequence[str] = ()) -> list[str]:
-    """The metrics of a figure: those asked for, else the declared ones that its table has (all if none).
-    Raises InputError for an unknown metric.
+    """The metrics of a figure: those asked for (InputError for an unknown one), else those declared and
+    there.
     """
     if asked:
         return [metrics.get(metric).name for metric in asked]
@@ -148,9 +144,8 @@ def require(
 
 
 def means(frame: pd.DataFrame, by: Sequence[str], value: str, *, resamples: int = 1000) -> pd.DataFrame:
-    """Mean of a column in every cell of ``by`` with its 95 % interval, sessions drawn whole; a row a cell.
-    Missing values are left out; a cell without any value has a NaN mean. One draw resamples the same
-    scenarios for all systems.
+    """Mean of a column in every cell of ``by`` with its 95 % interval, sessions drawn whole; a row a cell,
+    NaN without any value. One draw resamples the same scenarios for all systems.
     """
     cells = frame.groupby(list(by), sort=False, observed=True).ngroup()
     work = pd.DataFrame({"system": cells, "scenario": frame["session_id"]})
@@ -174,8 +169,8 @@ def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
 
 
 def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
-    """The counts for captions: systems, sessions a system, turns a session, shifts a system; 0 if unknown. A
-    table may say a number itself: a column ``n_topics`` gives its largest value as {n_topics}.
+    """The counts for captions: systems, sessions, turns, shifts (0: unknown), and the largest of columns
+    ``n_…``.
     """
     found = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
     for frame in frames:
@@ -210,11 +205,9 @@ def _entry(name: str) -> Entry[Any]:
 
 
 def make(name: str, *frames: pd.DataFrame, **options: Any) -> Any:
-    """The matplotlib Figure of a registered figure; nothing is shown or written.
-
-    ``frames`` are the tables that the registry names for it (``FIGURES.describe()``), in that order;
-    ``options`` are the drawing function's own. Raises InputError for an unknown name, another number of
-    frames or an unknown option, NoDataError where the frames hold nothing to draw.
+    """The matplotlib Figure of a registered figure, from the tables that the registry names for it, in that
+    order; ``options`` are the drawing function's own. Raises InputError for an unknown name or option or
+    another number of frames, NoDataError where these hold nothing to draw.
     """
     entry = FIGURES.get(name)
     try:
@@ -248,9 +241,7 @@ def title(name: str) -> str:
 
 
 def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
-    """Draw a registered figure and show it: one PNG in a notebook, nothing elsewhere. As :func:`make`. The
-    picture's text form is its caption, which is what a screen reader and a diff see.
-    """
+    """Draw a registered figure and show it as one PNG, its caption as text form. As :func:`make`."""
     show(make(name, *frames, **options), caption(name, *frames))
 
 
@@ -266,9 +257,7 @@ def show(made: Any, text: str) -> None:
 
 
 def why_not(name: str, run: str, reason: InputError) -> str:
-    """One line: which figure or table a run has no data for, why, and the command that makes the data. A run
-    of logs is told no command that simulates it, which would be refused.
-    """
+    """One line: which figure a run has no data for, why, and the command that makes it (none for logs)."""
     made_by = _entry(name).facts.get("made_by", "")
     if runs.entry("movies", run, "simulate").get("parameters", {}).get("imported"):
         made_by = made_by if "04_evaluate" in made_by and "03_simulate" not in made_by else ""
@@ -281,14 +270,11 @@ def redraw(
 ) -> list[Path]:  # fmt: skip
     """Draw everything that a finished run has data for; returns the files, in order.
 
-    ``read(run, table)`` is the study's reader. Each figure becomes a PNG (300 dpi) and a PDF (vector,
-    fonts embedded) in ``figures/<study>-<run>/``, with the fact ``dark`` also a PNG for dark pages, each
-    table a ``.tex``, and ``captions.md`` describes all of them. The same tables give the same bytes.
-    ``only`` names one figure or table. A figure
-    for which the run has no data is left out, and ``left_out`` gets the line of :func:`why_not`; the one
-    asked for raises NoDataError with that line. ``part`` names a folder inside, for a convention's figures.
-
-    Raises InputError for an unknown name (with a suggestion) or study, RunError from ``read``.
+    ``read(run, table)`` is the study's reader. In ``figures/<study>-<run>/`` (and its folder ``part``) each
+    figure becomes a PNG (300 dpi; ``dark`` ones also for dark pages) and a PDF, each table a ``.tex``, and
+    ``captions.md`` describes them; the same tables give the same bytes. ``only`` names one. For what the run
+    has no data, ``left_out`` gets the line of :func:`why_not`, or NoDataError is raised if asked for. Raises
+    InputError for an unknown name or study, RunError from ``read``.
     """
     known = [entry.name for entry in (*FIGURES, *TABLES) if entry.facts["study"] == study]
     if not known:

@@ -23,9 +23,7 @@ def signed(value: float) -> str:
 
 
 def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The results with a column ``judge_<construct>`` in [1, 5] for each scored construct, and these names.
-    The names are empty where nobody judged; a session without a readable score has NaN.
-    """
+    """Results with a column ``judge_<construct>`` in [1, 5] for every scored construct, and the names."""
     given = results["judge"] if "judge" in results else [None] * len(results)
     judged = pd.DataFrame([one if isinstance(one, Mapping) else {} for one in given], index=results.index)
     judged = judged.astype(float).dropna(axis=1, how="all").add_prefix(PREFIX)
@@ -60,11 +58,8 @@ def _correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) 
 
 
 def _within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    """Rank correlation in [-1, 1] of each pair within systems, with its interval; a row a pair.
-
-    Ranks over all sessions minus their mean in the system; rows that lack either value are left out.
-    Sessions are drawn with all their systems; the ranks are taken once, not anew in every draw. NaN
-    where either does not vary within systems.
+    """Rank correlation in [-1, 1] of each pair within systems, with its interval; a row a pair. Ranks (taken
+    once) minus their mean in the system; sessions are drawn with all systems. NaN without variation.
     """
     frame, pairs = results.reset_index(drop=True), list(combinations(metrics, 2))
     clusters, owner = np.unique(frame["session_id"].astype(str), return_inverse=True)

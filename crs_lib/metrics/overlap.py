@@ -3,18 +3,19 @@
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from crs_lib.core.text import ngrams
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
+T = TypeVar("T")
 _COPYING, _PENALTY = "docs/metrics.md, section 3", "copying penalty (docs/metrics.md, section 3)"
 BOTH_EMPTY = "no concept on either side"
 _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
 
 
-def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
+def jaccard(user: Set[T], system: Set[T], *, empty: str = "skip") -> float:
     """|A∩B| / |A∪B| of two concept sets, in [0, 1]. Both empty: NaN with ``empty="skip"``, 0 with "zero", 1
     with "one" (the thesis's: silence agrees with silence).
     """
@@ -50,8 +51,8 @@ class _Agreement(NamedTuple):
 
 
 def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
-    """Dialogue-state style agreement of two concept sets. Nothing predicted: precision 1 where nothing was
-    wanted, else 0; nothing wanted: recall 1.
+    """Agreement of two concept sets; nothing predicted is precise where nothing was wanted, which is
+    recalled.
     """
     shared = len(gold & predicted)
     precision = shared / len(predicted) if predicted else float(not gold)
@@ -132,11 +133,9 @@ _ORDERS = (3, 4)
 
 
 def copied_share(
-    reply: Sequence[str],
-    request: Sequence[str],
-    orders: Sequence[int] = _ORDERS,
+    reply: Sequence[str], request: Sequence[str], orders: Sequence[int] = _ORDERS,
     ignore: Set[str] = frozenset(),
-) -> float:
+) -> float:  # fmt: skip
     """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo, 0
     without words. Orders longer than the reply are left out, words in ``ignore`` taken out of both first.
     Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).

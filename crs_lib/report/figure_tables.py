@@ -26,9 +26,7 @@ from crs_lib.validity import redteam, sensitivity
 
 
 def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
-    """A table by the name that the registry of figures gives it, of the scores under a convention. Raises
-    NoDataError where the run has no such data, RunError as :func:`evaluate.read`.
-    """
+    """A figure's table of a run under a convention; NoDataError without data, RunError without scores."""
     if table in _OTHERS:
         evaluate.entry(run, convention)
         return _OTHERS[table](run, convention)
@@ -94,18 +92,16 @@ def _planned(run: str, convention: str, plan: Plan | None) -> tuple[pd.DataFrame
 
 
 def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """The power of each declared contrast by number of scenarios, from its own differences in the run.
-    ``plan`` is the movies' own where none is given. Raises NoDataError where the scores allow no estimate.
+    """The power of each declared contrast by number of scenarios, from its own differences; NoDataError if
+    none.
     """
     return statistics.power_table(*_planned(run, convention, plan))
 
 
 def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """Paired differences of the plan's primary outcome, a row a pair: a, b, diff, low and high (95 %).
-
-    Pairs of the plan are ``declared`` and keep its order, the others read "higher minus lower".
-    ``neighbours`` are next to each other in the order of means; ``smallest`` is the smallest difference that
-    matters. ``plan`` is the movies' own where none is given. Raises NoDataError where nothing is comparable.
+    """Paired differences of the plan's primary outcome (the movies' plan, if none), a row a pair: a, b, diff,
+    low and high (95 %). ``declared`` pairs keep the plan's order, others read "higher minus lower";
+    ``neighbours`` are next to each other by mean. Raises NoDataError where nothing is comparable.
     """
     scores, declared = _planned(run, convention, plan)
     outcome, wanted = declared.primary_outcome, set(() if declared.all_pairs else declared.contrasts)
@@ -144,9 +140,7 @@ def _judge_means(run: str, convention: str) -> pd.DataFrame:
 
 
 def _llm_calls(run: str, convention: str) -> pd.DataFrame:
-    """Every call of a language model: role, model, session, tokens, seconds, and ``sent``. ``sent`` is False
-    for failed calls and for those that the cache answered. NoDataError without calls.
-    """
+    """Every call of a model: role, model, session, tokens, seconds, ``sent`` (neither failed nor cached)."""
     log, rows = call_log(run), []
     for row in tables.read_jsonl(log) if log.exists() else ():
         session = row.get("session", "")
@@ -172,9 +166,8 @@ def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
 
 
 def _replies_at_risk(run: str, convention: str) -> pd.DataFrame:
-    """The replies until recovery (:func:`at_risk`), of users who never insist where there are any. Insisting
-    helps those systems that miss what is scored, so the arm "calm" of the run is read where it was simulated
-    and evaluated, else the run itself; ``users`` says which. NoDataError without such tables.
+    """The replies until recovery (:func:`at_risk`) of the run's arm "calm" where there is one: insisting
+    helps systems that miss what is scored. ``users`` says which; NoDataError without such tables.
     """
     own, calm = evaluate.convention_of(run, convention), f"{run}-{CALM}"
     scored = runs.entry(simulate.STUDY, calm, "evaluate").get("status") == "finished"
@@ -207,9 +200,7 @@ def _exploited(run: str, convention: str) -> pd.DataFrame:
 
 
 def _roles(run: str, convention: str) -> pd.DataFrame:
-    """Who takes part in a run and how it is scored, from its manifest: a row a role with its ``lines``.
-    Roles: catalogue, user, system, log, judge, metrics, statistics. ``lines`` is a text of one or more lines.
-    """
+    """Who takes part in a run and how it is scored, from its manifest: a row a role with its ``lines``."""
     made, scored = _simulated(run), evaluate.entry(run, convention)["parameters"]
     means = evaluate.read(run, "model_metrics", convention)
     systems = [str(name) for name in dict.fromkeys(means["model"])]
@@ -259,12 +250,9 @@ def _wrapped(names: list[str]) -> list[str]:
 
 
 def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
-    """A row for each field of the run's catalogue: films that have it, what cleaning did, where it is used.
-
-    ``coverage`` is the share of films in [0, 1] that have a value, ``values`` the number of distinct ones;
-    ``changed`` counts the labels that cleaning merged, renamed or dropped. ``constraint``, ``shift``,
-    ``topic`` and ``question`` say whether users constrain the field, change that, whether texts
-    are scored on it, and whether users ask about it. ``n_films`` is the number of films.
+    """A row for each field of the run's catalogue: ``coverage`` (share of films in [0, 1]), distinct
+    ``values``, labels ``changed`` by cleaning, and whether users constrain it (``constraint``), change that
+    (``shift``), texts are scored on it (``topic``), and users ask about it (``question``).
     """
     catalog = evaluate.catalog_of(run)
     path = paths.run_folder(simulate.STUDY, run) / "cleaning_report.csv"
@@ -282,11 +270,9 @@ def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
 
 
 def _shift_events(run: str, convention: str) -> pd.DataFrame:
-    """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``.
-
-    Every scenario counts once, as its first system met it. ``n_systems``, ``n_sessions`` and ``n_turns`` are
-    the size of the run. Where the logs tell no shift, those that the convention detected are counted, ``n`` a
-    mean per system. Without any there is one row, with n 0.
+    """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``,
+    every scenario counted once. Where the logs tell none, those that the convention detected, ``n`` a mean
+    per system; without any one row, with n 0.
     """
     counts: Counter[tuple[str, int]] = Counter()
     lengths: dict[str, int] = {}
@@ -309,16 +295,10 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
 
 
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
-    "roles": _roles,
-    "catalogue_fields": _catalogue_fields,
-    "shift_events": _shift_events,
-    "judge_means": _judge_means,
-    "llm_calls": _llm_calls,
-    "paired_effects": paired_effects,
-    "power": power,
-    "redteam": _exploited,
-    "replies_at_risk": _replies_at_risk,
+    "roles": _roles, "catalogue_fields": _catalogue_fields, "shift_events": _shift_events,
+    "judge_means": _judge_means, "llm_calls": _llm_calls, "paired_effects": paired_effects, "power": power,
+    "redteam": _exploited, "replies_at_risk": _replies_at_risk,
     "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
     "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),
     "sensitivity_catalogue": lambda run, _: sensitivity.read(run, "catalogue"),
-}
+}  # fmt: skip

@@ -33,9 +33,7 @@ def part(name: str) -> str:
 
 
 def fill(page: str, parts: Mapping[str, str]) -> str:
-    """A page with each ``{{name}}`` replaced, in one pass: inserted text is never searched for further names.
-    Raises KeyError for a name without a part: a page and its code belong together.
-    """
+    """A page with each ``{{name}}`` replaced, in one pass; KeyError for a name without a part."""
     head, *rest = page.split("{{")
     out = [head]
     for piece in rest:
@@ -53,9 +51,8 @@ def hashes(*texts: str) -> str:
 def document(
     title: str, asked: str, lead: str, sections: Iterable[tuple[str, str, str]], *styles: str
 ) -> str:
-    """A page without scripts, its contents first; sections are (title, anchor, HTML), ``lead`` is HTML. A
-    section without HTML is left out. ``styles`` are further style sheets of this room; the page's policy
-    allows nothing but these, by checksum.
+    """A page without scripts, its contents first; sections are (title, anchor, HTML), those without HTML left
+    out, ``lead`` is HTML. Its policy allows the ``styles`` of this room and nothing else, by checksum.
     """
     css = "".join(map(part, ("tables.css", "report.css", *styles)))
     named = [(html.escape(name), anchor, body) for name, anchor, body in sections if body]
@@ -127,9 +124,7 @@ _LONG = 60  # characters
 
 
 def table(frame: pd.DataFrame) -> str:
-    """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows. A
-    table wider than the page scrolls in a region that the keyboard reaches.
-    """
+    """A frame as an HTML table: everything escaped, wide ones scroll; a sentence where it has no rows."""
     if frame.empty:
         return '<p class="quiet">Nothing to show.</p>'
     marks = [' class="value"' if pd.api.types.is_numeric_dtype(frame[name]) else "" for name in frame]
@@ -145,9 +140,8 @@ def table(frame: pd.DataFrame) -> str:
 
 
 def write_questions(config: AskConfig, out: Path | None = None) -> Path:
-    """Write the page that asks people about a run, and the run's key; by default in the run's folder. Labels
-    stay in the browser until they are exported; the page names no system. Returns the page. Raises InputError
-    and RunError as :func:`crs_lib.validity.labels.sample`.
+    """Write the page that asks people about a run (no system is named, labels stay in the browser), and the
+    run's key; returns the page. Raises InputError and RunError as :func:`crs_lib.validity.labels.sample`.
     """
     asked = labels.sample(config)
     path = out or labels.folder(config.run) / "annotate.html"

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
+from crs_lib.core.text import listing
 from crs_lib.stats.design import Design
 from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences, cost_interval
 from crs_lib.stats.groups import independent_pairs
-from crs_lib.stats.words import interval_in_words, listed
+from crs_lib.stats.words import interval_in_words
 
 Columns = str | Sequence[str]
 _MOST = 3  # findings at the end of a notebook
@@ -143,9 +144,7 @@ def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> 
 def difference_of(
     frame: pd.DataFrame, a: str, b: str, value: str, *, system: str = "system", scenario: str = "scenario"
 ) -> Estimate:
-    """Mean of ``a`` minus mean of ``b`` over shared scenarios, resampled as pairs; as independent samples
-    where systems share none at all.
-    """
+    """Mean of ``a`` minus mean of ``b`` over shared scenarios; independent samples where they share none."""
     names = frame[system].astype(str)
     two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
     design = Design(system, scenario, value, [(a, b)])
@@ -153,9 +152,7 @@ def difference_of(
 
 
 def learnt(*findings: Finding) -> Sentences:
-    """What a notebook learnt: its findings, at most three (else InputError); those that say "none" are left
-    out.
-    """
+    """What a notebook learnt: at most three findings (else InputError); those without are left out."""
     if len(findings) > _MOST:
         raise InputError(f"{len(findings)} findings; a notebook ends with at most {_MOST}: choose")
     kept = [one for one in findings if one.borne]
@@ -181,9 +178,7 @@ def finding_mean(
 def finding_share(
     frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
-    """The share of rows where a column is true, ``{share}`` in percent (Wilson's where all agree); else as
-    :func:`finding_mean`.
-    """
+    """The share of rows where a column is true, ``{share}`` in percent; else as :func:`finding_mean`."""
     return _of_columns("share", frame, value, template, by, none, words)
 
 
@@ -201,7 +196,7 @@ def finding_gap(
         return finding_none(none or lack)
     means = means_of(frame, value, system=system, scenario=by)
     if absent := [name for name in (a, b) if name not in means]:
-        return finding_none(none or f"{listed(absent)} has no {value}")
+        return finding_none(none or f"{listing(absent)} has no {value}")
     if a == b:
         return finding_none(none or f"{a} has nothing to be compared with")
     gap = difference_of(frame, a, b, value, system=system, scenario=by)
@@ -277,7 +272,7 @@ def finding_count(
     words = first | numbers
     used = [name for name in _words_of(template) if name in words]
     if missing := [name for name in used if _is_missing(words[name])]:
-        return finding_none(none or f"{listed(missing)} is not known")
+        return finding_none(none or f"{listing(missing)} is not known")
     counts = [words[name] for name in used if isinstance(words[name], (int, float, np.number))]
     if counts and not any(counts) and len(counts) == len(used):
         return finding_none(none or "there is nothing to count")
@@ -330,9 +325,9 @@ def _lacks(frame: pd.DataFrame, *columns: str) -> str:
     if frame.empty:
         return "the table has no rows"
     if absent := [name for name in columns if name not in frame]:
-        return f"the table has no {listed(absent)}"
+        return f"the table has no {listing(absent)}"
     unknown = [name for name in columns if not frame[name].notna().any()]
-    return f"no row has a value of {listed(unknown)}" if unknown else ""
+    return f"no row has a value of {listing(unknown)}" if unknown else ""
 
 
 class _Sentence(string.Formatter):
@@ -343,7 +338,7 @@ class _Sentence(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         """One word as printed."""
         if isinstance(value, list | tuple) and not isinstance(value, Estimate):
-            return listed([str(one) for one in value])
+            return listing([str(one) for one in value])
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if whole and format_spec[:1].isalpha() and len(format_spec) > 1:
             return _counted(int(value), *format_spec.split("/"))
@@ -362,8 +357,8 @@ def _sentence(template: str, words: Mapping[str, Any]) -> Finding:
     if not template.endswith("."):
         raise InputError(f"a finding is a sentence and ends with a full stop: {template!r}")
     if unknown := [name for name in _words_of(template) if name not in words]:
-        asks = f"the sentence {template!r} asks for {listed(unknown)}"
-        raise InputError(f"{asks}; give it by keyword, or use one of {listed([*words])}")
+        asks = f"the sentence {template!r} asks for {listing(unknown)}"
+        raise InputError(f"{asks}; give it by keyword, or use one of {listing([*words])}")
     return Finding(_Sentence().vformat(template, (), words))
 
 

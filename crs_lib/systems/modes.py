@@ -47,9 +47,8 @@ _WORDS, _SLOT = re.compile(r"\w+"), re.compile(r"\$\{?\w+\}?")
 
 
 class Offer(NamedTuple):
-    """The films that a model may recommend, and how it names them: by ``ids``, else by their numbers from 1.
-    ``open`` says that it may name any other film, too; ``fields`` are those that it may state constraints in;
-    of more than ``most`` recommended films the others do not count.
+    """The films that a model may recommend (any other too if ``open``), named by ``ids`` or numbers from 1;
+    ``fields`` are those it may state constraints in; of more than ``most`` films the others do not count.
     """
 
     items: tuple[int, ...]
@@ -70,8 +69,8 @@ class Offer(NamedTuple):
 
 
 class _ParsedReply(NamedTuple):
-    """A model's answer, read: text, films recommended, foreign titles, films only named, its state. ``cut``
-    are the stretches of the text that name foreign titles.
+    """A model's answer, read: text, films recommended, foreign titles and their stretches, films only named,
+    state.
     """
 
     text: str
@@ -153,12 +152,9 @@ def copied_prompt(text: str) -> bool:
 def _read_reply(
     grounder: Grounder, answer: str, offer: Offer, utterance: str, *, structured: bool
 ) -> _ParsedReply:
-    """A model's answer in terms of the catalogue.
-
-    Structured, the names on offer (in an open offer the titles) count as recommended. In plain text every
-    title of the catalogue does that the reply does not advise against, but for films that the user's latest
-    words name and that were not offered: those are answers to a question. Titles that the catalogue lacks
-    are foreign.
+    """A model's answer in terms of the catalogue. Structured, the names on offer (open: the titles) are
+    recommended; in plain text every title that the reply does not advise against, but for films not offered
+    that the user's latest words name. Titles that the catalogue lacks are foreign.
     """
     record: Any = safety.loads(answer, "the reply") if structured else {"reply": answer}
     text = str(record["reply"]).strip()
@@ -197,9 +193,7 @@ class _BestOfList(Oracle):
 
 
 class ModelSystem:
-    """One conversation of a language model that is given no tracked state. Raises LLMError where the model
-    gives no usable reply: there is never a stand-in text.
-    """
+    """One conversation of a language model without tracked state; LLMError where it gives no usable reply."""
 
     prompt: ClassVar[str] = ""
     counts_calls: ClassVar[bool] = True  # whether each call of a turn has a seed of its own, and a tag
@@ -289,9 +283,7 @@ class ModelSystem:
     def _enforced(
         self, turn: int, offer: Offer, said: Reply, parsed: _ParsedReply, utterance: str
     ) -> tuple[_ParsedReply, dict[str, Any]]:
-        """A second answer, where the context has room for it; foreign titles are cut from the last. Films
-        that the remaining text does not name are no longer recommended.
-        """
+        """A second answer, where the context has room; foreign titles and films no longer named are cut."""
         log = {"enforced": "cut unasked", "first_hallucinated": list(parsed.foreign)}
         named = ", ".join(one_line(shorten(title, 120)) for title in parsed.foreign[:10])
         again = Message("user", prompts.render("movies/crs_again", foreign=named))
@@ -336,9 +328,7 @@ class ModelSystem:
         return self.complete(request)
 
     def complete(self, request: Request) -> Reply:
-        """The reply; one that copies the instructions is asked for once more, with another seed. Calls kept
-        with the described form hold no second reply, and none is asked for.
-        """
+        """The reply; one that copies the instructions is asked for once more (not in kept calls' form)."""
         said = self.llms.complete(self.model, request)
         if self.llm.form == "described" or not copied_prompt(said.text):
             return said
@@ -394,8 +384,8 @@ class _Rag(ModelSystem):
     prompt = "movies/crs_rag"
 
     def offer(self) -> Offer:
-        """The best films of the search for all that the user said, in random order. In the search's own order
-        whoever takes the first film would have the search's understanding.
+        """The best films of the search in random order: in its own the first film would be the search's
+        choice.
         """
         index = search.index(self.world.catalog)
         hits = search.found(index, self.llm.retriever, self.said, self.llm.listed or len(index.texts))
