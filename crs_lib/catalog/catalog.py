@@ -256,11 +256,9 @@ class Catalog:
 
     # ── querying ───────────────────────────────────────────────────────────────────────────────
     def query(self, constraints: Constraints, *, relax: bool = False) -> _Found:
-        """The recommendable items that meet all constraints: any value within a field, all fields.
-
-        With ``relax`` and no such item, constraints are given up one field at a time, in the order of
-        ``fields.RELAXATION_ORDER``, values that no film has first, until an item is found; ``dropped``
-        names them. No constraint: every recommendable item. Raises InputError for an unknown field.
+        """The recommendable items that meet all constraints: any value within a field, all fields. With
+        ``relax`` fields are given up in the order of ``fields.RELAXATION_ORDER``, values that no film has
+        first, until an item is found (``dropped``). Raises InputError for an unknown field.
         """
         pairs = tuple((n, w if isinstance(w, str | int) else tuple(w or ())) for n, w in constraints.items())
         key = (relax, pairs)
@@ -368,9 +366,8 @@ class Catalog:
         return {row.column: _written(film, n) for n, row in self.fields.items() if n != YEAR_FIELD}
 
     def export(self) -> Iterator[dict[str, Any]]:
-        """The films for a system of one's own: id, title, year (null where unknown), every other field, plot.
-        A field with several values a film is a list. ``recommendable`` is false for a film that no scenario
-        asks for.
+        """The films for a system of one's own: id, title, year (or null), every other field, plot, and
+        whether it is ``recommendable``: scenarios ask for no other.
         """
         for place, film in enumerate(self.items):
             values = self._values(film)

@@ -288,7 +288,8 @@ def _sentence(settings: type[Settings], given: Mapping[str, Any], error: Validat
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
         return InputError(f"{where}{cause}")
-    field, told = fields[str(first["loc"][0])], first["msg"][0].lower() + first["msg"][1:]
+    field, said = fields[str(first["loc"][0])], first["msg"].removeprefix("Value error, ")
+    told = said[0].lower() + said[1:]
     if first["type"] == "missing":
         return InputError(f"{where}{field.name} is missing; give {field.help or 'it'}")
     names = field.names.names() if field.names else []

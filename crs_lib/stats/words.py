@@ -1,12 +1,13 @@
 """Conclusions in words, made from the numbers, so that no sentence can disagree with its table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from crs_lib.core.text import listing
 from crs_lib.stats.analysis import Ladder
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import least_scenarios, smallest_p
@@ -14,9 +15,7 @@ from crs_lib.stats.power import least_scenarios, smallest_p
 _CORRECTION = {"holm": "Holm", "benjamini_hochberg": "Benjamini-Hochberg"}
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as English lists them: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else [*names])
+listed = listing  # as notebooks know it
 
 
 def p_in_words(p: float) -> str:
@@ -138,9 +137,9 @@ def _ranking(results: Ladder, plan: Plan) -> list[str]:
     found = {str(one["system"]): _against(first, one["system"], results.pairwise, plan) for one in others}
     for verdict, words in _AGAINST_THE_FIRST.items():
         if names := [name for name, its in found.items() if its == verdict]:
-            text += words.format(names=listed(names), margin=plan.smallest_effect)
+            text += words.format(names=listing(names), margin=plan.smallest_effect)
     left = [str(name) for name in results.means["system"] if name not in set(board["system"])]
-    return [f"{text}; {listed(left)} {'is' if len(left) == 1 else 'are'} not ranked" if left else text]
+    return [f"{text}; {listing(left)} {'is' if len(left) == 1 else 'are'} not ranked" if left else text]
 
 
 def _against(first: Any, other: Any, pairs: pd.DataFrame, plan: Plan) -> str:
