@@ -47,7 +47,7 @@ VALUES = (
 )
 BEFORE = ("", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 50, "\r\n")
 COMMANDS = (
-    "data get --export --catalog sample --out out.jsonl", "data import log.jsonl", "data get --list", "show trace --run none",
+    "catalog export --out out.jsonl", "data import log.jsonl", "data get --list", "show trace --run none",
     "simulate -p run r -p systems random -p n_sessions 1 -p n_turns 2", "validity annotate --run none", "--version",
 )  # fmt: skip
 ENVIRONMENTS = (
