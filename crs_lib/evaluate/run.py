@@ -344,9 +344,7 @@ def convention_of(run: str, asked: str = "") -> str:
 def entry(run: str, convention: str = "") -> dict[str, Any]:
     """The manifest's entry of an evaluation; RunError where there is none, or one of older dialogues."""
     name = convention_of(run, convention)
-    stages = runs.read_manifest(simulate.STUDY, run)["stages"]
-    mine = {stage["parameters"]["name"]: stage for key, stage in stages.items() if key.startswith(_STAGE)}
-    found: dict[str, Any] = mine[name]
+    found = runs.entry(simulate.STUDY, run, _stage_of(name))
     if found["parameters"]["scorer"] != "items":
         importlib.import_module("crs_lib.thesis.tables")  # declares the metrics of its tables
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")

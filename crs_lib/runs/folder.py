@@ -163,14 +163,9 @@ def _digest(path: Path, *_: int) -> str:
 
 @contextmanager
 def stage(
-    study: str,
-    run: str,
-    name: str,
-    parameters: _Values,
-    inputs: _Digests | None = None,
-    *,
+    study: str, run: str, name: str, parameters: _Values, inputs: _Digests | None = None, *,
     fixed: bool = True,
-) -> Iterator[Stage]:
+) -> Iterator[Stage]:  # fmt: skip
     """Open one stage of a run: lock the folder, check the parameters, write the manifest.
 
     ``inputs`` are names and hashes of the files that the stage reads. With ``fixed``, a folder that holds
