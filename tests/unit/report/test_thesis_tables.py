@@ -11,6 +11,7 @@ from matplotlib.text import Text
 from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
+from crs_lib.figures.base import TABLES
 from crs_lib.report import figure_tables, thesis
 from tests.helpers.thesis_data import external, folder
 
@@ -85,8 +86,30 @@ def test_shifts_that_no_log_tells_are_drawn_as_detected_and_no_hint_simulates_th
     picture = figures.make("experimental_design", events)
     assert any("detected shifts a system" in text.get_text() for text in picture.findobj(Text))
     assert "03_simulate" not in figures.base.why_not("shift_profile", "found", InputError("nothing"))
-    means = figures.latex.table_model_metrics(evaluate.read("found", "model_metrics"))
+    means = TABLES.get("table_model_metrics").make(evaluate.read("found", "model_metrics"))
     assert re.search(r"& \d\.\d{3} \[", means) and not re.search(r"& \d\.\d\d \[", means)
+
+
+@pytest.mark.slow
+def test_the_diagrams_tell_the_convention_that_was_scored(logs):
+    main(["import", "--logs", str(logs), "--run", "told"])
+    wanted = {
+        "thesis_legacy(topics=heuristic)": ("Topic model, segmentation", "LDA training", False),
+        "thesis_grounded": ("Concepts", "concepts of TAS", True), "default": ("Grounding", "films behind titles", True),
+    }  # fmt: skip
+    for convention, (head, use, texts) in wanted.items():
+        evaluate.evaluate(evaluate.EvaluateConfig(run="told", convention=convention))
+        roles = figure_tables.read("told", "roles", convention).set_index("role")["lines"]
+        assert roles["grounding"].startswith(head)
+        fields = figure_tables.read("told", "catalogue_fields", convention).set_index("field")
+        assert use in fields["steps"].iloc[0] and fields["topic"].any() == texts
+        assert ("name" in fields.index) == (
+            "plot keywords" in fields["steps"].iloc[0] and convention != "default"
+        )
+        counted = fields["steps"].iloc[0].split("Attribute pools\n")[1]
+        assert f"genre {fields.loc['genre', 'values']:,}" in counted
+    legacy = figure_tables.read("told", "roles", "thesis_legacy(topics=heuristic)").set_index("role")["lines"]
+    assert "less alike than 0.55" in legacy["grounding"] and "below 0.35" in legacy["grounding"]
 
 
 @pytest.mark.slow
