@@ -30,6 +30,7 @@ Wanted = str | int | Sequence[str | int]
 Constraints = Mapping[str, Wanted]
 _KEPT, _LONGEST = 4096, 4096  # how many answers are kept, and of how many items at most
 _MOST_CODES = 65_536
+_SAVED = 100_000  # films that are written at a time
 
 
 class _Found(NamedTuple):
@@ -243,24 +244,23 @@ class Catalog:
         """Item id to item index."""
         return {item.item_id: i for i, item in enumerate(self.items)}
 
-    def frame(self) -> pd.DataFrame:
-        """The catalogue as a table: item_id, title, year, a column a field, plot. A field with several values
-        a film is a column of lists, one with a single value a column of texts.
+    def frame(self, part: slice = slice(None)) -> pd.DataFrame:
+        """The catalogue, or a part, as a table: item_id, title, year, a column a field, plot. A field with
+        several values a film is a column of lists, one with a single value a column of texts.
         """
+        items = self.items[part]
         held = {name: row.column for name, row in self.fields.items() if name != YEAR_FIELD}
-        columns = {column: [_written(item, name) for item in self.items] for name, column in held.items()}
-        years = pd.array([item.year for item in self.items], dtype="Int64")
-        ids, titles = [item.item_id for item in self.items], [item.title for item in self.items]
-        head, plots = {"item_id": ids, "title": titles}, [item.plot for item in self.items]
+        columns = {column: [_written(item, name) for item in items] for name, column in held.items()}
+        years = pd.array([item.year for item in items], dtype="Int64")
+        ids, titles = [item.item_id for item in items], [item.title for item in items]
+        head, plots = {"item_id": ids, "title": titles}, [item.plot for item in items]
         return pd.DataFrame({**head, YEAR_FIELD: years, **columns, "plot": plots})
 
     # ── querying ───────────────────────────────────────────────────────────────────────────────
     def query(self, constraints: Constraints, *, relax: bool = False) -> _Found:
-        """The recommendable items that meet all constraints: any value within a field, all fields.
-
-        With ``relax`` and no such item, constraints are given up one field at a time, in the order of
-        ``fields.RELAXATION_ORDER``, values that no film has first, until an item is found; ``dropped``
-        names them. No constraint: every recommendable item. Raises InputError for an unknown field.
+        """The recommendable items that meet all constraints: any value within a field, all fields. With
+        ``relax`` fields are given up in the order of ``fields.RELAXATION_ORDER``, values that no film has
+        first, until an item is found (``dropped``). Raises InputError for an unknown field.
         """
         pairs = tuple((n, w if isinstance(w, str | int) else tuple(w or ())) for n, w in constraints.items())
         key = (relax, pairs)
@@ -368,9 +368,8 @@ class Catalog:
         return {row.column: _written(film, n) for n, row in self.fields.items() if n != YEAR_FIELD}
 
     def export(self) -> Iterator[dict[str, Any]]:
-        """The films for a system of one's own: id, title, year (null where unknown), every other field, plot.
-        A field with several values a film is a list. ``recommendable`` is false for a film that no scenario
-        asks for.
+        """The films for a system of one's own: id, title, year (or null), every other field, plot, and
+        whether it is ``recommendable``: scenarios ask for no other.
         """
         for place, film in enumerate(self.items):
             values = self._values(film)
@@ -382,7 +381,8 @@ class Catalog:
 
         Declared fields go to a YAML file of the same name beside it.
         """
-        tables.write_parquet(path, self.frame())
+        starts = range(0, max(1, len(self)), _SAVED)
+        tables.write_parquet(path, (self.frame(slice(start, start + _SAVED)) for start in starts))
         if self.declared:
             tables.write_whole(path.with_suffix(".yaml"), json.dumps(self.declared.values(), indent=1))
 

@@ -116,9 +116,7 @@ class Registry(Generic[T]):
     def create(self, spec: str, /, **options: Any) -> T:
         """Make the member that a spec names; what follows the first colon is passed as ``argument``.
 
-        ``create("noisy:0.3")`` calls the maker with ``argument="0.3"``; a member with the fact ``default``
-        gets that where the spec has no colon. Raises InputError for an unknown name, a missing argument, or
-        an argument given to a member that takes none.
+        Raises InputError for an unknown name, a missing argument, and an argument where none is taken.
         """
         entry, argument = self.get(spec), self.argument(spec)
         given = {"argument": argument} if entry.facts.get("argument") else {}
@@ -153,8 +151,7 @@ class Registry(Generic[T]):
 class OneOf:
     """Marks a text that names a member of a registry (a spec), or one of other known names.
 
-    ``known`` may be a function that returns the names, for names that are costly to list. With ``optional``
-    the text may be empty.
+    With ``optional`` the text may be empty; ``known`` may be a function, for names that are costly to list.
     """
 
     known: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]
@@ -294,7 +291,8 @@ def _sentence(settings: type[Settings], given: Mapping[str, Any], error: Validat
         return InputError(f"{where}{field.name} is missing; give {field.help or 'it'}")
     names = field.names.names() if field.names else []
     if field.several and not (names and first["loc"][1:]):
-        told = f"give a list, e.g. {names[:2]}" if names else f"give a list: {field.help}"
+        belongs = f", e.g. {names[:2]}" if names else field.help and f": {field.help}"
+        told = f"give a list{belongs}"
     elif names:
         told = f"{'each must be' if field.several else 'give'} one of {', '.join(names)}"
         told += did_you_mean(str(first["input"]), names)

@@ -163,9 +163,8 @@ _MOST = 4  # panels of a sweep
 
 
 def sweep_outcomes(sweep: pd.DataFrame) -> Any:
-    """A panel for each parameter and convention: the leading outcome of every system over its values. Means
-    over the runs that share a value, with the mean of their 95 % intervals. NoDataError where no parameter
-    has more than one value.
+    """A panel for each parameter and convention: the leading outcome of every system over its values (means
+    over runs, with the mean of their 95 % intervals). NoDataError where no parameter has two values.
     """
     frames.filled(sweep, ["parameter", "value", "model", "metric", "mean", "low", "high", "convention"])
     based = sweep.assign(base=sweep["convention"].str.partition("(")[0])

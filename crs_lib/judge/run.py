@@ -32,15 +32,9 @@ ORIGINAL = "original"  # in a ledger key: the dialogue as it is, not a canary
 
 
 def judge_run(
-    run: str,
-    judges: Sequence[str],
-    samples: int = 1,
-    *,
-    canaries: Sequence[str] = (FORGED,),
-    n_canaries: int = 20,
-    llm: Mapping[str, Any] | None = None,
-    progress: bool = True,
-) -> Path:
+    run: str, judges: Sequence[str], samples: int = 1, *, canaries: Sequence[str] = (FORGED,),
+    n_canaries: int = 20, llm: Mapping[str, Any] | None = None, progress: bool = True,
+) -> Path:  # fmt: skip
     """Let judges score a run's dialogues into ``judge_scores.jsonl``; returns the folder.
 
     Killed and started again it continues (``ledger-judge.sqlite``); a judge that is added later neither

@@ -163,14 +163,9 @@ def _digest(path: Path, *_: int) -> str:
 
 @contextmanager
 def stage(
-    study: str,
-    run: str,
-    name: str,
-    parameters: _Values,
-    inputs: _Digests | None = None,
-    *,
+    study: str, run: str, name: str, parameters: _Values, inputs: _Digests | None = None, *,
     fixed: bool = True,
-) -> Iterator[Stage]:
+) -> Iterator[Stage]:  # fmt: skip
     """Open one stage of a run: lock the folder, check the parameters, write the manifest.
 
     ``inputs`` are names and hashes of the files that the stage reads. With ``fixed``, a folder that holds
@@ -278,10 +273,9 @@ class StageSpec:
 
 
 class Study:
-    """A study: its name (the folder under ``results/``), its stages in order, and tables derived from them.
+    """A study: its folder under ``results/``, its stages in order, and tables derived from them.
 
-    ``derived`` maps the name of a table that no stage writes to the function of a run that makes it from
-    tables that a stage writes.
+    ``derived`` maps the name of a table that no stage writes to the function of a run that makes it.
     """
 
     def __init__(self, name: str, stages: Iterable[StageSpec], derived: _Derived | None = None) -> None:

@@ -99,20 +99,10 @@ def weights_in(inputs: Mapping[str, str]) -> dict[str, str]:
 
 
 def job(
-    stage: Stage,
-    ledger: Ledger,
-    parts: Sequence[Part],
-    make: Callable[..., _Maker],
-    arguments: tuple[Any, ...],
-    *,
-    llm: "LLMSettings | None" = None,
-    workers: int = 1,
-    scheduler: str = "",
-    logged: bool = False,
-    most_failed: int = 0,
-    hint: str = "",
-    progress: bool = True,
-) -> None:
+    stage: Stage, ledger: Ledger, parts: Sequence[Part], make: Callable[..., _Maker],
+    arguments: tuple[Any, ...], *, llm: "LLMSettings | None" = None, workers: int = 1, scheduler: str = "",
+    logged: bool = False, most_failed: int = 0, hint: str = "", progress: bool = True,
+) -> None:  # fmt: skip
     """Make every session of ``parts`` that the ledger lacks, part by part.
 
     ``make(*arguments, start)`` builds the session maker: once for all parts with models, which take threads
@@ -161,10 +151,9 @@ def _check_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
 
 @contextmanager
 def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) -> Iterator[None]:
-    """Whatever happens within: the log of all calls is in the run's folder, and the stage is counted.
+    """Whatever happens within: the calls are in the run's folder, and the stage is counted.
 
-    On a cluster each machine keeps its own log, which is fetched; a failure of that becomes a note on an
-    earlier error, which is the one to be told.
+    A cluster's logs are fetched from each machine; a failure of that becomes a note on an earlier error.
     """
     earlier: BaseException | None = None
     try:
@@ -199,18 +188,10 @@ def _fetch_logs(stage: Stage, scheduler: str) -> None:
 
 
 def sessions(
-    ledger: Ledger,
-    keys: Sequence[Key],
-    make: Callable[..., _Maker],
-    arguments: tuple[Any, ...],
-    *,
-    workers: int = 1,
-    threads: int = 0,
-    scheduler: str = "",
-    chunk: int = 10,
-    progress: bool = True,
+    ledger: Ledger, keys: Sequence[Key], make: Callable[..., _Maker], arguments: tuple[Any, ...], *,
+    workers: int = 1, threads: int = 0, scheduler: str = "", chunk: int = 10, progress: bool = True,
     label: str = "sessions",
-) -> int:
+) -> int:  # fmt: skip
     """Make every session of ``keys`` that the ledger lacks; returns the number of sessions made now.
 
     ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both
@@ -304,10 +285,9 @@ def _in_tasks(
 
 
 def _in_threads(todo: Sequence[Key], make: Callable[[], _Maker], threads: int) -> Generator[list[Done]]:
-    """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
+    """Outcomes of sessions that share one maker; an interrupt halts those under way, and nobody waits.
 
-    After an interrupt they are not waited for. Freezes existing objects (gc.freeze): collecting the catalogue
-    would pause every thread.
+    Existing objects are frozen (gc.freeze): collecting the catalogue would pause every thread.
     """
     if not todo:
         return

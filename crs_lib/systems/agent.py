@@ -71,9 +71,8 @@ class _Search(NamedTuple):
 
 
 def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
-    """The films that a call finds: all that meet the arguments, by their text, else the best known first. A
-    call that cannot be understood finds nothing, and its ``fault`` says why; arguments without a value are
-    passed over. A value that no film has is named in ``notes``.
+    """The films that a call finds: all that meet the arguments, by their text, else the best known first.
+    ``fault`` says why a call could not be understood, ``notes`` names values that no film has.
     """
     told = {str(name): value for name, value in call.arguments.items() if value not in ("", None, [])}
     exact = _exact(catalog.fields)
