@@ -2,9 +2,6 @@
 
 import importlib.util
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +15,7 @@ JSON = Request.ask("judge", "Score it:\nhello there\n", seed=7, schema=SCHEMA, t
 NAMES = BACKENDS.names()
 
 
-def weights() -> bool:
+def weights():
     """Whether the engine of ``local`` and its small model are installed."""
     if not importlib.util.find_spec("xllamacpp"):
         return False
@@ -37,7 +34,7 @@ ANSWERING = [
 
 
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, dict[str, Any]]]:
+def settings(tmp_path, monkeypatch):
     """Spec and settings with which each backend can answer TEXT and JSON."""
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     recorder = Recorder(tmp_path / "movies" / "demo" / "calls.sqlite")
@@ -57,7 +54,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-def test_a_reply_is_complete_and_the_same_again(name: str, settings: dict[str, Any]) -> None:
+def test_a_reply_is_complete_and_the_same_again(name, settings):
     with LLM(**settings[name]) as llm:
         first, second = llm.complete(TEXT), llm.complete(TEXT)
         data = json.loads(llm.complete(JSON).text)
@@ -69,7 +66,7 @@ def test_a_reply_is_complete_and_the_same_again(name: str, settings: dict[str, A
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-def test_the_backend_itself_can_be_asked(name: str, settings: dict[str, Any]) -> None:
+def test_the_backend_itself_can_be_asked(name, settings):
     with LLM(**settings[name]) as llm:
         backend, filled = llm.backend, llm.filled(TEXT)
         assert backend.complete(filled).text == llm.complete(TEXT).text
@@ -78,7 +75,7 @@ def test_the_backend_itself_can_be_asked(name: str, settings: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-def test_every_call_is_a_row(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_every_call_is_a_row(name, settings, tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     with LLM(recorder=recorder, **settings[name]) as llm:
         replies = llm.gather([TEXT, JSON])
@@ -91,7 +88,7 @@ def test_every_call_is_a_row(name: str, settings: dict[str, Any], tmp_path: Path
 
 
 @pytest.mark.parametrize("entry", list(BACKENDS), ids=NAMES)
-def test_the_registry_describes_it(entry: Any) -> None:
+def test_the_registry_describes_it(entry):
     assert entry.summary and entry.facts["kind"] in ("server", "offline", "engine")
     if entry.facts.get("argument"):
         with pytest.raises(InputError, match="after a colon"):

@@ -24,7 +24,7 @@ COUNTS = {
 }  # fmt: skip
 
 
-def scored(extractor: str):
+def scored(extractor):
     vocabulary = str(folder() / "reference" / "tfidf_vocabulary_4096.txt")
     return sessions(LOG, CONVENTION, (("extractor", extractor), ("vocabulary", vocabulary)))
 

@@ -1,7 +1,5 @@
 """The stages that notebooks run: files of the run, foreign run files, missing parts, checked settings."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -16,12 +14,12 @@ from tests.helpers.cosrec_data import part_of_sample
 
 
 @pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     return tmp_path
 
 
-def test_the_audit_is_written() -> None:
+def test_the_audit_is_written():
     found = STUDY.run("corpus", CorpusSettings(run="a"))
     folder = paths.run_folder("cosrec", "a")
     assert len(pd.read_csv(folder / "quirks.csv")) == len(found["quirks"]) > 0
@@ -32,7 +30,7 @@ def test_the_audit_is_written() -> None:
 
 
 @pytest.mark.slow
-def test_runs_of_anybody_are_scored(results: Path) -> None:
+def test_runs_of_anybody_are_scored(results):
     source = part_of_sample(results / "source", curated=8)
     curated = corpus.load(source, "curated")
     best = {
@@ -55,7 +53,7 @@ def test_runs_of_anybody_are_scored(results: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
+def test_one_run_alone_has_nothing_to_compare(results):
     source = part_of_sample(results / "source", curated=4)
     curated = corpus.load(source, "curated")
     run = {topic: ranked(dict.fromkeys(grades, 1.0)) for topic, grades in curated.qrels.items()}
@@ -66,7 +64,7 @@ def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
     assert set(found["by_reader"]["reader"]) == {"generic", "user"}
 
 
-def test_the_order_of_stages_is_told() -> None:
+def test_the_order_of_stages_is_told():
     with pytest.raises(RunError, match="13_cosrec_retrieve -p run d"):
         STUDY.run("evaluate", ScoreSettings(run="d"))
     with pytest.raises(RunError, match="12_cosrec_generate"):
@@ -74,7 +72,7 @@ def test_the_order_of_stages_is_told() -> None:
 
 
 @pytest.mark.slow
-def test_people_on_a_part_of_the_sample(results: Path) -> None:
+def test_people_on_a_part_of_the_sample(results):
     source = part_of_sample(results / "source", crowd=10, curated=6)
     found = STUDY.run("people", ScoreSettings(run="e", source=str(source), resamples=20, vectors="none"))
     assert set(found["intents"]["model"]) == {"views", "annotators"}
@@ -98,12 +96,12 @@ WRONG = {
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, fields in WRONG.items() for name in fields]
 )
-def test_settings_are_checked(kind: type, name: str) -> None:
+def test_settings_are_checked(kind, name):
     with pytest.raises(InputError):
         kind(**{name: WRONG[kind][name]})
 
 
-def test_systems_have_names_of_their_own() -> None:
+def test_systems_have_names_of_their_own():
     config = RetrieveSettings()
     names = [paths.slug(system.name) for system in config.systems()]
     assert len(set(names)) == len(config.retrievers) * (len(config.rewriters) + 1)

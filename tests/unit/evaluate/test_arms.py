@@ -128,7 +128,7 @@ def plain(config):
 COSTS = [one.name for one in base.scored() if one.primary]
 
 
-def test_a_run_without_straight_users_has_no_cost_and_says_why(plain):
+def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(plain):
     values = evaluate.read(plain, "results")[[*COSTS, "placebo_cost"]]
     windowless = ["stale", "wrong"]  # these two need no other arm
     assert values.drop(columns=windowless).isna().all(axis=None)
@@ -138,10 +138,7 @@ def test_a_run_without_straight_users_has_no_cost_and_says_why(plain):
     assert set(costs["mark"]) == {"no straight users"}
     shifts = evaluate.read(plain, "shifts")
     assert set(shifts["cost_undefined"]) == {"no straight users were simulated"}
-
-
-def test_findings_without_straight_users_speak_of_no_cost(plain):
-    """What can be said without the arm: recovery, uptake, release, retention, gain; and nothing of costs."""
+    # What can be said without the arm: recovery, uptake, release, retention, gain; and nothing of costs.
     told = findings.adaptation(evaluate.read(plain, "shifts"))
     assert not told.borne
     assert "the run lacks them" in str(told)
@@ -154,7 +151,7 @@ def test_findings_without_straight_users_speak_of_no_cost(plain):
     assert table[["uptake", "release", "retention", "item_recovery_rate", "normalised_gain"]].notna().all()
 
 
-def test_scores_older_than_an_arm_are_refused(config):
+def test_scores_older_than_an_arm_and_runs_of_other_settings_are_refused(config):
     alone = SimulateConfig(run="later", systems=("oracle",), n_sessions=2, n_turns=8)
     simulate.simulate(alone, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run="later"))
@@ -164,9 +161,6 @@ def test_scores_older_than_an_arm_are_refused(config):
         evaluate.read("later", "results")
     evaluate.evaluate(evaluate.EvaluateConfig(run="later"))
     assert evaluate.read("later", "results")["placebo_cost"].notna().any()
-
-
-def test_runs_of_other_settings_are_no_arms(config):
     own = SimulateConfig(run="own", systems=("oracle",), n_sessions=2, n_turns=8)
     simulate.simulate(own, progress=False)
     simulate.simulate(own.changed(run="own-none", n_sessions=1, arms=("none",)), progress=False)

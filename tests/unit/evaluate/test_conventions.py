@@ -37,7 +37,7 @@ def catalog(tmp_path_factory):
     return str(path)
 
 
-def dialogue(*texts: str, shifts: tuple[int, ...] = (), **meta) -> Dialogue:
+def dialogue(*texts, shifts=(), **meta):
     turns = [
         Turn(USER, text, meta) if i % 2 == 0 else Turn(SYSTEM, text, {"rec_titles": ["One"]})
         for i, text in enumerate(texts)
@@ -45,12 +45,9 @@ def dialogue(*texts: str, shifts: tuple[int, ...] = (), **meta) -> Dialogue:
     return Dialogue("1", "m", tuple(turns), shift_events=tuple({"turn": turn} for turn in shifts))
 
 
-def scored(catalog: str, one: Dialogue, convention: str, **settings: str):
-    return (
-        choose.ScoringConfig(catalog=catalog, convention=convention, **settings)
-        .make()
-        .scorer.score_many([one])[0]
-    )
+def scored(catalog, one, convention, **settings):
+    ready = choose.ScoringConfig(catalog=catalog, convention=convention, **settings).make()
+    return ready.scorer.score_many([one])[0]
 
 
 def test_silence_agrees_with_silence_and_clipping_moves_the_mean_in_the_thesis(catalog):
@@ -178,15 +175,10 @@ def test_every_convention_is_named_and_scores_an_odd_log(catalog, name):
 def written(tmp_path_factory):
     """Our own logs of the sample catalogue, and a topic model of its plots."""
     folder = tmp_path_factory.mktemp("logs")
-    old = os.environ.get("CRS_RESULTS")
-    os.environ["CRS_RESULTS"] = str(folder / "results")
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(folder / "results"))
         config = simulate.SimulateConfig(run="small", systems=("tracker", "echo"), n_sessions=4, n_turns=8)
         logs = simulate.simulate(config, progress=False)
-    finally:
-        os.environ.pop("CRS_RESULTS")
-        if old is not None:
-            os.environ["CRS_RESULTS"] = old
     catalog = ThesisCatalog.load("sample")
     train(catalog.documents[len(catalog) :], n_topics=8, passes=2, least=3).save(folder / "topics")
     return folder, logs / "dialogues.jsonl"
@@ -200,7 +192,7 @@ COMMANDS = (
 )
 
 
-def tables_of(written, place: str, hash_seed: str, threads: str, workers: str) -> dict[str, dict[str, bytes]]:
+def tables_of(written, place, hash_seed, threads, workers):
     """The bytes of all tables that the command writes under each convention, in one fresh interpreter."""
     folder, logs = written
     environment = os.environ | {

@@ -60,7 +60,7 @@ def test_missing_is_null_with_a_reason_never_zero(run):
     assert record["detail"]["defined_turns"]["cross_coherence"] + record["detail"]["n_both_empty_turns"] == 12
 
 
-def test_means_of_models_are_those_of_their_sessions(run):
+def test_means_are_those_of_sessions_and_of_turns(run):
     table = evaluate.read("r", "model_metrics").set_index(["model", "metric"])
     results = evaluate.read("r", "results")
     assert len(table) == len(SYSTEMS) * len(base.scored_names())
@@ -80,9 +80,6 @@ def test_means_of_models_are_those_of_their_sessions(run):
                 assert math.isnan(row["low"])  # one scenario tells nothing of others
         else:
             assert math.isnan(row["mean"])
-
-
-def test_sessions_are_the_means_of_their_turns(run):
     turns, results = (
         evaluate.read("r", "turns"),
         evaluate.read("r", "results").set_index(["model", "session_id"]),
@@ -112,8 +109,15 @@ def test_reading_checks_names_order_and_freshness(run):
 @pytest.mark.parametrize(("options", "message"), [
     ({"convention": "thesis_groundet"}, "unknown convention 'thesis_groundet'; did you mean 'thesis_grounded'"),
     ({"run": "a/b"}, "cannot be a folder"),
+    ({"tas_weights": {"gama": 0.5}}, "tas_weights: unknown weight 'gama'; did you mean 'gamma'"),
+    ({"tas_weights": {"gamma": -1.0}}, "gamma is -1.0"),
+    ({"convention": "thesis_legacy", "window": 2}, "window is 2; 'thesis_legacy' does not use"),
+    ({"convention": "thesis_grounded(gamma=x)"}, "'gamma' is 'x'; expected a finite number"),
+    ({"convention": "thesis_grounded(windw=3)"}, "unknown setting .*'windw'.*did you mean 'window'"),
+    ({"convention": "thesis_grounded(gamma)"}, "'gamma' is no setting; expected e.g. gamma=0.5"),
+    ({"topics": "ldaa", "convention": "thesis_legacy"}, "topics is 'ldaa'; give one of lda, .*; did you mean 'lda'"),
 ])  # fmt: skip
-def test_settings_are_checked(options, message):
+def test_settings_that_are_misspelt_or_of_no_use_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         EvaluateConfig(**options)
 
@@ -172,17 +176,3 @@ def test_a_convention_with_other_settings_stands_in_for_the_named_one(run):
     assert evaluate.convention_of("r") == "default"
     legacy = evaluate.read("r", "model_metrics", "thesis_legacy")
     assert views.scoreboard(legacy).columns[1] == "CAS †"
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"tas_weights": {"gama": 0.5}}, "tas_weights: unknown weight 'gama'; did you mean 'gamma'"),
-    ({"tas_weights": {"gamma": -1.0}}, "gamma is -1.0"),
-    ({"convention": "thesis_legacy", "window": 2}, "window is 2; 'thesis_legacy' does not use"),
-    ({"convention": "thesis_grounded(gamma=x)"}, "'gamma' is 'x'; expected a finite number"),
-    ({"convention": "thesis_grounded(windw=3)"}, "unknown setting .*'windw'.*did you mean 'window'"),
-    ({"convention": "thesis_grounded(gamma)"}, "'gamma' is no setting; expected e.g. gamma=0.5"),
-    ({"topics": "ldaa", "convention": "thesis_legacy"}, "topics is 'ldaa'; give one of lda, .*; did you mean 'lda'"),
-])  # fmt: skip
-def test_a_knob_that_is_misspelt_or_of_no_use_is_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        EvaluateConfig(**options)

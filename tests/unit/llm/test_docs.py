@@ -11,7 +11,7 @@ from crs_lib.llm.calls import TEXT_LIMIT
 TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
 
 
-def test_the_table_of_errors_is_that_of_the_code() -> None:
+def test_the_table_of_errors_is_that_of_the_code():
     section = TEXT.split("## What is tried again")[1].split("\n## ")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -24,7 +24,7 @@ def test_the_table_of_errors_is_that_of_the_code() -> None:
     assert list(known)[len(told) :] == ["wrong answer", "crashed", "too slow", "not started"]  # of programs
 
 
-def test_backends_and_numbers_are_those_of_the_code() -> None:
+def test_backends_and_numbers_are_those_of_the_code():
     specs = {spec.split(":")[0] for spec in re.findall(r"^\| `([^`]+)`", TEXT.split("From Python")[0], re.M)}
     assert specs == {*BACKENDS.names()} - {"scripted"}  # that of the tests
     policy = Retry()

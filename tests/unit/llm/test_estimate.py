@@ -1,7 +1,6 @@
 """How long a run will take: from a log, from a probe, and what is not known stays unknown."""
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.helpers.ollama_server import OllamaServer
 ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
 
 
-def test_hours_are_calls_times_seconds_over_those_really_at_once() -> None:
+def test_hours_are_calls_times_seconds_over_those_really_at_once():
     known = {("crs", "m"): Cost(500.0, 60.0, 2.0, 8), ("judge", "j"): Cost(2000.0, 80.0, 6.0, 9)}
     work = [Work("crs", "m", 20_000, at_once=8), Work("judge", "j", 3_000, at_once=5)]
     crs, judge, everything = estimate(work, known).to_dict("records")
@@ -33,7 +32,7 @@ def test_hours_are_calls_times_seconds_over_those_really_at_once() -> None:
     assert [math.isnan(hours) for hours in table["hours"]] == [False, True, True]
 
 
-def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path: Path) -> None:
+def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path):
     recorder, requests = (
         Recorder(tmp_path / "log.sqlite"),
         [Request.ask("crs", f"hello {i}") for i in range(12)],
@@ -46,7 +45,7 @@ def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path: Path) -> None:
     assert seconds >= 0.99 * 100 * 0.05  # one call after the other takes 5 s, however many wait
 
 
-def test_costs_come_from_calls_that_were_made() -> None:
+def test_costs_come_from_calls_that_were_made():
     rows = [
         {**ROW, "seconds_all": 2.0, "began": 0.0},
         {**ROW, "tokens_in": 600, "tokens_out": 70, "seconds_all": 4.0, "began": 0.0},
@@ -57,7 +56,7 @@ def test_costs_come_from_calls_that_were_made() -> None:
     assert costs(rows) == {("crs", "m"): Cost(500.0, 60.0, 3.0, 315 / 313)}
 
 
-def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode() -> None:
+def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode():
     rows = [
         {**ROW, "model": "m", "system": system, "session": 0, "turn": turn, "step": step, "tokens_in": tokens,
          "seconds_all": 1.0, "began": 0.0}

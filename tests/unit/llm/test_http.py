@@ -5,7 +5,6 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,7 +26,7 @@ MOVED = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/other\r\ncontent-le
 ONCE = Retry(waits=0, seeds=0)
 
 
-def ask(server: RawServer, times: int = 1, **settings: float) -> list[str]:
+def ask(server, times=1, **settings):
     with LLM("openai:m", host=server.url, retry=ONCE, **settings) as llm:
         return [llm.complete(Request.ask("crs", "hi")).text for _ in range(times)]
 
@@ -45,7 +44,7 @@ LISTED = b'{"models": [{"model": "m:latest", "digest": "d"}]}'
 
 
 @pytest.mark.parametrize("spec", WEIGHED)
-def test_choices_have_the_probabilities_that_the_server_gives(spec: str) -> None:
+def test_choices_have_the_probabilities_that_the_server_gives(spec):
     request = Request.ask("judge", "hi", choices=("1", "2", "4"))
     plain = {"openai:m": [BODY], "ollama:m": [WEIGHED[spec].replace(FIRST_TOKEN, b"")]}[spec]
     bodies = [*([LISTED] if spec == "ollama:m" else []), WEIGHED[spec], *plain]
@@ -57,20 +56,20 @@ def test_choices_have_the_probabilities_that_the_server_gives(spec: str) -> None
     assert reply.probabilities == pytest.approx({"1": 0, "2": math.exp(-1.5), "4": math.exp(-0.5)})
 
 
-def test_a_backend_without_probabilities_says_so() -> None:
+def test_a_backend_without_probabilities_says_so():
     with pytest.raises(InputError, match="scripted does not say how probable its words are"):
         LLM("scripted").complete(Request.ask("judge", "hi", choices=("1", "2")))
 
 
 @pytest.mark.parametrize("answer", [WHOLE, CHUNKED, LAST, WHOLE + WHOLE.replace(b"hello", b"stale")])
-def test_each_call_has_a_connection_of_its_own(answer: bytes) -> None:
+def test_each_call_has_a_connection_of_its_own(answer):
     """What follows an answer is never taken for the answer to the next call."""
     with RawServer(*[answer] * 3) as server:
         assert ask(server, 3) == ["hello"] * 3
         assert server.connections == 3
 
 
-def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used():
     with RawServer(WHOLE, WHOLE, hang_up=True) as server, LLM("openai:m", host=server.url, retry=ONCE) as llm:
         first = llm.complete(Request.ask("crs", "hi"))
         time.sleep(0.05)
@@ -79,13 +78,13 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("answer", [WHOLE[:-2], CHUNKED[:-9], WHOLE[:20], b"SMTP ready\r\n\r\n"])
-def test_an_answer_that_breaks_off_is_dropped(answer: bytes) -> None:
+def test_an_answer_that_breaks_off_is_dropped(answer):
     with RawServer(answer, hang_up=True) as server, failing("dropped", "ended early"):
         ask(server)
 
 
 @pytest.mark.slow
-def test_an_answer_that_comes_in_drops_is_bounded_by_the_time_out() -> None:
+def test_an_answer_that_comes_in_drops_is_bounded_by_the_time_out():
     with RawServer(WHOLE, pieces=40, pause=0.1) as server:
         began = time.perf_counter()
         with failing("timeout", r"within 0\.5 seconds"):
@@ -93,12 +92,12 @@ def test_an_answer_that_comes_in_drops_is_bounded_by_the_time_out() -> None:
     assert time.perf_counter() - began < 2  # 4 s without a deadline: no single pause is longer than 0.1 s
 
 
-def test_an_answer_in_drops_that_is_in_time_comes_whole() -> None:
+def test_an_answer_in_drops_that_is_in_time_comes_whole():
     with RawServer(WHOLE, pieces=10, pause=0.01) as server:
         assert ask(server, timeout=5.0) == ["hello"]
 
 
-def test_cookies_are_not_sent_back_and_redirects_not_followed() -> None:
+def test_cookies_are_not_sent_back_and_redirects_not_followed():
     with RawServer(COOKIE, WHOLE) as server:
         assert ask(server, 2) == ["hello"] * 2
         assert not any(b"cookie" in head.lower() for head in server.heads)
@@ -107,7 +106,7 @@ def test_cookies_are_not_sent_back_and_redirects_not_followed() -> None:
 
 
 @pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
-def test_a_proxy_is_used_for_other_machines_only(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_used_for_other_machines_only(spec, monkeypatch):
     for name in ("no_proxy", "NO_PROXY", "http_proxy", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with RawServer(WHOLE) as proxy:
@@ -122,13 +121,13 @@ def test_a_proxy_is_used_for_other_machines_only(spec: str, monkeypatch: pytest.
 
 
 @pytest.fixture
-def clients() -> Iterator[Clients]:
+def clients():
     made = Clients(lambda *_: socket.socket(), 5.0)
     yield made
     made.close()
 
 
-def test_a_client_is_made_once_a_server_and_anew_after_closing(clients: Clients) -> None:
+def test_a_client_is_made_once_a_server_and_anew_after_closing(clients):
     first, other = clients.at("http://a"), clients.at("http://b")
     assert clients.at("http://a") is first and first is not other
     clients.close()
@@ -136,7 +135,7 @@ def test_a_client_is_made_once_a_server_and_anew_after_closing(clients: Clients)
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_forked_process_has_its_own_connections(clients: Clients) -> None:
+def test_a_forked_process_has_its_own_connections(clients):
     mine = clients.at("http://a")
     child = os.fork()
     if child == 0:
@@ -149,11 +148,11 @@ def test_a_forked_process_has_its_own_connections(clients: Clients) -> None:
 @pytest.mark.parametrize(("address", "local"), [
     ("http://127.0.0.1:1", True), ("http://localhost", True), ("http://[::1]:5", True), ("http://gpu1", False),
 ])  # fmt: skip
-def test_this_machine_is_known(address: str, local: bool) -> None:
+def test_this_machine_is_known(address, local):
     assert _is_local(address) is local
 
 
-def test_it_works_where_an_event_loop_runs_already() -> None:
+def test_it_works_where_an_event_loop_runs_already():
     async def notebook() -> list[str]:
         with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
             request = Request.ask("crs", "hi")

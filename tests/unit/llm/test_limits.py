@@ -27,17 +27,17 @@ from crs_lib.llm.text import _split_thinking, checked
 from tests.helpers.scripted import failing
 
 
-def ask(text: str, **rest: object) -> Request:
+def ask(text, **rest):
     return Request.ask("crs", text, **rest)
 
 
 @given(st.lists(st.text(max_size=80), max_size=5))
-def test_the_lower_bound_never_passes_the_upper(texts: list[str]) -> None:
+def test_the_lower_bound_never_passes_the_upper(texts):
     messages = [Message("user", text) for text in texts]
     assert tokens_at_least(messages) <= tokens_at_most(messages)
 
 
-def test_a_prompt_must_fit_and_be_read_whole() -> None:
+def test_a_prompt_must_fit_and_be_read_whole():
     options = {"num_ctx": 100, "num_predict": 60}
     assert room(options) == 40
     check_fits(ask("x" * 72, options=options))  # 24 + 16 = 40
@@ -56,12 +56,12 @@ def test_a_prompt_must_fit_and_be_read_whole() -> None:
 @pytest.mark.parametrize("options", [
     {"num_predict": -1}, {"num_ctx": 0}, {"num_ctx": True}, {"num_ctx": 4096.0}, {"num_ctx": 64, "num_predict": 64},
 ])  # fmt: skip
-def test_impossible_sizes_are_refused(options: dict[str, object]) -> None:
+def test_impossible_sizes_are_refused(options):
     with pytest.raises(InputError, match="num_"):
         room(options)
 
 
-def attempts(policy: Retry, request: Request, kind: str, most: int = 9) -> list[Request]:
+def attempts(policy, request, kind, most=9):
     """The requests that follow where every attempt fails in the same way."""
     found: list[Request] = []
     while len(found) < most and (
@@ -71,7 +71,7 @@ def attempts(policy: Retry, request: Request, kind: str, most: int = 9) -> list[
     return found
 
 
-def test_each_kind_of_error_is_retried_as_the_table_says() -> None:
+def test_each_kind_of_error_is_retried_as_the_table_says():
     asked = ask("a", seed=1)
     assert attempts(Retry(waits=2), asked, "busy") == [asked, asked]
     assert Retry(waits=2).following(asked, LLMError("busy", "b"), ["empty", "dropped"]) is asked
@@ -89,7 +89,7 @@ def test_each_kind_of_error_is_retried_as_the_table_says() -> None:
             persist(Retry(), ask("a"), Mock(side_effect=error), Event())
 
 
-def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> None:
+def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks():
     policy = Retry(waits=6, first=0.5, longest=4.0)
     for attempt, low in enumerate((0.5, 1.0, 2.0, 4.0, 4.0), 1):  # each with up to 0.5 s by chance
         assert low <= policy.pause(LLMError("busy", "b"), attempt) <= low + 0.5
@@ -99,7 +99,7 @@ def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> N
     assert Retry(first=0.0, longest=0.0).pause(LLMError("busy", "b"), 1) == 0.0
 
 
-def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole() -> None:
+def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
     assert all(re.fullmatch(r"[a-z ]+", kind) for kind in REMEDIES)
     error = LLMError("busy", "later", pause=3.0)
     error.tried = ("dropped",)
@@ -127,11 +127,11 @@ SCHEMA = {
     ("I think <b>Heat</b>.", "I think <b>Heat</b>.", ""),
     ("", "", ""),
 ])  # fmt: skip
-def test_thinking_is_split_off(said: str, text: str, thinking: str) -> None:
+def test_thinking_is_split_off(said, text, thinking):
     assert _split_thinking(said) == (text, thinking)
 
 
-def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema() -> None:
+def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema():
     assert _split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
     assert checked('```json\n{"score": 4}\n```', "stop", SCHEMA) == '{"score": 4}'
     assert checked("Heat is a film by", "length", None) == "Heat is a film by"
@@ -140,7 +140,7 @@ def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema() -> N
 
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=300))
-def test_any_text_can_be_written_afterwards(said: str) -> None:
+def test_any_text_can_be_written_afterwards(said):
     parts = _split_thinking(said)
     assert json.loads(json.dumps(parts)) == list(parts)
     assert "".join(parts).encode("utf-8") + b"."
@@ -153,13 +153,13 @@ def test_any_text_can_be_written_afterwards(said: str) -> None:
     ("I give it a 4", "not JSON"),
     ("[" * 100_000, "not JSON"),
 ])  # fmt: skip
-def test_a_reply_that_breaks_the_schema_says_where(text: str, where: str) -> None:
+def test_a_reply_that_breaks_the_schema_says_where(text, where):
     with failing("bad reply", where) as caught:
         checked(text, "stop", SCHEMA)
     assert caught.value.text == text and len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA])
-def test_no_text_is_an_error(schema: dict[str, object] | None) -> None:
+def test_no_text_is_an_error(schema):
     with failing("empty"):
         checked(" \n", "stop", schema)

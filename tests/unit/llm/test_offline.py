@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from tests.helpers.scripted import failing
 PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2. Fargo (1996)\nno: (1990)\n"
 
 
-def test_the_template_offers_what_the_prompt_offers() -> None:
+def test_the_template_offers_what_the_prompt_offers():
     assert _candidates(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
     named = {answer(PROMPT, None, seed).split("How about ")[1].split("?")[0] for seed in range(40)}
     assert named == {"Heat", "Ronin", "Fargo"}
@@ -27,7 +26,7 @@ def test_the_template_offers_what_the_prompt_offers() -> None:
     assert answer("nothing to go by", None, 0) == "Noted."
 
 
-def test_the_template_keeps_a_schema() -> None:
+def test_the_template_keeps_a_schema():
     schema = {
         "type": "object",
         "$defs": {"S": {"type": "object", "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}}}},
@@ -49,7 +48,7 @@ def test_the_template_keeps_a_schema() -> None:
         assert named[0] in ("", record["ids"][0])  # the id and the words speak of the same movie
 
 
-def test_a_run_can_be_replayed_without_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_can_be_replayed_without_its_model(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     folder = tmp_path / "movies" / "night"
     recorder = Recorder(folder / "calls.sqlite")
@@ -66,7 +65,7 @@ def test_a_run_can_be_replayed_without_its_model(tmp_path: Path, monkeypatch: py
         LLM("replay:movies/night").complete(Request.ask("crs", "new"))
 
 
-def test_a_replay_does_not_choose_between_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_does_not_choose_between_models(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     folder, request = tmp_path / "movies" / "two", Request.ask("crs", "hi", seed=1)
     recorder = Recorder(folder / "calls.sqlite")
@@ -83,13 +82,13 @@ def test_a_replay_does_not_choose_between_models(tmp_path: Path, monkeypatch: py
     assert LLM("replay:two@ollama:b:1").complete(request).text == "from b"
 
 
-def test_a_run_without_calls_cannot_be_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_calls_cannot_be_replayed(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     with pytest.raises(RunError, match=r"llm_calls\.jsonl to replay"):
         LLM("replay:nothing")
 
 
-def test_a_log_of_the_package_is_replayed_by_name(tmp_path, monkeypatch) -> None:
+def test_a_log_of_the_package_is_replayed_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "samples", lambda: tmp_path)
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     recorder = Recorder(tmp_path / "calls.sqlite")

@@ -2,11 +2,9 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,22 +21,22 @@ ONCE = Retry(waits=1, seeds=1, first=0.0, longest=0.0)
 SCHEMA = {"type": "object", "properties": {"reply": {"type": "string"}}, "required": ["reply"]}
 
 
-def ask(**rest: Any) -> Request:
+def ask(**rest):
     return Request.ask("crs", "A quiet drama?", seed=1, **rest)
 
 
 @contextmanager
-def raw(answers: list[bytes]) -> Iterator[str]:
+def raw(answers):
     with RawServer(*answers) as server:
         yield server.url
 
 
-def openai(content: Any = "Try Heat.", stop: Any = "stop", usage: Any = None, **more: Any) -> dict[str, Any]:
+def openai(content="Try Heat.", stop="stop", usage=None, **more):
     choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": stop}
     return {"model": "m", "choices": [choice], "usage": usage, **more}
 
 
-def ollama(content: Any = "Try Heat.", **more: Any) -> dict[str, Any]:
+def ollama(content="Try Heat.", **more):
     message = {"role": "assistant", "content": content}
     return {"model": "m", "message": message, "done": True, "done_reason": "stop", **more}
 
@@ -66,7 +64,7 @@ POISON = {
 
 @pytest.mark.parametrize("name", POISON)
 @pytest.mark.slow
-def test_poison_is_an_error_that_is_logged_and_asked_again(name: str, tmp_path: Path) -> None:
+def test_poison_is_an_error_that_is_logged_and_asked_again(name, tmp_path):
     body, kind = POISON[name]
     recorder = Recorder(tmp_path / "calls.sqlite")
     with (
@@ -86,7 +84,7 @@ def test_poison_is_an_error_that_is_logged_and_asked_again(name: str, tmp_path: 
     ('{"message": ' + "[" * 100_000, "garbled"), (ollama("x" * 10_000_000), "bad reply"),
     (ollama("x" * 2**24), "garbled"),
 ])  # fmt: skip
-def test_poison_from_ollama_too(body: Any, kind: str, monkeypatch: Any) -> None:
+def test_poison_from_ollama_too(body, kind, monkeypatch):
     with (
         raw([http_answer(body), http_answer(ollama("Try Ronin."))]) as url,
         LLM("ollama:m", host=url, retry=ONCE, timeout=20.0) as llm,
@@ -96,7 +94,7 @@ def test_poison_from_ollama_too(body: Any, kind: str, monkeypatch: Any) -> None:
     assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
 
 
-def test_parts_of_a_message_are_joined_as_the_protocol_says() -> None:
+def test_parts_of_a_message_are_joined_as_the_protocol_says():
     parts = [{"type": "text", "text": "Try "}, {"type": "text", "text": "Heat."}]
     with raw([http_answer(openai(parts, model="m-2026-11-01"))]) as url, LLM("openai:m", host=url) as llm:
         assert llm.complete(ask()).text == "Try Heat."
@@ -105,7 +103,7 @@ def test_parts_of_a_message_are_joined_as_the_protocol_says() -> None:
 @pytest.mark.parametrize(
     "wait", ["²", "-1", "1e9", "nan", "9" * 400, "Wed, 21 Oct 2026 07:28:00 GMT", "\x1b"]
 )
-def test_a_pause_that_is_none_is_passed_over(wait: str) -> None:
+def test_a_pause_that_is_none_is_passed_over(wait):
     busy = (
         http_answer("busy \x1b[31m", "503 Busy", f"retry-after: {wait}").decode().encode("latin-1", "ignore")
     )
@@ -113,13 +111,13 @@ def test_a_pause_that_is_none_is_passed_over(wait: str) -> None:
         assert llm.complete(ask()).tried == ("busy",)
 
 
-def test_a_compressed_bomb_is_not_unpacked() -> None:
+def test_a_compressed_bomb_is_not_unpacked():
     bomb = http_answer(gzip.compress(b" " * 50_000_000), "200 OK", "content-encoding: gzip")
     with raw([bomb, http_answer(openai())]) as url, LLM("openai:m", host=url, retry=ONCE) as llm:
         assert llm.complete(ask()).tried == ("garbled",)
 
 
-def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path: Path) -> None:
+def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path):
     said = '{"reply": "a\\ud800b\\u0000c \\ud83d\\ude00"}'
     cache = Cache(tmp_path / "cache.sqlite")
     for answer in (said, "unused"):
@@ -132,7 +130,7 @@ def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path: Path)
 @pytest.mark.parametrize(
     "damage", ['{"text": "a\\ud800b"}', '{"text": 5}', "[]", "{", "[" * 100_000, '{"text": ""}']
 )
-def test_a_cached_reply_that_cannot_be_used_is_dropped_and_asked_again(tmp_path: Path, damage: str) -> None:
+def test_a_cached_reply_that_cannot_be_used_is_dropped_and_asked_again(tmp_path, damage):
     cache = Cache(tmp_path / "cache.sqlite")
     with raw([http_answer(openai("Try Ronin."))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
         llm.complete(ask())
@@ -141,7 +139,7 @@ def test_a_cached_reply_that_cannot_be_used_is_dropped_and_asked_again(tmp_path:
         assert llm.complete(ask()).text == "Try Ronin."
 
 
-def test_weights_that_change_are_noticed() -> None:
+def test_weights_that_change_are_noticed():
     with OllamaServer({"tiny:latest": "a" * 64}) as server:
         settings: Callable[[str], dict[str, str]] = lambda spec: {"host": server.url}  # noqa: E731
         unchanged({"ollama:tiny": "a" * 64, "template": "any"}, settings)
@@ -151,7 +149,7 @@ def test_weights_that_change_are_noticed() -> None:
         assert caught.value.ends_run
 
 
-def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_path: Path) -> None:
+def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_path):
     with (
         OllamaServer({"tiny:latest": "b" * 64}) as server,
         Pool(None, LLMSettings(host=server.url), retry=ONCE, weights={"ollama:tiny": "a" * 64}) as pool,
@@ -162,7 +160,7 @@ def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_pat
         assert pool("template").complete(ask()).text  # nothing is known of its weights
 
 
-def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch: Any) -> None:
+def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch):
     with (
         OllamaServer({"tiny:latest": "a" * 64}) as server,
         LLM("ollama:tiny", host=server.url, retry=ONCE, weights="a" * 64) as llm,
@@ -174,7 +172,7 @@ def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch: Any) -> N
             llm.complete(ask(replicate=1))
 
 
-def test_what_follows_the_port_of_an_address_is_not_shown() -> None:
+def test_what_follows_the_port_of_an_address_is_not_shown():
     assert http.shown("http://me:s3cret@gpu1:8000/s3cret;s3cret?s3cret") == "http://gpu1:8000"
     with (
         LLM("openai:m", host="http://127.0.0.1:9/s3cret", retry=Retry(waits=0)) as llm,
@@ -184,7 +182,7 @@ def test_what_follows_the_port_of_an_address_is_not_shown() -> None:
     assert "s3cret" not in str(told.value)
 
 
-def test_what_a_server_says_is_shown_with_escapes() -> None:
+def test_what_a_server_says_is_shown_with_escapes():
     with (
         raw([http_answer("no \x1b[31mred\x07", "400 Bad")]) as url,
         LLM("openai:m", host=url) as llm,

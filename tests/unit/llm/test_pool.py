@@ -2,7 +2,6 @@
 
 import stat
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,11 @@ from crs_lib.llm.settings import LLMSettings
 from tests.helpers.ollama_server import OllamaServer
 
 
-def ask(text: str = "hello") -> Request:
+def ask(text="hello"):
     return Request.ask("crs", text, seed=1, tags={"session": 3})
 
 
-def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged_where_there_is_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged_where_there_is_a_folder(tmp_path, monkeypatch):
     with Pool(tmp_path) as pool:
         assert pool("template") is pool("template")
         assert not pool.complete("template", ask()).cache_hit
@@ -35,7 +32,7 @@ def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged_where_there_is_a_
     assert list(empty.iterdir()) == []
 
 
-def test_halted_it_refuses_further_calls() -> None:
+def test_halted_it_refuses_further_calls():
     with Pool(None, made={"scripted": LLM("scripted", answers=["a", "b"])}) as pool:
         assert pool.complete("scripted", ask()).text == "a"
         pool.halt()
@@ -44,7 +41,7 @@ def test_halted_it_refuses_further_calls() -> None:
         pool.release("scripted")
 
 
-def test_backends_get_the_settings_they_take_and_twice_their_slots() -> None:
+def test_backends_get_the_settings_they_take_and_twice_their_slots():
     service = LLMSettings(host="gpu1", timeout=5.0, think=False)
     assert service.settings_for("ollama:a") == {"host": "gpu1", "timeout": 5.0, "think": False}
     assert service.settings_for("openai:a") == {"host": "gpu1", "timeout": 5.0}
@@ -57,7 +54,7 @@ def test_backends_get_the_settings_they_take_and_twice_their_slots() -> None:
         assert pool.width([]) == 1
 
 
-def test_a_slot_that_comes_free_finds_its_next_call_on_the_server() -> None:
+def test_a_slot_that_comes_free_finds_its_next_call_on_the_server():
     service = LLMSettings(slots=3)
     with OllamaServer(delay=0.05) as server, Pool(None, LLMSettings(host=server.url, slots=3)) as pool:
         requests = [Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)]
@@ -65,9 +62,7 @@ def test_a_slot_that_comes_free_finds_its_next_call_on_the_server() -> None:
     assert service.at_once == 6 == server.most_at_once
 
 
-def test_scratch_is_this_users_own_and_is_drained_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scratch_is_this_users_own_and_is_drained_once(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_SCRATCH", str(tmp_path))
     folder = scratch("thesis")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -97,11 +92,11 @@ REPLY = Reply(
     replace(BASE, schema={"type": "object"}),
     replace(BASE, replicate=1),
 ])  # fmt: skip
-def test_whatever_may_change_an_answer_changes_its_address(other: Request) -> None:
+def test_whatever_may_change_an_answer_changes_its_address(other):
     assert key("d", {}, other) != key("d", {}, BASE)
 
 
-def test_weights_and_settings_are_part_of_the_address_and_who_asks_is_not() -> None:
+def test_weights_and_settings_are_part_of_the_address_and_who_asks_is_not():
     assert key("d", {}, BASE) != key("other", {}, BASE)
     assert key("d", {"think": True}, BASE) != key("d", {"think": None}, BASE)
     assert key("d", {}, replace(BASE, role="judge", tags={"session": 9})) == key("d", {}, BASE)
@@ -110,7 +105,7 @@ def test_weights_and_settings_are_part_of_the_address_and_who_asks_is_not() -> N
     )
 
 
-def test_a_hit_is_the_reply_without_its_costs(tmp_path: Path) -> None:
+def test_a_hit_is_the_reply_without_its_costs(tmp_path):
     cache = Cache(tmp_path / "c.sqlite")
     assert cache.get("k") is None
     cache.put("k", REPLY)

@@ -13,7 +13,7 @@ from crs_lib.llm.preflight import Need, preflight
 from tests.helpers.ollama_server import DIGEST, OllamaServer
 
 
-def test_all_is_well() -> None:
+def test_all_is_well():
     with OllamaServer(["gemma:2b", "qwen"], context=4096) as server:
         host: dict[str, Any] = {"settings": {"host": server.url}}
         found = preflight([
@@ -27,7 +27,7 @@ def test_all_is_well() -> None:
     assert server.chats == 0
 
 
-def test_all_that_is_missing_is_said_at_once() -> None:
+def test_all_that_is_missing_is_said_at_once():
     with OllamaServer(["gemma:2b"], context=4096) as server, OllamaServer(version="0.3.14") as old:
         host: dict[str, Any] = {"settings": {"host": server.url}}
         with pytest.raises(RunError) as caught:
@@ -60,7 +60,7 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     ("::1", ("http://[::1]:11434",)),
     ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
 ])  # fmt: skip
-def test_addresses_are_read_as_people_write_them(given: str, expected: tuple[str, ...]) -> None:
+def test_addresses_are_read_as_people_write_them(given, expected):
     assert http.parse(given, port=11434, variable="OLLAMA_HOST") == expected
 
 
@@ -68,14 +68,14 @@ def test_addresses_are_read_as_people_write_them(given: str, expected: tuple[str
     "", " , ", "ftp://gpu1", "gpu1:port", "a,a", "a b", "http://me:s3cret@gpu1", "http://gpu1/?key=s3cret",
     "gpu1#s3cret", "http://gpu1:8000/v1;s3cret",
 ])  # fmt: skip
-def test_addresses_that_cannot_be_used_are_refused(given: str) -> None:
+def test_addresses_that_cannot_be_used_are_refused(given):
     with pytest.raises(InputError) as caught:
         http.parse(given, port=11434, variable="OLLAMA_HOST")
     assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.subprocess
-def test_a_list_of_servers_in_the_environment_reaches_all_of_them() -> None:
+def test_a_list_of_servers_in_the_environment_reaches_all_of_them():
     ask = "from crs_lib.llm.preflight import Need, preflight; print(len(preflight([Need('crs', 'ollama:tiny')])))"
     with OllamaServer() as one, OllamaServer() as two:
         hosts = f"{one.url.removeprefix('http://')},{two.url.removeprefix('http://')}"
@@ -86,6 +86,6 @@ def test_a_list_of_servers_in_the_environment_reaches_all_of_them() -> None:
     assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
 
 
-def test_a_server_that_is_not_there_says_how_to_start_it() -> None:
+def test_a_server_that_is_not_there_says_how_to_start_it():
     with pytest.raises(RunError, match=r"one thing is missing(.|\n)*start it with: ollama serve"):
         preflight([Need("crs", "ollama:tiny", settings={"host": "127.0.0.1:1"})])

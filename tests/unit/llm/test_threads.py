@@ -4,10 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,11 +15,11 @@ from crs_lib.llm.client import _Slots
 from tests.helpers.ollama_server import OllamaServer
 
 
-def ask(number: int) -> Request:
+def ask(number):
     return Request.ask("crs", f"Say this:\nhello {number}\n")
 
 
-def test_threads_share_one_model_and_fill_its_slots() -> None:
+def test_threads_share_one_model_and_fill_its_slots():
     server = OllamaServer(delay=0.02)
     with server, LLM("ollama:tiny", host=server.url, slots=8) as llm, ThreadPoolExecutor(12) as pool:
         texts = list(pool.map(lambda number: llm.complete(ask(number)).text, range(24)))
@@ -31,7 +28,7 @@ def test_threads_share_one_model_and_fill_its_slots() -> None:
     assert server.counts["/api/tags"] == 1  # the digest is asked for once, whoever comes first
 
 
-def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero() -> None:
+def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero():
     llm = LLM("scripted", answers=["one", "two", "three"])
     assert [reply.text for reply in llm.gather(map(ask, range(3)))] == ["one", "two", "three"]
     assert llm.gather([]) == []
@@ -41,7 +38,7 @@ def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero() -
         LLM("ollama:tiny", timeout=0.0)
 
 
-def interrupt(seconds: float, action: Callable[[], Any]) -> float:
+def interrupt(seconds, action):
     """Do the action, which an interrupt ends after so many seconds; returns how long it took to come out."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     timer = threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGINT])
@@ -56,7 +53,7 @@ def interrupt(seconds: float, action: Callable[[], Any]) -> float:
         signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     with OllamaServer(delay=3) as server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
         llm.backend.digest()
@@ -65,7 +62,7 @@ def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_path: Path) -> None:
+def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_path):
     cache = Cache(tmp_path / "cache.sqlite")
     with OllamaServer(delay=1.0) as server, LLM("ollama:tiny", host=server.url, cache=cache, slots=3) as llm:
         llm.backend.digest()
@@ -76,7 +73,7 @@ def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_
         assert (len(cache), server.chats) == (3, 3)  # those under way; the other 47 are not sent
 
 
-def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch):
     slots = _Slots(["a", "b"], 2)
     holds = [slots.taken() for _ in range(4)]
     assert [hold.__enter__() for hold in holds] == ["a", "b", "a", "b"]
@@ -105,7 +102,7 @@ def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch: pyte
         assert {first, second} == {"a", "b"}  # half a minute later both work
 
 
-def test_every_waiter_is_served_whatever_fails() -> None:
+def test_every_waiter_is_served_whatever_fails():
     slots, served, raised = _Slots(["a", "b"], 2), [], []
 
     def caller(number: int) -> None:

@@ -208,7 +208,7 @@ CAT = "the cat sat on the mat"
 TEXT = st.lists(st.sampled_from(["red", "blue", "tent", "for", "two", "light"]), max_size=8).map(" ".join)
 
 
-def test_worked_by_hand_and_as_sacrebleu_gave() -> None:
+def test_worked_by_hand_and_as_sacrebleu_gave():
     # "police kill the gunman" against "police killed the gunman" (Lin 2004): 3 of 4 words, LCS 3,
     # bigrams (the gunman) 1 of 3
     said, wanted = "police kill the gunman", ["police killed the gunman"]
@@ -234,7 +234,7 @@ def test_worked_by_hand_and_as_sacrebleu_gave() -> None:
 @pytest.mark.parametrize("name", SENTENCE)
 @given(candidate=TEXT, references=st.lists(TEXT, min_size=1, max_size=3))
 @pytest.mark.slow
-def test_every_measure(name: str, candidate: str, references: list[str]) -> None:
+def test_every_measure(name, candidate, references):
     score = SENTENCE[name](candidate, references)
     assert 0 <= score <= 1 + 1e-12
     assert score >= SENTENCE[name](candidate, references[:1])  # more references never hurt
@@ -243,7 +243,7 @@ def test_every_measure(name: str, candidate: str, references: list[str]) -> None
 
 
 @pytest.mark.parametrize("name", SENTENCE)
-def test_a_reference_is_needed(name: str) -> None:
+def test_a_reference_is_needed(name):
     with pytest.raises(InputError, match="at least one"):
         SENTENCE[name]("tent", [])
 
@@ -269,7 +269,7 @@ IDEAL = 2 + 2 / log2(3) + 1 / log2(4)
     ("Judged@2", 1 / 2),
     ("Judged@10", 3 / 4),
 ])  # fmt: skip
-def test_worked_examples(spec: str, expected: float) -> None:
+def test_worked_examples(spec, expected):
     assert measure(spec)(CASE) == pytest.approx(expected, abs=1e-12)
 
 
@@ -279,9 +279,7 @@ def test_worked_examples(spec: str, expected: float) -> None:
     rest=st.lists(st.sampled_from([0, 1, 2]), max_size=5),
 )
 @pytest.mark.slow
-def test_every_measure_is_in_the_unit_interval_and_zero_without_hits(
-    name: str, grades: list[int | None], rest: list[int]
-) -> None:
+def test_every_measure_is_in_the_unit_interval_and_zero_without_hits(name, grades, rest):
     pool = [g for g in grades if g is not None] + rest
     for spec in (name, f"{name}@3"):
         assert 0 <= measure(spec)(_Judged(grades, pool)) <= 1 + 1e-12
@@ -291,13 +289,13 @@ def test_every_measure_is_in_the_unit_interval_and_zero_without_hits(
 @pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("Judged", "P", "R")])
 @given(pool=st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=10), seed=st.integers(0, 99))
 @pytest.mark.slow
-def test_the_ideal_order_is_best(name: str, pool: list[int], seed: int) -> None:
+def test_the_ideal_order_is_best(name, pool, seed):
     other = np.random.default_rng(seed).permutation(pool).tolist()
     best = measure(name)(_Judged(sorted(pool, reverse=True), pool))
     assert measure(name)(_Judged(other, pool)) <= best + 1e-12
 
 
-def test_ir_measures_agrees() -> None:
+def test_ir_measures_agrees():
     ir_measures = pytest.importorskip("ir_measures")
     rng = np.random.default_rng(5)
     qrels = {f"q{i}": {f"d{j}": int(rng.integers(0, 3)) for j in rng.permutation(60)[:30]} for i in range(12)}
@@ -312,13 +310,13 @@ def test_ir_measures_agrees() -> None:
         assert ours.loc[found.query_id, str(found.measure)] == pytest.approx(found.value, abs=1e-9)
 
 
-def test_missing_topics_count_as_zero_and_unknown_ones_are_named() -> None:
+def test_missing_topics_count_as_zero_and_unknown_ones_are_named():
     scored = score_run({"a": [Hit("d", 1.0)], "x": [Hit("d", 1.0)]}, {"a": {"d": 1}, "b": {"d": 2}}, ["P@1"])
     assert scored.topics["P@1"].tolist() == [1.0, 0.0]
     assert (scored.missing, scored.unknown) == (["b"], ["x"])
 
 
-def test_random_floor_is_the_expectation() -> None:
+def test_random_floor_is_the_expectation():
     # P@1 of a pool with 1 relevant of 4 is 1/4; RR is (1 + 1/2 + 1/3 + 1/4) / 4
     qrels = {"a": {"w": 1, "x": 0, "y": 0, "z": 0}, "b": {"w": 1}}
     floor = random_floor(qrels, ["P@1", "RR", "Judged@4"], draws=4000).loc["a"]
@@ -331,7 +329,7 @@ def test_random_floor_is_the_expectation() -> None:
 
 
 @pytest.mark.parametrize("spec", ["NDCG@10", "nDCG@0", "P(rel=0)", "nDCG@ten", ""])
-def test_unknown_measures(spec: str) -> None:
+def test_unknown_measures(spec):
     with pytest.raises(InputError, match="unknown measure"):
         measure(spec)
 

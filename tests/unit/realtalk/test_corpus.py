@@ -1,10 +1,13 @@
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import corpus, describe, wording
+from crs_lib.realtalk import arcs, corpus, describe, scoring, wording
 from crs_lib.realtalk.corpus import _read_time
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
@@ -151,3 +154,133 @@ def test_odd_annotations_are_counted_and_not_lost_in_silence(given, evidence, ca
     chat = parse([MESSAGE], qa=[{"question": "Who?", **given}])
     found = chat.questions[0]
     assert (found.evidence, found.category, [q.kind for q in chat.quirks]) == (evidence, category, kinds)
+
+
+def chat_with(evidence, photo_at=(), missing=()):
+    """Twelve messages D1:1 … D1:12, some with photo, some dropped; one question."""
+    session = [
+        {
+            "clean_text": f"m{i}",
+            "speaker": "Ann",
+            "date_time": f"01.01.2024, 10:{i:02d}:00",
+            "dia_id": f"D1:{i}",
+            "img_file": ["x.jpg"] if i in photo_at else [],
+        }
+        for i in range(1, 13)
+        if i not in missing
+    ]
+    record = {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "session_1": session}
+    return corpus._parse_chat({**record, "qa": [{"question": "q?", "evidence": evidence}]}, "c")
+
+
+def ids(chat, reading):
+    found = corpus.evidence(chat, chat.questions[0], reading)
+    return chat.ids(found.positions), list(found.unresolved)
+
+
+@pytest.mark.parametrize("evidence, strict, valid", [
+    (["D1:2"], ["D1:2"], ["D1:2"]), (["D1:2", "D1:2"], ["D1:2"], ["D1:2"]),
+    (["D1:2; D1:4"], [], ["D1:2", "D1:4"]), (["D1;5"], [], ["D1:5"]), (["D 1:8"], [], ["D1:8"]),
+    (["1:9"], [], ["D1:9"]), (["D1:4. D1:5"], [], ["D1:4", "D1:5"]), (["D1:6."], [], ["D1:6"]),
+    (["D1:05"], [], ["D1:5"]), (["D:1:11"], [], ["D1:11"]), (["D1:3-D1:5"], [], ["D1:3", "D1:4", "D1:5"]),
+    (["D1:3-D1:5, D1:9"], [], ["D1:3", "D1:4", "D1:5", "D1:9"]),
+])  # fmt: skip
+def test_slips_are_repaired_by_valid_and_not_by_strict(evidence, strict, valid):
+    chat = chat_with(evidence)
+    assert ids(chat, corpus.STRICT)[0] == strict
+    assert ids(chat, corpus.VALID) == (valid, [])
+
+
+@pytest.mark.parametrize("text", ["", "D:56", "D58", "somewhere"])
+def test_what_names_no_message_is_counted_and_not_scored(text):
+    chat = chat_with([text])
+    for reading in corpus.READINGS:
+        assert ids(chat, reading) == ([], [text])
+    assert corpus.gold(chat) == {}
+
+
+def test_a_missing_photo_moves_to_the_nearest_photo_only_when_repaired():
+    chat = chat_with(["D1:6"], photo_at=(2, 8), missing=(6,))
+    assert ids(chat, corpus.VALID) == ([], ["D1:6"])
+    assert ids(chat, corpus.REPAIRED) == (["D1:8"], [])  # 8 is two away, 2 is four away
+    assert ids(chat_with(["D1:6"], (4, 8), (6,)), corpus.REPAIRED)[0] == [
+        "D1:4"
+    ]  # of two as near the earlier
+    assert ids(chat_with(["D1:12"], (5,), (12,)), corpus.REPAIRED)[0] == []  # seven away
+    with pytest.raises(InputError, match="strict, valid, repaired"):
+        ids(chat, "loose")
+
+
+def test_derived_arcs_are_questions_over_three_sessions(make_chat):
+    qa = [
+        {"question": "long?", "evidence": ["D3:1", "D1:1", "D2:2", "D1:2"]},
+        {"question": "short?", "evidence": ["D1:1", "D2:1"]},
+    ]
+    chat = make_chat(*[[("Ann", "a"), ("Ben", "b")]] * 3, qa=qa)
+    (case,) = arcs.derive(chat)
+    assert [phase.ids for phase in case.phases] == [("D1:1", "D1:2"), ("D2:2",), ("D3:1",)]
+
+
+def test_arc_files_round_trip_and_say_everything_that_is_wrong(make_chat, tmp_path):
+    chat = make_chat([("Ann", "a"), ("Ben", "b")], [("Ann", "c")], name="c")
+    good = {"name": "n", "chat": "c", "question": "q?", "phases": [{"ids": ["D1:1"]}, {"ids": ["D2:1"]}]}
+    assert arcs.check(good, [chat]) == []
+    bad = good | {"phases": [{"ids": ["D2:1", "D9:9"]}, {"ids": ["D1:1", "D2:1"]}]}
+    problems = " | ".join(arcs.check(bad, [chat]))
+    assert all(part in problems for part in ("no message 'D9:9'", "stands in two phases", "not in order"))
+    formless = " | ".join(arcs.check({"name": "n", "chat": "c", "phases": [{}, {"ids": []}]}, [chat]))
+    assert all(part in formless for part in ("question", "phases.0.ids", "phases.1.ids"))
+    path = tmp_path / "arcs.json"
+    arcs.write(path, [arcs.Arc(**good)])
+    assert arcs.read(path, [chat]) == [arcs.Arc(**good)]
+    path.write_text('{"format": "crs-arc-1", "cases": [{}]}')
+    with pytest.raises(InputError, match=r"cases\[0\], name"):
+        arcs.read(path, [chat])
+    path.write_text("{}")
+    with pytest.raises(InputError, match="crs-arc-1"):
+        arcs.read(path, [chat])
+
+
+CHATS = paths.samples() / "realtalk"
+
+
+def test_questions_are_counted_as_their_tables_say(sample, make_chat):
+    rows = describe.questions([sample])
+    gold = corpus.gold(sample)
+    assert len(rows) == len(sample.questions) and (rows["gold"] > 0).sum() == len(gold)
+    assert rows["apart"].sum() == sum(len(corpus.sessions_of(sample, sorted(p))) > 1 for p in gold.values())
+    odd = sum(not q.evidence or any(e not in sample.position for e in q.evidence) for q in sample.questions)
+    assert rows["odd"].sum() == odd == 6
+    own = describe.spoken(rows)
+    assert len(own) == rows.loc[rows["named"] == 1, "gold"].sum()
+    assert describe.questions([make_chat([("Ann", "Hello")])]).empty
+
+
+def test_visits_say_what_the_agent_did(told):
+    rows = scoring.visits(told)
+    assert rows["question"].is_unique and rows["given"].all()
+    assert rows["again"].sum() == sum(len(record["trace"]) > 5 for record in told) > 0
+    assert rows["ids"].tolist() == [len(record["narrative"]) for record in told]
+    assert scoring.visits([]).empty
+
+
+@pytest.mark.subprocess
+def test_the_sample_is_what_its_generator_makes(tmp_path):
+    command = [sys.executable, str(CHATS / "make_sample.py"), "--out", str(tmp_path)]
+    subprocess.run(command, check=True, env=dict(os.environ) | {"PYTHONPATH": str(paths.ROOT)})
+    made = sorted(tmp_path.iterdir())
+    assert [path.name for path in made] == [
+        "Chat_11_Noor_Felix.json", "Chat_12_Ayo_Greta.json", "Chat_13_Lucia_Hendrik.json", "arcs.json",
+    ]  # fmt: skip
+    for path in made:
+        assert path.read_bytes() == (CHATS / path.name).read_bytes()
+        assert "{" not in "".join(text for text in _texts(json.loads(path.read_text())))
+
+
+def _texts(value):
+    """Every text inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from crs_lib import runs
+from crs_lib import figures, runs
 from crs_lib.cli import app, realtalk
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
@@ -21,6 +21,7 @@ def record(run, recall, **asked):
         stage.counts.update({"recall": recall, "n": 10, "split": config.split, "repeated": False})
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_run_goes_from_corpus_to_log(tmp_path):
     config = RealTalkConfig(run="r", data=str(CHAT))
     shown = study.describe_corpus(config)
@@ -46,6 +47,7 @@ def log_contract():
     return tables.Contract("experiments.csv", study.COLUMNS, ("experiment_id",))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_predictions_on_disk_are_the_same_bytes_twice():
     for run in ("a", "b"):
         study.predict(RealTalkConfig(run=run, data=str(CHAT)))
@@ -53,11 +55,13 @@ def test_predictions_on_disk_are_the_same_bytes_twice():
     assert one.read_bytes() == two.read_bytes()
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_scores_need_predictions_first():
     with pytest.raises(RunError, match="22_realtalk_query"):
         study.evaluate(RealTalkConfig(run="empty"))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     record("one", 0.5, data="realtalk", split="train", keep=30)
     record("two", 0.6, data="realtalk", split="train", encoder="minilm")
@@ -68,7 +72,8 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     assert log["train_recall"].astype(float).idxmax() == "two"
 
 
-def test_the_test_split_is_scored_once_and_only_on_purpose():
+@pytest.mark.slow  # they share runs that take seconds
+def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_path):
     def check(**asked):
         return study.check_test_split(RealTalkConfig(data="realtalk", **asked))
 
@@ -82,20 +87,11 @@ def test_the_test_split_is_scored_once_and_only_on_purpose():
         check(split="test", final=True)
     assert check(split="test", final=True, force=True) is True  # marked as repeated
     assert check(split="test", final=True, keep=20) is False
-
-
-def test_the_stage_itself_keeps_the_test_split():
     config = RealTalkConfig(run="around", data="realtalk", split="test")
     with pytest.raises(RunError, match="final=true"):
         study.REALTALK.run("evaluate", config)
-
-
-def test_test_chats_are_known_by_name_wherever_they_lie(make_chat):
     assert study.is_test([make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
     assert not study.is_test([make_chat([("Ann", "a")], name="Chat_3_Ann_Ben")])
-
-
-def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
     chat = {
         "session_1": [{"clean_text": "I ski", "speaker": "Ann", "dia_id": "D1:1"}],
         "qa": [{"question": "Does Ann ski?", "evidence": ["D1:1"]}],
@@ -107,6 +103,7 @@ def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
         study.evaluate(config)
 
 
+@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize(("name", "value", "told"), [
     ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "give "),
     ("mode", "y", "give "), ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
@@ -121,6 +118,7 @@ def run_cli(name, *words):
     app._do(*app.find(["realtalk", name, *words]))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
     message = {"clean_text": "I ski in the Alps", "speaker": "Ann", "dia_id": "D1:1", "date_time": "never"}
     chat = {
@@ -142,6 +140,7 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
     assert set(query.KEYS) <= set(lines[0])
 
 
+@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
 def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
     message = {"clean_text": "I ski", "speaker": "Ann", "dia_id": "D1:1", "date_time": "01.01.2024, 10:00:00"}
@@ -156,11 +155,13 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
         compare.table(config, "keep", [20])
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_value_of_another_type_is_named_with_its_lever():
     with pytest.raises(InputError, match=r"keep is .many.; input should be a valid integer"):
         run_cli("compare", "keep", "20", "many", "--data", str(CHAT))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("encoder, ranked_by, given, told", [
     ("minilm+gte-small+tuned", "learned", "auto", []),
     ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
@@ -175,6 +176,7 @@ def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, giv
     assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_evaluate_command_prints_its_figures(capsys):
     run_cli("evaluate", "--data", str(CHAT), "--encoder", "hashing", "--ranker", "hand", "--run", "x")
     said = capsys.readouterr().out
@@ -184,8 +186,6 @@ def test_evaluate_command_prints_its_figures(capsys):
 
 
 # ── language models ──────────────────────────────────────────────────────────────────────────────────
-
-
 class Scripted:
     """Answers each node with a fixed text, or raises."""
 
@@ -217,7 +217,8 @@ def offline(built):
     return query._Pipeline(built, ranker.Hand()).ask([QUESTION])[0]
 
 
-def test_a_planner_may_change_the_wording_and_not_the_people(built):
+@pytest.mark.slow  # they share runs that take seconds
+def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_topics(built, offline):
     said = json.dumps({"kind": "list", "statement": "I recorded the old lift", "several": True})
     found = ask(built, Scripted(planner=said), "planner")
     assert found.plan.first_person == "I recorded the old lift" and found.plan.speakers == ("Tobias",)
@@ -225,14 +226,17 @@ def test_a_planner_may_change_the_wording_and_not_the_people(built):
         "node": "planner", "form": "model", "kind": "list", "speakers": ["Tobias"],
         "searched": "I recorded the old lift",
     }  # fmt: skip
-
-
-def test_a_retriever_searches_with_more_wordings(built, offline):
     said = json.dumps({"wordings": ["I bought a kayak on the lake"]})
     found = ask(built, Scripted(retriever=said), "retriever")
     assert found.ranked != offline.ranked and len(found.candidates) == len(offline.candidates)
+    llm = Scripted(
+        explorer=lambda r: json.dumps({"topics": r.schema["properties"]["topics"]["items"]["enum"][:2]})
+    )
+    found = ask(built, llm, "explorer")
+    assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline):
     wanted = built.chat.messages[offline.ranked[20]].id
     llm = Scripted(grader=lambda r: json.dumps({"ids": ["D99:9", wanted, wanted], "enough": True}))
@@ -244,14 +248,7 @@ def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline)
     assert len(shown) == len(set(shown)) == forms.GRADED
 
 
-def test_an_explorer_follows_the_topics_that_are_named(built):
-    llm = Scripted(
-        explorer=lambda r: json.dumps({"topics": r.schema["properties"]["topics"]["items"]["enum"][:2]})
-    )
-    found = ask(built, llm, "explorer")
-    assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
-
-
+@pytest.mark.slow  # they share runs that take seconds
 def test_the_windowed_selector_sees_every_candidate_of_its_segments_and_the_preview_three(built, offline):
     seen = {}
     for view in ("windowed", "preview"):
@@ -268,6 +265,7 @@ def test_the_windowed_selector_sees_every_candidate_of_its_segments_and_the_prev
     assert all(min(p - s for s in starts if p >= s) < forms.PREVIEWED for p in seen["preview"])
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
     deep = next(
         p for p in offline.candidates if p - built.segments[built.owner[p]].start > 3
@@ -283,6 +281,7 @@ def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
     assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.kept
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_generator_writes_the_answer_or_abstains(built):
     told = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
     assert (told.text, told.form) == ("the old lift", "written") and told.ids
@@ -290,6 +289,7 @@ def test_a_generator_writes_the_answer_or_abstains(built):
     assert none.text is None and none.why == "the model found no answer"
 
 
+@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("junk", ["", "not json", "[]", '{"ids": 3}', '{"ids": [null, {}]}', '{"answer": 1}'])
 def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
     roles = dict.fromkeys(("planner", "retriever", "explorer", "selector", "generator"), junk)
@@ -301,6 +301,7 @@ def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, ju
     )
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(built, caplog):
     from crs_lib.llm import LLM, Retry
 
@@ -316,6 +317,7 @@ def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_r
     assert all("note" in e for r in found for e in r.trace if e["form"] == "model")
 
 
+@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("fault", ["prose", "empty", "cut", "noise", "broken", "drop", "500", "404"])
 def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(built, fault):
     from crs_lib.llm import LLM, Retry
@@ -333,6 +335,7 @@ def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_n
         assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_calls(monkeypatch, tmp_path):
     from tests.helpers.ollama_server import OllamaServer
 
@@ -354,9 +357,26 @@ def _calls(run):
     return (paths.run_folder("realtalk", run) / "llm_calls.jsonl").read_text().splitlines()
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_prompts_ask_for_what_the_code_gives():
     for name in ("grade", "select", "answer"):
         assert sorted(prompts.wanted(f"realtalk/{name}")) == ["messages", "question"]
     assert sorted(prompts.wanted("realtalk/plan")) == ["question", "speakers"]
     assert sorted(prompts.wanted("realtalk/tell")) == ["phases", "question"]
     assert plan.KINDS[0] == "when"
+
+
+def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    with pytest.raises(RunError, match="run 23_realtalk_evaluate -p run drawn"):
+        study.read("drawn", "attribution")
+    config = RealTalkConfig(run="drawn")
+    study.predict(config)
+    shown = study.evaluate(config)
+    losses = study.read("drawn", "attribution")
+    assert losses["ids"].tolist() == shown["attribution"]["ids"].tolist()
+    assert set(losses["n_ids"]) == {shown["attribution"]["ids"].max()}
+    panel = figures.make("realtalk_losses", losses).axes[0]
+    rows = [text.get_text() for text in panel.get_yticklabels()]
+    assert rows[0] == f"all, {losses['ids'].max()} ids"
+    assert all(row.startswith("category ") for row in rows[1:])  # chats have no bar of their own

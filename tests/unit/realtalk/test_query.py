@@ -20,18 +20,13 @@ def dump(records):
 
 
 # ── selection ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_fact_keeps_what_is_near_the_best_and_a_list_more():
+def test_a_fact_keeps_what_is_near_and_a_narrative_what_the_scores_call_for():
     ranked, scores = [5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0])
     assert answers.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
     assert answers.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
     assert answers.facts(ranked, scores, 5.0, 10) == ranked
     assert answers.facts(ranked, scores, 9.0, 2) == [5, 3]
     assert answers.facts([], np.zeros(0), 1.5, 10) == []
-
-
-def test_a_narrative_is_as_long_as_the_scores_call_for():
     ranked = list(range(10))
     clear = np.array([9.0, 5, 4, 3, 2, 1, 1, 1, 1, 1])
     assert answers.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
@@ -43,6 +38,8 @@ def test_a_narrative_is_as_long_as_the_scores_call_for():
     falling = np.array([0.0, -1, -2])  # weights 1, e^-2, e^-4: 87 %, then 98 % of all
     assert answers.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.9) == [0, 1]
     assert answers.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.86) == [0]
+    owner, starts = np.array([0] * 6 + [1] * 4), [0, 6]
+    assert answers.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.1, 5))
@@ -53,14 +50,7 @@ def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, 
     assert chosen == ranked[: len(chosen)] and 1 <= len(chosen) <= most
 
 
-def test_the_old_preview_cannot_choose_deep_messages():
-    owner, starts = np.array([0] * 6 + [1] * 4), [0, 6]
-    assert answers.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
-
-
 # ── phases ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
     chosen = list(range(0, 300, 10))
     told = answers.phases(built, chosen, dict.fromkeys(chosen, 1.0), 0.5)
@@ -72,7 +62,7 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
         assert phase.summary.split(": ", 1)[1][:20] in " ".join(m.text for m in built.chat.messages)
 
 
-def test_a_phase_ends_with_its_session_and_eight_are_the_most(make_chat):
+def test_a_phase_ends_with_its_session_eight_are_the_most_and_their_cap_is_soft(make_chat):
     chat = make_chat(*[[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)])
     built = index.build(chat, "hashing")
     assert answers._cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
@@ -80,9 +70,6 @@ def test_a_phase_ends_with_its_session_and_eight_are_the_most(make_chat):
     assert answers._cut(built, [3]) == [[3]] and answers._cut(built, []) == []
     parts = answers._cut(built, list(range(20)))
     assert len(parts) == 8 and [p for part in parts for p in part] == list(range(20))
-
-
-def test_the_cap_of_a_phase_is_soft(make_chat):
     built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
     scores = {0: 5.0, 1: 4.0, 2: 0.1, 3: 3.0, 4: 0.2}
     (phase,) = answers.phases(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
@@ -91,8 +78,6 @@ def test_the_cap_of_a_phase_is_soft(make_chat):
 
 
 # ── pipeline ─────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.slow
 def test_checkpoints_are_nested_and_lists_long_enough(built, told):
     for record in told:
@@ -172,15 +157,11 @@ def test_forms_are_named_node_by_node(built):
         query._Pipeline(built, config=RealTalkConfig(forms="selector=model"))
 
 
-def test_a_question_does_not_depend_on_the_others(built, told):
+def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, monkeypatch):
     pipeline = query._Pipeline(built)
     question = built.chat.questions[6]
     (alone,) = pipeline.ask([question.text])
     assert built.chat.ids(alone.ranked) == told[6]["ranked"]
-
-
-def test_a_question_without_end_is_refused_with_its_limit(built, monkeypatch):
-    pipeline = query._Pipeline(built)
     with pytest.raises(
         InputError, match=r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
     ):
@@ -224,8 +205,6 @@ def test_attribution_sums_to_the_gold_ids(sample, told):
 
 
 # ── predictions as files ─────────────────────────────────────────────────────────────────────────────
-
-
 def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_path):
     path = tmp_path / "p.jsonl"
     assert tables.write_jsonl(path, told) == len(sample.questions)
@@ -267,8 +246,6 @@ def test_a_trace_escapes_texts_and_names_every_gold_message(sample, told):
 
 
 # ── learning ─────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.slow
 def test_a_learned_ranker_prefers_what_was_gold_and_is_cached(tmp_path):
     pytest.importorskip("lightgbm")
@@ -356,17 +333,14 @@ def test_what_ships_fits_the_features_and_holds_no_text():
     assert all(isinstance(n, int) for sketch in record["sketches"] for n in sketch)
 
 
-def test_a_chat_never_teaches_its_own_ranker(sample):
-    renamed = type(sample)("other", sample.schema, sample.speakers, sample.messages, (), ())
-    assert ranker.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
-
-
-def test_a_chat_is_recognised_though_messages_were_changed(sample, make_chat):
+def test_a_chat_is_recognised_though_changed_and_never_teaches_its_own_ranker(sample, make_chat):
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
     assert ranker._same_talk(half, sample) and ranker._same_talk(sample, half)
     assert not ranker._same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
     loud = make_chat([(m.speaker, f" {m.text.upper()} !") for m in sample.messages])
     assert ranker._same_talk(loud, sample)
+    renamed = type(sample)("other", sample.schema, sample.speakers, sample.messages, (), ())
+    assert ranker.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
 
 
 def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):

@@ -23,7 +23,7 @@ WISH = "I'd like to see comedy films tonight. Any ideas?"
 MODES = ("closed", "rag", "free")
 
 
-def with_model(answers, **rule) -> World:
+def with_model(answers, **rule):
     pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
     return World(SAMPLE, GROUNDER, pool, LLMSettings(**{"retriever": "hybrid:hashing", **rule}))
 

@@ -21,17 +21,17 @@ from tests.helpers.scripted import failing
 WISH = "I'd like to see comedy films tonight. Any ideas?"
 
 
-def with_model(world: World, answers, **rule) -> World:
+def with_model(world, answers, **rule):
     """The world with one scripted model, and no second attempt at unusable replies."""
     pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
     return World(world.catalog, world.grounder, pool, LLMSettings(**rule))
 
 
-def asked(world: World) -> list:
+def asked(world):
     return world.llms("scripted").backend.asked
 
 
-def offered_ids(request) -> list[str]:
+def offered_ids(request):
     return [name for name, *_ in template._candidates(request.messages[0].content)]
 
 
