@@ -26,7 +26,7 @@ import pandas as pd
 
 from crs_lib import evaluate, simulate
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.runs.jobs import part_size
+from crs_lib.runs.jobs import _part_size
 
 SYSTEMS = (
     "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "noisy:0.3", "bm25",
@@ -134,7 +134,7 @@ def size(run: str, name: str) -> float:
 
 def main(sessions: int, workers: int, stages: list[str]) -> None:
     """Pilot, forecast, run, comparison, stage by stage; what was measured is printed at once."""
-    scenarios, tasks = sessions // len(SYSTEMS), sessions / part_size(sessions)
+    scenarios, tasks = sessions // len(SYSTEMS), sessions / _part_size(sessions)
     print(f"{len(SYSTEMS)} systems x {scenarios} scenarios x {turns()} turns, {workers} Dask workers")
     print(f"{'':22}{'a session':>14}{'foretold':>12}{'measured':>12}{'ratio':>8}")
     for stage in stages:
@@ -145,7 +145,7 @@ def main(sessions: int, workers: int, stages: list[str]) -> None:
         if stage == "simulate":
             start = measured(stage, "scale-start", 2 * len(SYSTEMS), workers)["cpu"]
             cluster = measured(stage, "scale-cluster", PILOT, workers)["cpu"]
-            task = max(0.0, (cluster - start - each["cpu"] * PILOT) / (PILOT / part_size(PILOT)))
+            task = max(0.0, (cluster - start - each["cpu"] * PILOT) / (PILOT / _part_size(PILOT)))
             # One worker starts a second time.
             foretold["cpu"] = start * (workers + 1) / workers + each["cpu"] * sessions + task * tasks
             print(

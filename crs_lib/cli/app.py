@@ -3,7 +3,7 @@
 ::
 
     @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
-    def gate(*, develop: bool = False, **given: Any) -> None:
+    def _gate(*, develop: bool = False, **given: Any) -> None:
         '''Test which metrics order the control policies correctly.
 
         develop: test the protocol's requirements on its development seeds

@@ -10,7 +10,7 @@ from crs_lib.core import paths
 
 
 @command("cosrec catalogue", takes=["crs_lib.cosrec.catalogue_rules:Options"], writes="out")
-def catalogue(*, metas: Path, reviews: Path, out: Path, **given: Any) -> None:
+def _catalogue(*, metas: Path, reviews: Path, out: Path, **given: Any) -> None:
     """Build products from metadata and reviews.
 
     Reads Amazon-Reviews-2023 in bounded memory. A killed run continues with the same command. The filters:
@@ -34,7 +34,7 @@ def catalogue(*, metas: Path, reviews: Path, out: Path, **given: Any) -> None:
 
 
 @command("cosrec index", reads="products passages", writes="out")
-def index(
+def _index(
     *, products: Path, out: Path, passages: Path | None = None, encoder: str = "hashing", k1: float = 1.2,
     b: float = 0.75,
 ) -> None:  # fmt: skip
@@ -55,7 +55,7 @@ def index(
 
 
 @command("cosrec generate", takes=["crs_lib.cosrec.settings:GenerateSettings"])
-def generate(
+def _generate(
     *, estimate: bool = False, log: tuple[str, ...] = (), preset: Literal["", "design"] = "", **given: Any
 ) -> None:
     """Generate conversations about products.
@@ -83,7 +83,7 @@ def generate(
 
 
 @command("cosrec intents", reads="train test", writes="out")
-def intents(*, train: Path, test: Path, out: Path, model: str = "", seed: int = 0) -> None:
+def _intents(*, train: Path, test: Path, out: Path, model: str = "", seed: int = 0) -> None:
     """Predict the intents of user turns.
 
     train: folder of an annotated partition (crowd)

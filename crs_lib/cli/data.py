@@ -15,7 +15,7 @@ from crs_lib.core.settings import OneOf
 
 
 @command("data get", reads="catalog", writes="out")
-def get(
+def _get(
     names: tuple[str, ...] = (), *, list_: bool = False, verify: bool = False, export: bool = False,
     out: Path | None = None, run: str = "", catalog: str = "",
 ) -> None:  # fmt: skip
@@ -86,7 +86,7 @@ def _export(out: Path | None, run: str, catalog: str) -> None:
     "data import", reads="path logs catalog", writes="quirks out",
     takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"],
 )  # fmt: skip
-def import_logs(
+def _import_logs(
     path: str = "", *, logs: str = "", run: str = "", quirks: Path | None = None,
     to: Annotated[str, OneOf(("openai", "dialoguekit", "inspect"), optional=True)] = "",
     out: Path | None = None, **given: Any,
@@ -186,7 +186,7 @@ _SCORES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.cs
     "data score", takes=[_SCORING], reads="logs catalog vocabulary topic_model",
     writes=" ".join(f"out/{name}" for name in (*_SCORES, "llm_calls.jsonl")),
 )  # fmt: skip
-def score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any) -> None:
+def _score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any) -> None:
     """Score logs of any known form.
 
     logs: a log file or a folder of them, of any known form

@@ -26,7 +26,7 @@ _AUTO = {"encoder": "auto", "ranker": "auto"}
     "realtalk predict", takes=[f"{_CONFIG} teachers seed {_MODEL}"], reads="chat train", writes="out page",
     defaults=_AUTO,
 )  # fmt: skip
-def predict(
+def _predict(
     *, chat: Path, out: Path | None = None, ask: str = "", page: Path | None = None,
     train: Path | None = None, timings: bool = False, **given: Any,
 ) -> None:  # fmt: skip
@@ -133,7 +133,7 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
     "realtalk evaluate", defaults={**_AUTO, "run": "train", "data": "realtalk"},
     takes=[f"{_CONFIG} run data teachers selection mode reading arc_cases final force seed {_MODEL}"],
 )  # fmt: skip
-def evaluate(
+def _evaluate(
     *, test_only: bool = False, teach: bool = False, train: Path | None = None,
     compare: tuple[str, ...] = (), protocol: str = "", **given: Any,
 ) -> None:  # fmt: skip

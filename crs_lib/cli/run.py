@@ -15,7 +15,7 @@ _SIMULATE, _EVALUATE = "03_simulate", "04_evaluate"
 
 
 @command("run", reads="notebook f", writes="o")
-def run(
+def _run(
     notebook: tuple[str, ...] = (), *, p: _Pairs = (), f: Path | None = None, o: Path | None = None,
     parameters: bool = False, refresh: bool = False,
 ) -> None:  # fmt: skip
@@ -57,7 +57,7 @@ def _yaml(file: Path) -> dict[str, Any]:
 
 
 @command("sweep")
-def sweep(file: str) -> None:
+def _sweep(file: str) -> None:
     """Run notebooks over a grid of parameters.
 
     file: a file, or the name of one in notebooks/sweeps
@@ -74,7 +74,7 @@ def sweep(file: str) -> None:
 
 
 @command("simulate", takes=["crs_lib.judge.config:JudgeConfig judges samples"], defaults={"judges": ()})
-def simulate(
+def _simulate(
     *, p: _Pairs = (), f: Path | None = None, sweep: str = "", estimate: bool = False,
     log: tuple[str, ...] = (), scheduler: str = "", **judged: Any,
 ) -> None:  # fmt: skip
@@ -135,7 +135,7 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
 @command(
     "judge", takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries"], defaults={"judges": ()}
 )
-def judge(run: str, *, report: bool = False, **given: Any) -> None:
+def _judge(run: str, *, report: bool = False, **given: Any) -> None:
     """Let models judge a finished run.
 
     run: a run whose dialogues are finished; with --report also a CSV of scores

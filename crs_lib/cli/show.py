@@ -17,7 +17,7 @@ from crs_lib.core.settings import Field, OneOf
     "compare", takes=["crs_lib.simulate.config:SimulateConfig run catalog seed voices workers llm"],
     defaults={"run": "", "voices": "all", "workers": 2},
 )  # fmt: skip
-def compare(
+def _compare(
     systems: tuple[str, ...], *, against: tuple[str, ...] = ("tracker", "bm25"), n: int = 72,
     plan: str = "movies", **given: Any,
 ) -> None:  # fmt: skip
@@ -44,7 +44,7 @@ READERS = {
 
 
 @command("show")
-def show(
+def _show(
     kinds: tuple[Annotated[str, OneOf(("figures", "report", "trace"))], ...], *, run: str = "demo",
     convention: str = "", study: Annotated[str, OneOf(sorted(READERS), optional=True)] = "",
     only: str | None = None, plan: str = "movies",
@@ -112,7 +112,7 @@ def finish(sweep: Any, name: str) -> None:
         for convention in evaluate.conventions_of(run):
             print(f"{run}, {convention}: tables, {', '.join(sweep.finish)} …", flush=True)
             thesis.write_tables(run, convention)
-            show(sweep.finish, run=run, convention=convention, study="movies")
+            _show(sweep.finish, run=run, convention=convention, study="movies")
     if len(done) > 1 and len(sweep.grid):
         for path in thesis.write_grid(sweep.grid, done, name):
             print(f"over the grid: {paths.shown(path)}")
@@ -122,7 +122,7 @@ _DEMO: dict[str, Any] = {"run": "demo", "catalog": "sample", "voices": "all", "w
 
 
 @command("thesis demo")
-def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
+def _thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     """Run notebooks 01 to 06, from the catalogue to the figures.
 
     n_sessions: of each system
@@ -145,7 +145,7 @@ def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     told = findings.write(run)
     if (n_sessions, n_turns) == (50, 20):
         findings.quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
-    show(("figures", "report", "trace"), run=run, study="movies")
+    _show(("figures", "report", "trace"), run=run, study="movies")
     table(scoreboard(evaluate.read(run, "model_metrics")))
     folder = paths.shown(paths.run_folder("movies", run))
     print(f"{DAGGER_NOTE}\n\ntables:    {folder}/   model_metrics.csv, results.jsonl, turns.parquet, …")
@@ -156,7 +156,7 @@ def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     "thesis tables", defaults={"convention": "thesis_legacy", "workers": 2},
     takes=["crs_lib.simulate.logged:ImportConfig", "crs_lib.evaluate:EvaluateConfig"],
 )  # fmt: skip
-def thesis_tables(*, judge_scores: str = "", thresholds: bool = False, **given: Any) -> None:
+def _thesis_tables(*, judge_scores: str = "", thresholds: bool = False, **given: Any) -> None:
     """Make the thesis's tables and figures from logs.
 
     judge_scores: CSV files of judge scores made elsewhere: one, a folder, or a quoted pattern
@@ -186,7 +186,7 @@ def thesis_tables(*, judge_scores: str = "", thresholds: bool = False, **given: 
 
 
 @command("thesis topics", reads="catalog", writes="out/exp_elog_beta.npy out/dictionary.tsv")
-def topics(
+def _topics(
     *, catalog: str, out: Path | None = None, n_topics: Annotated[int, Field(ge=2)] = 50,
     passes: Annotated[int, Field(ge=1)] = 15, seed: Annotated[int, Field(ge=0, lt=2**32)] = 42,
 ) -> None:  # fmt: skip

@@ -19,7 +19,7 @@ _SHOWN = 2_000  # characters of a reply
 
 
 @command("mcp", takes=["crs_lib.simulate.config:SimulateConfig catalog"], reads="catalog")
-def mcp(*, retriever: str = "hybrid:hashing", **given: Any) -> None:
+def _mcp(*, retriever: str = "hybrid:hashing", **given: Any) -> None:
     """Serve a catalogue to agents of others by the Model Context Protocol, over standard input and output.
 
     retriever: what orders films by the words of a search
@@ -33,7 +33,7 @@ def mcp(*, retriever: str = "hybrid:hashing", **given: Any) -> None:
 @command(
     "chat", takes=["crs_lib.simulate.config:SimulateConfig catalog seed llm"], reads="catalog", writes="out"
 )  # fmt: skip
-def chat(
+def _chat(
     spec: str, *, simulated: bool = False, session: Annotated[int, Field(ge=0)] = 0, out: Path | None = None,
     **given: Any,
 ) -> None:  # fmt: skip

@@ -13,7 +13,7 @@ from crs_lib.core.settings import Field, OneOf
 
 
 @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
-def gate(*, develop: bool = False, confirm: bool = False, redteam: bool = False, **given: Any) -> None:
+def _gate(*, develop: bool = False, confirm: bool = False, redteam: bool = False, **given: Any) -> None:
     """Test which metrics order the control policies correctly.
 
     develop: test the protocol's requirements on its development seeds
@@ -53,7 +53,7 @@ def _protocol(given: dict[str, Any], confirm: bool) -> None:
 
 
 @command("validity precision", takes=["crs_lib.validity.precision:PrecisionConfig"])
-def precision(**given: Any) -> None:
+def _precision(**given: Any) -> None:
     """Estimate variance components and the scenarios needed."""
     from crs_lib.validity import precision as study
 
@@ -63,7 +63,7 @@ def precision(**given: Any) -> None:
 
 
 @command("validity sensitivity")
-def sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 10) -> None:
+def _sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 10) -> None:
     """Test how far a ranking depends on the convention.
 
     run: the run's name
@@ -79,7 +79,7 @@ def sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 
 
 
 @command("validity realism", takes=["crs_lib.validity.realism:RealismConfig"])
-def realism(**given: Any) -> None:
+def _realism(**given: Any) -> None:
     """Compare simulated with real user turns."""
     from crs_lib.validity import realism as test
 
@@ -93,7 +93,7 @@ _PARTS = OneOf(("rated", "revisions", "ceilings", "success"))
 
 
 @command("validity people", reads="dialogues catalog", writes="out")
-def people(
+def _people(
     part: Annotated[str, _PARTS], *, catalog: str = "", strict: bool = False, dialogues: Path | None = None,
     out: Path | None = None, export: Annotated[str, OneOf(("face",))] = "face",
 ) -> None:  # fmt: skip
@@ -174,7 +174,7 @@ def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
 
 
 @command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"], reads="import_", writes="out")
-def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
+def _annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
     """Make a page of questions about a run, or read its labels.
 
     out: where the page goes (default: the run's folder)

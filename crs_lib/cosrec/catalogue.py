@@ -31,8 +31,7 @@ from crs_lib.cosrec.catalogue_tables import (
     read_category,
     write_output,
 )
-from crs_lib.runs import dask
-from crs_lib.runs.processes import outcomes
+from crs_lib.runs import dask, processes
 
 _ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _PART = 512 * 2**20  # bytes of input text for one part of the join
@@ -178,7 +177,7 @@ def _do_all(
     A failing task does not stop the others. They are done here, in local processes or on a Dask cluster,
     whose workers must see the same folders.
     """
-    errors, sizes = dict[int, str](), list(tasks.values())
+    errors, every, sizes = dict[int, str](), list(tasks), list(tasks.values())
 
     def attempt(number: int, wait: Callable[[], object], size: int) -> None:
         try:
@@ -196,8 +195,9 @@ def _do_all(
             for future in as_completed(list(sent), loop=client.loop):
                 attempt(sent[future], future.result, sizes[sent[future]])
     elif options.workers > 1 and len(tasks) > 1:
-        for outcome in outcomes(do, tasks, min(options.workers, len(tasks))):
-            attempt(outcome.number, outcome.result, sizes[outcome.number])
+        with processes.submitter(do, None, min(options.workers, len(tasks))) as (submit, width):
+            for number, future in processes.completed(lambda n: submit(every[n]), range(len(every)), width):
+                attempt(number, future.result, sizes[number])
     else:
         for number, task in enumerate(tasks):
             attempt(number, partial(do, task, seen), 0)

@@ -6,6 +6,7 @@
 ``ievalm``       ``turns`` (or ``simulator_dialog.context``) of ``role`` and ``content`` (iEvaLM, Concept4CRS)
 ``simulated``    ``turns`` of ``participant`` and ``utterance`` (UserSimCRS)
 ``openai``       ``messages`` of ``role`` and ``content``; others than user and assistant are ``instructions``
+                 (an eval log of Inspect as JSON is read as a list of these)
 
 Rules for all but the first, each recorded in the dialogue's ``extra``: utterances of one speaker in a row
 become one turn, joined by a line break (``merged_utterances`` counts those joined on); what the system says
@@ -270,4 +271,24 @@ def conversations_of(content: object) -> Iterable[object]:
     if isinstance(content, Mapping) and isinstance(content.get("dialogues"), list):
         shared = {key: content[key] for key in ("agent", "user") if key in content}
         return [{**shared, **one} if isinstance(one, Mapping) else one for one in content["dialogues"]]
+    if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # Inspect's JSON log
+        return [_sample(one, _first(content, "eval.model")) for one in content["samples"]]
     return [content]
+
+
+def _sample(sample: object, model: object) -> object:
+    """A sample of an Inspect log in the form ``openai``; names that its metadata hold come first."""
+    if not isinstance(sample, Mapping) or not isinstance(sample.get("messages"), list):
+        return sample
+    name = f"{sample.get('id')}.{sample.get('epoch', 1)}"
+    told = dict(given) if isinstance(given := sample.get("metadata"), Mapping) else {}
+    said = [{**one, "content": _text(one.get("content"))} if isinstance(one, Mapping) else one
+            for one in sample["messages"]]  # fmt: skip
+    return {"session_id": name, "model_name": model, **told, "messages": said}
+
+
+def _text(content: object) -> object:
+    """The content of a message; the texts of its parts where it has several."""
+    parts = content if isinstance(content, list) else []
+    texts = [str(one["text"]) for one in parts if isinstance(one, Mapping) and "text" in one]
+    return "\n".join(texts) if isinstance(content, list) else content

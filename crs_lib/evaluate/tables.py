@@ -4,6 +4,7 @@ import gc
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from crs_lib.evaluate.choose import Provenance, ScoringConfig
 from crs_lib.evaluate.scorer import ArmGains, shift_columns
 from crs_lib.metrics import base, gain
 from crs_lib.metrics.records import BatchScorer, Scores
-from crs_lib.runs.processes import outcomes
+from crs_lib.runs import processes
 
 CHUNK = 50  # dialogues scored at once
 
@@ -42,8 +43,9 @@ def stream(
         for chunk in chunks:
             yield from _scored(scorer, chunk)
         return
-    for outcome in outcomes(_scored, chunks, workers, _scorer, (config, gains), ordered=True):
-        yield from outcome.result()
+    with processes.submitter(_scored, partial(_scorer, config, gains), workers) as (submit, width):
+        for scores in processes.in_order(submit, chunks, width):
+            yield from scores
 
 
 def _batched(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, ...]]:

@@ -134,7 +134,7 @@ def _mean(values: pd.Series, resamples: int, seed: int, reason: str) -> dict[str
     return {"value": found["mean"], "low": found["low"], "high": found["high"], "n": int(found["n"])}
 
 
-def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
+def _self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
     """How much a judge favours systems of its own family, in score points; a row for construct and family.
 
     The contrast of judge family and system family within a session (the same user met by every system):
@@ -191,7 +191,7 @@ def _require(scores: pd.DataFrame, *more: str) -> None:
         raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
 
 
-def canary_report(scores: pd.DataFrame) -> pd.DataFrame:
+def _canary_report(scores: pd.DataFrame) -> pd.DataFrame:
     """How often a judge scored a canary below its original, in [0, 1]; a row for judge, canary, construct.
 
     A pair is one dialogue and its canary, each the mean of the judge's samples; a tie is not below.
@@ -241,9 +241,9 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
     """
     agreed = agreement(scores, resamples, seed)
     agreed = agreed.assign(check=agreed["measure"].map(_CHECKS)).rename(columns={"reason": "note"})
-    own = self_preference(scores, resamples, seed).assign(check=_OWN)
+    own = _self_preference(scores, resamples, seed).assign(check=_OWN)
     own = own.rename(columns={"family": "judge", "reason": "note"})
-    spoilt = canary_report(scores)
+    spoilt = _canary_report(scores)
     spoilt = spoilt[spoilt["aimed"].astype(bool)]
     verdict = spoilt["usable"].map({True: "usable", False: "not usable"})
     spoilt = spoilt.assign(check="canary " + spoilt["canary"], value=spoilt["share"], note=verdict)

@@ -227,7 +227,7 @@ def read_records(run: str) -> list[dict[str, Any]]:
     A judge that is under way, or failed, takes nothing from those that ended before.
     """
     command = f"python -m crs_lib judge {run} --judges MODEL"
-    if not is_judged(run):
+    if not _is_judged(run):
         raise RunError(f"run {run!r} was not judged; do it with: {command}")
     entry = runs.entry(simulate.STUDY, run, STAGE)
     if entry["inputs"]["dialogues"] != _dialogues(run)["dialogues"]:
@@ -237,7 +237,7 @@ def read_records(run: str) -> list[dict[str, Any]]:
     return list(tables.read_jsonl(paths.run_folder(simulate.STUDY, run) / SCORES))
 
 
-def is_judged(run: str) -> bool:
+def _is_judged(run: str) -> bool:
     """Whether a judge has ended its work on a run; its scores are in one file, which is always whole."""
     judged = bool(runs.entry(simulate.STUDY, run, STAGE))
     return judged and (paths.run_folder(simulate.STUDY, run) / SCORES).is_file()
@@ -249,7 +249,7 @@ def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
     ``judge`` holds the mean of each construct over the judges that count (:func:`counted`), or None;
     ``scores`` how many were asked for, ``missing`` how many of them could not be read. Canaries are left out.
     """
-    if not is_judged(run):
+    if not _is_judged(run):
         return {}
     originals = [row for row in read_records(run) if not row["canary"]]
     judges: dict[str, set[str]] = {}
@@ -300,7 +300,7 @@ def shown_scores(run: str) -> pd.DataFrame:
     Canaries count too. Raises RunError for scores of older dialogues.
     """
     none = pd.DataFrame({"note": [f"run {run!r} was not judged"]})
-    return flag_counts(score_table(run)) if is_judged(run) else none
+    return flag_counts(score_table(run)) if _is_judged(run) else none
 
 
 def flag_counts(scores: pd.DataFrame) -> pd.DataFrame:
@@ -322,7 +322,7 @@ def reliability_of(run: str) -> pd.DataFrame:
     Raises RunError for scores of older dialogues.
     """
     none = pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
-    return summary(score_table(run)) if is_judged(run) else none
+    return summary(score_table(run)) if _is_judged(run) else none
 
 
 def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:

@@ -5,20 +5,19 @@ depends on its key alone, so the number and kind of workers never change a resul
 """
 
 import gc
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar as progress_bar
+from crs_lib.runs import processes
 from crs_lib.runs.folder import Stage
 from crs_lib.runs.ledger import Done, Key, Ledger, pack
-from crs_lib.runs.processes import outcomes
 
 if TYPE_CHECKING:
     from crs_lib.llm.client import Pool, Retry
@@ -31,7 +30,6 @@ _WEIGHTS = "weights of "
 # Makes the body (a line of JSON) of a session; the same key must give the same body. Threads share one whose
 # sessions wait for models; its attribute ``models`` is their Pool, or what has the Pool's methods.
 _Maker = Callable[[Key], str]
-T = TypeVar("T")
 
 
 class Part(NamedTuple):
@@ -142,7 +140,7 @@ def job(
                     for spec in {*part.models}.difference(*(rest.models for rest in parts[place + 1 :])):
                         shared().models.release(spec)
                 else:
-                    chunk = 1 if part.models else part_size(len(part.keys))
+                    chunk = 1 if part.models else _part_size(len(part.keys))
                     told |= {"workers": workers, "scheduler": scheduler, "chunk": chunk}
                     sessions(ledger, part.keys, make, (*arguments, far), **told)
                 _check_weights(start, part, llm)
@@ -251,7 +249,7 @@ def sessions(
     return len(todo)
 
 
-def part_size(sessions: int) -> int:
+def _part_size(sessions: int) -> int:
     """Sessions of one task of a large batch without models: 10, and up to 100 where there are 1,000 tasks.
 
     Handing out a task costs a cluster as much as ten sessions; a worker that is lost loses its tasks.
@@ -289,22 +287,20 @@ def _in_tasks(
     tasks: Sequence[Sequence[Key]], make: Callable[[], _Maker], workers: int, scheduler: str
 ) -> Generator[list[Done]]:
     """Lists of outcomes, in the order in which tasks finish."""
-    if scheduler and tasks:
+    if tasks and not scheduler and workers == 1:
+        maker = make()
+        yield from (_attempts(maker, part) for part in tasks)
+    elif tasks:
         from crs_lib.runs import dask
 
-        with dask.submitter(_attempts, make, scheduler, workers) as (submit, width):
-            for keys, future in _submitted(submit, tasks, width):
+        far = dask.submitter(_attempts, make, scheduler, workers) if scheduler else None
+        with far or processes.submitter(_attempts, make, workers) as (submit, width):
+            for keys, future in processes.completed(submit, tasks, width):
                 lost = future.exception()
-                if isinstance(lost, InputError) or getattr(lost, "ends_run", False):
+                if not scheduler or isinstance(lost, InputError) or getattr(lost, "ends_run", False):
                     future.result()
                 told = f"{type(lost).__name__}: {lost}"  # the cluster gave the task up
                 yield [Done(key, None, told) for key in keys] if lost else future.result()
-    elif workers > 1:
-        for outcome in outcomes(_attempts, tasks, workers, make):
-            yield outcome.result()
-    elif tasks:
-        maker = make()
-        yield from (_attempts(maker, part) for part in tasks)
 
 
 def _in_threads(todo: Sequence[Key], make: Callable[[], _Maker], threads: int) -> Generator[list[Done]]:
@@ -320,7 +316,9 @@ def _in_threads(todo: Sequence[Key], make: Callable[[], _Maker], threads: int) -
     gc.freeze()
     try:
         # Twice the threads: whoever ends a session finds the next one waiting, whatever this thread does.
-        for _, future in _submitted(lambda key: pool.submit(_attempt, maker, key), todo, 2 * threads):
+        for _, future in processes.completed(
+            lambda key: pool.submit(_attempt, maker, key), todo, 2 * threads
+        ):
             yield [future.result()]
     except BaseException as error:
         patient = not isinstance(error, KeyboardInterrupt)
@@ -330,15 +328,3 @@ def _in_threads(todo: Sequence[Key], make: Callable[[], _Maker], threads: int) -
     finally:
         pool.shutdown(wait=patient, cancel_futures=True)
         gc.unfreeze()
-
-
-def _submitted(
-    submit: Callable[[T], "Future[Any]"], tasks: Iterable[T], width: int
-) -> Iterator[tuple[T, "Future[Any]"]]:
-    """Tasks with their futures, in the order in which they end; ``width`` are under way at once."""
-    waiting = iter(tasks)
-    sent = {submit(task): task for task in islice(waiting, width)}
-    while sent:
-        ready, _ = wait(sent, return_when=FIRST_COMPLETED)
-        sent |= {submit(task): task for task in islice(waiting, len(ready))}
-        yield from ((sent.pop(future), future) for future in ready)

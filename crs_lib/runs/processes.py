@@ -1,6 +1,6 @@
 """Worker processes that end with the process that started them, and at once where it is interrupted.
 
-Each worker has a pipe of its own, so that one which is lost, or ended while it writes, holds up nobody else.
+Each worker has a pipe and a thread of its own: one that is lost, or ended while it writes, holds up nobody.
 """
 
 import multiprocessing
@@ -9,133 +9,122 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from multiprocessing import connection
-from typing import Any, NamedTuple
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from crs_lib.core import safety
 from crs_lib.core.errors import RunError
 
 PATIENCE = 60.0  # seconds that workers have to end after an error in another session
-_Do = Callable[..., Any]
+T = TypeVar("T")
+_Submit = Callable[[T], "Future[Any]"]
 
 
-class _Outcome(NamedTuple):
-    """The result of a task, or the error that it raised; ``number`` is the task's place among all."""
+@contextmanager
+def submitter(
+    do: Callable[..., Any], make: Callable[[], Any] | None, workers: int
+) -> Iterator[tuple[_Submit[Any], int]]:
+    """The function that sends a task to fresh processes and returns its future, and how many to send at once.
 
-    number: int
-    value: Any = None
-    error: Exception | None = None
-
-    def result(self) -> Any:
-        """The result; raises the task's error."""
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-def outcomes(
-    do: _Do,
-    tasks: Iterable[Any],
-    workers: int,
-    make: _Do | None = None,
-    arguments: tuple[Any, ...] = (),
-    *,
-    ordered: bool = False,
-) -> Iterator[_Outcome]:
-    """The outcomes of ``do(task)`` in fresh processes, as they are ready or in the tasks' order.
-
-    With ``make`` each process makes ``make(*arguments)`` once and calls ``do(made, task)``. Tasks are taken
-    as workers come free (in order: at most twice as many ahead), so memory stays flat.
-
-    After an interrupt nobody waits for the workers: they are ended. After an error, or where nobody takes
-    further outcomes, they may finish their tasks within ``PATIENCE`` seconds. Raises InputError for more than
-    the limit ``workers``, RunError where a worker ends without an answer.
+    A task is ``do(made, task)``, with ``made`` from ``make()`` once in each process, or without ``make``
+    ``do(task)``. After an interrupt nobody waits for the workers, after an error up to ``PATIENCE`` seconds.
+    Raises InputError beyond the limit ``workers``; the future of a task whose worker dies has a RunError.
     """
     safety.check_limit("workers", workers, "workers is")
-    numbered, due = enumerate(tasks), 0
-    early, ready = dict[int, _Outcome](), list[_Outcome]()
-    pool = dict(_started(do, make, arguments) for _ in range(workers))
-    idle, patience = list(pool), PATIENCE
+    idle, patience = SimpleQueue[Any](), PATIENCE
+    processes = [_started(idle, do, make) for _ in range(workers)]
+    threads = ThreadPoolExecutor(workers, "worker")
     try:
-        while True:
-            free = min(len(idle), 2 * workers - len(early)) if ordered else len(idle)
-            for task in islice(numbered, free):
-                idle.pop().send(task)
-            yield from ready  # after the next tasks were handed out: nobody waits for whoever reads this
-            ready.clear()
-            if not (busy := pool.keys() - idle):
-                break
-            for pipe in connection.wait(list(busy)):
-                outcome = _received(pipe)
-                idle.append(pipe)
-                early[outcome.number] = outcome
-                ready += [] if ordered else [early.pop(outcome.number)]
-            while due in early:
-                ready.append(early.pop(due))
-                due += 1
+        yield lambda task: threads.submit(_answer, idle, task), 2 * workers
     except (KeyboardInterrupt, SystemExit):
         patience = 0.0
         raise
     finally:
-        _end(pool, patience)
+        threads.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + patience
+        for _ in processes:
+            with suppress(Empty):
+                idle.get(timeout=max(0.0, until - time.monotonic())).close()
+        for process in processes:
+            process.join(max(0.0, until - time.monotonic()))
+            process.kill()
 
 
-def _started(do: _Do, make: _Do | None, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The pipe to a new worker, and its process."""
+def _started(idle: SimpleQueue[Any], do: Callable[..., Any], make: Callable[[], Any] | None) -> Any:
+    """A new worker; its pipe is among the idle ones."""
     context = multiprocessing.get_context("spawn")
     mine, its = context.Pipe()
-    process = context.Process(target=_serve, args=(its, do, make, arguments), daemon=True)
+    process = context.Process(target=_serve, args=(its, do, make), daemon=True)
     process.start()
     its.close()
-    return mine, process
+    idle.put(mine)
+    return process
 
 
-def _received(pipe: Any) -> _Outcome:
+def _answer(idle: SimpleQueue[Any], task: Any) -> Any:
+    """The result of a task from an idle worker; its error is raised here."""
+    pipe = idle.get()
     try:
-        outcome: _Outcome = pipe.recv()
-    except (EOFError, OSError) as error:
+        pipe.send(task)
+        value, error = pipe.recv()
+    except (EOFError, OSError) as lost:
         told = "a worker process ended without an answer, often for want of memory; what is finished is kept"
-        raise RunError(f"{told}. Start the same command again, perhaps with fewer workers") from error
-    return outcome
+        raise RunError(f"{told}. Start the same command again, perhaps with fewer workers") from lost
+    finally:
+        idle.put(pipe)
+    if error is not None:
+        raise error
+    return value
 
 
-def _end(pool: Mapping[Any, Any], patience: float) -> None:
-    """Let workers end that wait for a task, and end those that are not done within ``patience`` seconds."""
-    until = time.monotonic() + patience
-    for pipe in pool:
-        pipe.close()
-    for process in pool.values():
-        process.join(max(0.0, until - time.monotonic()))
-        process.kill()
+def completed(submit: _Submit[T], tasks: Iterable[T], width: int) -> Iterator[tuple[T, "Future[Any]"]]:
+    """Tasks with their futures, in the order in which they end; ``width`` are under way at once."""
+    waiting = iter(tasks)
+    sent = {submit(task): task for task in islice(waiting, width)}
+    while sent:
+        ready, _ = wait(sent, return_when=FIRST_COMPLETED)
+        sent |= {submit(task): task for task in islice(waiting, len(ready))}
+        yield from ((sent.pop(future), future) for future in ready)
 
 
-def _serve(pipe: Any, do: _Do, make: _Do | None, arguments: tuple[Any, ...]) -> None:
+def in_order(submit: _Submit[T], tasks: Iterable[T], width: int) -> Iterator[Any]:
+    """The results of tasks in their order; ``width`` are under way or wait to be read."""
+    waiting = iter(tasks)
+    sent = deque(map(submit, islice(waiting, width)))
+    while sent:
+        yield sent.popleft().result()
+        sent.extend(map(submit, islice(waiting, 1)))
+
+
+def _serve(pipe: Any, do: Callable[..., Any], make: Callable[[], Any] | None) -> None:
     """The work of a process: a task after the other until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    made = _outcome(-1, partial(make, *arguments)) if make is not None else None
+    made, error = _outcome(make) if make is not None else (None, None)
+    call = partial(do, made) if make is not None else do
     with suppress(EOFError, OSError):
         while True:
-            number, task = pipe.recv()
-            if made is None or made.error is None:
-                pipe.send(_outcome(number, partial(do, *([made.value] if made else []), task)))
-            else:  # answered, with its type, when the first task comes
-                pipe.send(made._replace(number=number))
+            task = pipe.recv()
+            pipe.send((None, error) if error else _outcome(partial(call, task)))
 
 
-def _outcome(number: int, call: Callable[[], Any]) -> _Outcome:
+def _outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """What a call returns, and the error that it raises, as another process can hold it."""
     try:
-        return _Outcome(number, call())
+        return call(), None
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # an error that no other process can hold
-            return _Outcome(number, error=RunError(f"{type(error).__name__}: {error}"))
-        return _Outcome(number, error=error)
+            return None, RunError(f"{type(error).__name__}: {error}")
+        return None, error
 
 
 def _end_with_parent() -> None:

@@ -507,6 +507,22 @@ def test_an_inspect_log_opens_with_its_own_reader(stored):
     found = {(one.metadata["model_name"], one.metadata["session_id"]): one.messages for one in log.samples}
     roles = {"user": USER, "assistant": SYSTEM}
     assert {key: [(roles[m.role], m.text) for m in said] for key, said in found.items()} == texts(stored)
+    assert texts(converted(stored, "inspect", "run.json")) == texts(stored)
+
+
+def test_an_inspect_log_as_json_is_read(tmp_path):
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A western?"},
+            {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "…"},
+                                              {"type": "text", "text": "Rio Bravo (1959)."}]}]  # fmt: skip
+    log = {"version": 2, "status": "success", "eval": {"model": "openai/m"},
+           "samples": [{"id": 4, "epoch": 2, "messages": said, "metadata": {}}]}  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(log), encoding="utf-8")
+    assert texts(tmp_path / "run.json") == {
+        ("openai/m", "4.2"): [(USER, "A western?"), (SYSTEM, "Rio Bravo (1959).")]
+    }
+    (tmp_path / "run.json").write_text(json.dumps({"samples": [1, {"messages": [2]}]}), encoding="utf-8")
+    with pytest.raises(InputError, match=r"run\.json"):
+        texts(tmp_path / "run.json")
 
 
 PLACE = paths.samples() / "thesis"

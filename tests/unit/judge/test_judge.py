@@ -20,11 +20,11 @@ from crs_lib.judge.config import JudgeSettings
 from crs_lib.judge.rating import _expected_score, _read_reply, _schema, judge_session, means, read_scores
 from crs_lib.judge.reliability import (
     CANARIES,
+    _canary_report,
     _family,
+    _self_preference,
     agreement,
-    canary_report,
     headline,
-    self_preference,
     spoil,
     summary,
 )
@@ -350,7 +350,7 @@ def test_agreement_is_alpha_of_medians_or_says_why_it_is_undefined():
     with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
         agreement(scores([]).drop(columns="construct"))
     with pytest.raises(InputError, match=r"columns \['canary'\] are missing"):
-        canary_report(scores([]).drop(columns="canary"))
+        _canary_report(scores([]).drop(columns="canary"))
 
 
 def test_self_preference_is_the_difference_of_differences():
@@ -359,12 +359,12 @@ def test_self_preference_is_the_difference_of_differences():
         # llama judge: 5 for llama, 3 or 2 for gemma; gemma judge: 4 for llama, 3 for gemma
         for judge, llama, gemma in (("ollama:llama3:instruct", 5, 3 - i % 2), ("ollama:gemma:7b", 4, 3)):
             rows += [("ollama:llama3", str(i), judge, 0, llama), ("ollama:gemma:2b", str(i), judge, 0, gemma)]
-    table = self_preference(scores(rows), resamples=300).set_index("family")
+    table = _self_preference(scores(rows), resamples=300).set_index("family")
     # (5 - 2.5) - (4 - 3) = 1.5, and the same contrast seen from the other family
     assert table["value"].to_dict() == pytest.approx({"llama": 1.5, "gemma": 1.5})
     assert (table["low"] > 1.1).all() and (table["high"] < 1.9).all() and (table["n"] == 20).all()
-    assert self_preference(scores([("tracker", "0", "ollama:llama3", 0, 3)])).empty
-    alone = self_preference(scores([("ollama:llama3", "0", "ollama:llama2", 0, 3)]))
+    assert _self_preference(scores([("tracker", "0", "ollama:llama3", 0, 3)])).empty
+    alone = _self_preference(scores([("ollama:llama3", "0", "ollama:llama2", 0, 3)]))
     assert alone["reason"].tolist() == ["no session with all four means"]
 
 
@@ -471,7 +471,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not():
                 record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())
                 who = {"model": subject.model_name, "session_id": subject.session_id, "canary": name}
                 records.append({**record, **who})
-        return canary_report(_table_of(records))
+        return _canary_report(_table_of(records))
 
     reads = judge(attentive)
     aimed = reads[reads["aimed"]]
@@ -487,7 +487,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not():
 def test_a_canary_without_a_score_is_missing_not_below():
     frame = scores([("m", "0", "j", 0, 4), ("m", "0", "j", 0, None), ("m", "1", "j", 0, 4)])
     frame["canary"] = ["", "sticky", ""]
-    (row,) = canary_report(frame).to_dict("records")
+    (row,) = _canary_report(frame).to_dict("records")
     assert (row["n"], row["n_missing"], row["below"]) == (0, 1, 0) and np.isnan(row["share"])
 
 

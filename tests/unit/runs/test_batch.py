@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs.jobs import PATIENCE, _check, part_size, sessions
+from crs_lib.runs.jobs import PATIENCE, _check, _part_size, sessions
 from crs_lib.runs.ledger import Done, Key, Ledger
-from crs_lib.runs.processes import outcomes
+from crs_lib.runs.processes import completed, submitter
 from tests.helpers import jobs
 from tests.helpers.jobs import Dies, Draws, Refuses, alive, keys, run, stored, wait_until
 
@@ -94,7 +94,7 @@ def test_without_workers_nothing_can_be_done_and_not_with_any_number(tmp_path, w
 
 
 def test_tasks_are_larger_where_there_are_thousands_of_them():
-    assert [part_size(n) for n in (1, 10_000, 50_000, 100_000, 10**7)] == [10, 10, 50, 100, 100]
+    assert [_part_size(n) for n in (1, 10_000, 50_000, 100_000, 10**7)] == [10, 10, 50, 100, 100]
 
 
 def killed(process, path, beyond):
@@ -142,8 +142,8 @@ def test_a_worker_that_is_ended_while_it_writes_holds_nobody_up(tmp_path):
     watcher = threading.Thread(target=interrupt)
     watcher.start()
     try:
-        with pytest.raises(KeyboardInterrupt):
-            list(outcomes(jobs.half_a_result, [said], 1))
+        with pytest.raises(KeyboardInterrupt), submitter(jobs.half_a_result, None, 1) as (submit, width):
+            list(completed(submit, [said], width))
     finally:
         signal.signal(signal.SIGINT, before)
     watcher.join()
