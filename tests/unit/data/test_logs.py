@@ -289,7 +289,8 @@ def test_a_session_twice_is_refused_and_an_empty_place_says_what_was_expected(tm
         InputError, match=r"b\.jsonl, line 1: session 7 of 'gemma-2b' was already read from a\.jsonl"
     ):
         read(tmp_path)
-    for place in (tmp_path, tmp_path / "absent"):
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "empty", tmp_path / "absent"):
         with pytest.raises(InputError, match=r"no log in .*\.jsonl\.gz.*data get thesis-logs-50"):
             read(place)
 

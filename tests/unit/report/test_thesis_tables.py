@@ -3,15 +3,21 @@
 import json
 import re
 
+import nbformat
 import pandas as pd
 import pytest
 import scipy
 from matplotlib.text import Text
 
-from crs_lib import evaluate, figures, simulate
+from crs_lib import evaluate, figures, simulate, stats
 from crs_lib.__main__ import main
+from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.report import figure_tables, thesis
+from crs_lib.figures import layout
+from crs_lib.metrics import conventions
+from crs_lib.report import figure_tables, tables, thesis
+from crs_lib.systems import Programs, policies, tracker
+from crs_lib.systems import base as systems
 from tests.helpers.thesis_data import external, folder
 
 MODELS = {"alpha": "Try Kites, a comedy with Ann Lee.", "beta": "Noted.", "gamma:2b": "A comedy, you say?"}
@@ -66,9 +72,8 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
     assert tuple(means.loc[("alpha", "personalization"), ["n", "n_missing"]]) == (0, 6)  # 7 is off the scale
     assert tuple(means.loc[("gamma:2b", "coherence"), ["n", "n_missing"]]) == (0, 6)  # nobody judged it
     drawn = tmp_path / "figures" / "movies-made" / scores.name
-    for (
-        name
-    ) in "system_overview dataset_attributes experimental_design metric_bars correlation_heatmap".split():
+    shown = "system_overview dataset_attributes experimental_design metric_bars correlation_heatmap"
+    for name in shown.split():
         assert (drawn / f"{name}.png").stat().st_size > 2000, name
     best = pd.read_csv(scores / "headline.csv")
     assert best["metric"].iloc[0] == "context_adaptation_score"
@@ -116,27 +121,79 @@ def test_a_run_of_one_system_has_tables_that_say_why_there_is_no_test(logs, caps
     assert pd.read_csv(place / "tukey.csv").empty
 
 
-class TestTheThesisItself:
+@external[0]
+@external[1]
+def test_f_and_tukey_of_cas_equal_those_of_the_reference():
     """F and Tukey's table of CAS from the original's session scores, by our code and by scipy alone."""
+    reference = pd.read_csv(folder() / "reference" / "logs_20turns_lda_sessions.csv")
+    frame = reference.rename(columns={"model": "system", "session": "scenario"})
+    outcome = "context_adaptation_score"
+    groups = {name: part[outcome].to_numpy() for name, part in frame.groupby("system")}
+    f = scipy.stats.f_oneway(*groups.values())
+    mine = stats.anova_table(frame, [outcome]).set_index("test").loc["one-way ANOVA"]
+    assert f"{mine['statistic']:.4g}" == f"{f.statistic:.4g}" == "521.9"
+    assert (mine["df1"], mine["df2"]) == (2, 2997)
+    theirs = scipy.stats.tukey_hsd(*groups.values())
+    ends, names = theirs.confidence_interval(), list(groups)
+    for row in stats.tukey_table(frame, [outcome]).itertuples():
+        i, j = names.index(row.a), names.index(row.b)
+        expected = [round(table[i, j], 4) for table in (theirs.statistic, ends.low, ends.high)]
+        assert [round(row.diff, 4), round(row.low, 4), round(row.high, 4)] == expected
+        assert row.p < 1e-4
 
-    pytestmark = external
 
-    def test_f_and_tukey_of_cas_equal_those_of_the_reference(self):
-        from crs_lib import stats
+def conversations(world, config):
+    """Every session of the settings, as the notebook holds them."""
+    return [simulate.session(world, s, n, config) for s in config.systems for n in range(config.n_sessions)]
 
-        reference = pd.read_csv(folder() / "reference" / "logs_20turns_lda_sessions.csv")
-        frame = reference.rename(columns={"model": "system", "session": "scenario"})
-        outcome = "context_adaptation_score"
-        groups = {name: part[outcome].to_numpy() for name, part in frame.groupby("system")}
-        f = scipy.stats.f_oneway(*groups.values())
-        mine = stats.anova_table(frame, [outcome]).set_index("test").loc["one-way ANOVA"]
-        assert f"{mine['statistic']:.4g}" == f"{f.statistic:.4g}" == "521.9"
-        assert (mine["df1"], mine["df2"]) == (2, 2997)
-        theirs = scipy.stats.tukey_hsd(*groups.values())
-        ends, names = theirs.confidence_interval(), list(groups)
-        for row in stats.tukey_table(frame, [outcome]).itertuples():
-            i, j = names.index(row.a), names.index(row.b)
-            assert round(row.diff, 4) == round(theirs.statistic[i, j], 4)
-            assert round(row.low, 4) == round(ends.low[i, j], 4)
-            assert round(row.high, 4) == round(ends.high[i, j], 4)
-            assert row.p < 1e-4
+
+@pytest.mark.slow
+def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
+    config = simulate.SimulateConfig(run="tour-unit", systems=("random", "tracker"), n_sessions=3, n_turns=10)
+    simulate.simulate(config, progress=False)
+    evaluate.evaluate(evaluate.EvaluateConfig(run="tour-unit"))
+    made = conversations(world, config)
+    assert made == simulate.dialogues("tour-unit")
+    scores = tables.mean_scores(tables.session_scores(made, world, conventions.get("default")))
+    table = evaluate.read("tour-unit", "results")
+    names = layout.HEADLINE
+    wanted = table.astype(dict.fromkeys(names, float)).groupby("model")[names].mean()
+    assert scores["sessions"].tolist() == [3, 3]
+    assert scores["system"].tolist() == wanted.sort_values("normalised_gain", ascending=False).index.tolist()
+    shown = scores.set_index("system").drop(columns="sessions").sort_index()
+    assert set(names) - set(shown) == {"shift_cost", "straight_gain"}, (
+        "a tour has no straight users, so no column for their gain"
+    )
+    pd.testing.assert_frame_equal(shown, wanted[list(shown)], check_names=False)
+
+
+def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkeypatch):
+    notebook = nbformat.read(paths.notebooks() / "00_start.ipynb", as_version=4)
+    code = [
+        found
+        for cell in notebook.cells
+        if cell.cell_type == "markdown"
+        for found in re.findall(r"```python\n(.*?)```", cell.source, re.DOTALL)
+    ]
+    assert len(code) == 1
+    monkeypatch.setattr(systems.SYSTEMS, "_entries", dict(systems.SYSTEMS._entries))
+    exec(code[0], {"SYSTEMS": systems.SYSTEMS, "Recommender": policies.Recommender, "tracker": tracker})
+    config = simulate.SimulateConfig(systems=("genre_only", "tracker"), n_sessions=2, n_turns=8)
+    made, full = (simulate.session(world, name, 1, config) for name in config.systems)
+    held = [pair.system.meta["constraints"] for pair in made.pairs()]
+    assert all(set(constraints) <= {"genre"} for constraints in held)
+    assert any(held)
+    assert any(set(pair.system.meta["constraints"]) - {"genre"} for pair in full.pairs())
+
+
+def test_a_system_of_ones_own_is_tried_and_placed_among_the_others(world):
+    own = "python:my_system:MySystem"
+    mine = systems.World(world.catalog, world.grounder, programs=Programs(None, catalog=world.catalog))
+    config = simulate.SimulateConfig(systems=(own, "random", "oracle"), n_sessions=2, n_turns=8)
+    table = tables.trial(mine, config)
+    assert table["turn"].tolist() == [1, 2, 3]
+    assert table["met"].iloc[0] == "1 of 1", "the class reads a genre"
+    assert table["constraints"].iloc[1] != table["constraints"].iloc[2]
+    results = tables.session_scores(conversations(mine, config), mine, conventions.get("default"))
+    assert tables.mean_scores(results)["system"].iloc[0] == "oracle"
+    assert set(results["model"]) == {own, "random", "oracle"}

@@ -178,7 +178,7 @@ def test_threads_share_one_maker_work_at_the_same_time_and_give_the_same_session
         together.wait()
         return "{}"
 
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+    with Ledger(tmp_path / "barrier.sqlite") as ledger:
         assert run(ledger, keys(4), lambda: maker, (), threads=4) == 8
 
 

@@ -49,16 +49,13 @@ def talk(spec, session=0, n_turns=6, world=None, **config):
 
 
 # ── what a model is shown ──────────────────────────────────────────────────────────────────────
-def test_closed_puts_the_same_films_first_at_every_turn():
+def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
     world = with_model(lambda request: answer("Hm.", ["1"]))
     talk("closed:scripted", world=world)
     firsts = [request.messages[0] for request in asked(world)]
     assert len({one.content for one in firsts}) == 1 and firsts[0].role == "system"
     assert firsts[0].content.count("\n- [") == 30
     assert [one.role for one in asked(world)[2].messages] == ["system", *["user", "assistant"] * 2, "user"]
-
-
-def test_the_films_on_the_shelf_hold_answers_to_every_wish_and_are_the_same_for_all():
     world = with_model(lambda request: answer("Hm."))
     config = SimulateConfig(systems=["oracle"], n_turns=12)
     for session in range(6):
@@ -138,7 +135,7 @@ def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
 
 
 # ── what is read from the answer ───────────────────────────────────────────────────────────────
-def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
+def test_numbers_are_films_of_the_latest_list_and_stated_wishes_are_kept():
     text = answer("Two.", ["2", "1", "2"], {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""})
     reply, (request,) = said_once("closed", answers=[text])
     ids = reply.extra["offered_ids"]
@@ -147,9 +144,6 @@ def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
     assert reply.constraints == {"genre": "Comedy", "actor": "Charlie Chaplin"}
     assert request.schema["properties"]["recommended"]["items"]["enum"][-1] == "30"
     assert "state" not in request.schema["required"]
-
-
-def test_stated_wishes_are_logged_and_asked_for_only_where_they_are_wanted():
     text = answer("Two.", ["2"], {"genre": "comedies", "year": "the nineties"})
     reply, _ = said_once("closed", answers=[text])
     assert reply.extra["state"] == {"genre": "comedies", "year": "the nineties"}
@@ -183,13 +177,10 @@ def test_in_plain_text_the_titles_count_and_those_asked_about_do_not():
         assert reply.hallucinated == ("Lamps",) and request.schema is None
 
 
-def test_a_reply_recommends_at_most_what_the_settings_allow():
+def test_a_reply_recommends_at_most_what_is_allowed_and_enforced_titles_are_asked_about_once():
     names = ", ".join(f'"{item.title}" ({item.year})' for item in SAMPLE.items[:6])
     reply, _ = said_once("free", answers=[names], structured=False, most=2)
     assert len(reply.items) == 2 and len(reply.extra["mentioned_ids"]) == 4
-
-
-def test_enforced_a_foreign_title_is_asked_about_once_and_then_cut():
     bad = 'Metropolis (1927) fits. Or "Lamps of Nowhere".'
     answers = [answer(bad, ["Lamps of Nowhere"]), answer(bad, ["Metropolis"])]
     reply, requests = said_once("free", answers=answers, enforce=True)

@@ -21,6 +21,7 @@ from crs_lib.systems.channels import CHANNELS
 from crs_lib.systems.contract import Answer
 from crs_lib.systems.programs import Programs
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
+from tests.helpers.sample import SAMPLE
 from tests.helpers.scripted import failing
 
 FAST = partial(Programs, None, LLMSettings(timeout=2.0), retry=Retry(waits=2, first=0.01))
@@ -272,7 +273,7 @@ def module(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_class_in_the_current_folder_is_a_system_and_its_changes_count(module, world):
+def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lack_is_said(module, world):
     spec = "python:mine_of_test:Mine"
     module(MINE.replace("FAILS", "99"))
     simulate.simulate(config(spec), progress=False)
@@ -282,10 +283,6 @@ def test_a_class_in_the_current_folder_is_a_system_and_its_changes_count(module,
     module(MINE.replace("FAILS", "2"))
     with pytest.raises(RunError, match=r"reply raised ValueError: no more \(mine_of_test.py, line 9\)"):
         simulate.simulate(config(spec, run="changed"), progress=False)
-
-
-@pytest.mark.slow
-def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
     module("class Mine:\n    pass\n")
     for spec, message in (
         ("python:mine_of_test:Mine", "Mine has no method reply"),
@@ -296,7 +293,9 @@ def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
             simulate.simulate(config(spec), progress=False)
 
 
-# ── what is understood ─────────────────────────────────────────────────────────────────────────
+FIVE = [item.item_id for item in SAMPLE.items[:5]]
+
+
 @pytest.mark.parametrize(("answer", "items", "foreign"), [
     ({"reply": "Metropolis and Modern Times."}, ["metropolis-1927", "modern-times-1936"], ()),
     ({"reply": "Hm.", "recommended": ["metropolis-1927", "Modern Times", "METROPOLIS (1927)"]},
@@ -305,25 +304,16 @@ def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
      ("Lamps of Nowhere", "Ape Days (1990)")),
     ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
     ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
+    ({"reply": "Five.", "recommended": FIVE}, FIVE[:3], ()),  # no more count than were wanted
 ])  # fmt: skip
-def test_films_are_read_by_id_by_title_or_from_the_reply(world, answer, items, foreign):
+def test_films_are_read_by_id_by_title_or_from_the_reply_and_no_more_than_wanted(
+    world, answer, items, foreign
+):
     with ProgramServer(lambda _: (200, answer)) as server, FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)
         reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
     assert [world.catalog.items[i].item_id for i in reply.items] == items
-    assert reply.hallucinated == foreign
-
-
-def test_no_more_films_count_than_were_wanted(world):
-    ids = [item.item_id for item in world.catalog.items[:5]]
-    with (
-        ProgramServer(lambda _: (200, {"reply": "Five.", "recommended": ids})) as server,
-        FAST() as programs,
-    ):
-        mine = World(world.catalog, world.grounder, programs=programs)
-        reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
-    assert reply.items == (0, 1, 2)
-    assert reply.extra["films_beyond"] == 2
+    assert reply.hallucinated == foreign and reply.extra.get("films_beyond", 0) == 2 * (items == FIVE[:3])
 
 
 def test_a_stated_state_is_scored_against_the_wishes_in_force(world):
