@@ -83,10 +83,14 @@ def test_what_is_sent_is_what_was_asked_by_each_endpoints_names():
 
 
 @pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
-def test_a_misspelt_option_is_an_error_before_anything_is_sent(spec):
+def test_a_mistake_in_a_request_is_said_once_before_anything_is_sent(spec):
     with OllamaServer() as server, LLM(spec, host=server.url) as llm:
         with pytest.raises(InputError, match="did you mean 'temperature'"):
             llm.complete(ask(options={"temprature": 0.0}))
+        with pytest.raises(InputError, match="num_ctx"):
+            llm.gather([ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
+        with pytest.raises(InputError, match="no messages"):
+            llm.complete(Request((), "crs"))
         assert server.chats == 0
 
 
@@ -110,14 +114,6 @@ def test_several_servers_share_the_work_and_one_may_die():
         llm.close()
     assert {reply.endpoint for reply in replies if isinstance(reply, Reply)} == {two.url}
     assert len([reply for reply in replies if isinstance(reply, Reply)]) == 8
-
-
-def test_a_mistake_in_one_request_of_many_is_said_once():
-    with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
-        with pytest.raises(InputError, match="num_ctx"):
-            llm.gather([ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
-        with pytest.raises(InputError, match="no messages"):
-            llm.complete(Request((), "crs"))
 
 
 def test_a_key_is_sent_only_when_asked_for(monkeypatch, tmp_path):
