@@ -71,7 +71,6 @@ def read(path):
     return list(logs.read(path))
 
 
-# ── forms of one session ────────────────────────────────────────────────────────────────────────
 def test_the_older_form_takes_its_session_from_the_file_name(tmp_path):
     (dialogue,) = read(write(tmp_path / "gemma-2b_session_gemma-2b_17.json", plain()))
     assert (dialogue.model_name, dialogue.session_id) == ("gemma:2b", "17")  # the record's name wins
@@ -181,7 +180,6 @@ def test_arena_dialogues_keep_their_ratings(tmp_path):
     assert logs.log_quirks([dialogue])["quirk"].tolist() == ["missing reply"]
 
 
-# ── files, folders, order, memory ───────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("name", ["many.jsonl", "many.jsonl.gz", "many.json", "many.json.gz"])
 def test_one_file_of_many_sessions(tmp_path, name):
     records = [rich(session=f"{i:05d}") for i in (3, 1, 2)]
@@ -228,7 +226,6 @@ def test_peak_memory_does_not_grow_with_the_number_of_sessions(tmp_path):
     )  # the keys of 950 more sessions, not their text
 
 
-# ── what is refused ─────────────────────────────────────────────────────────────────────────────
 def change(edit):
     record = rich()
     edit(record)
@@ -295,7 +292,6 @@ def test_a_session_twice_is_refused_and_an_empty_place_says_what_was_expected(tm
             read(place)
 
 
-# ── quirks ──────────────────────────────────────────────────────────────────────────────────────
 def odd(edit=lambda r: None, **how):
     """The quirks of one edited session, as rows of turn, speaker, quirk."""
     record = rich(**how)
@@ -379,7 +375,6 @@ def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path):
     assert seen == set(declared) and len(declared) == len(seen)
 
 
-# ── the real logs ───────────────────────────────────────────────────────────────────────────────
 def real(*parts):
     root = paths.mirror()
     if not root or not root.joinpath(*parts).exists():

@@ -160,7 +160,6 @@ def test_no_reply_gives_a_score_outside_the_scale(reply):
     assert reading.score in (None, 1, 2, 3, 4, 5) and (reading.score is None) == (reading.flag is not None)
 
 
-# --- a conversation is data -------------------------------------------------------------------------------
 def careful(request):
     """A judge that follows whatever stands outside the quotation, and nothing inside it."""
     text = request.messages[1].content
@@ -209,7 +208,6 @@ def test_a_quoted_text_is_one_line_and_comes_back(text):
     assert json.loads(line) == text
 
 
-# --- long dialogues ---------------------------------------------------------------------------------------
 def long(n, shifts):
     return dialogue([(f"asks {i} " + "a " * 100, f"says {i} " + "b " * 100) for i in range(1, n + 1)], shifts)
 
@@ -257,7 +255,6 @@ def test_endless_turns_are_shortened_and_counted_further_where_they_do_not_fit()
         assert tokens_at_most(request.messages) <= room(settings.options)
 
 
-# --- wishes -----------------------------------------------------------------------------------------------
 def test_wishes_come_from_the_log_a_line_for_each_change():
     states = [
         {"constraints": {"genre": "drama"}}, {"constraints": {"genre": "drama"}},
@@ -404,7 +401,6 @@ def test_the_summary_holds_every_check_and_says_what_is_missing():
     )
 
 
-# --- canaries ---------------------------------------------------------------------------------------------
 REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
 TITLES = ["Heat", "Ronin", "Heathers", "Alpha Street", "Beta Road"]
 

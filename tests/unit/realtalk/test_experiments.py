@@ -185,7 +185,6 @@ def test_evaluate_command_prints_its_figures(capsys):
         run_cli("evaluate", "--test-only")
 
 
-# ── language models ──────────────────────────────────────────────────────────────────────────────────
 class Scripted:
     """Answers each node with a fixed text, or raises."""
 

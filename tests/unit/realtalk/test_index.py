@@ -17,7 +17,6 @@ def search(built, text):
     return made, channels.scores(built, [text], [made])[0]
 
 
-# ── encoders ─────────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("name", encoders.ENCODERS.names())
 def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
     if name == "minilm" and not encoders.minilm_installed():
@@ -171,7 +170,6 @@ def test_minilm_by_onnxruntime_and_in_numpy_agree():
     assert np.allclose(one.tokens, two.tokens, atol=1e-3)
 
 
-# ── L1, L1.5, L2 ─────────────────────────────────────────────────────────────────────────────────────
 def test_segments_hold_every_message_once_inside_sessions(built):
     found = built.segments
     assert [p for s in found for p in range(s.start, s.end)] == list(range(built.size))
@@ -224,7 +222,6 @@ def test_threads_join_sessions_and_their_pairs_are_compared_with_all_pairs(built
     assert chance == pytest.approx(slow)
 
 
-# ── channels and features ────────────────────────────────────────────────────────────────────────────
 def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
     chat = make_chat(
         [

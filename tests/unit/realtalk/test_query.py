@@ -19,7 +19,6 @@ def dump(records):
     return [json.dumps(r, sort_keys=True) for r in whole]
 
 
-# ── selection ────────────────────────────────────────────────────────────────────────────────────────
 def test_a_fact_keeps_what_is_near_and_a_narrative_what_the_scores_call_for():
     ranked, scores = [5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0])
     assert answers.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
@@ -50,7 +49,6 @@ def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, 
     assert chosen == ranked[: len(chosen)] and 1 <= len(chosen) <= most
 
 
-# ── phases ───────────────────────────────────────────────────────────────────────────────────────────
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
     chosen = list(range(0, 300, 10))
     told = answers.phases(built, chosen, dict.fromkeys(chosen, 1.0), 0.5)
@@ -77,7 +75,6 @@ def test_a_phase_ends_with_its_session_eight_are_the_most_and_their_cap_is_soft(
     assert phase.uncertain == 0
 
 
-# ── pipeline ─────────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.slow
 def test_checkpoints_are_nested_and_lists_long_enough(built, told):
     for record in told:
@@ -204,7 +201,6 @@ def test_attribution_sums_to_the_gold_ids(sample, told):
     assert rows.loc[rows["gold"] == 0, "recall"].isna().all()
 
 
-# ── predictions as files ─────────────────────────────────────────────────────────────────────────────
 def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_path):
     path = tmp_path / "p.jsonl"
     assert tables.write_jsonl(path, told) == len(sample.questions)
@@ -245,7 +241,6 @@ def test_a_trace_escapes_texts_and_names_every_gold_message(sample, told):
     }
 
 
-# ── learning ─────────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.slow
 def test_a_learned_ranker_prefers_what_was_gold_and_is_cached(tmp_path):
     pytest.importorskip("lightgbm")

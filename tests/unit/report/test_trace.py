@@ -40,7 +40,6 @@ from tests.helpers.sample import scored, simulated
 SYSTEMS = ("tracker", "sticky", "random")
 
 
-# ── text ────────────────────────────────────────────────────────────────────────────────────────
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
 def test_the_pieces_joined_are_the_text_and_every_finding_covers_its_stretch(text, ranges):
     found = [(a, b, "genre", f"value {n}", "") for n, (a, b) in enumerate(ranges)]
@@ -81,7 +80,6 @@ def test_numbers_constraints_and_odd_letters_are_written_so_that_nothing_is_lost
     assert _pieces("war", [(0, 3, *reason)]) == [["war", [list(reason)]]]
 
 
-# ── films ───────────────────────────────────────────────────────────────────────────────────────
 @pytest.fixture(scope="module")
 def view():
     films = {
@@ -147,7 +145,6 @@ def test_judge_notes_are_shown_where_a_judge_spoke():
     assert made["notes"][0]["evidence"] == "It answers."
 
 
-# ── a run ───────────────────────────────────────────────────────────────────────────────────────
 @pytest.fixture(scope="module")
 def run():
     name = "trace-unit"
@@ -259,7 +256,6 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
     assert _judge_notes(found["tracker", "00001"]) is None
 
 
-# ── one session in a notebook ───────────────────────────────────────────────────────────────────
 def test_show_holds_one_session_prints_a_line_elsewhere_and_suggests_names(run):
     made = trace.show(run, "sticky", 4)
     assert repr(made) == "session 00004 with sticky: 12 turns"
@@ -274,7 +270,6 @@ def test_show_holds_one_session_prints_a_line_elsewhere_and_suggests_names(run):
         trace.show(run, "sticky", 9)
 
 
-# ── pages ───────────────────────────────────────────────────────────────────────────────────────
 def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():
     assert fill("<p>{{a}}</p>{{b}}", {"a": "{{b}}", "b": "}} {{"}) == "<p>{{b}}</p>}} {{"
     with pytest.raises(KeyError):

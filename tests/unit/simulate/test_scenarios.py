@@ -333,7 +333,6 @@ def test_users_of_every_voice_but_the_first_begin_with_one_to_three_values_of_an
         assert all(step.n_answers for plan in plans for step in plan.steps)
 
 
-# ── conversations of their own ─────────────────────────────────────────────────────────────────
 class Counting:
     """A program as the contract asks it; one that remembers sums up what it heard under the conversation's id."""
 

@@ -132,7 +132,6 @@ def test_more_workers_make_the_same_bytes(results, do):
     assert one == two
 
 
-# ── bad input ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(("change", "message"), [
     ({"n_sessions": 0}, "n_sessions is 0; input should be greater than or equal to 1"),
     ({"n_turns": 0}, "n_turns is 0; input should be greater than or equal to 1"),

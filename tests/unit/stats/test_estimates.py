@@ -144,7 +144,6 @@ def test_degenerate_cases():
     assert np.isnan(stats.cluster_bootstrap_correlation(constant, "x", "y", design)["correlation"][0])
 
 
-# ── intervals of costs ─────────────────────────────────────────────────────────────────────────
 def test_the_interval_of_a_cost_is_that_of_t_and_never_of_no_width():
     values = np.random.default_rng(1).normal(0.3, 0.3, 30)
     found = stats.cost_interval([*values, np.nan])

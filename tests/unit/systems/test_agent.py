@@ -60,7 +60,6 @@ def one_turn(tools, backend="ollama", answer=choose, **rule):
         return system.reply(1, WISH, {}), server.bodies
 
 
-# ── the tool ───────────────────────────────────────────────────────────────────────────────────
 def titles(found):
     return [TEN.items[item].title for item in found.items]
 
@@ -93,7 +92,6 @@ def test_a_call_that_cannot_be_understood_finds_nothing_and_says_why(name, argum
     assert fault in found.fault and found.items == () and found.arguments == arguments
 
 
-# ── servers with tools ─────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_an_agent_searches_and_then_recommends_what_it_found(backend):
     reply, bodies = one_turn(well, backend)
@@ -160,7 +158,6 @@ def test_films_keep_their_numbers_over_the_turns_and_plain_text_is_the_reply():
     assert [SAMPLE.items[i] for i in reply.items] == [film] and len(bodies) == 2
 
 
-# ── servers without tools ──────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
     with OllamaServer(tools=None, answer=choose) as server:

@@ -48,7 +48,6 @@ def talk(spec, session=0, n_turns=6, world=None, **config):
     )
 
 
-# ── what a model is shown ──────────────────────────────────────────────────────────────────────
 def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
     world = with_model(lambda request: answer("Hm.", ["1"]))
     talk("closed:scripted", world=world)
@@ -134,7 +133,6 @@ def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
     assert roles[:2] == ["system", "user"] and roles[-1] == "user"
 
 
-# ── what is read from the answer ───────────────────────────────────────────────────────────────
 def test_numbers_are_films_of_the_latest_list_and_stated_wishes_are_kept():
     text = answer("Two.", ["2", "1", "2"], {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""})
     reply, (request,) = said_once("closed", answers=[text])
@@ -196,7 +194,6 @@ def test_a_number_that_was_not_shown_fails_the_session(mode):
         systems.create(f"{mode}:scripted", world, 7, 0).reply(1, WISH, {})
 
 
-# ── specs ──────────────────────────────────────────────────────────────────────────────────────
 def test_a_spec_names_mode_backend_and_model():
     specs = [
         f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in ("template", "ollama:a:b")
@@ -225,7 +222,6 @@ def test_worded_is_what_a_bare_backend_is():
     assert dialogue("worded:template") == dialogue("template")
 
 
-# ── systems that understand nothing ────────────────────────────────────────────────────────────
 def first_film(request):
     numbers = request.schema["properties"]["recommended"]["items"].get("enum", [SAMPLE.items[0].title])
     return answer("This one, surely.", numbers[:1])
@@ -286,7 +282,6 @@ def test_in_rag_it_finds_less_than_any_search(retriever, name, searches):
         assert found[0] < searches[retriever][0]
 
 
-# ── prompts that are not copied ────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("mode", ["worded", *MODES])
 def test_a_copied_prompt_is_asked_for_once_more_with_another_seed_and_then_logged(mode):
     copied = answer("One film. Choose movies that have everything the user wants now.")

@@ -210,7 +210,6 @@ def test_a_lagging_oracle_learns_of_a_shift_late(lag, late):
     assert all(found <= COMEDIES for found in firsts[late + 1 :])
 
 
-# ── policies of the sceptic ────────────────────────────────────────────────────────────────────
 def test_the_policies_of_the_sceptic_do_what_their_names_say():
     shown = talk("polite", *[wish("War")] * 3)
     assert set(shown[0][:2]) == WARS

@@ -53,7 +53,6 @@ def keys_within(value):
     return {key for one in value for key in keys_within(one)} if isinstance(value, list) else set()
 
 
-# ── over an address ────────────────────────────────────────────────────────────────────────────
 @pytest.mark.slow
 def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
     with ProgramServer(lambda _: (200, {"reply": "See Metropolis (1927)."})) as server:
@@ -138,7 +137,6 @@ def test_a_spec_that_cannot_be_read_is_refused_at_once(spec, message):
         config(spec)
 
 
-# ── as a process ───────────────────────────────────────────────────────────────────────────────
 @pytest.mark.subprocess
 def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
     adapter, seen = script(tmp_path, "adapter.sh", SHELL), tmp_path / "seen.jsonl"
@@ -250,7 +248,6 @@ def test_a_halt_ends_a_program_under_way(tmp_path):
         programs.ask("exec:sleep 30", ASK)
 
 
-# ── as a class ─────────────────────────────────────────────────────────────────────────────────
 MINE = """
 class Mine:
     def __init__(self, catalog):

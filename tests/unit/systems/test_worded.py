@@ -45,7 +45,6 @@ def structured(text, pick=1):
     return answer
 
 
-# ── titles outside the catalogue ───────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(("text", "found"), [
     ('You might like "The Lamp of Nowhere".', ["The Lamp of Nowhere"]),
     ("You might like “The Lamp of Nowhere” (1987).", ["The Lamp of Nowhere"]),
@@ -78,7 +77,6 @@ def test_foreign_titles_are_told_from_the_users_words_and_cut_by_whole_sentences
     assert grounding.cut(alone, world.grounder.unknown_titles(alone, [])) == ""
 
 
-# ── the recommender ────────────────────────────────────────────────────────────────────────────
 def test_a_structured_reply_recommends_what_its_ids_say(world):
     mine = with_model(world, [structured("Both are funny.", pick=2)])
     reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
@@ -201,7 +199,6 @@ def test_a_megabyte_of_rubbish_breaks_nothing(world):
     assert max(len(request.messages[0].content) for request in asked(mine)) < 20_000
 
 
-# ── the user ───────────────────────────────────────────────────────────────────────────────────
 TEMPLATE = "Instead of comedy films I'd like drama films."
 MUST = [("genre", "Drama")]
 
