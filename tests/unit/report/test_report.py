@@ -309,6 +309,6 @@ def test_a_function_that_raises_names_its_line():
     def broken(messages):
         raise KeyError("films")
 
-    with pytest.raises(RunError, match=r"KeyError.*test_compare\.py, line"):
+    with pytest.raises(RunError, match=r"KeyError.*test_report\.py, line"):
         crs_lib.compare({"Ours": broken}, n=2, run="compare-broken", progress=False)
     assert not (paths.run_folder("movies", "compare-broken") / "compare.html").exists()

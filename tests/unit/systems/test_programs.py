@@ -287,7 +287,7 @@ def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lac
         ("python:no_such_module:Mine", "no_such_module cannot be imported \\(ModuleNotFoundError"),
     ):
         with pytest.raises(RunError, match=message):
-            simulate.simulate(config(spec), progress=False)
+            simulate.simulate(config(spec, run="lacking"), progress=False)
 
 
 FIVE = [item.item_id for item in SAMPLE.items[:5]]

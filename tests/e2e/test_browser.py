@@ -1,8 +1,9 @@
-"""The trace in a real browser, opened from disk: looked at, clicked, typed into."""
+"""The trace, the pages for raters and those of chats in a real browser, opened from disk: clicked, typed into."""
 
 import base64
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,15 @@ from crs_lib.core import paths, tables
 from crs_lib.core.tables import sha256
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
+from crs_lib.realtalk import corpus, describe, query, ranker
+from crs_lib.realtalk import index as chats
 from crs_lib.report import page as pages
 from crs_lib.report import report, trace
+from crs_lib.report.page import document
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
 from tests.helpers.ollama_server import OllamaServer
-from tests.helpers.sample import simulated
+from tests.helpers.sample import scored, simulated
 
 PROGRAM, pytestmark = chromium.PROGRAM, chromium.MARKS
 PIXEL = base64.b64decode(
@@ -65,7 +69,9 @@ def light_report(run):
     ladder = stats.ladder
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            stats, "ladder", lambda scores, plan: ladder(scores, plan.changed(secondary_outcomes=()))
+            stats,
+            "ladder",
+            lambda scores, plan: ladder(scores, plan.changed(secondary_outcomes=(), lower_is_better=())),
         )
         patch.setattr(figures, "make", lambda *_: None)
         patch.setattr(style, "data", lambda *_: PIXEL)
@@ -84,14 +90,14 @@ def index():
 
 
 @pytest.fixture
-def page(running):
-    """A tab that must not complain, and must not ask for anything but files of the run."""
+def page(running, tmp_path):
+    """A tab that must not complain, and must not ask for anything but files of the run and of the test."""
     tab = running.page()
     yield tab
     complaints, requests = tab.complaints(), tab.requests()
     tab.close()
     assert complaints == []
-    allowed = ("about:", "data:", "blob:", paths.results().as_uri())
+    allowed = ("about:", "data:", "blob:", paths.results().as_uri(), tmp_path.as_uri())
     assert [url for url in requests if not url.startswith(allowed)] == []
 
 
@@ -480,3 +486,127 @@ def test_the_keyboard_alone_finds_an_utterance_and_scrolls_a_table(page, index, 
     for _ in range(3):
         page.key("ArrowRight")
     page.wait("goal.scrollLeft > 20")
+
+
+RUN = "annotate-e2e"
+
+
+@pytest.fixture(scope="module")
+def rated():
+    return scored(RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8)
+
+
+def questions(page, folder, **choice):
+    """The page of questions of the run, opened; what it exports comes into the folder."""
+    path = pages.write_questions(labels.AskConfig(run=RUN, **choice))
+    page.browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    page.open(path)
+    return path
+
+
+def exported(page, folder, name):
+    """The files that come once an export is asked for."""
+    page.key("e")
+    end = time.monotonic() + chromium.PATIENCE
+    while not (files := list(folder.glob(f"labels-{name}-*.jsonl"))):
+        assert time.monotonic() < end, "nothing was exported"
+        time.sleep(0.05)
+    return files
+
+
+@pytest.mark.usefixtures("rated")
+def test_ten_questions_are_answered_by_keyboard_exported_and_imported(page, tmp_path):
+    given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
+    path = questions(page, tmp_path, n=10)
+    page.click("#rater")
+    page.type("a b")
+    page.key("Enter")
+    assert page.js("document.querySelectorAll('.said').length") >= 4
+    assert page.texts(".shift b") == ["Person – wants something else"]
+    for value in given[:6]:
+        page.key(str(value))
+    page.key("ArrowLeft")  # the sixth again
+    assert page.js("document.querySelector('[aria-pressed=true]').textContent").startswith("5")
+    page.key("4")
+    page.open(path)  # what was answered is kept in the browser
+    assert page.text("#state").startswith("Question 7 of 10 · 6 answered")
+    for value in given[6:]:
+        page.key(str(value))
+    assert "10 answered · all done" in page.text("#state")
+    assert page.js("document.getElementById('done').style.width") == "100%"
+    files = exported(page, tmp_path, "a-b")
+    asked = [url for url in page.requests() if not url.startswith(("about:", "data:", "blob:"))]
+    assert set(asked) == {path.as_uri()}
+    rows = [json.loads(line) for line in files[0].read_text().splitlines()]
+    assert [row["value"] for row in rows] == [1, 2, 3, 4, 5, 4, 4, 3, 2, 1]
+    assert {row["rater"] for row in rows} == {"a b"}
+    found = labels.findings(RUN, files, resamples=20)
+    assert len(found.labels) == 10 and len(found.correlations) > 3
+    assert set(found.labels["item"]) == set(labels.read_key(RUN).questions["id"])
+
+
+@pytest.mark.usefixtures("rated")
+def test_two_raters_at_one_browser_give_two_files(page, tmp_path):
+    questions(page, tmp_path, n=3)
+    page.key("2")  # before the initials are given: it goes with the first rater
+    for rater, values in (("ann", "22"), ("bob", "555")):
+        page.click("#rater")
+        page.js("document.getElementById('rater').value = ''")
+        page.type(rater)
+        page.key("Enter")
+        for value in values:
+            page.key(value)
+        assert "3 answered" in page.text("#state")
+        exported(page, tmp_path, rater)
+    found, _ = labels.read(sorted(tmp_path.glob("labels-*.jsonl")), RUN)
+    assert found.groupby("rater")["value"].agg(list).to_dict() == {"ann": [2, 2, 2], "bob": [5, 5, 5]}
+
+
+@pytest.mark.usefixtures("rated")
+def test_pairs_stand_side_by_side_and_fit_a_small_screen(page, tmp_path):
+    questions(page, tmp_path, n=4, kind="pairs")
+    assert page.texts("#sides h2") == ["Left", "Right"]
+    page.size(390, 800)
+    assert page.js("document.documentElement.scrollWidth <= innerWidth")
+    page.key("3")
+    assert "1 answered" in page.text("#state")
+
+
+def chat_page(folder, chat):
+    told = list(query.predict(built := chats.build(chat, "hashing"), ranker.Hand()))
+    text = document(chat.name, "?", "", describe.sections(built, told), "chat.css")
+    (folder / f"{chat.name}.html").write_text(text, encoding="utf-8")
+    return folder / f"{chat.name}.html"
+
+
+def long_chat(messages):
+    talk = [
+        {"clean_text": f"Message {i} about topic {i // 40}", "speaker": "Ann" if i % 2 else "Ben",
+         "dia_id": f"D{i // 100 + 1}:{i % 100 + 1}"}
+        for i in range(messages)
+    ]  # fmt: skip
+    sessions = {f"session_{n + 1}": talk[100 * n : 100 * n + 100] for n in range(messages // 100)}
+    names = {"speaker_1": "Ann", "speaker_2": "Ben"}
+    return corpus._parse_chat({"name": names, "qa": [], **sessions}, "long")
+
+
+def test_axe_finds_nothing_wrong_with_a_chat_and_links_lead_to_messages(page, tmp_path):
+    path = chat_page(tmp_path, corpus.read_chat(paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"))
+    page.open(path)
+    assert page.axe() == []
+    page.dark()
+    assert page.axe("color-contrast") == []
+    page.js("document.querySelector('details a').click()")
+    target = "document.querySelector('li:target')"
+    assert page.wait(f"{target} && {target}.id.startsWith('D')")
+    page.size(390, 800)
+    assert page.js("document.documentElement.scrollWidth <= innerWidth")
+    assert {url for url in page.requests() if not url.startswith("about:")} <= {path.as_uri()}
+
+
+def test_six_thousand_messages_open_at_once(page, tmp_path):
+    path = chat_page(tmp_path, long_chat(6000))
+    start = time.monotonic()
+    page.open(path)
+    assert page.js("document.querySelectorAll('.segment li').length") == 6000
+    assert time.monotonic() - start < 10
