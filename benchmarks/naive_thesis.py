@@ -26,8 +26,8 @@ from crs_lib.thesis.topics import (
     SHORT_WORDS,
     STEMS,
     TopicModel,
+    _start_of,
     admitted,
-    start_of,
 )
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
@@ -181,7 +181,7 @@ class Topics:
             return ()
         beta = model.beta[[word for word, _ in bag]].T
         counts = np.array([n for _, n in bag], dtype=np.float32)
-        gamma = model._starts[start_of(text)]
+        gamma = model._starts[_start_of(text)]
         theta = np.exp(psi(gamma) - psi(gamma.sum()))
         norm = theta @ beta + np.finfo(np.float32).eps
         for _ in range(50):

@@ -1,5 +1,6 @@
 """The closed movie catalogue: immutable, indexed by concept, with exact queries and stated relaxation."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -17,7 +18,6 @@ from crs_lib.catalog.fields import (
     CREDIT_FIELDS,
     FIELDS,
     GOAL_FIELD,
-    RELAXATION_ORDER,
     YEAR_FIELD,
     Field,
 )
@@ -28,7 +28,6 @@ from crs_lib.core.text import fold
 Codes = NDArray[np.int32]
 Wanted = str | int | Sequence[str | int]
 Constraints = Mapping[str, Wanted]
-_PLACE = {name: place for place, name in enumerate(RELAXATION_ORDER)}
 _KEPT, _LONGEST = 4096, 4096  # how many answers are kept, and of how many items at most
 _MOST_CODES = 65_536
 
@@ -71,7 +70,7 @@ class _Vocabulary:
 class _Group(NamedTuple):
     """The items that have one of the values asked for in a field; the lowest ``rank`` is given up first."""
 
-    rank: int
+    rank: tuple[bool, float]
     field: str
     items: Codes
 
@@ -89,6 +88,7 @@ class Catalog:
         self.items: tuple[Item, ...] = tuple(items)
         self.report = report
         self.source = source
+        self.declared: fields.Declared | None = None  # fields that films lack, and the words of their users
         held = set(self.items[0].values) if self.items else set(FIELDS)
         self.fields: Mapping[str, Field] = {name: row for name, row in ALL_FIELDS.items() if name in held}
         self.vocabulary = _Vocabulary.of(self.items)
@@ -154,11 +154,10 @@ class Catalog:
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """The number of other credits of each item's people, at least 1.
-
-        A catalogue has no audience figures; films of much-credited people stand in for popular ones.
+        """The number of other credits of each item's people, at least 1. A catalogue has no audience figures;
+        films of much-credited people stand in for popular ones.
         """
-        person = np.array([f in fields.PERSON_FIELDS for f in self.vocabulary.field], dtype=bool)
+        person = np.array([ALL_FIELDS[f].rule == "person" for f in self.vocabulary.field], dtype=bool)
         weight = np.where(person, self.document_frequency - 1, 0).astype(float)
         sums = np.zeros(len(self))
         np.add.at(sums, np.repeat(np.arange(len(self)), np.diff(self._starts)), weight[self._facts])
@@ -170,9 +169,8 @@ class Catalog:
         return tuple(np.argsort(-self.popularity, kind="stable").tolist())
 
     def code(self, field: str, value: str) -> int | None:
-        """The code of ``field=value`` in any spelling, or None if no film has it.
-
-        Raises InputError for a field that does not exist, and for a year that is no number.
+        """The code of ``field=value`` in any spelling, or None if no film has it. Raises InputError for a
+        field that does not exist, and for a year that is no number.
         """
         pair = field, value
         if pair not in self._codes:
@@ -183,7 +181,6 @@ class Catalog:
 
     def known_code(self, field: str, value: str) -> int | None:
         """As :meth:`code`, and None for what cannot be a value of the field, such as the year "the nineties".
-
         For values that models, programs and logs state.
         """
         try:
@@ -251,9 +248,8 @@ class Catalog:
         return {item.item_id: i for i, item in enumerate(self.items)}
 
     def frame(self) -> pd.DataFrame:
-        """The catalogue as a table: item_id, title, year, a column a field, plot.
-
-        A field with several values a film is a column of lists, one with a single value a column of texts.
+        """The catalogue as a table: item_id, title, year, a column a field, plot. A field with several values
+        a film is a column of lists, one with a single value a column of texts.
         """
         held = {name: row.column for name, row in self.fields.items() if name != YEAR_FIELD}
         columns = {column: [_written(item, name) for item in self.items] for name, column in held.items()}
@@ -284,7 +280,6 @@ class Catalog:
 
     def _search(self, pairs: Iterable[tuple[str, Wanted]], relax: bool) -> _Found:
         """The items of all constraints but those of the lowest ranks, given up until an item is left.
-
         Constraints are met from the highest rank down: the first that leaves nothing is the last given up.
         """
         groups = [self._group(field, wanted) for field, wanted in pairs if fields.get(field) and wanted]
@@ -304,7 +299,7 @@ class Catalog:
         codes = {code for one in several if (code := self.code(field, str(one))) is not None}
         parts = [self._recommendable_with(code) for code in codes]
         items = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int32), *parts]))
-        return _Group(_PLACE[field] + len(ALL_FIELDS) * bool(codes), field, items)
+        return _Group((bool(codes), fields.get(field).keep), field, items)
 
     def query_codes(self, codes: Sequence[int]) -> Codes:
         """The recommendable items that have every one of these concepts, ascending."""
@@ -341,7 +336,6 @@ class Catalog:
     # ── names that users of the original know ──────────────────────────────────────────────────
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
         """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query` says.
-
         Deterministic: the same catalogue, constraints and seed give the same films in the same order.
         """
         found = self.query(constraints, relax=True).items
@@ -383,7 +377,6 @@ class Catalog:
 
     def export(self) -> Iterator[dict[str, Any]]:
         """The films for a system of one's own: id, title, year (null where unknown), every other field, plot.
-
         A field with several values a film is a list. ``recommendable`` is false for a film that no scenario
         asks for.
         """
@@ -393,8 +386,30 @@ class Catalog:
             yield {**head, **values, "plot": film.plot, "recommendable": bool(self.recommendable[place])}
 
     def save(self, path: Path) -> None:
-        """Write ``catalog.parquet``, atomically; ``sources.load`` reads it back to an equal catalogue."""
+        """Write ``catalog.parquet``, atomically; ``sources.load`` reads it back to an equal catalogue.
+
+        Declared fields go to a YAML file of the same name beside it.
+        """
         tables.write_parquet(path, self.frame())
+        if self.declared:
+            tables.write_whole(path.with_suffix(".yaml"), json.dumps(self.declared.values(), indent=1))
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """Words of the templates with those that users say in their place: "book" for "movie"."""
+        return self.declared.words if self.declared else {}
+
+    @property
+    def relaxation_order(self) -> list[str]:
+        """The fields in the order in which a query gives them up."""
+        return sorted(self.fields, key=lambda name: self.fields[name].keep)
+
+    @cached_property
+    def questions(self) -> tuple[str, ...]:
+        """The acts of users who ask about a film, of those fields (and the plot) that any film has."""
+        plots = any(item.plot for item in self.items)
+        known = {name for name in self.fields if self.values(name)} | ({fields.PLOT} if plots else set())
+        return tuple(one.act for name, one in fields.QUESTIONS.items() if one.act and name in known)
 
 
 def _written(item: Item, field: str) -> list[str] | str:

@@ -130,7 +130,7 @@ def _clean_one(
     title = " ".join((next(filter(None, named), "") or key).split())
     if not title:
         raise InputError(f"{where}: field 'title' is empty; every film needs a title")
-    report.ignored_keys.update(name for name in record if name not in FIELDS and name not in _OTHER_KEYS)
+    report.ignored_keys.update(name for name in record if name not in cleaners and name not in _OTHER_KEYS)
     values = {name: _values(where, name, record, cleaners[name], report) for name in cleaners}
     item_id = next((str(record[name]) for name in _IDS if one_text(where, name, record.get(name))), "")
     return Item(item_id, title, values, one_text(where, "plot", record.get("plot")))
@@ -161,9 +161,8 @@ def _values(
 
 
 def one_text(where: str, name: str, raw: object) -> str:
-    """A text that a film has once, its spaces single; "" for none. A number counts as a text.
-
-    Raises InputError for anything else: a list would become one text that nobody wrote.
+    """A text that a film has once, its spaces single; "" for none. A number counts as a text. Raises
+    InputError for anything else: a list would become one text that nobody wrote.
     """
     if raw is None or (isinstance(raw, float) and raw != raw):
         return ""

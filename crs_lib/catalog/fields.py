@@ -5,15 +5,15 @@ the room ``thesis`` keeps a list of its own, because it reproduces the original 
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from crs_lib.catalog import lexicon
 from crs_lib.catalog.lexicon import Cleaned
-from crs_lib.core import prompts
+from crs_lib.core import prompts, settings
 from crs_lib.core.errors import InputError, unknown
 from crs_lib.core.text import fold, words
 
@@ -103,7 +103,7 @@ class Field:
     clean: Callable[[str], Cleaned]
     rule: str
     keep: float
-    phrases: tuple[str, ...]
+    phrases: Sequence[str]
     aliases: Mapping[str, tuple[str, ...]] | None = None
     foreign_keys: tuple[str, ...] = ()
     many: bool = True
@@ -115,12 +115,12 @@ class Field:
     goal: bool = False
     credit: bool = False
     before_noun: bool = False
-    bridges: tuple[str, ...] = ()
+    bridges: Sequence[str] = ()
     in_asides: bool = False
     question: FilmQuestion | None = None
     in_reply: Clause | None = None
     in_prompt: Clause | None = None
-    cues: tuple[str, ...] = ()
+    cues: Sequence[str] = ()
     shared_cues: tuple[str, ...] = ()
     people_say_values: bool = True
     people_ask: tuple[str, ...] = ()
@@ -269,6 +269,48 @@ _QUESTIONS = {PLOT: PLOT_QUESTION} | {f.name: f.question for f in FIELDS.values(
 # By the field that answers, or "plot", in the order of their ranks.
 QUESTIONS: Mapping[str, FilmQuestion] = dict(sorted(_QUESTIONS.items(), key=lambda pair: pair[1].rank))
 QUESTION_ACTS: Mapping[str, FilmQuestion] = {asked.act: asked for asked in QUESTIONS.values() if asked.act}
+# The kinds of a declared field: how its labels are cleaned, and the matching rule of its values.
+KINDS: dict[str, tuple[Callable[[str], Cleaned], str]] = {
+    "person": (lexicon.clean_person, "person"), "name": (lexicon.clean_name, "name"),
+    "topic": (lexicon.clean_keyword, "plot"),
+}  # fmt: skip
+
+
+class DeclaredField(settings.Settings):
+    """A field of a catalogue that films lack, as a YAML file declares it; see :class:`Field`."""
+
+    kind: Annotated[str, settings.OneOf(KINDS)]
+    phrases: Sequence[str]
+    bridges: Sequence[str] = ()
+    cues: Sequence[str] = ()
+    many: bool = True
+    weight: Annotated[int, settings.Field(ge=1)] = 2
+    keep: Annotated[float, settings.Field(gt=0)] = 3
+
+
+class Declared(settings.Settings):
+    """The fields that a YAML file declares for a catalogue, and words of users that others replace."""
+
+    fields: Mapping[str, Mapping[str, Any]]
+    words: Mapping[str, str] = {}
+
+
+def declare(given: Mapping[str, Any]) -> Declared:
+    """Add declared fields to ``OPTIONAL_FIELDS``; InputError for a name or value that no field can have."""
+    found = Declared(**given)
+    for name, values in found.fields.items():
+        if name in FIELDS or name in (*TITLE_NAMES, *PLOT_NAMES):
+            raise InputError(f"field {name!r} is known already; declare only fields that films lack")
+        row = DeclaredField(**values)
+        clean, rule = KINDS[row.kind]
+        own = {key: value for key, value in row.values().items() if key != "kind"}
+        clause = Clause(row.phrases[0].replace("$value", "$values"))
+        OPTIONAL_FIELDS[name] = Field(
+            name=name, clean=clean, rule=rule, in_reply=clause, in_prompt=clause, **own
+        )
+    return found
+
+
 TITLE_NAMES = ("title", "name")
 PLOT_NAMES = ("plot", "plot_keywords", "plot_kw")
 
@@ -282,7 +324,7 @@ def get(name: str) -> Field:
 
 def most_telling() -> list[Field]:
     """The fields in the order in which a film is described: the last that relaxation gives up comes first."""
-    return [ALL_FIELDS[name] for name in reversed(RELAXATION_ORDER)]
+    return sorted(ALL_FIELDS.values(), key=lambda row: -row.keep)
 
 
 def concept(field: str, value: str) -> str:
@@ -292,7 +334,6 @@ def concept(field: str, value: str) -> str:
 
 def plot_keywords(text: str) -> list[str]:
     """The content words of a plot or utterance in order, each once: four letters or more, whole words.
-
     Function words and words about films as such ("film", "story") are left out; everyday words that say what
     a plot is about (love, death, prison) are not.
     """
@@ -347,9 +388,8 @@ def bridge_phrase(field: str, value: str, draw: np.random.Generator, voice: str 
 def question(
     act: str, title: str, draw: np.random.Generator, voice: str = "A", *, small: bool = False
 ) -> str:
-    """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``.
-
-    With ``small`` only the title has capitals.
+    """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``. With ``small`` only the title
+    has capitals.
     """
     lines = _lines(act, QUESTION_ACTS[act].asks, voice, small)
     said = prompts.fill(lines, draw, f"question {act!r}", title=title)
@@ -365,7 +405,7 @@ def _says_itself(row: Field, value: str, code: Callable[[str, str], int | None] 
 
 
 def _lines(
-    section: str, usual: tuple[str, ...], voice: str, small: bool = False
+    section: str, usual: Sequence[str], voice: str, small: bool = False
 ) -> tuple[prompts.Template, ...]:
     """The templates of a set for a section; where its wording file has none, the usual ones (of set A)."""
     own = prompts.sections(prompts.USER_SETS[voice], small).get(section)

@@ -19,7 +19,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS
 from crs_lib.catalog.rules import Context, Matcher, Rule, no_rule, value_rule
 from crs_lib.core.dialogue import Dialogue, Mark
-from crs_lib.core.text import fold, shorten
+from crs_lib.core.text import fold, shorten, words
 
 _MARKED = re.compile(
     r"“([^“”\n]{1,120})”|\"([^\"\n]{1,120})\"|«([^«»\n]{1,120})»|‘([^‘’\n]{1,120})’(?!\w)"
@@ -40,7 +40,7 @@ _LONGEST = 12  # words; a longer stretch is a sentence
 _LOOKED_AT = 50_000  # characters of a reply
 
 
-class Mention(NamedTuple):
+class _Mention(NamedTuple):
     """A title found in a text: half-open character range, the item, and how many items bear the title."""
 
     start: int
@@ -60,11 +60,10 @@ class _Titles:
         self._rules = [rules.title_rule(title, everyday) for title in titles]
         self._matcher = Matcher(forms, everyday)
 
-    def find(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
-        """The titles that a text names, in text order; of two that overlap the longer.
-
-        Among films of one title the year in brackets after it decides, then ``prefer`` (the candidates
-        that a system was given), then the order of the catalogue.
+    def find(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
+        """The titles that a text names, in text order; of two that overlap the longer. Among films of one
+        title the year in brackets after it decides, then ``prefer`` (the candidates that a system was given),
+        then the order of the catalogue.
         """
         near = Context(text)
         hits = [
@@ -81,7 +80,7 @@ class _Titles:
             same, year = self._items[form], rules.year_after(text, stop)
             of_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
             item = (of_year or [i for i in same if i in wanted] or same)[0]
-            found.append(Mention(begin, stop, item, len(same)))
+            found.append(_Mention(begin, stop, item, len(same)))
         return sorted(found)
 
 
@@ -98,7 +97,8 @@ def _marked(text: str) -> list[Foreign]:
     out = []
     for match in _MARKED.finditer(text):
         group = match.lastindex or 1
-        inner = _YEAR.sub("", match[group]).strip(" ,.;:")
+        blank = _YEAR.sub(lambda year: " " * len(year[0]), match[group])  # places stay as they are
+        inner = blank.strip(" ,.;:")
         words = inner.split()
         if not words or len(words) > _LONGEST or not (inner[0].isupper() or inner[0].isdigit()):
             continue
@@ -106,8 +106,9 @@ def _marked(text: str) -> list[Foreign]:
             continue  # a quoted sentence has one capital
         if len(words) == 1 and all(word in lexicon.COMMON_WORDS for word in fold(inner).split()):
             continue
-        start = match.start(group) + match[group].index(inner)
-        out.append(Foreign(start, start + len(inner), inner))
+        start = match.start(group) + blank.index(inner)
+        end = start + len(inner)
+        out.append(Foreign(start, end, text[start:end]))
     return out
 
 
@@ -124,9 +125,8 @@ def _before_year(text: str) -> list[Foreign]:
 
 
 def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
-    """The films that ids and titles name, each once, and the names that the catalogue lacks.
-
-    Among films of one title a year in brackets decides, then the order of the catalogue.
+    """The films that ids and titles name, each once, and the names that the catalogue lacks. Among films of
+    one title a year in brackets decides, then the order of the catalogue.
     """
     items: dict[int, None] = {}
     unknown: list[str] = []
@@ -167,9 +167,8 @@ _KEPT = 1024  # texts whose matches are kept: the systems of a scenario hear mos
 
 
 class Match(NamedTuple):
-    """A concept found in a text: half-open character range, field, value, code.
-
-    ``rejected`` is the reason why the match does not count, empty where it counts.
+    """A concept found in a text: half-open character range, field, value, code. ``rejected`` is the reason
+    why the match does not count, empty where it counts.
     """
 
     start: int
@@ -181,10 +180,9 @@ class Match(NamedTuple):
 
 
 class Grounder:
-    """Finds a catalogue's concepts and titles in texts; built once per catalogue.
-
-    ``active_fields`` are the fields that count (default: those of the catalogue that TAS scores). Raises
-    InputError for an unknown field.
+    """Finds a catalogue's concepts and titles in texts; built once per catalogue. ``active_fields`` are the
+    fields that count (default: those of the catalogue that TAS scores). Raises InputError for an unknown
+    field.
     """
 
     def __init__(self, catalog: Catalog, active_fields: Sequence[str] | None = None) -> None:
@@ -193,6 +191,7 @@ class Grounder:
         wanted = scored if active_fields is None else active_fields
         self.active_fields = tuple(fields.get(name).name for name in wanted)
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
+        self._cues = frozenset(words(" ".join(catalog.words.values())))
         spellings = self._spellings()
         self._matcher = Matcher(list(spellings), self._everyday)
         self._meanings = list(spellings.values())
@@ -224,7 +223,7 @@ class Grounder:
     # ── concepts ───────────────────────────────────────────────────────────────────────────────
     def concepts(self, text: str) -> frozenset[int]:
         """The concept codes of one text; the empty set where nothing is named."""
-        near = Context(text)
+        near = Context(text, self._cues)
         return frozenset(
             code
             for start, end, form in self._matcher.find(near.tokens)
@@ -246,7 +245,7 @@ class Grounder:
         return lru_cache(_KEPT)(self._audit)
 
     def _audit(self, text: str) -> tuple[Match, ...]:
-        near, terms = Context(text), self.catalog.vocabulary
+        near, terms = Context(text, self._cues), self.catalog.vocabulary
         found = []
         for start, end, form in self._matcher.find(near.tokens):
             for code, rule in self._meanings[form]:
@@ -285,7 +284,6 @@ class Grounder:
 
     def attribute_vector(self, text: str, active_fields: Sequence[str] | None = None) -> NDArray[np.float64]:
         """The idf-weighted presence vector of a text over all concepts; zeros where none is named.
-
         ``active_fields`` restricts it; InputError for an unknown field.
         """
         vector = np.zeros(len(self.idf))
@@ -314,15 +312,14 @@ class Grounder:
         known = self.catalog.plot_keywords
         return [word for word in fields.plot_keywords(text) if word in known][:limit]
 
-    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
+    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
         """The titles a text names, resolved to items, in text order (:meth:`_Titles.find`)."""
         preferred = frozenset(prefer)
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
 
-    def recommended(self, text: str, mentions: Sequence[Mention] | None = None) -> list[int]:
-        """The items, each once, whose titles a text recommends, in text order.
-
-        ``mentions`` are the titles that it names, where they are known (:meth:`titles`).
+    def recommended(self, text: str, mentions: Sequence[_Mention] | None = None) -> list[int]:
+        """The items, each once, whose titles a text recommends, in text order. ``mentions`` are the titles
+        that it names, where they are known (:meth:`titles`).
         """
         mentions = self.titles(text) if mentions is None else mentions
         named = rules.only_named(text, [(m.start, m.end) for m in mentions])
@@ -333,14 +330,13 @@ class Grounder:
         return _Titles(self.catalog, self._everyday)
 
     @cached_property
-    def _titled(self) -> Callable[[str], tuple[Mention, ...]]:
+    def _titled(self) -> Callable[[str], tuple[_Mention, ...]]:
         return lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
 
-    def unknown_titles(self, text: str, mentions: Sequence[Mention], said: str = "") -> list[Foreign]:
-        """The titles outside the catalogue that a text names, in order, each stretch once.
-
-        ``mentions`` are the catalogue's titles in the text. These do not count, nor do catalogue values (a
-        genre, a person) and the user's own words (``said``). Only the first 50,000 characters are read.
+    def unknown_titles(self, text: str, mentions: Sequence[_Mention], said: str = "") -> list[Foreign]:
+        """The titles outside the catalogue that a text names, in order, each stretch once. ``mentions`` are
+        the catalogue's titles in the text. These do not count, nor do catalogue values (a genre, a person)
+        and the user's own words (``said``). Only the first 50,000 characters are read.
         """
         found: list[Foreign] = []
         heard, read = f" {fold(said)} ", text[:_LOOKED_AT]
@@ -350,7 +346,7 @@ class Grounder:
                 found.append(one)
         return sorted(found)
 
-    def _known(self, one: Foreign, mentions: Sequence[Mention]) -> bool:
+    def _known(self, one: Foreign, mentions: Sequence[_Mention]) -> bool:
         """Whether a stretch is a catalogue title or value, or ends as one that was found there."""
         folded = fold(one.title)
         if not folded or folded in self.catalog.title_index:

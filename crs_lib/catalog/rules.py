@@ -33,9 +33,8 @@ FormMatch = tuple[int, int, int]  # a form in a word list: first word, last word
 
 
 class Matcher:
-    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place.
-
-    A form is looked up under its rarest word, so that a word of a text costs one dictionary lookup, whatever
+    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place. A
+    form is looked up under its rarest word, so that a word of a text costs one dictionary lookup, whatever
     the number of forms; under an everyday word (``everyday``) only where it has no other.
     """
 
@@ -64,10 +63,13 @@ class Matcher:
 
 
 class Context:
-    """A text with its folded words (``tokens``), and their places, worked out when a rule asks for them."""
+    """A text with its folded words (``tokens``), and their places, worked out when a rule asks for them.
 
-    def __init__(self, text: str) -> None:
-        self.text, self.tokens = text, words(text)
+    ``cues`` are further words that vouch for a weak genre ("books", where the items are no films).
+    """
+
+    def __init__(self, text: str, cues: frozenset[str] = frozenset()) -> None:
+        self.text, self.tokens, self.cues = text, words(text), _CUES | cues if cues else _CUES
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
@@ -97,11 +99,11 @@ class Context:
     def has_film_cue(self, first: int, last: int) -> bool:
         """Whether a film word, or a genre that is vouched for, stands at most two words from a run."""
         near = self._near(first, last)
-        if not _CUES.isdisjoint([self.tokens[place] for place in near]):
+        if not self.cues.isdisjoint([self.tokens[place] for place in near]):
             return True
         weak = [place for place in near if self.tokens[place] in _WEAK_CUES]
         others = (other for place in weak for other in self._near(place, place + 1))
-        return any(self.tokens[other] in _CUES for other in others if not first <= other < last)
+        return any(self.tokens[other] in self.cues for other in others if not first <= other < last)
 
     def _near(self, first: int, last: int) -> list[int]:
         """The places of the words at most two before and two after a run of words."""
@@ -208,7 +210,7 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     return rule
 
 
-def about(near: Context, first: int, last: int) -> str:
+def _about(near: Context, first: int, last: int) -> str:
     """An everyday word that plots are about: needs a word such as "about" before it in the sentence."""
     start = near.span(first, last)[0]
     for place in range(first - 1, max(-1, first - _ABOUT_REACH - 1), -1):
@@ -227,7 +229,7 @@ FIELD_RULES: dict[str, Callable[[str, frozenset[str]], Rule]] = {
     "person": lambda form, everyday: (
         _capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
     ),
-    "plot": lambda form, everyday: no_rule if " " in form and form not in lexicon.COMMON_WORDS else about,
+    "plot": lambda form, everyday: no_rule if " " in form and form not in lexicon.COMMON_WORDS else _about,
 }
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from crs_lib.core.text import fold
 SAMPLE = "sample"
 THESIS, THESIS_OR_SAMPLE = "thesis", "thesis-or-sample"
 PLUS = "+"  # between a catalogue and the optional fields that are asked for: sample+plot
+_YAML = ".yaml"  # of a file that declares fields, beside the catalogue or behind it: items.csv+books.yaml
 
 
 @safety.reader("a catalogue")
@@ -33,12 +34,14 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     A JSON object maps titles to records (the OpenDialKG form; a title may come twice, for two films) or item
     ids to records (that of iEvaLM). CSV, TSV, JSON lines, a JSON list and Parquet hold a film a row; columns
     are known by name (Title, Genres, Cast, Release Year …), and ``+cast=actor`` behind the file says which
-    field another column is. ``+plot`` asks for the optional field of that name: the films'
-    ``plot_keywords``, or where no film has any, words of their plots. Raises InputError naming the file, and
-    where it applies the record and the field.
+    field another column is. A YAML file declares fields that films lack (``items.csv+books.yaml``; one of
+    the catalogue's own name beside it needs no mention): docs/data.md. ``+plot`` asks for the optional
+    field of that name: the films' ``plot_keywords``, or where no film has any, words of their plots. Raises
+    InputError naming the file, and where it applies the record and the field.
     """
     bare, rows = parted(source)
-    columns = dict(one.split("=", 1) for one in str(source)[len(bare) :].split(PLUS) if "=" in one)
+    asked = str(source)[len(bare) :].split(PLUS)
+    columns = dict(one.split("=", 1) for one in asked if "=" in one)
     source = _resolved(bare)
     if str(source) == SAMPLE:
         return _from_json(paths.samples() / "movies.json", SAMPLE, rows)
@@ -47,6 +50,16 @@ def load(source: str | Path = SAMPLE) -> Catalog:
         forms = "a .json file in the OpenDialKG form (title -> record), or a film a row as .csv, .tsv, .jsonl"
         told = f"no catalogue at {str(source)!r}; give 'sample', {forms}"
         raise InputError(f"{told}, .json or .parquet; +plot behind it adds plot keywords")
+    given = next((_path(one) for one in asked if one.endswith(_YAML)), path.with_suffix(_YAML))
+    declared = _declared(given, path) if given.is_file() or given.stem != path.stem else None
+    if declared:
+        rows = {**rows, **{name: ALL_FIELDS[name] for name in declared.fields}}
+    made = _read(path, rows, columns)
+    made.declared = declared
+    return made
+
+
+def _read(path: Path, rows: Mapping[str, Field], columns: Mapping[str, str]) -> Catalog:
     if path.suffix == ".parquet" and not columns and _is_ours(path):
         return _from_parquet(path, rows)
     if path.suffix.lower() in _TABLES:
@@ -54,20 +67,34 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     return _from_json(path, path.name, rows, columns)
 
 
+def _declared(path: Path, catalog: Path) -> fields.Declared | None:
+    """The fields that a YAML file declares; None for one that only lies beside the catalogue."""
+    given = safety.read_yaml(path)
+    if isinstance(given, dict) and "fields" in given:
+        return fields.declare(given)
+    if path == catalog.with_suffix(_YAML):
+        return None
+    raise InputError(f"{path.name} declares no fields; give 'fields', each with its kind and phrases")
+
+
+def with_fields(source: str | Path, declared: str | Path = "") -> str:
+    """A source with the YAML file that declares its fields, if there is one."""
+    return f"{source}{PLUS}{declared}" if declared else str(source)
+
+
 def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
     """A source without its optional fields, and all fields that it asks for; ``a+b.json`` is a file."""
     bare, *asked = str(source).split(PLUS)
-    known = {*OPTIONAL_FIELDS, *(one for one in asked if one.partition("=")[2] in _COLUMNS)}
+    known = {*OPTIONAL_FIELDS, *(one for one in asked if one.partition("=")[1] or one.endswith(_YAML))}
     if not asked or not set(asked) <= known:
         return str(source), FIELDS
     return bare, {name: row for name, row in ALL_FIELDS.items() if name in FIELDS or name in asked}
 
 
 def _resolved(source: str | Path) -> str | Path:
-    """The file that a named catalogue stands for: that of ``thesis`` and of ``thesis-or-sample``.
-
-    The second is the sample where the thesis's catalogue is not here; the first raises InputError then. Any
-    other source is returned as given.
+    """The file that a named catalogue stands for: that of ``thesis`` and of ``thesis-or-sample``. The second
+    is the sample where the thesis's catalogue is not here; the first raises InputError then. Any other source
+    is returned as given.
     """
     if str(source) not in (THESIS, THESIS_OR_SAMPLE):
         return source
@@ -141,7 +168,6 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     YEAR_FIELD: ("release year", "released", "release date", "start year"),
     **{row.column: row.foreign_keys for row in ALL_FIELDS.values() if row.name != YEAR_FIELD},
 }
-_SEVERAL = frozenset(row.column for row in ALL_FIELDS.values() if row.many)  # columns of several values
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _PARTS = ("|", ";", ",")  # the first of these that a text holds parts its values
 _SHOWN = 300  # characters of a record that an error shows
@@ -179,10 +205,12 @@ def _from_table(
     """The catalogue of a table; InputError that shows what was read where no film has a title or a value."""
     if not found or not all(isinstance(row, Mapping) for row in found):
         raise InputError(f"{name} must hold a film a row with at least one film, each an object or a line")
-    known = {fold(word): field for field, words in _COLUMNS.items() for word in (field, *words)}
+    own = {row.column: row.foreign_keys for row in rows.values() if row.column not in _COLUMNS}
+    known = {fold(word): field for field, words in (_COLUMNS | own).items() for word in (field, *words)}
     known |= {f"{word}s": field for word, field in known.items()} | known
     known |= {fold(column): field for column, field in columns.items()}
-    pairs = [_named(row, known) for row in found]
+    several = {row.column for row in ALL_FIELDS.values() if row.many}
+    pairs = [_named(row, known, several) for row in found]
     titled = any(title for title, _ in pairs)
     made = Catalog.from_records(_with_keywords(pairs, rows), name, _open(rows)) if titled else ()
     if not isinstance(made, Catalog) or not len(made.vocabulary):
@@ -193,12 +221,14 @@ def _from_table(
     return made
 
 
-def _named(row: Mapping[str, Any], known: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+def _named(
+    row: Mapping[str, Any], known: Mapping[str, str], several: Container[str]
+) -> tuple[str, dict[str, Any]]:
     """A row as ``(title, record)`` under the names of the fields; columns of no field keep their own."""
     record: dict[str, Any] = {}
     for column, value in row.items():
         field = known.get(fold(column), column)
-        if field in _SEVERAL and isinstance(value, str):
+        if field in several and isinstance(value, str):
             mark = next((mark for mark in _PARTS if mark in value), "\n")
             value = [part.strip() for part in value.split(mark) if part.strip()]
         if field == YEAR_FIELD:
@@ -231,7 +261,8 @@ def _open(rows: Mapping[str, Field]) -> dict[str, Field]:
 
 def content_hash(catalog: Catalog) -> str:
     """Hex digest of what a catalogue holds: equal for equal films, wherever they were read from."""
-    digest = hashlib.sha256()
+    declared = json.dumps(catalog.declared.values(), sort_keys=True) if catalog.declared else ""
+    digest = hashlib.sha256(declared.encode())
     for i in range(len(catalog)):
         digest.update(json.dumps(catalog.record(i), ensure_ascii=False, sort_keys=True).encode())
     return digest.hexdigest()
@@ -250,10 +281,9 @@ def _keyed_by_id(data: Mapping[str, Any]) -> bool:
 
 
 def records(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each film as ``(title, record)`` of the OpenDialKG form; the key becomes the item id.
-
-    A year in brackets at the end of the name is the film's year. A name without any letter or digit but
-    that year names no film and is left out.
+    """Each film as ``(title, record)`` of the OpenDialKG form; the key becomes the item id. A year in
+    brackets at the end of the name is the film's year. A name without any letter or digit but that year names
+    no film and is left out.
     """
     for key, record in data.items():
         if not isinstance(record, Mapping):

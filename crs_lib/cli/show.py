@@ -19,7 +19,7 @@ from crs_lib.core.settings import Field, OneOf
 )  # fmt: skip
 def _compare(
     systems: tuple[str, ...], *, against: tuple[str, ...] = ("tracker", "bm25"), n: int = 72,
-    plan: str = "movies", **given: Any,
+    plan: str = "movies", fields: str = "", **given: Any,
 ) -> None:  # fmt: skip
     """Compare your system with baselines: one verdict, one page.
 
@@ -27,10 +27,11 @@ def _compare(
     against: baselines
     n: the most scenarios; fewer where the intervals are narrow before
     plan: whose smallest effect counts, notebooks/plans/<plan>.yaml
+    fields: YAML file of fields that films lack, e.g. data/samples/books.yaml
     """
     from crs_lib.report.compare import compare
 
-    found = compare(systems, against=against, n=n, plan=plan, **given)
+    found = compare(systems, against=against, n=n, plan=plan, fields=fields, **given)
     for sentence in found.verdict:
         print(f"- {sentence}")
     print(f"\npage: {paths.shown(found.page)}   open it in a browser")

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 
@@ -10,6 +10,9 @@ from crs_lib.cli.app import command, table
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf
+
+if TYPE_CHECKING:
+    from crs_lib.validity.labels import AskConfig
 
 
 @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
@@ -177,14 +180,18 @@ def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:
 def _annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
     """Make a page of questions about a run, or read its labels.
 
-    out: where the page goes (default: the run's folder)
+    CoSRec's kinds are relevance, intents and quality; their labels become the files of a corpus.
+
+    out: where the page goes (default: the run's folder); of CoSRec's labels: the corpus to write
     import_: labels that the page exported, to analyse
     """
     from crs_lib.report import page
     from crs_lib.validity import labels
 
     config = labels.AskConfig(**given)
-    if import_:
+    if config.kind not in ("single", "pairs"):
+        _assess(config, out, import_)
+    elif import_:
         found = labels.findings(config.run, import_)
         for frame in found[1:]:
             table(frame)
@@ -193,3 +200,26 @@ def _annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given
         written = paths.shown(page.write_questions(config, out))
         print(f"written: {written}   open it in a browser, no server is needed")
         print(f"then: python -m crs_lib validity annotate --run {config.run} --import labels-*.jsonl")
+
+
+def _assess(config: "AskConfig", out: Path | None, files: tuple[str, ...]) -> None:
+    """Ask assessors about CoSRec's conversations, or write what they answered into a corpus."""
+    from crs_lib.cosrec.annotate import Assessment, folder
+    from crs_lib.report import page
+
+    asked = Assessment(**config.model_dump(exclude={"seed"}))
+    found = asked.answers(files) if files else None
+    if found and not found.open:
+        place = out or folder(config.run) / "corpus"
+        table(found.agreement(found.write(place)))
+        counts = f"{len(found.views)} answers, {len(found.final)} values, {len(found.reviewed)} reviewed"
+        print(f"{counts}; corpus: {paths.shown(place)}/   read it with -p source {paths.shown(place)}")
+        return
+    place = folder(config.run) / f"{config.kind}-review.html"
+    if not found:
+        place = out or folder(config.run) / f"{config.kind}.html"
+    data = asked.page(found.doubtful if found else None)
+    written = tables.write_whole(place, page.question_page(data))
+    why = f"{len(data['questions'])} questions" + (" in doubt, to be reviewed" if found else "")
+    print(f"{why}: {paths.shown(written)}   open it in a browser, no server is needed")
+    print("then: the same command with --import, and the exported files of all pages")

@@ -8,10 +8,12 @@ and never read as templates again, so a text that holds ``$name`` stays what it 
 ("{How about|Consider} $title?") picks one of its alternatives; every choice costs one random draw.
 """
 
+import contextlib
 import hashlib
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from string import Template as Prompt
@@ -113,9 +115,37 @@ def compile_line(line: str) -> Template:
     return tuple(parts + ([line[position:]] if position < len(line) else []))
 
 
-@cache
-def compiled(lines: tuple[str, ...], small: bool = False) -> tuple[Template, ...]:
+_WORDS: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("words", default=())
+
+
+@contextlib.contextmanager
+def worded(words: Mapping[str, str]) -> Iterator[None]:
+    """Within, wordings say some words, also several in a row, by others: "book" for "movie"."""
+    token = _WORDS.set(tuple(words.items()))
+    try:
+        yield
+    finally:
+        _WORDS.reset(token)
+
+
+def compiled(lines: Sequence[str], small: bool = False) -> tuple[Template, ...]:
     """Template lines compiled once, in their order; ``small`` puts their own words in small letters."""
+    return _compiled(tuple(lines), small, _WORDS.get())
+
+
+@cache
+def _compiled(
+    lines: tuple[str, ...], small: bool, words: tuple[tuple[str, str], ...]
+) -> tuple[Template, ...]:
+    if words:
+        others = dict(words)
+        known = "|".join(map(re.escape, sorted(others, key=len, reverse=True)))
+
+        def other(found: re.Match[str]) -> str:
+            word = others[found[0] if found[0] in others else found[0].lower()]
+            return sentence(word) if found[0][0].isupper() else word
+
+        lines = tuple(re.sub(rf"(?<![\w$])(?:{known})(?!\w)", other, line, flags=re.I) for line in lines)
     return tuple(compile_line(line.lower() if small else line) for line in lines)
 
 
@@ -134,9 +164,13 @@ def vocabulary(name: str, section: str) -> frozenset[str]:
     return frozenset(" ".join(lines(name)[section]).split())
 
 
-@cache
 def sections(name: str, small: bool = False) -> Mapping[str, tuple[Template, ...]]:
     """The lines of a wording file as templates, by section."""
+    return _sections(name, small, _WORDS.get())
+
+
+@cache
+def _sections(name: str, small: bool, _: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[Template, ...]]:
     return {section: compiled(part, small) for section, part in lines(name).items()}
 
 

@@ -4,15 +4,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from crs_lib.core.text import words
 from crs_lib.cosrec.catalogue_rules import is_english, language
-from crs_lib.cosrec.labels import shares
-from crs_lib.cosrec.records import ASPECTS, Partition, topic, user_of
+from crs_lib.cosrec.labels import quality_agreement, shares
+from crs_lib.cosrec.records import ASPECTS, Conversation, Partition, topic, user_of
 from crs_lib.data.logs import Quirk, quirk_counts, quirks_table
+from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 # sha256 of the released files that the stated numbers belong to (revision d2f238d)
 RELEASE = {
@@ -77,6 +81,68 @@ def aspect_rating_counts(ratings: pd.DataFrame) -> pd.DataFrame:
     bins = pd.DataFrame(counts).reindex(range(1, 6)).fillna(0).astype(int).rename_axis("rating")
     tidy = bins.reset_index().melt("rating", var_name="aspect", value_name="conversations")
     return tidy.assign(n_conversations=int(bins.sum().max()))
+
+
+def _signals(conversation: Conversation) -> dict[str, float]:
+    """Facts of a conversation that need no rater: lengths, questions, repetition, form."""
+    said, user = conversation.texts(), conversation.texts("U")
+    speakers = [one.speaker for one in conversation.utterances]
+    tokens = [word for text in said for word in words(text)]
+    pairs = list(pairwise(tokens))
+    return {
+        "lines": len(said),
+        "words per line": len(tokens) / len(said),
+        "questions by the user": sum("?" in text for text in user) / max(1, len(user)),
+        "distinct words": len(set(tokens)) / max(1, len(tokens)),
+        "distinct word pairs": len(set(pairs)) / max(1, len(pairs)),
+        "repeated lines": 1 - len(set(said)) / len(said),
+        "ends with the user": float(speakers[-1] == "U"),
+        "same speaker twice": float(any(a == b for a, b in pairwise(speakers))),
+    }
+
+
+def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:
+    """One row a rated conversation: partition, conversation, its mean ratings, one column a signal."""
+    ratings = conversation_ratings(corpus)
+    talks = [corpus[row.partition].conversations[row.conversation] for row in ratings.itertuples()]
+    return pd.concat([ratings, pd.DataFrame(map(_signals, talks))], axis=1)
+
+
+def _correlation(table: pd.DataFrame, column: str, draws: Mapping[str, Any]) -> list[Any]:
+    """Spearman correlation of a column with the mean rating, its interval, and how many conversations."""
+    design = Design(scenario="conversation", **draws)
+    found = cluster_bootstrap_correlation(table, column, "average", design).iloc[0]
+    return [found["correlation"], found["low"], found["high"], int(found["n"])]
+
+
+def signal_correlations(table: pd.DataFrame, **draws: Any) -> pd.DataFrame:
+    """Spearman correlation in [-1, 1] of each signal with the mean rating, strongest first.
+
+    Intervals of 95 % over conversations; NaN for a signal that does not vary.
+    """
+    first = list(table.columns).index("raters") + 1
+    rows = [[name, *_correlation(table, name, draws)] for name in table.columns[first:]]
+    frame = pd.DataFrame(rows, columns=["signal", "correlation", "low", "high", "n"])
+    order = frame["correlation"].abs().fillna(-1).sort_values(ascending=False, kind="stable").index
+    return frame.loc[order].reset_index(drop=True)
+
+
+def noise_ceiling(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
+    """The highest correlation with the mean rating that raters' own noise allows: sqrt of ICC(1,k).
+
+    Beside it what one rater reaches against the others. A prediction above the ceiling fits noise; the
+    ceiling is 0 where the means of conversations differ by no more than noise. One row a partition and
+    ceiling, and, of several partitions, ``both`` first: all conversations together.
+    """
+    parts = {name: {name: partition} for name, partition in corpus.items()}
+    rows = []
+    for held, part in ({"both": dict(corpus)} | parts if len(corpus) > 1 else parts).items():
+        found = quality_agreement(part, **draws)
+        average = found[found["what"] == "average"].set_index("measure")[["value", "low", "high"]]
+        perfect = np.sqrt(np.maximum(average.loc["ICC(1,k)"].to_numpy(dtype=float), 0))
+        rows.append([held, "a perfect predictor", *perfect.tolist()])
+        rows.append([held, "one rater", *average.loc["one rater against the others"].astype(float)])
+    return pd.DataFrame(rows, columns=["partition", "ceiling", "correlation", "low", "high"])
 
 
 def judgments_per_intent(partition: Partition) -> pd.DataFrame:

@@ -36,7 +36,8 @@ from crs_lib.runs import dask, processes
 _ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _PART = 512 * 2**20  # bytes of input text for one part of the join
 _MOST_PARTS = 5_000
-_CONTENT = ("legacy", "shortest", "title_latin", "text_latin", "most_reviews")  # what decides the result
+# The options that decide the result.
+_CONTENT = ("legacy", "shortest", "letters", "title_latin", "text_latin", "most_reviews")
 _Facts = dict[str, dict[str, Any]]  # of finished tables, by kind and category
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from crs_lib.core import prompts
 from crs_lib.core.settings import Field, Settings
@@ -29,12 +29,13 @@ Encode = Callable[[Any], bytes]
 
 
 class Options(Settings):
-    """Settings of a catalogue; only the first five decide which products and reviews it holds."""
+    """Settings of a catalogue; only the first six decide which products and reviews it holds."""
 
     legacy: Annotated[bool, Field(description="repeat the original filters and statistics exactly")] = False
     shortest: Annotated[int, Field(ge=0, description="least characters of a description or review")] = 10
-    title_latin: Annotated[float, Field(ge=0, le=1, description="least share of Latin-1 in a title")] = 0.5
-    text_latin: Annotated[float, Field(ge=0, le=1, description="least share of Latin-1 in a text")] = 0.8
+    letters: Annotated[Literal["latin-1", "ascii"], Field(description="whose share is counted")] = "latin-1"
+    title_latin: Annotated[float, Field(ge=0, le=1, description="least share of letters in a title")] = 0.5
+    text_latin: Annotated[float, Field(ge=0, le=1, description="least share of letters in a text")] = 0.8
     most_reviews: Annotated[int, Field(ge=0, description="keep the k most helpful reviews (0: all)")] = 0
     parts: Annotated[int, Field(ge=0, description="parts of the join (0: by size; changes no result)")] = 0
     workers: Annotated[int, Field(ge=1, description="local processes")] = 1
@@ -42,9 +43,13 @@ class Options(Settings):
     keep_work: Annotated[bool, Field(description="keep the working files")] = False
 
 
-def _latin_share(text: str) -> float:
-    """Share of characters below U+0100, in [0, 1]; 1 for an empty text."""
-    return 1.0 if text.isascii() else len(text.encode("latin-1", "ignore")) / len(text)
+def _share(text: str, letters: str) -> float:
+    """Share of characters that ``letters`` (latin-1 or ascii) holds, in [0, 1]; 1 for an empty text."""
+    return 1.0 if text.isascii() else len(text.encode(letters, "ignore")) / len(text)
+
+
+def _foreign(title: str, text: str, rules: Options) -> bool:
+    return _share(title, rules.letters) < rules.title_latin or _share(text, rules.letters) < rules.text_latin
 
 
 @cache
@@ -173,7 +178,7 @@ def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] 
     text = " ".join(description) + " " + " ".join(features)
     if len(text if legacy else tidy(text)) < rules.shortest:
         return "too short"
-    if _latin_share(title) < rules.title_latin or _latin_share(text) < rules.text_latin:
+    if _foreign(title, text, rules):
         return "language"
     if not legacy and not is_english(f"{title} {text}"):
         return "language"
@@ -231,7 +236,7 @@ def review(row: Any, rules: Options, encode: Callable[..., bytes], plain: bool =
         kept_title, kept_text = tidy(title), tidy(text)
     if len(text if legacy else kept_text) < rules.shortest:
         return "too short", counted
-    if not ascii_only and (_latin_share(title) < rules.title_latin or _latin_share(text) < rules.text_latin):
+    if not ascii_only and _foreign(title, text, rules):
         return "language", counted
     if not legacy:
         if not kept_title:

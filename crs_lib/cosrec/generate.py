@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from crs_lib import runs
-from crs_lib.core import prompts, safety, tables
+from crs_lib.core import paths, prompts, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, stream
 from crs_lib.core.text import shorten
@@ -45,6 +45,7 @@ class _Writer:
         if config.conversations > len(self.stock.products):
             here = f"the catalogue has {len(self.stock.products)}; ask for fewer"
             raise InputError(f"{config.conversations} conversations need as many target products, {here}")
+        self._tokens = _counter(config.tokenizer)
         self._products = self.stock.search("products", config.product_retrievers, config.fusion)
         self._passages = self.stock.search("passages", config.passage_retrievers, config.fusion)
         ids = sorted(self.stock.products)
@@ -164,13 +165,15 @@ class _Writer:
         if models is None:
             raise RunError("the writer was made without models; this is a defect, please report it")
         spec, answer = config.asked(name)
-        fitted = drafts.fit(versions, about, _tokens, answer, config.contexts)
+        fitted = drafts.fit(versions, about, self._tokens, answer, config.contexts)
         options = {"num_ctx": fitted.context, "num_predict": answer, "temperature": config.temperature}
 
         def ask(attempt: int) -> tuple[str, _Facts]:
             seed = address_seed(config.model_seed, NAME, *address, attempt)
             tags = {"conversation": address[0], "attempt": attempt, "prompt": name}
-            request = Request.ask(f"cosrec {name}", fitted.prompt, seed=seed, options=options, tags=tags)
+            tokens = self._tokens(fitted.prompt) if config.tokenizer else 0
+            given: dict[str, Any] = {"seed": seed, "options": options, "tags": tags, "tokens": tokens}
+            request = Request.ask(f"cosrec {name}", fitted.prompt, **given)
             reply = models.complete(spec, request)
             facts = {
                 "template": prompts.digest(f"{NAME}/{name}", config.prompts), "prompt": fitted.prompt,
@@ -193,8 +196,17 @@ class _Writer:
         raise RunError(f"no usable {wanted} in {self.attempts} attempts: {problem}")
 
 
-def _tokens(prompt: str) -> int:
-    return tokens_at_most([Message("user", prompt)])
+def _counter(tokenizer: str) -> Callable[[str], int]:
+    """Counts a prompt's tokens by a ``tokenizer.json``, 16 more for its frame; without one by bytes."""
+    if not tokenizer:
+        return lambda prompt: tokens_at_most([Message("user", prompt)])
+    path = paths.given(tokenizer)
+    if not path.is_file():
+        raise InputError(f"no tokenizer file {tokenizer!r}; give the model's tokenizer.json, or none")
+    from tokenizers import Tokenizer
+
+    counted: Any = Tokenizer.from_file(str(path))
+    return lambda prompt: len(counted.encode(prompt).ids) + 16
 
 
 def generate(config: GenerateSettings, *, progress: bool = True) -> Path:

@@ -23,7 +23,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
 from crs_lib.retrieval.bm25 import BM25, Lexical
 from crs_lib.retrieval.encoders import ENCODERS, Dense
-from crs_lib.retrieval.fusion import Fused, Retriever, build
+from crs_lib.retrieval.fusion import RETRIEVERS, Fused, Retriever, build
 from crs_lib.retrieval.store import StoredIds, load_arrays, new_folder, save_folder, save_ids
 
 _KIND, _RECORDS, _REVIEWS = "crs-cosrec-2", "crs-records-2", "crs-reviews-1"
@@ -79,7 +79,10 @@ class Passage:
 
     @classmethod
     def read(cls, line: bytes) -> Self:
-        """The passage of a line; errors as those of a product."""
+        """The passage of a line: JSON (MS MARCO v2.1's) or ``id<TAB>text`` (v1's); errors as a product's."""
+        if not line.startswith(b"{"):
+            name, text = line.decode().split("\t", 1)
+            return cls(name, "", text)
         row = safety.loads(line, "the line")
         return cls(str(row["docid"]), str(row.get("title") or ""), str(row["segment"]))
 
@@ -92,12 +95,23 @@ class Passage:
         return _SPACES.sub(" ", f"{self.title}: {self.text}" if self.title else self.text)
 
 
+def _files(path: Path) -> list[Path]:
+    """A file itself; of a folder (MS MARCO's passages) its files by name."""
+    return sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
+
+
 def _read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
-    """The lines of a plain, ``.gz`` or ``.zst`` file, each with the product or passage that it holds.
+    """The lines of plain, ``.gz`` or ``.zst`` files, each with the product or passage that it holds.
 
     Raises RunError where there is no file, InputError naming the line that is broken, or behind which the
     file breaks off.
     """
+    for file in _files(path):
+        yield from _lines_of(file, kind)
+
+
+def _lines_of(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
+    """The lines of one file; errors as those of :func:`_read_lines`."""
     import pyarrow as pa
 
     if not path.is_file():
@@ -118,9 +132,9 @@ def _read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
 
 
 def _file_of(folder: Path, name: str) -> Path:
-    """``products.jsonl`` of a folder, or the same with ``.gz`` or ``.zst``."""
+    """``products.jsonl`` of a folder, the same with ``.gz`` or ``.zst``, or a folder ``products/``."""
     found = [folder / f"{name}.jsonl{ending}" for ending in ("", ".gz", ".zst")]
-    return next((path for path in found if path.is_file()), found[0])
+    return next((path for path in (*found, folder / name) if path.exists()), found[0])
 
 
 def _by_user(products: Iterable[CatalogueProduct]) -> dict[str, list[Review]]:
@@ -224,6 +238,8 @@ class StockOnDisk(Stock):
         if spec == "bm25":
             titles = collection == "titles"
             return Lexical.load(self.folder / ("products/titles" if titles else f"{collection}/bm25"))
+        if RETRIEVERS.get(spec).facts.get("made"):
+            return RETRIEVERS.create(spec, texts=self.passages if collection == "passages" else self.products)
         if spec == f"dense:{self.facts['encoder']}":
             return Dense.load(self.folder / collection / "dense")
         held = f"the index {self.folder.name!r} holds bm25 and dense:{self.facts['encoder']}, not {spec!r}"
@@ -249,7 +265,7 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
     if index:
         return dict(StockOnDisk(paths.given(index)).facts["inputs"])
     found = [_file_of(folder, name) for name in ("products", "passages")]
-    return {path.name: tables.sha256(path) for path in found if path.is_file()}
+    return {path.name: tables.sha256(path) for one in found for path in _files(one) if path.is_file()}
 
 
 class _IndexReport(NamedTuple):
@@ -278,7 +294,8 @@ def write_index(
     """
     ENCODERS.get(encoder)
     BM25(k1, b)
-    inputs = {path.name: tables.sha256(path) for path in (products, passages) if path}
+    given = [path for one in (products, passages) if one for path in _files(one)]
+    inputs = {path.name: tables.sha256(path) for path in given}
     with new_folder(out, _KIND, {"encoder": encoder, "k1": k1, "b": b, "inputs": inputs}) as aside:
 
         def write(

@@ -102,7 +102,7 @@ def _intent_views(crowd: Partition) -> pd.DataFrame:
         for rater, cell in enumerate(record.cells)
     )
     rows = [(item, rater, *(int(kind in kinds) for kind in INTENTS), kinds) for item, rater, kinds in views]
-    return pd.DataFrame(rows, columns=["item", "rater", *INTENTS, "labels"])
+    return pd.DataFrame(rows, columns=["item", "rater", *INTENTS, "set of intents"])
 
 
 def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
@@ -111,9 +111,14 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
     At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
     ``draws`` are ``resamples`` and ``seed``, here and below.
     """
-    views = _intent_views(crowd)
-    rows = [_alpha(views, kind, kind, "nominal", draws) for kind in INTENTS]
-    return pd.DataFrame([*rows, _alpha(views, "set of intents", "labels", "masi", draws)], columns=_COLUMNS)
+    levels = dict.fromkeys(INTENTS, "nominal") | {"set of intents": "masi"}
+    return alpha_table(_intent_views(crowd), levels, **draws)
+
+
+def alpha_table(views: pd.DataFrame, levels: Mapping[str, str], **draws: Any) -> pd.DataFrame:
+    """Krippendorff's alpha of columns of views (item, rater, …), each at its level; one row each."""
+    rows = [_alpha(views, column, column, level, draws) for column, level in levels.items()]
+    return pd.DataFrame(rows, columns=_COLUMNS)
 
 
 def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:

@@ -173,6 +173,18 @@ class Partition:
         """Every curated intent, by conversation, turn and position."""
         return [intent for name in self.conversations for intent in self.intents.get(name, ())]
 
+    def topics(self) -> list[str]:
+        """The judged topics; where nothing is judged, all intents of search, and of recommendation by user.
+
+        A recommendation has one index more than its conversation has users, as in the release.
+        """
+        found = list[str]()
+        for intent in self.all_intents():
+            indices = range(len(self.users.get(intent.conversation, ())) + 1)
+            found += [intent.id] if intent.type == "search" else []
+            found += [f"{intent.id}#{k}" for k in indices if intent.type == "recommendation"]
+        return list(self.qrels) or found
+
 
 def user_of(partition: Partition, judged: Topic, mapping: str) -> Buyer | None:
     """The user that a topic's index stands for, or None where that is not resolved.

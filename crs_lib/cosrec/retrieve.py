@@ -93,20 +93,25 @@ class _RoutingAgent:
         return pd.DataFrame(rows, columns=["turn", "user", "modules", "query", "answer"])
 
     def run(self, partition: Partition, k: int = 100, mapping: str = "") -> Run:
-        """Hits for every judged topic, as if each were routed rightly: what the joint measure starts from.
+        """Hits for every topic, as if each were routed rightly: what the joint measure starts from.
 
         With a user ``mapping`` (see :func:`crs_lib.cosrec.records.user_of`) the keywords of the topic's
         user join the query; topics without a resolved user get the query alone.
         """
-        return {name: self._hits(partition, topic(name), k, mapping) for name in partition.qrels}
+        asked = self.queries(partition, mapping)
+        return {name: self._module(name).search(query, k) for name, query in asked.items()}
 
-    def _hits(self, partition: Partition, judged: Topic, k: int, mapping: str) -> list[Hit]:
+    def _module(self, name: str) -> Retriever:
+        return self.search if topic(name).kind == "search" else self.recommend
+
+    def queries(self, partition: Partition, mapping: str = "") -> dict[str, str]:
+        """The query of every topic, with the user's keywords under a ``mapping``."""
+        return {name: self._asked(partition, topic(name), mapping) for name in partition.topics()}
+
+    def _asked(self, partition: Partition, judged: Topic, mapping: str) -> str:
         said = partition.conversations[judged.conversation].said(judged.turn)
-        if judged.kind == "search":
-            return self.search.search(self._query(said), k)
         user = user_of(partition, judged, mapping) if mapping else None
-        wishes = [word for word in (user.keywords or ()) if word] if user else []
-        return self.recommend.search(self._query(said, wishes), k)
+        return self._query(said, [word for word in (user.keywords or ()) if word] if user else [])
 
     def links(self, partition: Partition, k: int = 10) -> Run:
         """Products for every product-details intent."""
@@ -141,20 +146,24 @@ def inputs(settings: RetrieveSettings) -> dict[str, str]:
 
 
 def write_runs(settings: RetrieveSettings, stage: Stage) -> None:
-    """Write ``runs/<system>.run``, ``links/<system>.run`` and ``routes.jsonl``."""
+    """Write ``runs/<system>.run``, ``links/<system>.run``, ``routes.jsonl``; all queries: ``topics.tsv``."""
     curated = corpus.load(corpus.locate(settings.source), "curated")
-    routes: list[dict[str, Any]] = []
+    routes, asked = list[dict[str, Any]](), dict[str, None]()
     made = agents(settings)
     sent = next(iter(made.values())).routes(curated)  # the router is the same for all
     for system in settings.systems():
         agent, slug = made[system.name], paths.slug(system.name)
-        hits = agent.run(curated, settings.depth, settings.mapping if system.personal else "")
+        mapping = settings.mapping if system.personal else ""
+        hits = agent.run(curated, settings.depth, mapping)
         stage.counts[system.name] = write_run(stage.path(f"runs/{slug}.run"), hits, slug)
         write_run(stage.path(f"links/{slug}.run"), agent.links(curated), slug)
+        asked |= dict.fromkeys(agent.queries(curated, mapping).values())
         for (talk, turn), modules in sent.items():
             routes.append({"system": slug, "conversation": talk, "turn": turn, "modules": modules})
     stage.counts["collections"] = {"search": len(agent.passages), "recommendation": len(agent.products)}
     tables.write_jsonl(stage.path("routes.jsonl"), routes)
+    lines = [f"{number}\t{' '.join(query.split())}\n" for number, query in enumerate(asked, 1)]
+    tables.write_whole(stage.path("topics.tsv"), "".join(lines))
 
 
 def runs_of(run: str) -> dict[str, Run]:

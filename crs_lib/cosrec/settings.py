@@ -135,6 +135,7 @@ class GenerateSettings(Settings):
     answer_tokens: Annotated[int, Field(ge=1, description="longest conversation, in tokens")] = 1000
     query_tokens: Annotated[int, Field(ge=1, description="longest query or profile, in tokens")] = 200
     contexts: Annotated[tuple[int, ...], Field(description="context sizes, one to three")] = drafts.CONTEXTS
+    tokenizer: Annotated[str, Field(description="tokenizer.json that counts tokens; empty: by bytes")] = ""
     prompts: Annotated[str, Field(description="folder of own prompts; empty: the shipped ones")] = ""
     seed: Annotated[Seed, Field(description="of targets, orders and, by default, of the models")] = 0
     writer_seed: Annotated[int | None, Field(description="of the models, where another one is wanted")] = None

@@ -7,7 +7,7 @@ import pandas as pd
 from crs_lib import runs, stats
 from crs_lib.core import paths
 from crs_lib.core.errors import NoDataError, RunError
-from crs_lib.cosrec import audit, corpus, evaluate, intents, labels, quality, retrieve, rewriting
+from crs_lib.cosrec import audit, corpus, evaluate, intents, labels, retrieve, rewriting
 from crs_lib.cosrec.settings import (
     KEYWORDS,
     NAME,
@@ -19,7 +19,7 @@ from crs_lib.cosrec.settings import (
 from crs_lib.runs import StageSpec, Study
 
 _SCORES = "scores means by_user by_reader by_turn by_intent joint differences personal links".split()
-_PEOPLE = "intents ceiling intent_agreement quality_agreement rewriting signals predicted noise".split()
+_PEOPLE = "intents ceiling intent_agreement quality_agreement rewriting signals noise".split()
 
 
 def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
@@ -98,9 +98,8 @@ def _people(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFram
         "intent_agreement": labels.intent_agreement(crowd, **draws),
         "quality_agreement": labels.quality_agreement(rated, **draws),
         "rewriting": pd.concat([scored, rewriting.human_rewrites(curated, **draws)], ignore_index=True),
-        "signals": quality.signal_correlations(quality.signal_table(rated), **draws),
-        "predicted": quality.predicted_quality(crowd, curated, **draws),
-        "noise": quality.noise_ceiling(rated, **draws),
+        "signals": audit.signal_correlations(audit.signal_table(rated), **draws),
+        "noise": audit.noise_ceiling(rated, **draws),
     }
 
 

@@ -69,35 +69,36 @@ ConventionName = Annotated[
     Field(description=f"convention of scoring: {listing([*conventions.CONVENTIONS], 'or')}, "
     "or one with other settings, such as thesis_grounded(gamma=0.5)"),
 ]  # fmt: skip
-Extractor = Annotated[
-    str,
-    OneOf(_concept_extractors, optional=True),
-    Field(description="finds concepts, instead of the convention's"),
-]
-Similarity = Annotated[
-    str,
-    OneOf(SIMILARITIES, optional=True),
-    Field(description="of sentences, instead of the convention's"),
-]
-Topics = Annotated[
-    str,
-    OneOf(_topic_extractors, optional=True),
-    Field(description="topic extractor, instead of the convention's"),
-]
-Vocabulary = Annotated[str, Field(description="file of the TF-IDF space's features, one a line")]
-TopicModel = Annotated[str, Field(description="folder of an LDA model")]
 
 
-class ScoringConfig(Settings):
+class Choices(Settings):
+    """A convention, and what is chosen instead of its own extractor, similarity and topics."""
+
+    convention: ConventionName = "default"
+    extractor: Annotated[
+        str, OneOf(_concept_extractors, optional=True), Field(description="finds concepts")
+    ] = ""
+    similarity: Annotated[str, OneOf(SIMILARITIES, optional=True), Field(description="of sentences")] = ""
+    topics: Annotated[str, OneOf(_topic_extractors, optional=True), Field(description="finds topics")] = ""
+    vocabulary: Annotated[str, Field(description="file of the TF-IDF space's features, one a line")] = ""
+    topic_model: Annotated[str, Field(description="folder of an LDA model")] = ""
+
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """The chosen settings of the convention."""
+        chosen = {name: getattr(self, name) for name in ("extractor", "similarity", "topics")}
+        return {name: value for name, value in chosen.items() if value}
+
+    @cached_property
+    def rule(self) -> Convention:
+        """The convention with the chosen settings, named after them."""
+        return conventions.derived(conventions.get(self.convention), self.knobs)
+
+
+class ScoringConfig(Choices):
     """The way of scoring. Raises InputError for a setting that the convention has no use for."""
 
     catalog: Annotated[str, Field(description="a catalogue, or 'sample'")]
-    convention: ConventionName = "default"
-    extractor: Extractor = ""
-    similarity: Similarity = ""
-    vocabulary: Vocabulary = ""
-    topics: Topics = ""
-    topic_model: TopicModel = ""
     llm: Annotated[str, Field(description="spec of the model of the extractors called llm")] = ""
     inputs: Annotated[Mapping[str, str], Field(description="names and hashes of what is scored")] = {}
     llm_settings: Annotated[
@@ -133,14 +134,6 @@ class ScoringConfig(Settings):
         from crs_lib.thesis.topics import TOPICS
 
         return bool(TOPICS.get(self.rule.topics).facts.get("in_order"))
-
-    @cached_property
-    def rule(self) -> Convention:
-        """The convention with the extractor, the similarity and the topics chosen instead of its own."""
-        chosen = {name: getattr(self, name) for name in ("extractor", "similarity", "topics")}
-        return conventions.derived(
-            conventions.get(self.convention), {name: value for name, value in chosen.items() if value}
-        )
 
     def make(self, gains: ArmGains | None = None) -> PreparedScorer:
         """Load the catalogue and make the scorer; InputError for a missing part.

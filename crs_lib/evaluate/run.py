@@ -7,7 +7,6 @@ A run holds the scores of any number of conventions: those of ``default`` in its
 import importlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -20,21 +19,11 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, RunError, did_you_mean
-from crs_lib.core.settings import Field, RunName, Settings
+from crs_lib.core.errors import InputError, RunError, unknown
+from crs_lib.core.settings import Field, RunName
 from crs_lib.evaluate import arms
 from crs_lib.evaluate import tables as score_tables
-from crs_lib.evaluate.choose import (
-    ConventionName,
-    Extractor,
-    PreparedScorer,
-    Provenance,
-    ScoringConfig,
-    Similarity,
-    TopicModel,
-    Topics,
-    Vocabulary,
-)
+from crs_lib.evaluate.choose import Choices, PreparedScorer, Provenance, ScoringConfig
 from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.records import Scores, unscored
@@ -64,21 +53,10 @@ _STAGE = "evaluate"
 _KNOBS = ("window", "recovery_cc", "recovery_cr")
 
 
-def _variant_of(convention: str) -> str:
-    """The scores of a convention among the evaluations of a run; nothing for ``default``."""
-    return "" if convention == DEFAULT else convention
-
-
-class EvaluateConfig(Settings):
+class EvaluateConfig(Choices):
     """The effective settings of an evaluation, checked; 0 or nothing takes the convention's own setting."""
 
     run: Annotated[RunName, Field(description="a run whose dialogues are finished")] = "smoke"
-    convention: ConventionName = DEFAULT
-    extractor: Extractor = ""
-    vocabulary: Vocabulary = ""
-    topic_model: TopicModel = ""
-    similarity: Similarity = ""
-    topics: Topics = ""
     tas_weights: Annotated[Mapping[str, float], Field(description="weights of TAS: alpha, beta, gamma")] = {}
     cas_weights: Annotated[
         Mapping[str, float],
@@ -95,49 +73,30 @@ class EvaluateConfig(Settings):
     extractor_llm: Annotated[str, Field(description="model of the extractors called llm")] = ""
 
     def check(self) -> None:
-        for name, config in (
-            ("tas_weights", conventions.TasWeights),
-            ("cas_weights", conventions.CasWeights),
-        ):
-            known = config._fields
-            for key in getattr(self, name):
-                if key not in known:
-                    hint = f"{did_you_mean(key, known)} (known: {', '.join(known)})"
-                    raise InputError(f"{name}: unknown weight {key!r}{hint}")
+        for name, kind in (("tas_weights", conventions.TasWeights), ("cas_weights", conventions.CasWeights)):
+            for key in getattr(self, name).keys() - {*kind._fields}:
+                raise InputError(f"{name}: {unknown('weight', key, kind._fields)}")
         self.scoring("")
 
-    @cached_property
-    def rule(self) -> conventions.Convention:
-        """The convention with the settings that were chosen, named after them."""
-        knobs = {**self.tas_weights, **self.cas_weights}
-        knobs |= {name: getattr(self, name) for name in _KNOBS if getattr(self, name)}
-        knobs |= {n: getattr(self, n) for n in ("extractor", "similarity", "topics") if getattr(self, n)}
-        return conventions.derived(conventions.get(self.convention), knobs)
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """The chosen settings of the convention, weights and limits among them."""
+        limits = {name: getattr(self, name) for name in _KNOBS if getattr(self, name)}
+        return {**self.tas_weights, **self.cas_weights, **limits, **super().knobs}
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The session metrics that the convention gives, in the order of its tables."""
-        from crs_lib.thesis import grounded
-        from crs_lib.thesis import legacy as thesis_legacy
+        from crs_lib.thesis import grounded, legacy
 
-        given = {
-            "items": tuple(base.scored_names()),
-            "grounded": grounded.METRICS,
-            "legacy": thesis_legacy.METRICS,
-        }
-        return given[self.rule.scorer]
+        given = {"grounded": grounded.METRICS, "legacy": legacy.METRICS}
+        return given.get(self.rule.scorer) or tuple(base.scored_names())
 
     def scoring(self, catalog: str, dialogues: str = "", calls: str = "") -> ScoringConfig:
         """The way of scoring that the settings name, for a catalogue and the hash of the dialogues."""
-        return ScoringConfig(
-            catalog=catalog,
-            convention=self.rule.name,
-            vocabulary=self.vocabulary,
-            topic_model=self.topic_model,
-            inputs={"dialogues": dialogues},
-            llm=self.extractor_llm,
-            calls=calls,
-        )
+        given: dict[str, Any] = {"vocabulary": self.vocabulary, "topic_model": self.topic_model}
+        given |= {"llm": self.extractor_llm, "calls": calls, "inputs": {"dialogues": dialogues}}
+        return ScoringConfig(catalog=catalog, convention=self.rule.name, **given)
 
 
 def score_all(
@@ -313,7 +272,7 @@ def _catalog(config: EvaluateConfig) -> str:
 
 def _stage_of(convention: str) -> str:
     """The name of a convention's evaluation among the stages of a run."""
-    return f"{_STAGE} {_variant_of(convention)}".rstrip()
+    return _STAGE if convention == DEFAULT else f"{_STAGE} {convention}"
 
 
 def folder_of(run: str, convention: str) -> Path:
@@ -345,7 +304,8 @@ def read(run: str, table: str, convention: str = "", columns: Sequence[str] | No
     """
     name = convention_of(run, convention)
     entry(run, name)
-    return MOVIES.read(run, table, variant=_variant_of(name), columns=columns, repeated=Provenance._fields)
+    variant = "" if name == DEFAULT else name
+    return MOVIES.read(run, table, variant=variant, columns=columns, repeated=Provenance._fields)
 
 
 def conventions_of(run: str) -> list[str]:

@@ -199,11 +199,6 @@ class Scorer:
         }
 
 
-def shift_columns() -> list[str]:
-    """The columns of the table of shifts, in order."""
-    return ["model", "session_id", "voice", "turn", "type", "explicitness", *base.columns(base.SHIFT)]
-
-
 @dataclass(eq=False)
 class ItemsScorer:
     """:class:`Scorer` for many dialogues at once.

@@ -15,7 +15,7 @@ from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import Provenance, ScoringConfig
-from crs_lib.evaluate.scorer import ArmGains, shift_columns
+from crs_lib.evaluate.scorer import ArmGains
 from crs_lib.metrics import base, gain
 from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs import processes
@@ -98,7 +98,8 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
             if first is None:
                 raise InputError("no dialogue has a turn and a reply to it; there is nothing to score")
             tables.write_parquet(target("turns.parquet"), itertools.chain([first], made))
-        frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=shift_columns())
+        none = ["model", "session_id", "voice", "turn", "type", "explicitness", *base.columns(base.SHIFT)]
+        frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=none)
         tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
     return sessions.frame()
 
@@ -175,22 +176,13 @@ def with_judges(table: pd.DataFrame, judged: pd.DataFrame, sessions: pd.DataFram
 
     A system that no judge read has null means; ``mark`` says where only judges of its own family did.
     """
-    found = judged.set_index(["model", "construct"])
-    asked = sessions.groupby("model", sort=False).size()
-    head = table.iloc[0]
-    columns = {name: head[name] for name in table.columns[table.columns.get_loc("mark") + 1 :]}
-    rows = []
-    for construct in dict.fromkeys(judged["construct"]):
-        for model, n in asked.items():
-            key = (model, construct)
-            one = found.loc[key] if key in found.index else None
-            given = 0 if one is None else int(one["n"])
-            rows.append({
-                "model": model, "metric": construct,
-                "mean": math.nan if one is None else one["value"],
-                "low": math.nan if one is None else one["low"],
-                "high": math.nan if one is None else one["high"],
-                "n": given, "n_missing": int(n) - given, "direction": base.get(construct).direction,
-                "mark": OWN_FAMILY if one is not None and one["own_family"] else "", **columns,
-            })  # fmt: skip
-    return pd.concat([table, pd.DataFrame(rows, columns=table.columns)], ignore_index=True)
+    given = judged.rename(columns={"construct": "metric", "value": "mean"}).drop(columns="n_missing")
+    asked = sessions["model"].value_counts()
+    pairs = itertools.product(dict.fromkeys(given["metric"]), sessions["model"].unique())
+    rows = pd.DataFrame(pairs, columns=["metric", "model"]).merge(given, how="left")
+    rows["n"] = rows["n"].fillna(0).astype(int)
+    rows["n_missing"] = rows["model"].map(asked) - rows["n"]
+    rows["direction"] = [base.get(name).direction for name in rows["metric"]]
+    rows["mark"] = [OWN_FAMILY if own is True else "" for own in rows["own_family"]]
+    origin = table.iloc[0, table.columns.get_loc("mark") + 1 :].to_dict()
+    return pd.concat([table, rows.assign(**origin)[table.columns]], ignore_index=True)

@@ -44,14 +44,13 @@ TABLES: Registry[str] = Registry("table", room="crs_lib.figures", words=_caption
 
 
 def figure(caption: str = "", *, registry: Registry[Any] = FIGURES, **facts: Any) -> Callable[[Draw], Draw]:
-    """Decorator that registers a figure: the function's name is its name, its parameters are its tables.
-
-    Options of the function are keyword-only, and no tables. The words are those of ``captions.toml``; a
-    figure that stands in none brings its own, ``study`` (movies, unless said) among them, and comes last.
+    """Decorator that registers a figure: the function's name without a first ``_``; its parameters are its
+    tables. Options of the function are keyword-only, and no tables. The words are those of ``captions.toml``;
+    a figure that stands in none brings its own, ``study`` (movies, unless said) among them, and comes last.
     """
 
     def add(make: Draw) -> Draw:
-        name, taken = make.__name__, inspect.signature(make).parameters.values()
+        name, taken = make.__name__.removeprefix("_"), inspect.signature(make).parameters.values()
         tables = tuple(one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD)
         registry.register(name, tables=tables, **{"study": "movies", "caption": caption} | facts)(make)
         return make
@@ -66,7 +65,6 @@ def convention_of(frame: pd.DataFrame) -> str:
 
 def primary(frame: pd.DataFrame) -> str:
     """The outcome that leads a figure: the convention's first that has a value here; NoDataError without any.
-
     ``frame`` is a table of results or turns, a column a metric, or of model metrics.
     """
     convention, long = convention_of(frame), {"metric", "mean"} <= set(frame)
@@ -103,9 +101,8 @@ def systems_of(frame: pd.DataFrame) -> list[str]:
 
 
 def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
-    """The rows of these systems; all where none is named, and of a table without systems.
-
-    Raises InputError for a system that the table lacks.
+    """The rows of these systems; all where none is named, and of a table without systems. Raises InputError
+    for a system that the table lacks.
     """
     if not systems or "model" not in frame:
         return frame
@@ -118,7 +115,6 @@ def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
 
 def shown_in(name: str, frame: pd.DataFrame, asked: Sequence[str] = ()) -> list[str]:
     """The metrics of a figure: those asked for, else the declared ones that its table has (all if none).
-
     Raises InputError for an unknown metric.
     """
     if asked:
@@ -153,7 +149,6 @@ def require(
 
 def means(frame: pd.DataFrame, by: Sequence[str], value: str, *, resamples: int = 1000) -> pd.DataFrame:
     """Mean of a column in every cell of ``by`` with its 95 % interval, sessions drawn whole; a row a cell.
-
     Missing values are left out; a cell without any value has a NaN mean. One draw resamples the same
     scenarios for all systems.
     """
@@ -179,9 +174,8 @@ def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
 
 
 def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
-    """The counts for captions: systems, sessions a system, turns a session, shifts a system; 0 if unknown.
-
-    A table may say a number itself: a column ``n_topics`` gives its largest value as {n_topics}.
+    """The counts for captions: systems, sessions a system, turns a session, shifts a system; 0 if unknown. A
+    table may say a number itself: a column ``n_topics`` gives its largest value as {n_topics}.
     """
     found = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
     for frame in frames:
@@ -254,9 +248,8 @@ def title(name: str) -> str:
 
 
 def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
-    """Draw a registered figure and show it: one PNG in a notebook, nothing elsewhere. As :func:`make`.
-
-    The picture's text form is its caption, which is what a screen reader and a diff see.
+    """Draw a registered figure and show it: one PNG in a notebook, nothing elsewhere. As :func:`make`. The
+    picture's text form is its caption, which is what a screen reader and a diff see.
     """
     show(make(name, *frames, **options), caption(name, *frames))
 
@@ -273,9 +266,8 @@ def show(made: Any, text: str) -> None:
 
 
 def why_not(name: str, run: str, reason: InputError) -> str:
-    """One line: which figure or table a run has no data for, why, and the command that makes the data.
-
-    A run of logs is told no command that simulates it, which would be refused.
+    """One line: which figure or table a run has no data for, why, and the command that makes the data. A run
+    of logs is told no command that simulates it, which would be refused.
     """
     made_by = _entry(name).facts.get("made_by", "")
     if runs.entry("movies", run, "simulate").get("parameters", {}).get("imported"):

@@ -80,7 +80,7 @@ def _p_value(p: float) -> str:
 
 
 @figure(registry=TABLES)
-def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> str:
+def _table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> str:
     """Some metrics by system: mean with interval; the usual and judges' ones where none is named."""
     require(model_metrics, ["metric", "mean", "low", "high"])
     scored = set(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
@@ -96,7 +96,7 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
 
 
 @figure(registry=TABLES, made_by=JUDGED)
-def table_judges(judge_means: pd.DataFrame) -> str:
+def _table_judges(judge_means: pd.DataFrame) -> str:
     """Judges' constructs by system: mean with interval, sessions with a score of all."""
     require(judge_means, ["construct", "mean", "low", "high", "n", "n_missing", "own_family"])
     order = systems_of(judge_means)
@@ -111,9 +111,7 @@ def table_judges(judge_means: pd.DataFrame) -> str:
 
 def headline_table(headline: pd.DataFrame) -> str:
     """The best system on each outcome, its mean with 95 % interval and lead, beside the published best.
-
-    ``headline`` is the table of best systems; the published columns are left out where
-    nothing is published.
+    ``headline`` is the table of best systems; the published columns are left out where nothing is published.
     """
     filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     cells = {
@@ -137,7 +135,7 @@ def _differences(pairs: pd.DataFrame, metric: str) -> dict[str, list[str]]:
 
 
 @figure(registry=TABLES)
-def table_pairwise(results: pd.DataFrame) -> str:
+def _table_pairwise(results: pd.DataFrame) -> str:
     """Every pair of systems: difference, effect size, raw and Holm-adjusted p."""
     metric = primary(results)
     require(results, ["session_id", metric], systems=2, sessions=2)
@@ -173,7 +171,7 @@ def table_pairwise(results: pd.DataFrame) -> str:
 
 
 @figure(registry=TABLES)
-def table_recovery(shifts: pd.DataFrame) -> str:
+def _table_recovery(shifts: pd.DataFrame) -> str:
     """Recovery by system: share in the window, never recovered, restricted mean waiting time."""
     kind, order = recovered_by(shifts), systems_of(shifts)
     require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])

@@ -24,7 +24,6 @@ def signed(value: float) -> str:
 
 def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The results with a column ``judge_<construct>`` in [1, 5] for each scored construct, and these names.
-
     The names are empty where nobody judged; a session without a readable score has NaN.
     """
     given = results["judge"] if "judge" in results else [None] * len(results)
@@ -34,7 +33,7 @@ def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 @figure()
-def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+def _correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Rank correlations of the session metrics and of judges' scores, centred within systems."""
     shown = [name for name in shown_in("correlation_heatmap", results, metrics) if name in results]
     require(results, ["session_id", *shown], sessions=3)
@@ -91,7 +90,7 @@ _MOST_PAIRS = 45  # that fit on a page
 
 
 @figure()
-def paired_effects(paired_effects: pd.DataFrame) -> Any:
+def _paired_effects(paired_effects: pd.DataFrame) -> Any:
     """A forest plot: mean paired difference of each pair with its interval, the smallest effect shaded.
 
     Pairs are ordered by the difference and read "a − b". Where they do not fit on a page, those of the plan
@@ -138,7 +137,7 @@ JUDGED = "python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL"
 
 
 @figure(made_by=JUDGED)
-def judge_scatter(results: pd.DataFrame) -> Any:
+def _judge_scatter(results: pd.DataFrame) -> Any:
     """A panel per construct: sessions by score and judges' mean, with rank correlations."""
     name = primary(results)
     require(results, ["session_id", name], sessions=3)

@@ -14,10 +14,9 @@ from crs_lib.stats.survival import net_incidence
 
 
 def _around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
-    """The turns within ``before`` and ``after`` of a shift, with their ``offset`` to it; 0 is the shift.
-
-    A turn after a shift belongs to that shift until the next one; the last ``before`` turns ahead of a
-    shift, never across an earlier one, belong to the coming shift as well.
+    """The turns within ``before`` and ``after`` of a shift, with their ``offset`` to it; 0 is the shift. A
+    turn after a shift belongs to that shift until the next one; the last ``before`` turns ahead of a shift,
+    never across an earlier one, belong to the coming shift as well.
     """
     frame = turns.sort_values(["model", "session_id", "turn"], kind="stable").reset_index(drop=True)
     since = frame["since_shift"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
@@ -32,7 +31,7 @@ _BEFORE, _AFTER = 3, 4  # turns around a shift
 
 
 @figure()
-def score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+def _score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by system from three turns before a shift to four after it."""
     shown = shown_in("score_around_shifts", turns, metrics)[: len(metrics) or 2]
     require(turns, ["session_id", "turn", "since_shift", *shown])
@@ -52,9 +51,8 @@ def score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
 
 
 def _lines(panel: Any, table: pd.DataFrame, x: str) -> None:
-    """A line with markers and a band for each system; undefined points are gaps.
-
-    Systems stand a little beside one another, so that equal scores do not hide each other.
+    """A line with markers and a band for each system; undefined points are gaps. Systems stand a little
+    beside one another, so that equal scores do not hide each other.
     """
     looks = style.looks(systems_of(table))
     for aside, (name, look) in zip(_aside(len(looks)), looks.items(), strict=True):
@@ -70,10 +68,9 @@ def _aside(systems: int) -> NDArray[np.float64]:
 
 
 def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
-    """Each shift as a right-censored time: ``system``, ``time`` in replies, ``event`` (recovered).
-
-    The reply to the shift is 0. A shift watched for w replies without recovery was seen up to reply
-    w − 1 and is censored there; one never replied to is left out.
+    """Each shift as a right-censored time: ``system``, ``time`` in replies, ``event`` (recovered). The reply
+    to the shift is 0. A shift watched for w replies without recovery was seen up to reply w − 1 and is
+    censored there; one never replied to is left out.
     """
     seen = shifts[shifts["watched"] > 0]
     happened = seen[f"delay_{kind}"].notna()
@@ -86,7 +83,7 @@ _LAST = 3  # reply at which recovery is compared with chance
 
 
 @figure()
-def recovery_curves(shifts: pd.DataFrame) -> Any:
+def _recovery_curves(shifts: pd.DataFrame) -> Any:
     """Share of shifts recovered by the number of replies, with the shifts still waiting below."""
     kind = recovered_by(shifts)
     require(shifts, ["session_id", "watched", f"delay_{kind}"])
@@ -150,7 +147,7 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,straight,fresh,calm and "
     "python -m crs_lib run 04_evaluate -p run {run}-calm"
 )
-def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
+def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     """Recovery beyond chance by system, a panel for each number of films that answer the shift.
 
     The estimate is that of the last reply, at most the third, before which ten shifts are at risk.

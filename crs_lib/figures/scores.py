@@ -40,7 +40,7 @@ _WIDE = 4  # panels whose titles have room for one line
 
 
 @figure()
-def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it.
 
     Scores that are not valid for ranking are left out unless they are named or all are so.
@@ -65,7 +65,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
 
 
 @figure()
-def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+def _metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small bar chart per metric: mean by system with its interval."""
     require(model_metrics, ["metric"])
     judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]
@@ -91,7 +91,7 @@ _RIDGES, _FEW = 4, 10  # panels that fit side by side; sessions below which a de
 
 
 @figure()
-def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+def _distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Ridges of the sessions' scores by system, with mean and interval."""
     most = _RIDGES if layout.is_thesis(convention_of(results)) else None
     shown = shown_in("distributions", results, metrics)[: len(metrics) or most]
@@ -132,7 +132,7 @@ _OTHER = style.Look(style.FAINT, "o", "-")  # a model that is no system: a user,
 
 
 @figure(made_by="python -m crs_lib run 03_simulate -p run NAME -p systems ollama:MODEL, a run with a model")
-def tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> Any:
+def _tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> Any:
     """Means of tokens read, tokens written and seconds per call, a row for each role and model."""
     filled(llm_calls, ["role", "model", "session_id", "sent", *_CALLS])
     require(model_metrics, ["metric"])
@@ -172,10 +172,9 @@ _MOST = 4  # panels of a sweep
 
 
 def sweep_outcomes(sweep: pd.DataFrame) -> Any:
-    """A panel for each parameter and convention: the leading outcome of every system over its values.
-
-    Means over the runs that share a value, with the mean of their 95 % intervals. NoDataError where no
-    parameter has more than one value.
+    """A panel for each parameter and convention: the leading outcome of every system over its values. Means
+    over the runs that share a value, with the mean of their 95 % intervals. NoDataError where no parameter
+    has more than one value.
     """
     filled(sweep, ["parameter", "value", "model", "metric", "mean", "low", "high", "convention"])
     based = sweep.assign(base=sweep["convention"].str.partition("(")[0])

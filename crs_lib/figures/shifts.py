@@ -16,9 +16,8 @@ _PARTS = ("uptake", "release", "retention")
 
 def _region(values: NDArray[np.float64], level: float = 0.95) -> NDArray[np.float64]:
     """The outline of the ellipse that holds the true mean of two columns, by Hotelling's T²; a row a point.
-
-    ``values`` has a row a scenario, n >= 3. A column without spread gives a line or a point.
-    Source: Hotelling (1931), Annals of Mathematical Statistics 2: (n−1)·2/(n−2)·F(2, n−2).
+    ``values`` has a row a scenario, n >= 3. A column without spread gives a line or a point. Source:
+    Hotelling (1931), Annals of Mathematical Statistics 2: (n−1)·2/(n−2)·F(2, n−2).
     """
     from scipy import stats
 
@@ -37,7 +36,7 @@ def _by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.Da
 
 
 @figure(dark=True, made_by="python -m crs_lib run 03_simulate -p run {run}")
-def ability_adaptation(shifts: pd.DataFrame) -> Any:
+def _ability_adaptation(shifts: pd.DataFrame) -> Any:
     """The share of gain lost to shifts against straight gain, and beside it the conversation cost."""
     require(shifts, ["session_id", "primary", "straight_gain", "shift_cost", "conversation_cost"])
     known = shifts[shifts["primary"].astype(bool)]
@@ -75,9 +74,8 @@ def ability_adaptation(shifts: pd.DataFrame) -> Any:
 
 
 def _profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
-    """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell.
-
-    The mean is over the replies after the shift; sessions are drawn whole.
+    """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell. The
+    mean is over the replies after the shift; sessions are drawn whole.
     """
     require(turns, ["session_id", "turn", "since_shift", *_PARTS])
     rows = turns[turns["since_shift"].notna()]
@@ -92,7 +90,7 @@ def _profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
 
 
 @figure()
-def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
+def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     """Uptake, release and retention: a panel each, types of shift down, systems as points with intervals."""
     table, order = _profile(turns, shifts), systems_of(turns)
     types = ["all types", *sorted(set(table["type"]) - {"all types"})]
@@ -120,7 +118,7 @@ _TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
 @figure()
-def adaptation_profile(shifts: pd.DataFrame) -> Any:
+def _adaptation_profile(shifts: pd.DataFrame) -> Any:
     """Share of shifts recovered: systems by shift types, each cell with its interval."""
     table, order = recovered_by_type(shifts, recovered_by(shifts)), systems_of(shifts)
     types = [str(name) for name in dict.fromkeys(table["type"])]
@@ -150,9 +148,8 @@ def adaptation_profile(shifts: pd.DataFrame) -> Any:
 
 def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     """Share of shifts recovered in [0, 1] by model and type, Wilson's 95 % interval and n; a row a cell.
-
-    Types come most frequent first. Shifts count as independent: a session rarely has two of one type.
-    Source: Wilson (1927), JASA 22; the interval is statsmodels' proportion_confint.
+    Types come most frequent first. Shifts count as independent: a session rarely has two of one type. Source:
+    Wilson (1927), JASA 22; the interval is statsmodels' proportion_confint.
     """
     from statsmodels.stats.proportion import proportion_confint
 

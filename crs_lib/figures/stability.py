@@ -20,7 +20,7 @@ FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say no
 
 
 @figure()
-def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
+def _sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     """Tau over the simplex of weights: a staircase of cells for each weight of copying."""
     table = filled(sensitivity_weights, [*_WEIGHTS, "tau", "is_default", "n_systems", "n_sessions"])
     default = table["is_default"].astype(bool)
@@ -53,7 +53,7 @@ def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
 
 
 @figure(made_by=_MADE_BY)
-def sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
+def _sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
     """Tau with its interval, a row for each choice and its setting, a column for each metric."""
     table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL])
     rows = [f"{choice}: {setting}" for choice, setting in zip(table["choice"], table["setting"], strict=True)]
@@ -61,7 +61,7 @@ def sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
 
 
 @figure(made_by=f"{_MADE_BY} --sessions {FEWEST_SCENARIOS}")
-def sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame) -> Any:
+def _sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame) -> Any:
     """Tau with its interval, a row for each share of the films that is kept, a column for each metric.
 
     NoDataError for fewer than :data:`FEWEST_SCENARIOS`, whose intervals span most of the scale.
@@ -109,7 +109,7 @@ _ONE_LINE, _LONG = 20, 16  # letters: of two names in one line of a title; of a 
 
 
 @figure()
-def power_curve(power: pd.DataFrame) -> Any:
+def _power_curve(power: pd.DataFrame) -> Any:
     """Power by number of scenarios, a panel for each contrast, a line for each size of the difference.
 
     At most :data:`MOST_CONTRASTS` panels: the first contrasts, in the table's order.
@@ -150,7 +150,7 @@ def power_curve(power: pd.DataFrame) -> Any:
 
 
 @figure(made_by="python -m crs_lib validity gate --redteam --run {run}")
-def exploitability(redteam: pd.DataFrame) -> Any:
+def _exploitability(redteam: pd.DataFrame) -> Any:
     """The largest rise of each metric without use to the user, the most exploitable on top."""
     filled(redteam, ["metric", "exploitability", "near_misses", "n_policies", "n_sessions"])
     table = redteam.sort_values(["exploitability", "near_misses", "metric"], na_position="first")

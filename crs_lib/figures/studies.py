@@ -14,7 +14,7 @@ _HATCHES = ("", "///", "...", "xx")
 
 
 @figure()
-def cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
+def _cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
     """Bars: conversations by average rating."""
     filled(average_ratings, ["from", "conversations", "n_conversations"])
     made, panel = style.single(2.5)
@@ -28,7 +28,7 @@ def cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
 
 
 @figure()
-def cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
+def _cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
     """Grouped bars: conversations by mean rating, a colour and hatch for each aspect."""
     filled(aspect_ratings, ["rating", "aspect", "conversations", "n_conversations"])
     made, panel = _grouped(2.7, aspect_ratings, "rating", "aspect", "conversations")
@@ -37,7 +37,7 @@ def cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
 
 
 @figure()
-def cosrec_judgments(judgments: pd.DataFrame) -> Any:
+def _cosrec_judgments(judgments: pd.DataFrame) -> Any:
     """Grouped bars: intents by number of judgments, a colour and hatch for each grade."""
     filled(judgments, ["judgments", "grade", "intents", "n_intents"])
     made, panel = _grouped(2.9, judgments, "judgments", "grade", "intents")
@@ -64,7 +64,7 @@ def _grouped(height: float, table: pd.DataFrame, x: str, hue: str, y: str) -> tu
 
 
 @figure()
-def cosrec_systems(systems: pd.DataFrame) -> Any:
+def _cosrec_systems(systems: pd.DataFrame) -> Any:
     """Points with intervals: systems by the mean of the main measure, a panel for each kind of topic."""
     filled(systems, ["system", "kind", "measure", "mean", "low", "high", "n_topics", "n_conversations"])
     kinds, order = (list(dict.fromkeys(systems[column])) for column in ("kind", "system"))
@@ -87,7 +87,7 @@ _FILLS = ("#F0F0F0", "#F6D8A8", "#E8A066", "#C65D3B", "#003B5C")
 
 
 @figure()
-def realtalk_losses(attribution: pd.DataFrame) -> Any:
+def _realtalk_losses(attribution: pd.DataFrame) -> Any:
     """Stacked bars: the share of the annotated ids that ends in each bucket, for all and by category."""
     filled(attribution, ["by", "group", "ids", *evidence.BUCKETS])
     table = attribution[attribution["by"].isin(["all", "category"])]

@@ -119,7 +119,8 @@ class Request:
     a judge).
     ``choices`` are texts that differ in their first token; the reply is the likeliest, and
     :attr:`Reply.probabilities` has all of them. No schema and no tools go with them.
-    ``role`` ("crs", "user", "judge", …) and ``tags`` (session, turn, …) go to the log only.
+    ``role`` ("crs", "user", "judge", …) and ``tags`` (session, turn, …) go to the log only. ``tokens`` are
+    those of the prompt where the model's tokenizer counted them; 0: :func:`tokens_at_most`.
     """
 
     messages: tuple[Message, ...]
@@ -131,6 +132,7 @@ class Request:
     replicate: int = 0
     choices: tuple[str, ...] = ()
     tags: Mapping[str, str | int] = field(default_factory=dict)
+    tokens: int = 0
 
     @classmethod
     def ask(cls, role: str, prompt: str, *, system: str | None = None, **rest: Any) -> "Request":
@@ -273,7 +275,8 @@ def check_options(request: Request, known: Collection[str]) -> None:
 
 def check_fits(request: Request) -> None:
     """Raise LLMError before a prompt is sent that the server might cut without a word."""
-    needs, has = tokens_at_most(request.messages, request.tools), room(request.options)
+    needs = request.tokens or tokens_at_most(request.messages, request.tools)
+    has = room(request.options)
     if needs > has:
         told = f"the {request.role} prompt may take {needs} tokens, num_ctx less num_predict leaves {has}"
         raise LLMError("prompt too long", f"{told}; raise num_ctx, or shorten the prompt")

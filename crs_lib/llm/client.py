@@ -80,7 +80,8 @@ class Retry:
 def _with_more_room(request: Request) -> Request | None:
     """Twice ``num_predict`` as far as the context allows; None where it allows no more."""
     options = {**DEFAULTS, **request.options}
-    enlarged = min(2 * options["num_predict"], options["num_ctx"] - tokens_at_most(request.messages))
+    needs = request.tokens or tokens_at_most(request.messages)
+    enlarged = min(2 * options["num_predict"], options["num_ctx"] - needs)
     if enlarged <= options["num_predict"]:
         return None
     room(more := {**request.options, "num_predict": enlarged})

@@ -4,7 +4,7 @@ A metric is registered beside its formula in a file of this room::
 
     @metric("novelty", "N", TURN, 0, 1, NEITHER, source="docs/metrics.md, section 4")
     def novelty_of_turn(turn: TurnRecord) -> float:
-        return novelty(turn.items, turn.seen)
+        return _novelty(turn.items, turn.seen)
 
 The function takes the prepared record of its level (:mod:`crs_lib.metrics.records`) and returns NaN where the
 metric is undefined. The scorer computes the metric: ``turns.parquet`` or ``shifts.parquet`` gets a column,
@@ -36,12 +36,11 @@ F = TypeVar("F", bound=Callable[[Any], Any])
 @dataclass(frozen=True)
 class Metric:
     """A quantity as tables name it: ``short`` is the name in figures, ``low`` and ``high`` are the range.
-
-    ``gate`` says whether it orders the control policies as it must (the confirmed protocol, or ``validity
-    gate`` with its defaults) and may rank systems; None where it was put through no gate. ``compute`` takes
-    the record of the level; None for a metric that another scorer gives. A metric that is not ``averaged`` (a
-    list a turn) has a column and no mean. The session value of a shift metric is the mean over its shifts, or
-    that of the ``primary`` window alone; ``ratio`` names the two metrics of which it is the ratio of means.
+    ``gate``: whether it orders the control policies as it must and may rank systems; None where no gate
+    tested it. ``compute`` takes the record of the level; None for a metric of another scorer. One that is not
+    ``averaged`` (a list a turn) has no mean. The session value of a shift metric is the mean over its shifts,
+    or that of the ``primary`` window alone; ``ratio`` names the two metrics of which it is the ratio of
+    means.
     """
 
     name: str
@@ -125,9 +124,8 @@ def get(name: str) -> Metric:
 
 
 def scored(*levels: str) -> list[Metric]:
-    """The metrics that a session has a mean of, as tables order them: by level (turn, shift, session), place.
-
-    Only those of the ``levels`` where any is named.
+    """The metrics that a session has a mean of (of the ``levels`` named), by level (turn, shift, session) and
+    place.
     """
     known = [one for one in every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]
     return sorted(known, key=lambda one: (_LEVELS.index(one.level), _place(one.name)))

@@ -1,7 +1,6 @@
 """Recovery after shifts, and composites: TAS from concept overlap, its item-grounded form, the older CAS.
-
-Recovery is a right-censored time counted from the reply to the shift itself (0). A composite is never shown
-without its parts. Sources: docs/metrics.md, sections 2, 4, 5 and 7.
+Recovery is a right-censored time counted from the reply to the shift itself (0). Sources: docs/metrics.md,
+sections 2, 4, 5 and 7.
 """
 
 import math
@@ -30,10 +29,8 @@ def after_shifts(
     shift_turns: Sequence[int], met: Sequence[bool], *, window: int | None = None, within_segment: bool = True
 ) -> list[Recovery]:
     """When each shift was recovered: the smallest d ≥ 0 such that the reply at turn ``shift + d`` met it.
-
-    ``met[t - 1]`` says whether the reply of turn t counts as recovered. A shift is watched until the
-    next shift (``within_segment``), the end of the dialogue, or ``window`` replies; what is not
-    recovered by then is censored, never counted as fast. Turns are 1-based.
+    ``met[t - 1]`` says whether the reply of turn t (from 1) counts. A shift is watched until the next one
+    (``within_segment``), the end, or ``window`` replies; what is not recovered by then is censored.
     """
     out = []
     for place, turn in enumerate(shift_turns):
@@ -51,10 +48,7 @@ def rate(recoveries: Sequence[Recovery]) -> float:
 
 
 def mean_delay(recoveries: Sequence[Recovery]) -> float:
-    """Mean delay over the recovered shifts, in turns ≥ 0; NaN where none recovered.
-
-    Survivor-biased: compare systems by the rate or the Kaplan-Meier curve instead.
-    """
+    """Mean delay over the recovered shifts, in turns ≥ 0; NaN where none recovered. Survivor-biased."""
     return mean_defined(r.delay for r in recoveries)
 
 
@@ -138,31 +132,31 @@ def _recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
 
 
 @metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, **_RECOVERY)
-def topic_recovery_rate(session: SessionRecord) -> float:
+def _topic_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered in text within the window, in [0, 1]; NaN without shifts."""
     return rate(_recoveries(session, "text"))
 
 
 @metric("avg_recovery_delay", "delay (text)", SESSION, 0, math.inf, LOWER, **_RECOVERY)
-def avg_recovery_delay(session: SessionRecord) -> float:
+def _avg_recovery_delay(session: SessionRecord) -> float:
     """Mean delay in turns of the shifts recovered in text; see :func:`mean_delay`."""
     return mean_delay(_recoveries(session, "text"))
 
 
 @metric("item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, **_RECOVERY)
-def item_recovery_rate(session: SessionRecord) -> float:
+def _item_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered by an item within the window, in [0, 1]; NaN without shifts."""
     return rate(_recoveries(session, "item"))
 
 
 @metric("item_recovery_most", "recovery (most)", SESSION, 0, 1, HIGHER, **_RECOVERY)
-def item_recovery_most(session: SessionRecord) -> float:
+def _item_recovery_most(session: SessionRecord) -> float:
     """Share of the shifts after which an item meets most constraints within the window, in [0, 1]."""
     return rate(_recoveries(session, "most"))
 
 
 @metric("item_recovery_delay", "delay", SESSION, 0, math.inf, LOWER, **_RECOVERY)
-def item_recovery_delay(session: SessionRecord) -> float:
+def _item_recovery_delay(session: SessionRecord) -> float:
     """Mean delay in turns of the shifts recovered by an item; see :func:`mean_delay`."""
     return mean_delay(_recoveries(session, "item"))
 
@@ -171,22 +165,17 @@ _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 
 
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:
-    """α·CC + β·CR − γ·I, in [−γ, α+β]; with ``clip`` cut to [−1, 1] (the thesis's code).
-
-    NaN where CC or CR is undefined.
+    """α·CC + β·CR − γ·I, in [−γ, α+β]; with ``clip`` cut to [−1, 1] (the thesis's code). NaN without CC or
+    CR.
     """
     value = weights.alpha * cc + weights.beta * cr - weights.gamma * copying
     return max(-1.0, min(1.0, value)) if clip and not math.isnan(value) else value
 
 
-def item_tas(
+def _item_tas(
     corrected: float, raw: float, novelty: float, leakage: float, copying: float, weights: ItemWeights
 ) -> float:
-    """α·S* + β·N·S − γ·L − δ·copying, at most α + β.
-
-    NaN where S* is undefined. Without recommended items N·S is 0; before anything was dropped
-    L counts 0, since nothing can leak.
-    """
+    """α·S* + β·N·S − γ·L − δ·copying, at most α + β; NaN without S*; undefined N·S and L count 0."""
     if math.isnan(corrected):
         return math.nan
     fresh = 0.0 if math.isnan(novelty) else novelty * raw
@@ -198,10 +187,9 @@ def cas(
     recovery: float, delay: float, interference: float, coherence: float, retention: float,
     weights: CasWeights, *, slowest: float = 5.0,
 ) -> float:  # fmt: skip
-    """The older composite: a weighted mean of five parts scaled to [0, 1], 1 is best.
-
-    The delay counts 1 − clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are
-    left out and the weights of the others scaled up; NaN where all are undefined.
+    """The older composite: a weighted mean of five parts in [0, 1], 1 is best; the delay counts 1 −
+    clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are left out; NaN where all
+    are.
     """
     parts = (recovery, 1 - _clamp(delay / slowest), 1 - _clamp(interference), coherence, retention)
     defined = [(value, weight) for value, weight in zip(parts, weights, strict=True) if not math.isnan(value)]
@@ -222,8 +210,8 @@ def _tas_of_turn(turn: TurnRecord) -> float:
 
 @metric("item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=False)
 def _item_tas_of_turn(turn: TurnRecord) -> float:
-    """Item TAS of a turn under the convention's weights; see :func:`item_tas`."""
-    return item_tas(
+    """Item TAS of a turn under the convention's weights; see :func:`_item_tas`."""
+    return _item_tas(
         turn.once(grounded.satisfaction_corrected),
         turn.once(grounded.satisfaction_of_turn),
         turn.once(grounded.novelty_of_turn),
@@ -237,8 +225,8 @@ def _item_tas_of_turn(turn: TurnRecord) -> float:
 def _cas_of_session(session: SessionRecord) -> float:
     """CAS of a session under the convention's weights; see :func:`cas`."""
     return cas(
-        session.once(topic_recovery_rate),
-        session.once(avg_recovery_delay),
+        session.once(_topic_recovery_rate),
+        session.once(_avg_recovery_delay),
         session.mean(grounded.leakage_of_turn),
         session.mean(overlap.cross_coherence),
         session.mean(overlap.context_retention),
@@ -247,7 +235,7 @@ def _cas_of_session(session: SessionRecord) -> float:
 
 
 @metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, source=_TAS, gate=False)
-def tas_volatility(session: SessionRecord) -> float:
+def _tas_volatility(session: SessionRecord) -> float:
     """Standard deviation of TAS over the turns that define it, as a population; NaN where none does."""
     known = [value for value in session.values(_tas_of_turn) if not math.isnan(value)]
     return statistics.pstdev(known) if known else math.nan

@@ -7,10 +7,9 @@ from crs_lib.core.errors import InputError, unknown
 
 @dataclass(frozen=True)
 class Construct:
-    """A quality of a dialogue that judges score on a scale of whole numbers, higher is better.
-
-    ``prompt`` names the prompt file with its question and a description of every level. ``lowest`` and
-    ``highest`` are the ends of the scale. ``label`` is the name in figures, broken where a line may end.
+    """A quality of a dialogue that judges score on a scale of whole numbers, higher is better. ``prompt``
+    names the file with its question and levels; ``label`` is the name in figures, broken where a line may
+    end.
     """
 
     name: str
@@ -29,10 +28,8 @@ CONSTRUCTS: dict[str, Construct] = {}
 
 
 def _declare(*rows: Construct) -> None:
-    """Register constructs, in the order in which they are asked and shown.
-
-    Raises InputError for a name that is taken or holds a "+" (which joins names that share a call), and for a
-    scale of more or fewer than five levels (which the judges' instructions speak of).
+    """Register constructs, in the order in which they are asked and shown. Raises InputError for a taken
+    name, one with a "+" (which joins names), or a scale that has not five levels.
     """
     for row in rows:
         if row.name in CONSTRUCTS:

@@ -1,8 +1,5 @@
-"""Conventions by name: every choice that changes a number, declared in one place.
-
-A table carries the name of its convention, so that two ways of counting cannot be confused. A convention with
-other settings than a named one has a derived name that says so and can be given back:
-``thesis_grounded(gamma=0.5, window=5)``.
+"""Conventions by name: every choice that changes a number, declared in one place. One with other settings
+than a named one has a derived name, which can be given back: ``thesis_grounded(gamma=0.5, window=5)``.
 """
 
 import math
@@ -25,9 +22,8 @@ class TasWeights(NamedTuple):
 
 
 class ItemWeights(NamedTuple):
-    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1.
-
-    γ is small enough that a random film is worth more than silence (docs/validity.md, section 1).
+    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1. γ is small
+    enough that a random film is worth more than silence (docs/validity.md, section 1).
     """
 
     alpha: float = 0.6  # of corrected satisfaction, S*
@@ -47,11 +43,9 @@ class CasWeights(NamedTuple):
 
 
 class Convention(Settings):
-    """How dialogues are scored.
-
-    A shift is recovered in text if CC ≥ ``recovery_cc`` or CR ≥ ``recovery_cr`` within ``window`` replies;
-    the reply to the shift is number 0. ``undefined``: "rate_zero" gives a session without shifts the rate 0
-    and leaves a delay without recovery missing; "zero" makes both 0, and 0 is the fastest recovery.
+    """How dialogues are scored. A shift is recovered in text if CC ≥ ``recovery_cc`` or CR ≥ ``recovery_cr``
+    within ``window`` replies, its own first. ``undefined``: "rate_zero" gives a session without shifts the
+    rate 0 and leaves a delay without recovery missing; "zero" makes both 0, and 0 is the fastest recovery.
     """
 
     name: Annotated[str, Field(description="name of the convention")] = "default"
@@ -147,10 +141,8 @@ def checked(name: str) -> str:
 
 
 def derived(base: Convention, knobs: Mapping[str, Any]) -> Convention:
-    """The convention with other settings, named after what differs from the named one that it rests on.
-
-    ``knobs`` are names of ``KNOBS`` with their values. Raises InputError with a suggestion for an unknown
-    name, for one that the convention does not use, and for a value out of range.
+    """The convention with other settings (``knobs``, names of ``KNOBS``), named after what differs from the
+    named one. Raises InputError for an unknown or unused name, and for a value out of range.
     """
     used = KNOBS[base.scorer]
     for name, value in knobs.items():

@@ -1,8 +1,5 @@
-"""Evidence measures: whether the messages that bear an answer are found, ranked and kept.
-
-Gold and selection are sets of message positions, a ranking is a sequence of distinct positions. A question
-without gold has no score (NaN): means leave the question out and count it. Fuzzy measures are shown only
-beside exact ones.
+"""Evidence measures: whether the messages that bear an answer are found, ranked and kept. Gold and selection
+are sets of message positions, a ranking is a sequence of them; without gold all is NaN.
 """
 
 import itertools
@@ -31,9 +28,8 @@ class _SetScore(NamedTuple):
 
 
 def set_score(selected: Collection[int], gold: Collection[int]) -> _SetScore:
-    """Recall ``|S∩E|/|E|``, precision ``|S∩E|/|S|`` (0 where S is empty) and their harmonic mean.
-
-    All NaN where there is no gold. Source: van Rijsbergen (1979), Information Retrieval, chapter 7.
+    """Recall ``|S∩E|/|E|``, precision ``|S∩E|/|S|`` (0 where S is empty) and their harmonic mean; NaN without
+    gold. Source: van Rijsbergen (1979), Information Retrieval, chapter 7.
     """
     chosen, wanted = set(selected), set(gold)
     if not wanted:
@@ -46,10 +42,8 @@ def set_score(selected: Collection[int], gold: Collection[int]) -> _SetScore:
 
 
 def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Sequence[int]) -> float:
-    """Share of gold with a selected message at most 3 away in the same session, in [0, 1].
-
-    ``sessions`` gives the session of every position. Nearly free (ten random messages reach about 0.11),
-    so it is only ever shown beside exact recall. NaN without gold.
+    """Share of gold with a selected message at most 3 away in the same session, in [0, 1]; NaN without gold.
+    Nearly free (ten random messages reach about 0.11): only ever shown beside exact recall.
     """
     if not gold:
         return math.nan
@@ -58,19 +52,17 @@ def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Seq
 
 
 def dcg(gains: Sequence[float], k: int | None) -> float:
-    """Sum of gain/log2(rank + 1) over the first ``k`` gains of a ranking, at least 0.
-
-    Source: Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation.
+    """Sum of gain/log2(rank + 1) over the first ``k`` gains, at least 0. Source: Järvelin and Kekäläinen
+    (2002).
     """
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1) if gain)
 
 
 def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float]:
-    """All rank measures of a question by column name, each in [0, 1]; NaN without gold.
-
-    ``r@k`` is the share of gold among the first k, ``p@k`` gold among the first k divided by k (also for
-    shorter rankings), ``hit@10`` and ``all@10`` 1 if any or all gold is among the first ten, ``mrr`` 1 / rank
-    of the first gold (0 where none is ranked), ``ndcg@10`` :func:`dcg` over the best possible one.
+    """All rank measures of a question by column name, each in [0, 1]; NaN without gold. ``r@k``: share of
+    gold among the first k; ``p@k``: gold among them divided by k; ``hit@10`` and ``all@10``: any or all gold
+    among the first ten; ``mrr``: 1 / rank of the first gold; ``ndcg@10``: :func:`dcg` over the best possible
+    one.
     """
     wanted = set(gold)
     hits = [place in wanted for place in ranked]
@@ -84,10 +76,8 @@ def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float
 
 
 def answer_f1(answer: str | None, expected: str | None) -> float:
-    """Token F1 of two answers on folded words counted with repetition, in [0, 1].
-
-    NaN where either is missing (an extractive system that gives none is not scored 0); two empty texts
-    agree. Source: Rajpurkar et al. (2016), SQuAD.
+    """Token F1 of two answers on folded words counted with repetition, in [0, 1]; NaN where one is missing, 1
+    for two empty texts. Source: Rajpurkar et al. (2016), SQuAD.
     """
     if answer is None or expected is None:
         return math.nan
@@ -100,7 +90,6 @@ def answer_f1(answer: str | None, expected: str | None) -> float:
 
 def answer_exact(answer: str | None, expected: str | None) -> float:
     """1 if both answers have the same folded words but for a, an, the, else 0; NaN where one is missing.
-
     Source: Rajpurkar et al. (2016), SQuAD.
     """
     if answer is None or expected is None:
@@ -122,12 +111,9 @@ class ArcScore(NamedTuple):
 
 
 def arc_score(phases: Sequence[Collection[int]], gold: Sequence[Collection[int]]) -> ArcScore:
-    """How well answered phases cover the gold phases; titles are never compared.
-
-    ``coverage_any`` counts a gold phase that any selected message meets; ``coverage_aligned`` only
-    where the answer phase matched to it meets it, under the one-to-one assignment of largest total
-    overlap: everything in one phase covers one. ``mean_phase_recall`` averages the recall of gold
-    phases by their matched ones. NaN where the gold is empty.
+    """How well answered phases cover the gold phases; NaN without gold. ``coverage_any`` counts a gold phase
+    that any selected message meets, ``coverage_aligned`` only where the phase matched to it does (one to one,
+    largest total overlap); ``mean_phase_recall`` averages the recall by matched phases.
     """
     wanted, given = ([set(phase) for phase in side if phase] for side in (gold, phases))
     union, target = (set[int]().union(*side) for side in (given, wanted))

@@ -1,8 +1,6 @@
 """Gain: the share of what the catalogue could offer that a reply offers, and what happens to it at a shift.
-
-The gain of a film is the share of the active constraints that it meets. It is 0 where the film breaks an
-exclusion, and where the user has just asked for others and was shown the film since the state last changed.
-Source: docs/metrics.md, section 4.
+The gain of a film is the share of the active constraints that it meets; 0 where it breaks an exclusion, or
+was shown for this state already while the user asks for others. Source: docs/metrics.md, section 4.
 """
 
 import math
@@ -31,9 +29,8 @@ Key = tuple[frozenset[int], frozenset[int]]
 
 
 class _Levels(NamedTuple):
-    """The recommendable films by the number of constraints that they meet, those that break nothing.
-
-    ``counts[j]`` films meet ``j`` constraints; films that break an exclusion are at level 0.
+    """The recommendable films by the number of constraints that they meet: ``counts[j]`` meet ``j`` of them;
+    those that break an exclusion are at level 0.
     """
 
     counts: tuple[int, ...]
@@ -89,10 +86,8 @@ def _level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
 
 
 def _normalised(gained: int, k: int, levels: _Levels) -> float:
-    """(gained − chance)/(best − chance) for ``k`` films, at most 1; 0 is chance, whatever ``k`` is.
-
-    ``gained`` is the sum of the levels of the films shown. NaN where there are fewer than ``k`` films, or
-    where no list beats chance.
+    """(gained − chance)/(best − chance) for ``k`` films, at most 1; 0 is chance. ``gained`` sums the levels
+    of the films shown. NaN where there are fewer than ``k`` films, or no list beats chance.
     """
     n = sum(levels.counts)
     total = sum(level * count for level, count in enumerate(levels.counts))
@@ -130,7 +125,7 @@ def _gain_of(
 
 
 @metric("normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
-def normalised_gain(turn: TurnRecord) -> float:
+def _normalised_gain(turn: TurnRecord) -> float:
     """Recommendation quality under changing constraints: 1 nothing better could be shown, 0 chance.
 
     See :func:`_gain_of`; films shown since the state last changed gain nothing if the user asks for others.
@@ -145,7 +140,7 @@ def _perfect(turn: TurnRecord, item: int) -> bool:
 
 
 @metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE, gate=False)
-def precise(turn: TurnRecord) -> float:
+def _precise(turn: TurnRecord) -> float:
     """Share of the films shown that meet every constraint and break no exclusion, in [0, 1].
 
     NaN without constraints, and without films.
@@ -156,13 +151,13 @@ def precise(turn: TurnRecord) -> float:
 
 
 @FACTS.register("new_and_fits", level=TURN)
-def new_and_fits(turn: TurnRecord) -> bool:
+def _new_and_fits(turn: TurnRecord) -> bool:
     """Whether a film is shown that meets everything and was not shown before in the session."""
     return bool(turn.constraints) and any(_perfect(turn, i) for i in turn.items if i not in turn.seen)
 
 
 @metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
-def found_at_3(turn: TurnRecord) -> float:
+def _found_at_3(turn: TurnRecord) -> float:
     """Films shown that meet everything, of at most three that there are, in [0, 1].
 
     Films that are stale because the user asks for others do not count, on either side. NaN without
@@ -178,7 +173,7 @@ def found_at_3(turn: TurnRecord) -> float:
 
 
 @metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
-def violations(turn: TurnRecord) -> float:
+def _violations(turn: TurnRecord) -> float:
     """Share of the films shown that break a stated exclusion, in [0, 1]; NaN without either."""
     if not turn.exclusions or not turn.items:
         return math.nan
@@ -200,11 +195,9 @@ class _Claim(NamedTuple):
 
 
 def _claims(turn: TurnRecord) -> Iterator[_Claim]:
-    """The values that the reply's words tie to films, in text order.
-
-    A value after a title, in the same sentence, is said of that film; any other of the films named later in
-    the sentence, or else in the next. A sentence that denies or restricts ("nothing", "the nearest") before
-    the value claims nothing.
+    """The values that the reply's words tie to films, in text order: after a title in the same sentence to
+    that film, else to the films named later in the sentence or in the next one. A sentence that denies or
+    restricts ("nothing", "the nearest") before the value claims nothing.
     """
     text, concepts = turn.pair.system.text, turn.background.concepts
     titles = concepts.titles(text)
@@ -233,7 +226,7 @@ def _claims(turn: TurnRecord) -> Iterator[_Claim]:
 
 
 @metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
-def false_claims(turn: TurnRecord) -> float:
+def _false_claims(turn: TurnRecord) -> float:
     """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1 (:func:`_claims`).
 
     NaN without constraints, and without films.
@@ -297,12 +290,10 @@ _LEAST = 0.1  # a part is measured where a list of the largest gain meets so muc
 
 
 def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
-    """(x − chance)/(attained − chance), at most 1: how far a reply's films meet a part of the constraints.
-
-    x is the mean share of the part that they meet; ``attained`` is that of a list of the largest gain and the
-    same length, averaged over ties: 1 is as much of the part as the whole of the constraints allows (a list
-    that gives up the rest for it is no better), 0 is chance. NaN where the part is empty, where ``attained``
-    is less than .1 above chance, and where neither films are shown nor asked for.
+    """(x − chance)/(attained − chance), at most 1: how far a reply's films meet a part of the constraints. x
+    is the mean share that they meet, ``attained`` that of as long a list of the largest gain (over ties):
+    giving up the rest for the part is no better. NaN where the part is empty, ``attained`` is less than .1
+    above chance, or films are neither shown nor asked for.
     """
     if not part or not (turn.items or turn.asked):
         return math.nan
@@ -322,7 +313,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
 
 
 @metric("uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
-def uptake(turn: TurnRecord) -> float:
+def _uptake(turn: TurnRecord) -> float:
     """How far the constraints that the last shift added are met; see :func:`_part_met`.
 
     NaN outside of the replies after a shift that the convention's window holds.
@@ -331,8 +322,8 @@ def uptake(turn: TurnRecord) -> float:
 
 
 @metric("retention", "retention", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
-def retention(turn: TurnRecord) -> float:
-    """How far the constraints that the last shift kept are met; see :func:`_part_met`, :func:`uptake`."""
+def _retention(turn: TurnRecord) -> float:
+    """How far the constraints that the last shift kept are met; see :func:`_part_met`, :func:`_uptake`."""
     return _part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
 
 
@@ -345,9 +336,8 @@ class _Old(NamedTuple):
     excluded: frozenset[int]
 
     def holds(self, facts: Set[int]) -> bool:
-        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added.
-
-        A film that meets everything in force and breaks nothing belongs to the present.
+        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added,
+        unless it meets everything in force.
         """
         if facts & self.excluded:
             return True
@@ -386,7 +376,7 @@ def release(turn: TurnRecord) -> float:
 
 
 @FACTS.register("hit_by_chance", level=TURN)
-def hit_by_chance(turn: TurnRecord) -> float:
+def _hit_by_chance(turn: TurnRecord) -> float:
     """The probability that a list drawn from the catalogue, as long as the reply's, holds a perfect film.
 
     A reply without films counts as one film long; NaN without constraints.
@@ -406,19 +396,19 @@ def _excess(fresh: Sequence[float], own: Sequence[float]) -> float:
 
 
 @metric("history_cost_v2", "history cost v2", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
-def history_cost_v2(shift: ShiftRecord) -> float:
+def _history_cost_v2(shift: ShiftRecord) -> float:
     """Gain of the replies to a fresh user with the same constraints − gain of the replies after the shift.
 
     The second edition's quantity: the mean over the replies of the convention's window that have both, over
     all shifts. It also holds what being in a conversation costs. NaN where the fresh arm was not simulated.
     """
-    own = [turn.once(normalised_gain) for turn in shift.replies[: shift.rule.window]]
+    own = [turn.once(_normalised_gain) for turn in shift.replies[: shift.rule.window]]
     return _excess(shift.arms.get(FRESH_V2, ()), own)
 
 
 @metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
-def placebo_cost(shift: ShiftRecord) -> float:
-    """:func:`history_cost_v2` at the same turn of the twin that never shifts: the state does not change.
+def _placebo_cost(shift: ShiftRecord) -> float:
+    """:func:`_history_cost_v2` at the same turn of the twin that never shifts: the state does not change.
 
     See :func:`window_gains` for films shown before. NaN where these arms were not simulated.
     """
@@ -426,11 +416,9 @@ def placebo_cost(shift: ShiftRecord) -> float:
 
 
 def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
-    """Normalised gain of the replies of a window, each at most 1, as if the conversation began there.
-
-    Where the user asks for others, films shown earlier in the window gain nothing. Films shown before the
-    window, since the state last changed, are neither held against a reply nor expected of it, so that a
-    longer history is no fault in itself.
+    """Normalised gain of the replies of a window, each at most 1, as if the conversation began there: films
+    shown before it are neither held against a reply nor expected of it, those shown earlier in it gain
+    nothing where the user asks for others.
     """
     found, shown = [], frozenset[int]()
     for turn in turns:
@@ -453,12 +441,9 @@ class _WindowReply(NamedTuple):
 
 
 def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
-    """Normalised gain in [-1, 1] that neither repeating films nor sparing them changes; 0 is chance.
-
-    The best list and chance are those of the films that no earlier turn of the conversation showed, and of
-    this reply's. A film shown again gains as ever, but for ``stale`` ones. NaN as :func:`normalised_gain`,
-    and where chance is more than half of the best: a list says little there, and a miss would weigh without
-    bound.
+    """Normalised gain in [-1, 1] that neither repeating films nor sparing them changes; 0 is chance. The best
+    list and chance are those of the films that no earlier turn showed, and of this reply's; ``stale`` films
+    gain nothing. NaN as :func:`_normalised_gain`, and where chance is more than half of the best.
     """
     if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
@@ -525,7 +510,7 @@ def primary(shift: ShiftRecord) -> bool:
 
 
 @FACTS.register("cost_undefined", level=SHIFT)
-def cost_undefined(shift: ShiftRecord) -> str:
+def _cost_undefined(shift: ShiftRecord) -> str:
     """Why the costs of the shift, or misfit and delay alone, are undefined; empty where all are defined."""
     if STRAIGHT not in shift.arms:
         return "no straight users were simulated"
@@ -537,20 +522,19 @@ def cost_undefined(shift: ShiftRecord) -> str:
 
 
 @_primary("shift_cost", "shift cost", gate=True)
-def shift_cost(shift: ShiftRecord) -> float:
+def _shift_cost(shift: ShiftRecord) -> float:
     """Gain with the straight user − gain with the shifting user: what the change of mind costs.
 
-    Mean over the replies of the window (the shift's and the two after it, fewer if the state changes again)
-    that have a gain in all arms; 0 for a system that follows at once. NaN without straight users.
+    Mean over the window's replies (the shift's and two more, fewer before another change) that have a gain in
+    all arms; 0 for a system that follows at once. NaN without straight users.
     """
     found = shift.once(_compared)
     return _mean_gain(found.straight) - _mean_gain(found.own)
 
 
 @_primary("conversation_cost", "conversation cost", gate=True)
-def conversation_cost(shift: ShiftRecord) -> float:
+def _conversation_cost(shift: ShiftRecord) -> float:
     """Gain with the fresh user − gain with the straight user: what it costs to state constraints piecemeal.
-
     The "lost in conversation" effect (Laban et al. 2025, full against sharded instructions). NaN without
     both.
     """
@@ -559,9 +543,9 @@ def conversation_cost(shift: ShiftRecord) -> float:
 
 
 @_primary("history_cost", "history cost", version=3, gate=False)
-def history_cost(shift: ShiftRecord) -> float:
+def _history_cost(shift: ShiftRecord) -> float:
     """Conversation cost + shift cost: gain with the fresh user − gain with the shifting user."""
-    return conversation_cost(shift) + shift_cost(shift)
+    return _conversation_cost(shift) + _shift_cost(shift)
 
 
 def _misfit(straight: Sequence[_WindowReply], own: Sequence[_WindowReply]) -> float:
@@ -577,10 +561,9 @@ def misfit(shift: ShiftRecord) -> float:
 
 
 @_primary("misfit_at_0", "misfit at 0", gate=True)
-def misfit_at_0(shift: ShiftRecord) -> float:
-    """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films.
-
-    Whether the first reply already recovers: a list that holds a film for each of several states does not.
+def _misfit_at_0(shift: ShiftRecord) -> float:
+    """The misfit of the reply to the shift alone; NaN where it or the straight user's shows no films. Whether
+    the first reply already recovers: a list that holds a film for each of several states does not.
     """
     return _misfit(shift.arms.get(STRAIGHT, ())[:1], window_replies(shift.replies[:1]))
 
@@ -588,26 +571,25 @@ def misfit_at_0(shift: ShiftRecord) -> float:
 @_primary("delay", "delay (gain)", gate=True)
 def delay(shift: ShiftRecord) -> float:
     """Shift cost − misfit: gain lost to replies without films, such as a question back. No lateness."""
-    return shift_cost(shift) - misfit(shift)
+    return _shift_cost(shift) - misfit(shift)
 
 
 @_primary("straight_gain", "straight gain", HIGHER, gate=True)
-def straight_gain(shift: ShiftRecord) -> float:
+def _straight_gain(shift: ShiftRecord) -> float:
     """Ability in conversation: mean gain with the straight user over the window, at most 1."""
     return _mean_gain(shift.once(_compared).straight)
 
 
 @_primary("fresh_gain", "fresh gain", HIGHER, gate=True)
-def fresh_gain(shift: ShiftRecord) -> float:
+def _fresh_gain(shift: ShiftRecord) -> float:
     """Ability without history: mean gain with the fresh user over the same replies, at most 1."""
     return _mean_gain(shift.once(_compared).fresh)
 
 
 @_primary("share_lost", "share lost", gate=True, ratio=("shift_cost", "straight_gain"))
-def share_lost(shift: ShiftRecord) -> float:
-    """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios.
-
-    So it is a system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
+def _share_lost(shift: ShiftRecord) -> float:
+    """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios. So it is a
+    system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
     """
     return math.nan
 
@@ -648,12 +630,12 @@ def _misses(shift: ShiftRecord) -> tuple[float, float]:
 
 
 @_primary("stale", "stale", high=1, gate=True)
-def stale(shift: ShiftRecord) -> float:
+def _stale(shift: ShiftRecord) -> float:
     """Share of the films after a shift that miss it and fit the state before, less chance, in [-1, 1]."""
     return shift.once(_misses)[0]
 
 
 @_primary("wrong", "wrong", high=1, gate=False)
-def wrong(shift: ShiftRecord) -> float:
+def _wrong(shift: ShiftRecord) -> float:
     """Share of the films after a shift that fit neither state, less chance, in [-1, 1]."""
     return shift.once(_misses)[1]

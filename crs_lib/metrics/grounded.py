@@ -16,11 +16,10 @@ from crs_lib.metrics.records import Background, TurnRecord
 _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
 
 
-def satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = True) -> float:
-    """Mean share of the constraints that a recommended item meets, in [0, 1].
-
-    ``items`` are the concept codes of the recommended items. Without constraints NaN; without items 0 where
-    the user asked for some, else NaN.
+def _satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = True) -> float:
+    """Mean share of the constraints that a recommended item meets, in [0, 1]. ``items`` are the concept codes
+    of the recommended items. Without constraints NaN; without items 0 where the user asked for some, else
+    NaN.
     """
     if not wishes:
         return math.nan
@@ -31,9 +30,8 @@ def satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = T
 
 def _expected_satisfaction(wishes: Collection[int], share: NDArray[np.float64]) -> float:
     """Satisfaction that a draw from the catalogue has on average, in [0, 1]; exact, no sampling.
-
-    ``share[code]`` is the probability that a drawn item has a concept: df/N for a uniform draw, or
-    weighted by connectedness. NaN without constraints.
+    ``share[code]`` is the probability that a drawn item has a concept: df/N for a uniform draw, or weighted
+    by connectedness. NaN without constraints.
     """
     return float(np.mean(share[sorted(wishes)])) if wishes else math.nan
 
@@ -45,15 +43,14 @@ def _beyond_chance(observed: float, expected: float) -> float:
     return (observed - expected) / (1 - expected)
 
 
-def novelty(items: Sequence[int], before: Set[int]) -> float:
+def _novelty(items: Sequence[int], before: Set[int]) -> float:
     """Share of the recommended items that were not recommended before, in [0, 1]; NaN without items."""
     return sum(item not in before for item in items) / len(items) if items else math.nan
 
 
 def _leakage(items: Sequence[Set[int]], wishes: Set[int], dropped: Set[int]) -> float:
-    """Share of the items that meet a dropped constraint and none in force, in [0, 1].
-
-    NaN without items, or before anything was dropped.
+    """Share of the items that meet a dropped constraint and none in force, in [0, 1]. NaN without items, or
+    before anything was dropped.
     """
     if not items or not dropped:
         return math.nan
@@ -87,7 +84,7 @@ def _expected_popular(background: Background) -> Callable[[frozenset[int]], floa
 
 
 @FACTS.register("n_items", level=TURN)
-def n_items(turn: TurnRecord) -> int:
+def _n_items(turn: TurnRecord) -> int:
     """The number of recommended items."""
     return len(turn.items)
 
@@ -100,8 +97,8 @@ def _n_constraints(turn: TurnRecord) -> int:
 
 @metric("satisfaction", "satisfaction", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_of_turn(turn: TurnRecord) -> float:
-    """S: :func:`satisfaction` of the active constraints, in [0, 1]."""
-    return satisfaction(turn.constraints, turn.facts, asked=turn.asked)
+    """S: :func:`_satisfaction` of the active constraints, in [0, 1]."""
+    return _satisfaction(turn.constraints, turn.facts, asked=turn.asked)
 
 
 @metric("satisfaction_corrected", "net satisfaction", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
@@ -112,7 +109,7 @@ def satisfaction_corrected(turn: TurnRecord) -> float:
 
 
 @metric("satisfaction_popular", "above popular", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
-def satisfaction_popular(turn: TurnRecord) -> float:
+def _satisfaction_popular(turn: TurnRecord) -> float:
     """S beyond a draw by connectedness, at most 1; see :func:`_beyond_chance`."""
     expected = turn.background.once(_expected_popular)(turn.constraints)
     return _beyond_chance(turn.once(satisfaction_of_turn), expected)
@@ -120,8 +117,8 @@ def satisfaction_popular(turn: TurnRecord) -> float:
 
 @metric("novelty", "non-repetition", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False)
 def novelty_of_turn(turn: TurnRecord) -> float:
-    """N: :func:`novelty` of the recommended items, in [0, 1]."""
-    return novelty(turn.items, turn.seen)
+    """N: :func:`_novelty` of the recommended items, in [0, 1]."""
+    return _novelty(turn.items, turn.seen)
 
 
 @metric("topic_interference_leakage", "leakage", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
@@ -136,6 +133,6 @@ def best_share(turn: TurnRecord) -> float:
 
 
 @FACTS.register("n_hallucinated_titles", level=TURN)
-def n_hallucinated_titles(turn: TurnRecord) -> int:
+def _n_hallucinated_titles(turn: TurnRecord) -> int:
     """The number of titles outside the catalogue that the log counts in the reply."""
     return len(turn.pair.system.meta.get("hallucinated_titles") or ())

@@ -15,10 +15,8 @@ _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-sta
 
 
 def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
-    """|A∩B| / |A∪B| of two concept sets, in [0, 1].
-
-    Both empty: NaN with ``empty="skip"`` (undefined, left out of means and counted), 0 with "zero", 1
-    with "one" (the thesis's convention, under which silence agrees with silence).
+    """|A∩B| / |A∪B| of two concept sets, in [0, 1]. Both empty: NaN with ``empty="skip"``, 0 with "zero", 1
+    with "one" (the thesis's: silence agrees with silence).
     """
     if not user and not system:
         return {"skip": math.nan, "zero": 0.0, "one": 1.0}[empty]
@@ -29,10 +27,8 @@ def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
 def idf_cosine(
     user: Set[int], system: Set[int], idf: Sequence[float] | Mapping[int, float], *, empty: str = "skip"
 ) -> float:
-    """Cosine of the idf-weighted presence vectors of two concept sets, in [0, 1].
-
-    One empty: 0. Both empty: NaN with ``empty="skip"``, else 0 (the thesis's convention: a zero vector
-    has cosine 0 with everything).
+    """Cosine of the idf-weighted presence vectors of two concept sets, in [0, 1]; 0 where one is empty. Both
+    empty: NaN with ``empty="skip"``, else 0 (the thesis's).
     """
     if not user and not system:
         return math.nan if empty == "skip" else 0.0
@@ -54,9 +50,8 @@ class _Agreement(NamedTuple):
 
 
 def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
-    """Dialogue-state style agreement of two concept sets.
-
-    Nothing predicted: precision 1 where nothing was wanted, else 0; nothing wanted: recall 1.
+    """Dialogue-state style agreement of two concept sets. Nothing predicted: precision 1 where nothing was
+    wanted, else 0; nothing wanted: recall 1.
     """
     shared = len(gold & predicted)
     precision = shared / len(predicted) if predicted else float(not gold)
@@ -90,13 +85,13 @@ def undefined(turn: TurnRecord) -> str:
 
 
 @metric("missing_concepts", "missing", TURN, 0, math.inf, LOWER, source=_OVERLAP, averaged=False)
-def missing_concepts(turn: TurnRecord) -> list[str]:
+def _missing_concepts(turn: TurnRecord) -> list[str]:
     """The concepts of the utterance that the reply lacks, as sorted keys; the metric is their number."""
     return turn.background.concepts.keys(turn.user.concepts - turn.system.concepts)
 
 
 @metric("hallucinated_concepts", "added", TURN, 0, math.inf, NEITHER, source=_OVERLAP, averaged=False)
-def hallucinated_concepts(turn: TurnRecord) -> list[str]:
+def _hallucinated_concepts(turn: TurnRecord) -> list[str]:
     """The concepts that only the reply names, as sorted keys; the metric is their number."""
     return turn.background.concepts.keys(turn.system.concepts - turn.user.concepts)
 
@@ -110,25 +105,25 @@ _SLOT: dict[str, Any] = {"source": _SLOTS, "gate": False}
 
 
 @metric("slot_precision", "slot P", TURN, 0, 1, HIGHER, **_SLOT)
-def slot_precision(turn: TurnRecord) -> float:
+def _slot_precision(turn: TurnRecord) -> float:
     """Precision of :func:`slots`, in [0, 1]."""
     return turn.once(slots).precision
 
 
 @metric("slot_recall", "slot R", TURN, 0, 1, HIGHER, **_SLOT)
-def slot_recall(turn: TurnRecord) -> float:
+def _slot_recall(turn: TurnRecord) -> float:
     """Recall of :func:`slots`, in [0, 1]."""
     return turn.once(slots).recall
 
 
 @metric("slot_f1", "slot F1", TURN, 0, 1, HIGHER, **_SLOT)
-def slot_f1(turn: TurnRecord) -> float:
+def _slot_f1(turn: TurnRecord) -> float:
     """F1 of :func:`slots`, in [0, 1]."""
     return turn.once(slots).f1
 
 
 @metric("slot_joint", "joint", TURN, 0, 1, HIGHER, **_SLOT)
-def slot_joint(turn: TurnRecord) -> float:
+def _slot_joint(turn: TurnRecord) -> float:
     """1 where both sets of :func:`slots` are equal, else 0."""
     return turn.once(slots).joint
 
@@ -142,10 +137,8 @@ def copied_share(
     orders: Sequence[int] = _ORDERS,
     ignore: Set[str] = frozenset(),
 ) -> float:
-    """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo.
-
-    Orders longer than the reply are left out; a reply without words scores 0. Words in ``ignore`` are taken
-    out of both first: with the words of the catalogue values ignored, naming the genre back is no copying.
+    """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo, 0
+    without words. Orders longer than the reply are left out, words in ``ignore`` taken out of both first.
     Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).
     """
     if ignore:
@@ -192,7 +185,7 @@ def _stated(turn: TurnRecord) -> _Agreement:
 
 
 @metric("state_f1", "state F1", TURN, 0, 1, HIGHER, **_STATE)
-def state_f1(turn: TurnRecord) -> float:
+def _state_f1(turn: TurnRecord) -> float:
     """F1 of the stated values with the active constraints, in [0, 1].
 
     A value that the catalogue lacks is wrong. NaN where nothing is stated, and without constraints.
@@ -201,7 +194,7 @@ def state_f1(turn: TurnRecord) -> float:
 
 
 @metric("state_joint", "state joint", TURN, 0, 1, HIGHER, **_STATE)
-def state_joint(turn: TurnRecord) -> float:
+def _state_joint(turn: TurnRecord) -> float:
     """1 where the stated values are exactly the active constraints, else 0 (joint goal accuracy).
 
     NaN where nothing is stated, and without constraints.

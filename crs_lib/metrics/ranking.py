@@ -1,8 +1,6 @@
 """Measures of rankings against graded judgments, named as in ir_measures: ``nDCG@10``, ``AP``, ``ERR@10``.
-
-Written out because ir_measures takes five times as long (a floor scores each topic a hundred times) and
-needs Perl for ERR and exponential gains; where both score, they agree to the last bit (tested). A document
-without judgment has grade 0. Ties are no concern here: a ranking is a total order before it is scored.
+Written out because ir_measures takes five times as long (a floor scores each topic a hundred times) and needs
+Perl for ERR; where both score, they agree to the last bit (tested). Without judgment the grade is 0.
 """
 
 import re
@@ -23,9 +21,8 @@ TOP_GRADE = 2
 
 
 class _Judged:
-    """One topic's ranking as its measures see it.
-
-    ``grades`` follows the ranking (None: not judged), ``pool`` holds all grades of the topic.
+    """One topic's ranking as its measures see it. ``grades`` follows the ranking (None: not judged), ``pool``
+    holds all grades of the topic.
     """
 
     def __init__(self, grades: Grades, pool: Sequence[float]) -> None:
@@ -90,9 +87,8 @@ def _reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> float:
 
 
 def _expected_reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> float:
-    """Expected 1/rank at which a user is satisfied, in [0, 0.75] for a maximum grade of 2.
-
-    A document of grade g satisfies with probability (2^g - 1) / 2^2. Source: Chapelle et al. (2009), CIKM.
+    """Expected 1/rank at which a user is satisfied, in [0, 0.75]: grade g satisfies with probability (2^g -
+    1) / 2^2. Source: Chapelle et al. (2009), CIKM.
     """
     going_on, total = 1.0, 0.0
     for rank, gain in enumerate(judged.gains[:cutoff], start=1):
@@ -147,10 +143,8 @@ class _RankingScores(NamedTuple):
 def score_run(
     run: Mapping[str, Ranking], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
 ) -> _RankingScores:
-    """Every measure of every judged topic.
-
-    A topic that the run lacks scores 0 and is named in ``missing``; a topic of the run without judgments
-    is not scored and named in ``unknown``.
+    """Every measure of every judged topic. A topic that the run lacks scores 0 and is in ``missing``; one
+    without judgments is not scored and in ``unknown``.
     """
     chosen = [measure(spec) for spec in measures]
     every = {
@@ -178,11 +172,9 @@ def random_floor(
     sizes: Mapping[str, int] | None = None,
     depth: int = 100,
 ) -> pd.DataFrame:
-    """Mean score of each topic's judged pool in random order: the floor under any re-ranking of the pool.
-
-    One row a topic. Judged pools are rich in relevant documents, so this floor is high. With ``sizes``, the
-    number of documents in each topic's collection, it is the mean score of ``depth`` documents drawn from
-    the collection: the floor under a search of all of it; topics that ``sizes`` lacks are left out.
+    """Mean score of each topic's judged pool in random order, a row a topic: the floor under any re-ranking.
+    With ``sizes``, the documents in each topic's collection, that of ``depth`` documents drawn from the
+    collection: the floor under a search of it.
     """
     chosen = [measure(spec) for spec in measures]
     rows = {}

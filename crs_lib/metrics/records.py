@@ -1,7 +1,6 @@
 """The input of a metric (a turn, a shift or a session, prepared by ``evaluate/scorer.py``), and its scores.
-
-Concepts (``field=value``) are codes and items are numbers of the catalogue. A part that several metrics need
-is computed once: ``turn.once(function)`` calls ``function(turn)`` and remembers the value.
+Concepts (``field=value``) are codes, items numbers of the catalogue; ``turn.once(function)`` calls
+``function(turn)`` once.
 """
 
 import math
@@ -74,18 +73,13 @@ class StateChange(NamedTuple):
 
 @dataclass(eq=False)
 class TurnRecord(_Scored):
-    """A USER utterance and the SYSTEM reply to it.
-
-    ``number`` counts from 1 and ``since_shift`` from the last shift (0 at the shift, None before the first).
-    ``constraints`` are the logged active constraints, ``exclusions`` the values that the user excludes now,
-    and ``dropped`` those given up or excluded so far and not in force again. ``asked`` says whether the user
-    asks for items. ``items`` are the recommended items in the reply's order, ``facts`` the concepts of each,
-    and ``seen`` the items that earlier replies recommended. ``before`` is the previous turn.
-
-    ``others`` says whether the user has just asked for other items. ``recent`` are the items recommended
-    since constraints or exclusions last changed; ``change`` is that of the last shift, None before the first.
-    ``stated`` holds the state that the system says it holds, a value that the catalogue lacks as a negative
-    number; None where it says nothing.
+    """A USER utterance and the SYSTEM reply to it. ``number`` counts from 1, ``since_shift`` from the last
+    shift (0; None before the first). ``constraints`` and ``exclusions`` are the logged state, ``dropped``
+    what was given up or excluded so far and is not in force. ``asked``: the user asks for items, ``others``:
+    for other ones. ``items`` are the recommended ones in order with their concepts ``facts``, ``seen`` those
+    of earlier replies, ``recent`` since the state last changed by ``change``. ``stated`` is the state that
+    the system says it holds, a value that the catalogue lacks as a negative number; None where it says
+    nothing.
     """
 
     number: int
@@ -111,11 +105,9 @@ class TurnRecord(_Scored):
 @dataclass(eq=False)
 class ShiftRecord(_Scored):
     """A change of the user's constraints: its turn (from 1) and its logged event (empty if only flagged).
-
-    ``before`` is the turn before the shift (None for a shift in the first turn). ``replies`` are the turns
-    from the shift until the next one, ``rest`` those from the shift until the end; the shift's own is first.
-    ``arms`` are the replies to the same constraints in other arms, by arm (:mod:`crs_lib.metrics.gain`);
-    ``first`` says whether it is the session's first shift.
+    ``before`` is the turn before it, ``replies`` the turns until the next shift, ``rest`` until the end, its
+    own first; ``arms`` the replies to the same constraints in other arms, by arm
+    (:mod:`crs_lib.metrics.gain`).
     """
 
     turn: int

@@ -1,7 +1,5 @@
-"""Is a rewritten query the wanted one? ROUGE, BLEU and chrF against one or several references.
-
-All work on the folded words of :mod:`crs_lib.core.text`, so case and punctuation do not matter. Scores are
-in [0, 1]. With several references a candidate is held against the closest one.
+"""Is a rewritten query the wanted one? ROUGE, BLEU and chrF on folded words, in [0, 1], against the closest
+of one or several references.
 """
 
 from collections import Counter
@@ -55,10 +53,9 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def bleu(candidates: Sequence[str], references: Sequence[_References]) -> float:
-    """Corpus BLEU-4 in [0, 1]: clipped n-gram precisions, geometric mean, brevity penalty.
-
-    Precisions of 0 are smoothed by halving (NIST, sacrebleu's ``exp``); orders that no candidate is long
-    enough for count as 0. Equal to sacrebleu on the same tokens. Source: Papineni et al. (2002); Post (2018).
+    """Corpus BLEU-4 in [0, 1]: clipped n-gram precisions, geometric mean, brevity penalty; precisions of 0
+    are smoothed by halving (NIST). Equal to sacrebleu on the same tokens. Source: Papineni et al. (2002);
+    Post (2018).
     """
     matches, totals, ours, closest = [0] * 4, [0] * 4, 0, 0
     for candidate, allowed in zip(candidates, references, strict=True):
@@ -85,10 +82,8 @@ def _bleu(matches: Sequence[int], totals: Sequence[int], ours: int, closest: int
 
 
 def chrf(candidate: str, references: _References) -> float:
-    """Character n-gram F-score (chrF2) in [0, 1], blanks left out, best reference.
-
-    Precision and recall are averaged over the orders that both texts are long enough for. Equal to
-    sacrebleu's sentence chrF on folded text. Source: Popović (2015), WMT.
+    """Character n-gram F-score (chrF2) in [0, 1], blanks left out, best reference; over the orders that both
+    texts are long enough for. Equal to sacrebleu's on folded text. Source: Popović (2015), WMT.
     """
     _need(references)
     ours = fold(candidate).replace(" ", "")

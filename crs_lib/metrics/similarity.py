@@ -1,7 +1,5 @@
-"""Similarity of sentences: TF-IDF in a space fitted once on the catalogue, or sentence embeddings.
-
-The baseline that the thesis compares its score with. The ``name`` of a space stands in every
-table's provenance.
+"""Similarity of sentences, the thesis's baseline: TF-IDF fitted once on the catalogue, or sentence
+embeddings.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,11 +23,9 @@ class SentenceSpace(Protocol):
 
 
 class TfidfSpace:
-    """TF-IDF over words and pairs of words, English stop words left out, rows of length 1.
-
-    Fitted once on ``documents``. ``vocabulary`` fixes the features. Without it the ``max_features`` most
-    frequent terms are taken, of equals the first by alphabet: the same on every machine, where an unstable
-    sort would let the processor choose. Raises InputError where no document has a word.
+    """TF-IDF over words and pairs of words, English stop words left out, rows of length 1, fitted once on
+    ``documents``. Without a ``vocabulary`` the ``max_features`` most frequent terms are taken, of equals the
+    first by alphabet: the same on every machine. Raises InputError where no document has a word.
     """
 
     def __init__(

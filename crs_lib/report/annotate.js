@@ -40,18 +40,18 @@
     now.sides.forEach((turns, place) => {
       const side = make("section");
       if (now.sides.length > 1) side.append(make("h2", place ? "Right" : "Left"));
-      for (const turn of turns) {
-        for (const who of ["user", "system"]) {
-          const said = make("div", undefined, `said ${who}${turn.shift && who === "user" ? " shift" : ""}`);
-          said.append(make("b", who === "system" ? "Assistant" : turn.shift ? "Person – wants something else" : "Person"));
-          said.append(document.createTextNode(turn[who]));
-          side.append(said);
-        }
+      for (const line of turns) {
+        const said = make("div", undefined, `said ${line.kind}`);
+        said.append(make("b", line.who), document.createTextNode(line.text));
+        side.append(said);
       }
       sides.append(side);
     });
+    const given = mine().answers[now.id] || {};
+    get("question").textContent = now.text ?? data.text;
+    get("words").value = given.words || "";
     [...get("scale").children].forEach((button, i) => {
-      button.setAttribute("aria-pressed", String((mine().answers[now.id] || {}).value === i + 1));
+      button.setAttribute("aria-pressed", String(given.value === i + first));
     });
     const n = data.questions.length;
     get("done").style.width = `${(100 * answered()) / n}%`;
@@ -63,16 +63,16 @@
     shownAt = performance.now();
   };
   const go = (step) => { mine().at = Math.min(order.length - 1, Math.max(0, mine().at + step)); draw(); };
-  const answer = (value) => {
+  const answer = (value, written) => {
     const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
-    mine().answers[order[mine().at].id] = { value, seconds };
-    save();
-    go(1);
+    const words = get("words").value.replace(/\s+/g, " ").trim();
+    mine().answers[order[mine().at].id] = { value, seconds, ...(words && { words }) };
+    if (data.words && value > first && !words && !written) { draw(); get("words").focus(); }  /* Enter there goes on */
+    else go(1);
   };
 
   const rows = () => order.filter((q) => mine().answers[q.id]).map((q, place) => JSON.stringify({
-    item: q.id, rater: kept.rater || "anonymous", value: mine().answers[q.id].value,
-    seconds: mine().answers[q.id].seconds, place, page: data.page,
+    item: q.id, rater: kept.rater || "anonymous", ...mine().answers[q.id], place, page: data.page,
   }));
   const exported = () => {
     const url = URL.createObjectURL(new Blob([rows().join("\n") + "\n"], { type: "application/x-ndjson" }));
@@ -86,11 +86,15 @@
     get("state").textContent = `${answered()} answers exported to ${link.download}`;
   };
 
-  get("question").textContent = data.text;
+  const first = data.first ?? 1;
+  get("ask").hidden = !data.words;
+  get("wanted").textContent = data.words;
+  get("past").textContent = data.before;
+  get("range").replaceChildren(make("kbd", first), "–", make("kbd", first + data.scale.length - 1));
   data.scale.forEach((name, i) => {
-    const button = make("button", `${i + 1} · ${name}`);
+    const button = make("button", `${i + first} · ${name}`);
     button.type = "button";
-    button.addEventListener("click", () => answer(i + 1));
+    button.addEventListener("click", () => answer(i + first));
     get("scale").append(button);
   });
   get("rater").value = kept.rater;
@@ -110,9 +114,14 @@
   get("export").addEventListener("click", exported);
   document.addEventListener("keydown", (event) => {
     if (event.target === get("rater")) { if (event.key === "Enter") get("rater").blur(); return; }
+    if (event.target === get("words")) {
+      const given = mine().answers[order[mine().at].id];
+      if (event.key === "Enter") { get("words").blur(); if (given) answer(given.value, true); }
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const number = Number(event.key);
-    if (number >= 1 && number <= data.scale.length) answer(number);
+    if (event.key.trim() && number >= first && number < first + data.scale.length) answer(number);
     else if (event.key === "ArrowLeft") go(-1);
     else if (event.key === "ArrowRight" || event.key.toLowerCase() === "n") go(1);
     else if (event.key.toLowerCase() === "e") exported();

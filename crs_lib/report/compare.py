@@ -259,7 +259,7 @@ _NEXT = (
 
 def compare(
     systems: Mapping[str, _System] | Sequence[str], *, against: Sequence[str] = BASELINES, n: int = 72,
-    width: float = 0.1, run: str = "", catalog: str = sources.SAMPLE, voices: str = "all",
+    width: float = 0.1, run: str = "", catalog: str = sources.SAMPLE, fields: str = "", voices: str = "all",
     plan: str = "movies", seed: int = 7, turns: int = TURNS, workers: int = 1,
     llm: Mapping[str, Any] | None = None, progress: bool = True,
 ) -> Comparison:  # fmt: skip
@@ -275,8 +275,8 @@ def compare(
     if n < 2 or not given:
         raise InputError(f"n is {n} and systems is {given}; give an n of at least 2 and at least one system")
     asked: dict[str, Any] = {
-        "systems": [*given, *against], "catalog": catalog, "voices": voices, "seed": seed, "n_turns": turns,
-        "llm": dict(llm or {}),
+        "systems": [*given, *against], "catalog": sources.with_fields(catalog, fields), "voices": voices,
+        "seed": seed, "n_turns": turns, "llm": dict(llm or {}),
     }  # fmt: skip
     name = run or f"compare-{_digest(asked)}"
     ours, baselines = (tuple(named(one)[0] for one in part) for part in (given, against))

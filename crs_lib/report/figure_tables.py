@@ -26,9 +26,8 @@ from crs_lib.validity import redteam, sensitivity
 
 
 def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
-    """A table by the name that the registry of figures gives it, of the scores under a convention.
-
-    Raises NoDataError where the run has no such data, RunError as :func:`evaluate.read`.
+    """A table by the name that the registry of figures gives it, of the scores under a convention. Raises
+    NoDataError where the run has no such data, RunError as :func:`evaluate.read`.
     """
     if table in _OTHERS:
         evaluate.entry(run, convention)
@@ -96,7 +95,6 @@ def _planned(run: str, convention: str, plan: Plan | None) -> tuple[pd.DataFrame
 
 def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
     """The power of each declared contrast by number of scenarios, from its own differences in the run.
-
     ``plan`` is the movies' own where none is given. Raises NoDataError where the scores allow no estimate.
     """
     return statistics.power_table(*_planned(run, convention, plan))
@@ -146,9 +144,8 @@ def _judge_means(run: str, convention: str) -> pd.DataFrame:
 
 
 def _llm_calls(run: str, convention: str) -> pd.DataFrame:
-    """Every call of a language model: role, model, session, tokens, seconds, and ``sent``.
-
-    ``sent`` is False for failed calls and for those that the cache answered. NoDataError without calls.
+    """Every call of a language model: role, model, session, tokens, seconds, and ``sent``. ``sent`` is False
+    for failed calls and for those that the cache answered. NoDataError without calls.
     """
     log, rows = call_log(run), []
     for row in tables.read_jsonl(log) if log.exists() else ():
@@ -175,10 +172,9 @@ def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
 
 
 def _replies_at_risk(run: str, convention: str) -> pd.DataFrame:
-    """The replies until recovery (:func:`at_risk`), of users who never insist where there are any.
-
-    Insisting helps those systems that miss what is scored, so the arm "calm" of the run is read where it was
-    simulated and evaluated, else the run itself; ``users`` says which. NoDataError without such tables.
+    """The replies until recovery (:func:`at_risk`), of users who never insist where there are any. Insisting
+    helps those systems that miss what is scored, so the arm "calm" of the run is read where it was simulated
+    and evaluated, else the run itself; ``users`` says which. NoDataError without such tables.
     """
     own, calm = evaluate.convention_of(run, convention), f"{run}-{CALM}"
     scored = runs.entry(simulate.STUDY, calm, "evaluate").get("status") == "finished"
@@ -212,7 +208,6 @@ def _exploited(run: str, convention: str) -> pd.DataFrame:
 
 def _roles(run: str, convention: str) -> pd.DataFrame:
     """Who takes part in a run and how it is scored, from its manifest: a row a role with its ``lines``.
-
     Roles: catalogue, user, system, log, judge, metrics, statistics. ``lines`` is a text of one or more lines.
     """
     made, scored = _simulated(run), evaluate.entry(run, convention)["parameters"]

@@ -43,9 +43,8 @@ def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 
 def call_costs(name: str) -> pd.DataFrame:
-    """A kept call log by role and system: calls, mean tokens read and written, mean seconds.
-
-    Seconds are those of the machine that made the calls. Raises InputError for a log that is damaged.
+    """A kept call log by role and system: calls, mean tokens read and written, mean seconds. Seconds are
+    those of the machine that made the calls. Raises InputError for a log that is damaged.
     """
     frame = pd.DataFrame(read_jsonl(calls.kept(name)))
     frame = frame[frame["error"].isna()] if "error" in frame else frame
@@ -87,7 +86,6 @@ _CALLED = "**Models.** Calls, tokens, seconds by role; seconds are those of the 
 
 def taking_part(run: str, convention: str = "", *, figures: bool = False) -> None:
     """Show what judges and language models did in a run, in tables or figures; nothing where there are none.
-
     Tables: scores, reliability, and calls, tokens and seconds by role and model.
     """
     if judging.scores_of(run) and figures:

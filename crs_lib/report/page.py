@@ -30,7 +30,6 @@ def part(name: str) -> str:
 
 def fill(page: str, parts: Mapping[str, str]) -> str:
     """A page with each ``{{name}}`` replaced, in one pass: inserted text is never searched for further names.
-
     Raises KeyError for a name without a part: a page and its code belong together.
     """
     head, *rest = page.split("{{")
@@ -50,10 +49,9 @@ def hashes(*texts: str) -> str:
 def document(
     title: str, asked: str, lead: str, sections: Iterable[tuple[str, str, str]], *styles: str
 ) -> str:
-    """A page without scripts, its contents first; sections are (title, anchor, HTML), ``lead`` is HTML.
-
-    A section without HTML is left out.
-    ``styles`` are further style sheets of this room; the page's policy allows nothing but these, by checksum.
+    """A page without scripts, its contents first; sections are (title, anchor, HTML), ``lead`` is HTML. A
+    section without HTML is left out. ``styles`` are further style sheets of this room; the page's policy
+    allows nothing but these, by checksum.
     """
     css = "".join(map(part, ("tables.css", "report.css", *styles)))
     named = [(html.escape(name), anchor, body) for name, anchor, body in sections if body]
@@ -125,9 +123,8 @@ _LONG = 60  # characters
 
 
 def table(frame: pd.DataFrame) -> str:
-    """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows.
-
-    A table wider than the page scrolls in a region that the keyboard reaches.
+    """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows. A
+    table wider than the page scrolls in a region that the keyboard reaches.
     """
     if frame.empty:
         return '<p class="quiet">Nothing to show.</p>'
@@ -144,24 +141,39 @@ def table(frame: pd.DataFrame) -> str:
 
 
 def write_questions(config: AskConfig, out: Path | None = None) -> Path:
-    """Write the page that asks people about a run, and the run's key; by default in the run's folder.
-
-    Labels stay in the browser until they are exported; the page names no system. Returns the page.
-
-    Raises InputError and RunError as :func:`crs_lib.validity.labels.sample`.
+    """Write the page that asks people about a run, and the run's key; by default in the run's folder. Labels
+    stay in the browser until they are exported; the page names no system. Returns the page. Raises InputError
+    and RunError as :func:`crs_lib.validity.labels.sample`.
     """
     asked = labels.sample(config)
     path = out or labels.folder(config.run) / "annotate.html"
     labels.write_key(config.run, config.kind, asked)
-    return tables.write_whole(path, _question_page(asked, config.kind))
+    return tables.write_whole(path, question_page(_shown(asked, config.kind)))
 
 
-def _question_page(asked: Sequence[Question], kind: str) -> str:
-    """One file for a browser: scripts and styles are allowed by checksum only, data never runs."""
+def _shown(asked: Sequence[Question], kind: str) -> dict[str, Any]:
+    """What a page of questions about a run shows: the question, its five answers, and the turns."""
+    told = prompts.lists("movies/annotation")
+    sides = [[[line for turn in side for line in _lines(turn)] for side in one.sides] for one in asked]
+    shown = [{"id": q.id, "earlier": q.earlier, "sides": s} for q, s in zip(asked, sides, strict=True)]
+    return {"page": labels.digest(asked), **told["page"], **told[kind], "questions": shown}
+
+
+def _lines(turn: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A turn as the page draws it: who speaks, what is said, and the style of its box."""
+    kind, who = ("user shift", "Person – wants something else") if turn["shift"] else ("user", "Person")
+    user = {"kind": kind, "who": who, "text": turn["user"]}
+    return [user, {"kind": "system", "who": "Assistant", "text": turn["system"]}]
+
+
+def question_page(data: Mapping[str, Any]) -> str:
+    """One file for a browser: scripts and styles are allowed by checksum only, data never runs.
+
+    ``data``: the digest of the page, title, text, scale (its first value is ``first``, else 1), ``before``
+    (the heading of earlier lines), ``words`` (what else is asked for), and questions: id, earlier, sides of
+    lines (kind, who, text), and a text of their own where they have one.
+    """
     css, js = part("annotate.css"), part("annotate.js")
-    shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
-    scale = prompts.lists("movies/annotation")[kind]  # the question, and its five answers
-    data = {"page": labels.digest(asked), **scale, "questions": shown}
     inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing can close its element
     parts = {"css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "data": inert}
-    return fill(part("annotate.html"), parts)
+    return fill(part("annotate.html"), {"title": html.escape(data["title"]), **parts})

@@ -30,10 +30,9 @@ _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without result
 
 
 def write(run: str, plan: str = "movies", convention: str = "") -> Path:
-    """Write ``report.html`` beside the scores of a convention; returns its path.
-
-    Statistics follow the declared plan ``notebooks/plans/<plan>.yaml``. The same files of a run give the same
-    bytes. Raises RunError if the run has not been evaluated, InputError for an unknown plan.
+    """Write ``report.html`` beside the scores of a convention; returns its path. Statistics follow the
+    declared plan ``notebooks/plans/<plan>.yaml``. The same files of a run give the same bytes. Raises
+    RunError if the run has not been evaluated, InputError for an unknown plan.
     """
     report = _Report(run, plan, convention)
     asked = "Does a recommender follow when preferences shift?"
@@ -198,9 +197,8 @@ def _link(system: str, row: pd.Series, outcome: str) -> Link:
 
 
 def _label(metric: str) -> str:
-    """The metric's name in a table: its short name, unless that is a symbol of one or two letters.
-
-    A dagger marks what is not valid for ranking.
+    """The metric's name in a table: its short name, unless that is a symbol of one or two letters. A dagger
+    marks what is not valid for ranking.
     """
     facts = base.get(metric)
     words = facts.short if len(facts.short) > 2 else metric.replace("_", " ")

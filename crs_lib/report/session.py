@@ -24,9 +24,8 @@ def number(value: Any) -> float | None:
 
 
 def script(call: str, *values: Any) -> bytes:
-    """``call(value, …);`` as the bytes of a JavaScript file, safe inside a ``<script>`` element too.
-
-    No ``<`` stays as it is, so no text can close the element; lone surrogates become escapes.
+    """``call(value, …);`` as the bytes of a JavaScript file, safe inside a ``<script>`` element too. No ``<``
+    stays as it is, so no text can close the element; lone surrogates become escapes.
     """
     shown = ",".join(json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values)
     for character, escape in (("<", "\\u003c"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
@@ -35,9 +34,8 @@ def script(call: str, *values: Any) -> bytes:
 
 
 def _lean(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record without keys whose value is empty: none, False, or a text or list without anything in it.
-
-    A zero stays: it is a value.
+    """The record without keys whose value is empty: none, False, or a text or list without anything in it. A
+    zero stays: it is a value.
     """
     return {
         key: value for key, value in record.items() if value not in (None, "", [], {}) and value is not False
@@ -74,9 +72,8 @@ def _constraint_list(constraints: Any) -> list[list[str]]:
 
 
 class SessionView:
-    """Turns dialogues and their scores into the trace's records; one for a run.
-
-    ``metrics`` are the turn-level metrics to carry, in the order of every turn's ``scores``.
+    """Turns dialogues and their scores into the trace's records; one for a run. ``metrics`` are the
+    turn-level metrics to carry, in the order of every turn's ``scores``.
     """
 
     def __init__(self, scorer: Scorer, metrics: Sequence[str]) -> None:
@@ -146,7 +143,6 @@ class SessionView:
         self, pair: Pair, constraints: list[list[str]], avoid: list[list[str]], history: "_History"
     ) -> list[dict[str, Any]]:
         """The films of a reply: which constraints each meets, what it has that was dropped or is not wanted.
-
         "Dropped" is as in the score of leakage: a constraint or excluded before, and no constraint now.
         """
         now, out = self._coded(constraints), self._coded(avoid)
@@ -186,9 +182,8 @@ class _History:
 
 
 def _tool_call(call: Row) -> dict[str, Any]:
-    """A tool call of an agent: its name, its arguments as text, what it found, and its fault.
-
-    Marks that would turn the order of what follows are shown as escapes.
+    """A tool call of an agent: its name, its arguments as text, what it found, and its fault. Marks that
+    would turn the order of what follows are shown as escapes.
     """
     told = call.get("arguments") or {}
     written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
@@ -227,9 +222,8 @@ def _recovery(row: Row, kind: str) -> list[Any] | None:
 
 
 def _judge_notes(record: Row | None) -> dict[str, Any] | None:
-    """A session's judge record as it is shown: mean of each construct, and every single score.
-
-    None where no judge gave a score and none left a note.
+    """A session's judge record as it is shown: mean of each construct, and every single score. None where no
+    judge gave a score and none left a note.
     """
     if not record:
         return None

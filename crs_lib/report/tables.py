@@ -67,9 +67,8 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
 
 
 def example_constraints(catalog: Catalog) -> list[Constraints]:
-    """Queries to try on a catalogue: a genre, a person, and both in an early year, there to be relaxed.
-
-    The person is one of the first person field (actors). Fields that the catalogue lacks are left out; empty
+    """Queries to try on a catalogue: a genre, a person, and both in an early year, there to be relaxed. The
+    person is one of the first person field (actors). Fields that the catalogue lacks are left out; empty
     without genres and persons.
     """
     genres = catalog.genres() or catalog.genres(min_items=1)
@@ -164,7 +163,6 @@ def user_turns(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 def shift_log(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     """One row a shift: session_id, type, how many films answer it, and whether those are ``few``, under ten.
-
     Every scenario counts once, as the first system met it.
     """
     first = dialogues[0].model_name if dialogues else ""
@@ -194,10 +192,9 @@ def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
-    """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined.
-
-    The convention's outcomes that have a mean where none is named, all metrics where none of those has. A
-    dagger marks the metrics that are not valid for ranking (docs/validity.md, section 1).
+    """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined. The
+    convention's outcomes that have a mean where none is named, all metrics where none of those has. A dagger
+    marks the metrics that are not valid for ranking (docs/validity.md, section 1).
     """
     given = dict.fromkeys(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
     usual = [name for name in layout.outcomes(convention_of(model_metrics)) if name in given]
@@ -229,10 +226,9 @@ def undefined_table(turns: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame
 
 
 def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
-    """Three turns with the first system of the settings, one of them a shift of the constraints.
-
-    One row a turn: what the user said, the active constraints, the reply, and ``met``, the constraints that
-    the best of its films meets.
+    """Three turns with the first system of the settings, one of them a shift of the constraints. One row a
+    turn: what the user said, the active constraints, the reply, and ``met``, the constraints that the best of
+    its films meets.
     """
     items = world.catalog.items
     rows = []
@@ -255,9 +251,8 @@ def session_scores(dialogues: Sequence[Dialogue], world: World, convention: Conv
 
 
 def mean_scores(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean headline scores of each system of :func:`session_scores`, best first by the first score.
-
-    A session without a value is left out of a mean, and a metric without any value has no column.
+    """Mean headline scores of each system of :func:`session_scores`, best first by the first score. A session
+    without a value is left out of a mean, and a metric without any value has no column.
     """
     names = [name for name in layout.HEADLINE if results[name].notna().any()]
     grouped = results.groupby("model", sort=False)

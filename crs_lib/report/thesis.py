@@ -38,9 +38,8 @@ def _own(name: str) -> str:
 
 
 def conventions_of(convention: str, also: Sequence[str], topics: str) -> list[str]:
-    """The conventions that are scored, the chosen one first, each once; the older one with ``topics``.
-
-    Raises InputError for an unknown convention or extractor of topics.
+    """The conventions that are scored, the chosen one first, each once; the older one with ``topics``. Raises
+    InputError for an unknown convention or extractor of topics.
     """
     older = f"thesis_legacy(topics={topics})" if topics else "thesis_legacy"
     names = [conventions.checked(name) for name in (convention, *also)]
@@ -118,9 +117,8 @@ def _scores(run: str, base_name: str) -> _Scores | None:
 
 
 def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
-    """Published figure, ours and the difference by convention, metric and model.
-
-    None for a run on other logs than the thesis's, or without its published figures (the mirror has them).
+    """Published figure, ours and the difference by convention, metric and model. None for a run on other logs
+    than the thesis's, or without its published figures (the mirror has them).
     """
     rows = []
     for name in names:
@@ -139,9 +137,8 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
 
 
 def parts(run: str) -> pd.DataFrame:
-    """Shares in [0, 1] of what the thesis's numbers are made of: a row each, a column a system.
-
-    Rows of a convention that the run is not scored under are left out; NaN where there is nothing to share.
+    """Shares in [0, 1] of what the thesis's numbers are made of: a row each, a column a system. Rows of a
+    convention that the run is not scored under are left out; NaN where there is nothing to share.
     """
     rows: dict[str, Any] = {}
     if grounded := _scores(run, "thesis_grounded"):
@@ -198,9 +195,8 @@ def _catalog(run: str) -> ThesisCatalog:
 
 
 def recovered_sessions(run: str) -> pd.DataFrame:
-    """The sessions under ``thesis_legacy`` with ``never``, whether none of their shifts is recovered.
-
-    Without rows where the run is not scored under that convention.
+    """The sessions under ``thesis_legacy`` with ``never``, whether none of their shifts is recovered. Without
+    rows where the run is not scored under that convention.
     """
     legacy = _scores(run, "thesis_legacy")
     if legacy is None:
@@ -233,7 +229,6 @@ def _outcomes(run: str, convention: str) -> list[str]:
 
 def write_tables(run: str, convention: str = "") -> list[Path]:
     """Write ``anova.csv``, ``tukey.csv``, ``headline.csv`` and ``headline.tex`` beside a convention's scores.
-
     Returns their paths. A run of one system has tests without numbers and a note. Raises RunError as
     :func:`evaluate.read`.
     """
@@ -258,7 +253,6 @@ THRESHOLDS = {
 
 def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
     """Score a run under 27 settings of the thresholds; the grid's files, and the orders found in words.
-
     Raises InputError for a convention without thresholds.
     """
     names = []
@@ -275,10 +269,9 @@ def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
 def write_grid(
     grid: Iterable[str], cells: Sequence[Mapping[str, Any]], name: str, only: Sequence[str] = ()
 ) -> list[Path]:
-    """Write the mean outcomes of every system in every cell of a sweep: a table, and a figure of it.
-
-    ``grid`` names the parameters that differ; with ``only``, conventions whose thresholds differ, these do.
-    Returns the files; where there is no figure, a line says why.
+    """Write the mean outcomes of every system in every cell of a sweep: a table, and a figure of it. ``grid``
+    names the parameters that differ; with ``only``, conventions whose thresholds differ, these do. Returns
+    the files; where there is no figure, a line says why.
     """
     keys = {key: key.rpartition(".")[2] for key in grid or (THRESHOLDS if only else ())}
     frames = []
@@ -305,7 +298,6 @@ def write_grid(
 
 def best_systems(run: str, convention: str) -> pd.DataFrame:
     """The best system on each outcome, a row each: mean with interval, the second and the lead over it.
-
     ``published_best`` and ``published`` are the best system and its mean in the published table, for a run on
     the thesis's catalogue whose systems that table names; else missing.
     """

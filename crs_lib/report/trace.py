@@ -103,9 +103,8 @@ def _key(row: Mapping[str, Any]) -> Key:
 
 
 def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
-    """The judges' records of a run's sessions, by session; empty where no judge was asked.
-
-    Altered dialogues that check the judges themselves (canaries) are no sessions of the run.
+    """The judges' records of a run's sessions, by session; empty where no judge was asked. Altered dialogues
+    that check the judges themselves (canaries) are no sessions of the run.
     """
     if runs.entry(simulate.STUDY, run, judge_records.STAGE).get("status") != "finished":
         return {}
@@ -172,13 +171,14 @@ PAGE_SIZE = 10  # sessions in a data file
 
 
 def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path:
-    """Write the trace of an evaluated run; returns its ``index.html``. Memory stays flat.
-
-    The trace lies beside the scores of its convention. The folder appears when it is whole; an older trace
-    stays until then. Raises RunError if the run has not been evaluated or its files are out of step.
+    """Write the trace of an evaluated run; returns its ``index.html``. Memory stays flat. The trace lies
+    beside the scores of its convention. The folder appears when it is whole; an older trace stays until then.
+    Raises RunError if the run has not been evaluated or its files are out of step.
     """
     files = _RunFiles(run, convention)
     with runs.only_one(files.folder):
+        for left in files.scores.glob(".trace.*.part"):  # of a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
         aside = files.scores / f".trace.{uuid.uuid4().hex[:8]}.part"
         try:
             (aside / "data").mkdir(parents=True)
@@ -196,7 +196,7 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
 
 
 def _replace(new: Path, old: Path) -> None:
-    before = old.with_name(f".{old.name}.{uuid.uuid4().hex[:8]}.old")
+    before = old.with_name(f".{old.name}.{uuid.uuid4().hex[:8]}.part")
     if old.exists():
         old.rename(before)
     new.rename(old)
@@ -267,10 +267,9 @@ class _SessionPage:
 
 
 def show(run: str, model: str, session: str | int, *, height: int = 640) -> _SessionPage:
-    """One session of an evaluated run in the look of the trace; ``session`` is "00003" or 3.
-
-    Raises InputError with a suggestion for an unknown model, or for a session that the run does not have;
-    RunError as :func:`write`.
+    """One session of an evaluated run in the look of the trace; ``session`` is "00003" or 3. Raises
+    InputError with a suggestion for an unknown model, or for a session that the run does not have; RunError
+    as :func:`write`.
     """
     files = _RunFiles(run)
     scored = _find(files, model, f"{session:05d}" if isinstance(session, int) else session)

@@ -22,9 +22,8 @@ def verdicts(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def side_by_side(run: str) -> pd.DataFrame:
-    """Satisfaction where nothing shifts and where constraints shift, and the costs; a row a system.
-
-    ``n`` counts scenarios of the run. A run without further arms raises RunError.
+    """Satisfaction where nothing shifts and where constraints shift, and the costs; a row a system. ``n``
+    counts scenarios of the run. A run without further arms raises RunError.
     """
     parts = {}
     for arm, name in (("without shifts", f"{run}-none"), ("with shifts", run)):
@@ -63,10 +62,9 @@ def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
 
 
 def forest(rows: pd.DataFrame, label: str, columns: Mapping[str, str], note: str) -> Any:
-    """Estimates with 95 % intervals, a row each from above, a panel a column with its words.
-
-    The interval of ``diff`` is in ``diff_low`` and ``diff_high`` where there are such, else in ``low`` and
-    ``high``; the names of the rows are in the column ``label``.
+    """Estimates with 95 % intervals, a row each from above, a panel a column with its words. The interval of
+    ``diff`` is in ``diff_low`` and ``diff_high`` where there are such, else in ``low`` and ``high``; the
+    names of the rows are in the column ``label``.
     """
     made, (panels,) = style.figure(0.8 + 0.24 * len(rows), columns=len(columns), sharey=True)
     for panel, (column, words) in zip(panels, columns.items(), strict=True):

@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.core.settings import Registry
+from crs_lib.core.tables import sha256
 from crs_lib.core.text import words
 from crs_lib.retrieval import lowrank, store
 from crs_lib.retrieval.fusion import RETRIEVERS
@@ -117,6 +118,9 @@ def cached(
         return [np.concatenate(part).astype(np.float16) for part in parts]
 
     kept = "minilm-onnx" if name == "minilm" and onnx_available("minilm-onnx") else name
+    if name.startswith("onnx:"):
+        weights = _weights(_given_folder(name[5:])) or Path()
+        kept = f"onnx-{_checksum(weights, weights.stat().st_mtime)[:16]}"
     rows = store.vectors(store.vector_file(kept, folder), texts, encode, np.float16)
     sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
     return _joined(sentences.astype(np.float32), [part[1:] for part in rows])
@@ -197,17 +201,19 @@ class _Pooled:
     """Mean-pooled sentence vectors and the token vectors of a model, each of length 1."""
 
     name: str
+    first = False  # whether the first token stands for the sentence
     _model: "Model"
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
-        sentences = np.zeros((len(texts), WIDTH), dtype=np.float32)
-        tokens: list[NDArray[np.float16]] = [np.zeros((0, WIDTH), dtype=np.float16)] * len(texts)
+        sentences, tokens = dict[int, Floats](), dict[int, NDArray[np.float16]]()
         for part, states in _hidden(self._model, texts):
-            sentences[part] = unit(states.mean(axis=1))
-            for i, rows in zip(part, unit(states[:, 1:-1]), strict=True):
-                tokens[i] = rows.astype(np.float16)
-        return _joined(sentences, tokens)
+            pooled = unit(states[:, 0] if self.first else states.mean(axis=1))
+            for i, sentence, rows in zip(part, pooled, unit(states[:, 1:-1]), strict=True):
+                sentences[i], tokens[i] = sentence, rows.astype(np.float16)
+        order = range(len(texts))
+        joined = np.stack([sentences[i] for i in order]) if texts else np.zeros((0, WIDTH), np.float32)
+        return _joined(joined, [tokens[i] for i in order])
 
 
 @ENCODERS.register("minilm", dimension=384, needs="embed")
@@ -223,7 +229,8 @@ class _MiniLM(_Pooled):
     name = "minilm"
 
     def __init__(self) -> None:
-        self._model = _OnnxModel("minilm-onnx") if onnx_available("minilm-onnx") else NumpyModel()
+        found = _onnx_folder("minilm-onnx") if onnx_available("minilm-onnx") else None
+        self._model = _OnnxModel(found) if found else NumpyModel()
 
 
 class UpdatedMiniLM(_Pooled):
@@ -237,8 +244,24 @@ class UpdatedMiniLM(_Pooled):
         self.name, self._model = name, NumpyModel(update)
 
 
+@ENCODERS.register("onnx", argument="a folder with model.onnx", example="models/gte-small", needs="onnx")
+class _OnnxFolder(_Pooled):
+    """Any sentence encoder in ONNX: a folder with ``tokenizer.json`` and ``model.onnx`` (also in ``onnx/``).
+
+    Tokens are averaged; the first is taken where ``1_Pooling/config.json`` (sentence-transformers) says so.
+    The folder is a path, or one of ``models/`` in the mirror or the downloads.
+    """
+
+    def __init__(self, argument: str) -> None:
+        """Raises InputError where packages or files are missing, or the model gives no vectors of tokens."""
+        self.name, folder = f"onnx:{argument}", _given_folder(argument)
+        pooling = folder / "1_Pooling" / "config.json"
+        told = safety.read_object(pooling) if pooling.is_file() else {}
+        self.first, self._model = bool(told.get("pooling_mode_cls_token")), _OnnxModel(folder)
+
+
 @ENCODERS.register("gte-small", dimension=384, needs="onnx")
-class _GteSmall(_Pooled):
+class _GteSmall(_OnnxFolder):
     """gte-small (33 million weights, 12 layers) by onnxruntime: mean-pooled sentences, last-layer tokens.
 
     Its files come with ``python -m crs_lib data get gte-small``. Cosines of any two texts lie between 0.7 and
@@ -246,10 +269,9 @@ class _GteSmall(_Pooled):
     multi-stage contrastive learning.
     """
 
-    name = "gte-small"
-
     def __init__(self) -> None:
-        self._model = _OnnxModel("gte-small")
+        super().__init__("gte-small")
+        self.name = "gte-small"
 
 
 def _packages(*names: str) -> bool:
@@ -275,8 +297,27 @@ def onnx_available(name: str) -> bool:
 def _onnx_folder(name: str) -> Path | None:
     """``models/<name>`` of the mirror, else of the downloads; or None."""
     places = [root / "models" / name for root in (paths.mirror(), paths.external()) if root]
-    wanted = ("model.onnx", "tokenizer.json")
-    return next((place for place in places if all((place / file).is_file() for file in wanted)), None)
+    return next((place for place in places if _weights(place)), None)
+
+
+def _weights(folder: Path) -> Path | None:
+    """The ONNX file of a folder with a tokenizer; or None."""
+    found = [folder / name for name in ("model.onnx", "onnx/model.onnx") if (folder / name).is_file()]
+    return found[0] if found and (folder / "tokenizer.json").is_file() else None
+
+
+def _given_folder(argument: str) -> Path:
+    """The folder that a spec names; InputError where it holds no encoder."""
+    folder = paths.given(argument)
+    if found := folder if _weights(folder) else _onnx_folder(Path(argument).name):
+        return found
+    here = f"no model.onnx and tokenizer.json in {argument!r}"
+    raise InputError(f"{here}; give the folder of an encoder, or: python -m crs_lib data get gte-small")
+
+
+@cache
+def _checksum(path: Path, changed: float) -> str:
+    return sha256(path)
 
 
 class _OnnxModel:
@@ -284,27 +325,27 @@ class _OnnxModel:
 
     batch = 1024
 
-    def __init__(self, name: str) -> None:
-        """Load the encoder's files; InputError with the command where packages or files are missing."""
+    def __init__(self, place: Path) -> None:
+        """Load the encoder of a folder; InputError where packages or vectors of tokens are missing."""
         if not _packages("onnxruntime", "tokenizers"):
-            raise InputError(f'encoder {name!r} needs onnxruntime: pip install "crs-lib[onnx]"')
-        place = _onnx_folder(name)
-        if place is None:
-            raise InputError(f"the files of encoder {name!r} are not here; python -m crs_lib data get {name}")
+            raise InputError(f'encoder {place.name!r} needs onnxruntime: pip install "crs-lib[onnx]"')
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.enable_cpu_mem_arena = False  # the arena keeps the largest batch's memory for good
-        model, run_by = str(place / "model.onnx"), ["CPUExecutionProvider"]
+        model, run_by = str(_weights(place)), ["CPUExecutionProvider"]
         self._session = onnxruntime.InferenceSession(model, options, providers=run_by)
         self._asked = [given.name for given in self._session.get_inputs()]
-        self.tokenizer = _tokenizer(place)
+        given = [output.name for output in self._session.get_outputs() if len(output.shape) == 3]
+        if not given:
+            raise InputError(f"{place.name!r} gives no vectors of tokens; export its last hidden states")
+        self._states, self.tokenizer = given[:1], _tokenizer(place)
 
     def states(self, ids: NDArray[np.int64]) -> Floats:
         """Last hidden states of texts of equal length."""
         every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        return np.asarray(self._session.run(None, {name: every[name] for name in self._asked})[0])
+        return np.asarray(self._session.run(self._states, {name: every[name] for name in self._asked})[0])
 
 
 def minilm_installed() -> bool:

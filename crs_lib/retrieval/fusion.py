@@ -1,12 +1,15 @@
 """Retrievers by spec, one interface for every collection; several rankings of one query made into one."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Protocol
+from importlib.util import find_spec
+from typing import Any, Protocol
 
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
-from crs_lib.retrieval.runs import Hit, Ranking, ranked
+from crs_lib.retrieval.runs import Hit, Ranking, ranked, read_run
 
 
 class Retriever(Protocol):
@@ -30,6 +33,42 @@ def build(spec: str, texts: Mapping[str, str]) -> Retriever:
     if bad := [name for name in texts if len(name.split()) != 1]:
         raise InputError(f"document id {bad[0]!r} is empty or holds blanks; run files cannot carry it")
     return RETRIEVERS.create(spec, texts=texts)
+
+
+@RETRIEVERS.register("pyserini", argument="a folder of runs, or a Lucene index", example="runs", made=True)
+class _Pyserini:
+    """What Pyserini found: its run files of own queries (``topics.tsv``: id and text), or its Lucene index.
+
+    Hits outside the collection are left out. Several run files (``*.run``, ``*.txt``, ``*.trec``) that hold a
+    query are fused by ``stratum``.
+    """
+
+    def __init__(self, argument: str, texts: Mapping[str, object]) -> None:
+        """Raises InputError for a folder of neither kind, or an index without the package."""
+        folder, self._texts, self._name = paths.given(argument), texts, argument
+        self._index: Any = None
+        if any(folder.glob("segments_*")):
+            if not find_spec("pyserini"):
+                raise InputError(f"{argument!r} is a Lucene index: pip install pyserini, which needs Java")
+            self._index = importlib.import_module("pyserini.search.lucene").LuceneSearcher(str(folder))
+            return
+        if not (folder / "topics.tsv").is_file():
+            raise InputError(f"{argument!r} holds no topics.tsv and run files, and is no Lucene index")
+        lines = safety.read_text(folder / "topics.tsv").splitlines()
+        self._topics = {" ".join(text.split()): name for name, _, text in (s.partition("\t") for s in lines)}
+        self._runs = [read_run(p) for p in sorted(folder.iterdir()) if p.suffix in (".run", ".txt", ".trec")]
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """The best hits of the index, or of the runs; InputError for a query that no run was made of."""
+        if self._index:
+            found = [Hit(hit.docid, float(hit.score)) for hit in self._index.search(query, 10 * k)]
+            return [hit for hit in found if hit.id in self._texts][:k]
+        if (name := self._topics.get(" ".join(query.split()))) is None:
+            told = f"topics.tsv of {self._name!r} lacks the query {query!r}"
+            raise InputError(f"{told}; run Pyserini on topics.tsv of a run of 13_cosrec_retrieve")
+        parts = [[hit for hit in run.get(name, ()) if hit.id in self._texts] for run in self._runs]
+        parts = [part for part in parts if part] or [[]]
+        return fuse("stratum", parts, k) if len(parts) > 1 else parts[0][:k]
 
 
 class Remembering:

@@ -1,11 +1,14 @@
 """Arrays on disk: folders of an index, document ids, and vectors kept by the text they belong to."""
 
+import fcntl
+import glob
 import hashlib
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -28,21 +31,28 @@ _STORED = "SELECT width, rows FROM vectors WHERE text = ?"
 def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Path]:
     """A folder to fill; it appears under its name, with its header, only when it is whole.
 
-    A folder of the same kind that stands there is replaced; anything else is refused with InputError.
+    A folder of the same kind that stands there is replaced; anything else is refused with InputError. What a
+    killed process left is removed, what another one fills is not.
     """
     if folder.exists() and not (folder.is_dir() and _kind(folder) == kind):
         raise InputError(f"{folder.name!r} exists and is no index of kind {kind!r}; choose another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.part"):
+        with suppress(OSError), _held(left):
+            shutil.rmtree(left)
     aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.part")
     before = aside.with_suffix(".old.part")
     aside.mkdir()
     try:
-        yield aside
-        header = json.dumps({"kind": kind, **facts}, indent=1, sort_keys=True)
-        (aside / _HEADER).write_text(header + "\n", encoding="utf-8")
-        if folder.exists():
-            folder.rename(before)
-        aside.rename(folder)
+        with ExitStack() as held:
+            with suppress(OSError):  # a file system without locks
+                held.enter_context(_held(aside))
+            yield aside
+            header = json.dumps({"kind": kind, **facts}, indent=1, sort_keys=True)
+            (aside / _HEADER).write_text(header + "\n", encoding="utf-8")
+            if folder.exists():
+                folder.rename(before)
+            aside.rename(folder)
     except OSError as error:
         if before.exists() and not folder.exists():
             before.rename(folder)
@@ -50,6 +60,17 @@ def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Pa
     finally:
         for rest in (aside, before):
             shutil.rmtree(rest, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Within, a folder is locked, until the process ends; OSError where another one holds it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def save_folder(

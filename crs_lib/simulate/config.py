@@ -211,7 +211,7 @@ class SimulateConfig(Settings):
     @property
     def catalog_name(self) -> str:
         """The name of the catalogue as programs are told it: sample, or the file's own name."""
-        return Path(self.catalog).stem
+        return Path(self.catalog.partition(sources.PLUS)[0]).stem
 
     def parts(self) -> list[tuple[list[Key], tuple[str, ...]]]:
         """The batch in the order of work, each part with the models that it waits for.

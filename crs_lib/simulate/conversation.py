@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import rng
+from crs_lib.core import prompts, rng
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.llm.client import Retry
@@ -108,9 +108,10 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
     system = systems.create(spec, world, config.seed, plan.session, films)
     found: list[Turn] = []
     for place, turn in enumerate(talk.turns, start=1):
-        said = user.speak(turn)
-        users.check_voiced(world.grounder, plan.steps[turn - 1], said.act, said.text)
-        reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
+        with prompts.worded(world.catalog.words):
+            said = user.speak(turn)
+            users.check_voiced(world.grounder, plan.steps[turn - 1], said.act, said.text)
+            reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
         user.hear(reply.items)
         found.append(Turn(USER, said.text, {"user_meta": {**said.meta, "turn": place}}))
         found.append(Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply)))
@@ -243,9 +244,10 @@ def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_Tr
     user = User(world.catalog, plan)
     system = systems.create(config.systems[0], world, config.seed, plan.session)
     for turn, place in enumerate((1, 2, shift), start=1):
-        said = user.speak(place)
-        began = time.perf_counter()
-        reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
+        with prompts.worded(world.catalog.words):
+            said = user.speak(place)
+            began = time.perf_counter()
+            reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
         yield _TrialTurn(said.text, said.meta["constraints"], reply, time.perf_counter() - began)
         user.hear(reply.items)
 

@@ -34,6 +34,8 @@ def _freeze(run: str, catalog: str, loaded: Catalog) -> str:
     inputs = {"catalog": sources.content_hash(loaded)}
     with runs.stage(STUDY, run, "catalog", {"catalog": catalog}, inputs) as stage:
         loaded.save(stage.path("catalog.parquet"))
+        if loaded.declared:
+            stage.path("catalog.yaml")
         if raw := sources.raw(catalog):
             with tables.write_aside(stage.path(RAW_CATALOG), "wb") as file:
                 file.write(raw)

@@ -265,7 +265,7 @@ def plan(
             state = finer
             steps.append(_step(catalog, turn, REFINEMENT, state))
             continue
-        act = FOLLOW_UP if after_shift else _ordinary(draw, rates)
+        act = FOLLOW_UP if after_shift else _ordinary(catalog, draw, rates)
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
     found = Scenario(seed, session, arm, genre, (), voice, insist and arm != CALM, rates)
@@ -383,7 +383,7 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     now = replace(goal, constraints=kept, focus=next(reversed(kept), state.focus), avoid=spared)
     for place in range(opening + 1, turn):
         planned = plan.steps[place - 1]
-        act = planned.act if planned.act in _FREE else _ordinary(draws(place), plan.rates)
+        act = planned.act if planned.act in _FREE else _ordinary(catalog, draws(place), plan.rates)
         step = _step(catalog, place, act, now)
         steps += [step] if planned.act in _FREE else _small_talk(plan, [step, step])[1:]
     if kept:
@@ -436,15 +436,15 @@ def _refined(catalog: Catalog, state: UserState, draw: np.random.Generator) -> U
     return None
 
 
-def _ordinary(draw: np.random.Generator, rates: Rates) -> str:
+def _ordinary(catalog: Catalog, draw: np.random.Generator, rates: Rates) -> str:
     """The act of a turn without plan: as often as the rates say, else a request for more."""
     chance = draw.random()
     if chance < rates.hesitation:
         return "hesitate" if draw.random() < 0.5 else "aside"
     if chance < rates.hesitation + rates.contradiction:
         return "contradiction"
-    if draw.random() < rates.question:
-        return QUESTIONS[int(draw.integers(len(QUESTIONS)))]
+    if draw.random() < rates.question and (asked := catalog.questions):
+        return asked[int(draw.integers(len(asked)))]
     return FOLLOW_UP
 
 

@@ -238,7 +238,8 @@ class User:
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""
-        name = ASIDE_FIELDS[int(draw.integers(len(ASIDE_FIELDS)))]
+        known = [name for name in ASIDE_FIELDS if self.catalog.values(name)]
+        name = known[int(draw.integers(len(known)))]
         values = [v for v in self.catalog.values(name, 3) if v != constraints.get(name)]
         return {name: values[int(draw.integers(len(values)))]} if values else {}
 

@@ -1,12 +1,15 @@
-"""Do raters agree? Krippendorff's alpha, and the intraclass correlation of the mean of raters."""
+"""Labels of raters, and whether they agree: Krippendorff's alpha, intraclass correlation of means."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 import scipy
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, Floats, check_columns, numbers
 from crs_lib.stats.estimates import bootstrap_estimates
@@ -15,18 +18,48 @@ Level = Literal["nominal", "ordinal", "interval", "masi"]
 RATERS = Design(system="rater", scenario="item")  # raters are compared, items resampled
 
 
+class _Label(BaseModel):
+    """A line that an annotation page exported."""
+
+    model_config = ConfigDict(strict=True)
+    item: Annotated[str, Field(min_length=1)]
+    rater: Annotated[str, Field(min_length=1)]
+    value: int
+    page: Annotated[str, Field(min_length=1)]
+    seconds: Any = None
+    words: str = ""
+
+
+def read_labels(files: Iterable[str | Path], low: int = 1, high: int = 5) -> list[tuple[str, _Label]]:
+    """The labels of exported files in order, each with its place, values from ``low`` to ``high``.
+
+    Raises InputError naming file and line for what is no label, and where there is none at all.
+    """
+    found = []
+    for path in (Path(name).expanduser() for name in files):
+        for number, line in enumerate(safety.read_text(path).split("\n"), start=1):
+            where = f"{path.name}, line {number}"
+            try:
+                label = _Label.model_validate(safety.loads(line, where)) if line.strip() else None
+            except ValidationError:
+                label = _Label(item="-", rater="-", value=low - 1, page="-")
+            if label and not low <= label.value <= high:
+                expected = f"an object with item, rater, page and a value from {low} to {high}"
+                raise InputError(f"{where}: no label; expected {expected}")
+            found += [(where, label)] if label else []
+    if not found:
+        raise InputError("no label in these files; export them with the page's button or the key E")
+    return found
+
+
 def krippendorff_alpha(
     frame: pd.DataFrame, design: Design = RATERS, *, level: Level = "ordinal"
 ) -> pd.DataFrame:
-    """Krippendorff's alpha, at most 1 (perfect); 0 is chance, below 0 systematic disagreement; one row.
-
-    1 minus observed over expected disagreement; any number of raters, missing ratings allowed. Only
-    items with at least two ratings count (``n_items``); ``n_missing`` counts ratings left out. BCa
-    interval over items. NaN when all ratings are equal: nothing can be told from no variation.
-    ``level="masi"`` takes sets of labels and Passonneau's distance.
-
-    Raises InputError for two ratings of one item by one rater, or no item with two ratings.
-    Source: Krippendorff (2011), Computing Krippendorff's Alpha-Reliability; Passonneau (2006), LREC.
+    """Krippendorff's alpha with its BCa interval over items: at most 1 (perfect), 0 is chance; one row. Any
+    number of raters; items with one rating do not count (``n_missing``). NaN when all ratings are equal.
+    ``level="masi"`` takes sets of labels. Raises InputError for two ratings of an item by one rater, or no
+    item with two. Source: Krippendorff (2011), Computing Krippendorff's Alpha-Reliability; Passonneau (2006),
+    LREC.
     """
     rater, item, value = design.system, design.scenario, design.value
     check_columns(frame, item, rater, value)
@@ -51,7 +84,7 @@ def krippendorff_alpha(
     share = (both["n_x"] * both["n_y"]).to_numpy() / (np.bincount(unit)[place] - 1)
     distance = np.eye(0) if ranked else 1 - np.eye(len(values))
     if level == "masi":
-        distance = np.array([[masi_distance(a, b) for b in values] for a in values])
+        distance = np.array([[_masi_distance(a, b) for b in values] for a in values])
 
     def alpha(weights: Floats) -> Floats:
         counts = np.asarray(weights @ table)
@@ -75,11 +108,9 @@ def krippendorff_alpha(
     return pd.DataFrame([row | {"n": len(kept), "n_missing": len(frame) - len(kept)}])
 
 
-def masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
-    """Distance of two sets in [0, 1]: 1 minus Jaccard times monotonicity; 0 for equal (also empty) sets.
-
-    Monotonicity is 1 for equal sets, 2/3 when one holds the other, 1/3 for mere overlap, else 0.
-    Source: Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
+def _masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
+    """Distance of two sets in [0, 1]: 1 − Jaccard · monotonicity (1 if equal, 2/3 if one holds the other, 1/3
+    for overlap). Source: Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
     """
     x, y = frozenset(a), frozenset(b)
     if x == y:
@@ -90,11 +121,8 @@ def masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
 
 def icc(frame: pd.DataFrame, design: Design = RATERS) -> pd.DataFrame:
     """ICC(2,k), at most 1: absolute agreement of the mean of all k raters with that of k others; one row.
-
-    Items that some rater left out are dropped and counted. NaN when nothing varies; no interval at 1.
-
-    Raises InputError for fewer than 2 raters or 2 complete items, or two ratings of one item by one
-    rater. Source: Shrout and Fleiss (1979), Psych. Bull. 86; McGraw and Wong (1996), Psych. Methods 1.
+    Only items that all rated count; NaN when nothing varies. Raises InputError for fewer than 2 raters or 2
+    such items, or two ratings of an item by one rater. Source: Shrout and Fleiss (1979), Psych. Bull. 86.
     """
     paired = design.paired(frame)
     x = paired.values[~np.isnan(paired.values).any(axis=1)]

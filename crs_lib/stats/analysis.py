@@ -19,12 +19,10 @@ from crs_lib.stats.ranking import leaderboard
 
 
 class Ladder(NamedTuple):
-    """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one.
-
-    Every frame has the column ``outcome``. A test that could not be made has a row with missing numbers and
-    the reason in ``note``. Where systems met different users the tests are those of independent samples:
-    Welch's ANOVA and intervals, and ``p_brunner_munzel`` in the place of ``p_wilcoxon``. The column
-    ``verdict`` of ``pairwise`` is what sentences and letters are made of.
+    """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one. A
+    test that could not be made has a row without numbers and a ``note``. Where systems met different users
+    the tests are those of independent samples (``p_brunner_munzel``). ``verdict`` of ``pairwise`` is what
+    sentences and letters are made of.
     """
 
     means: pd.DataFrame
@@ -42,12 +40,9 @@ class Ladder(NamedTuple):
 
 
 def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
-    """Everything that the plan declares, on a frame with a row per session and a column per outcome.
-
-    Several sessions of a system in one scenario are averaged. A system with fewer than two scenarios with a
-    value is left out of the tests and stays in ``means``; one that is not able, as the plan has it, is not
-    ranked. The primary outcome's declared contrasts are the confirmatory family, all else exploratory.
-
+    """Everything that the plan declares, on a frame with a row per session and a column per outcome. Sessions
+    of a system in one scenario are averaged. Systems with fewer than two values stay in ``means`` alone,
+    those not able are not ranked. The declared contrasts on the primary outcome are the confirmatory family.
     Raises InputError for an unreadable plan, absent columns, systems or primary values, or one system.
     """
     plan = read_plan(plan)
@@ -169,10 +164,7 @@ def _possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, A
 
 
 def _pairwise(values: pd.DataFrame, pairs: list[tuple[Any, Any]], design: Design, plan: Plan) -> pd.DataFrame:
-    """Difference with interval, and p of a difference and of equivalence, of every pair; its family beside.
-
-    Equivalence is tested on the primary outcome, whose smallest effect is declared.
-    """
+    """Difference with interval, and p of a difference and (primary outcome) of equivalence, of every pair."""
     every = pd.DataFrame(pairs, columns=["a", "b"]).assign(outcome=design.value)
     confirmatory = len(plan.contrasts) if design.value == plan.primary_outcome else 0
     every["family"] = np.where(every.index < confirmatory, "confirmatory", "exploratory")
@@ -212,9 +204,8 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
-    """What is shown of a pair: ``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``.
-
-    A difference needs the adjusted test, an interval of the mean beyond 0, and ranks on the same side.
+    """``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``. A difference needs the
+    adjusted test, an interval of the mean beyond 0, and ranks on the same side.
     """
     p = row["p_wilcoxon_adjusted"]
     p = row.get("p_brunner_munzel_adjusted", p)
@@ -264,13 +255,10 @@ _INDEPENDENT += ["p_holm", "n_a", "n_b", "n_missing", "note"]
 
 
 def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
-    """Whether any system differs, a row for each outcome and test.
-
-    Tests: one-way ANOVA (the thesis's), repeated-measures ANOVA and Friedman's; where systems met different
-    users one-way and Welch's. ``frame`` has the columns
-    ``system``, ``scenario`` and one an outcome, a row a session. ``n`` counts sessions, or complete scenarios
-    of the paired tests. A test that cannot be made has a row without numbers; ``note`` says why, and what the
-    thesis's test ignores. Systems with fewer than two values are left out, and named there.
+    """Whether any system differs, a row for each outcome and test: one-way ANOVA (the thesis's),
+    repeated-measures ANOVA and Friedman's, or one-way and Welch's where systems met different users.
+    ``frame`` has a row a session: ``system``, ``scenario``, a column an outcome. ``n`` counts sessions, or
+    complete scenarios. ``note`` says why a test has no numbers, and what the thesis's ignores.
     """
     rows = []
     for outcome in outcomes:
@@ -289,13 +277,10 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
 
 
 def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
-    """Every pair of systems on every outcome, a row each: Tukey's HSD beside the paired comparison.
-
-    ``diff`` is the difference of means ``a - b`` with Tukey's simultaneous 95 % interval and ``p``;
-    ``paired_diff`` that over the scenarios both have, with its t interval; ``p_holm`` is Wilcoxon's p after
-    Holm over the pairs of the outcome. Where systems met different users, Welch's interval, Games and
-    Howell's p and that of Brunner and Munzel with ``p_holm`` stand in their place. Input as
-    :func:`anova_table`; what cannot be tested has a ``note``.
+    """Every pair of systems on every outcome: Tukey's simultaneous 95 % interval of ``diff`` with ``p``,
+    beside ``paired_diff`` over shared scenarios with its t interval and ``p_holm`` (Wilcoxon); where systems
+    met different users, Welch's interval, Games and Howell's p, Brunner and Munzel's. Input as
+    :func:`anova_table`.
     """
     parts = [_pairs(frame, Design(value=outcome)).assign(outcome=outcome) for outcome in outcomes]
     columns = _INDEPENDENT if Design().independent(frame) else _TUKEY
@@ -329,11 +314,7 @@ def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 
 def _pairing(values: pd.DataFrame, design: Design) -> str:
-    """What ignoring that systems met the same users changes, in words; empty where no scenario is shared.
-
-    The correlation of systems within scenarios, and the standard error of a difference without the pairs as a
-    multiple of that with them, each the mean over pairs.
-    """
+    """What ignoring that systems met the same users changes, in words; empty where no scenario is shared."""
     correlations, ratios = [], []
     for d in design.differences(values, least=0):
         varies = len(d.both) > 2 and np.ptp(d.values) > 0 and np.ptp(d.both, axis=0).all()

@@ -1,7 +1,4 @@
-"""The design of a comparison: which columns of a tidy frame are compared, and how it is resampled.
-
-Frames come in with columns checked, missing values counted and scenarios paired.
-"""
+"""The design of a comparison: its columns, checked and paired, and how it is resampled."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -79,11 +76,9 @@ class _Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Design:
-    """The columns of a comparison, the pairs that are compared, and how intervals are made.
-
-    ``system`` is compared, ``scenario`` is resampled (all systems meet the same ones) and ``value`` is the
-    number. ``pairs`` are (a, b), read "a against b"; None for all. ``confidence`` is that of intervals,
-    ``resamples`` and ``seed`` those of the bootstrap.
+    """The columns of a comparison, the pairs that are compared, and how intervals are made: ``system`` is
+    compared, ``scenario`` is resampled, ``value`` is the number; ``pairs`` are (a, b), "a against b", None
+    for all.
     """
 
     system: str = "system"
@@ -111,9 +106,8 @@ class Design:
         return replace(self, **fields)
 
     def groups(self, frame: pd.DataFrame) -> Groups:
-        """The values of every system, missing ones left out and counted.
-
-        Raises InputError for fewer than two systems or a system with fewer than two values.
+        """The values of every system, missing ones counted; InputError for fewer than two systems, or values
+        of one.
         """
         check_columns(frame, self.system, self.value)
         labels, column = frame[self.system], numbers(frame, self.value)
@@ -142,10 +136,7 @@ class Design:
             yield names[i], names[j], samples[i], samples[j]
 
     def paired(self, frame: pd.DataFrame) -> _Paired:
-        """Scenarios by systems, one value in each cell.
-
-        Raises InputError for fewer than two systems, or for two rows of one system and scenario.
-        """
+        """Scenarios by systems, one value in each cell; InputError for one system, or two rows of a cell."""
         system, scenario = self.system, self.scenario
         check_columns(frame, system, scenario, self.value)
         systems, scenarios = _two_levels(frame[system]), levels(frame[scenario])
@@ -162,10 +153,7 @@ class Design:
         return _Paired(systems, values)
 
     def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[_Difference]:
-        """``a - b`` for every pair, over the scenarios that both systems have.
-
-        Raises InputError when a pair shares fewer than ``least`` scenarios.
-        """
+        """``a - b`` for every pair, over the scenarios of both; InputError for fewer than ``least``."""
         paired = self.paired(frame)
         for i, j in check_pairs(paired.systems, self.pairs):
             a, b = paired.systems[i], paired.systems[j]

@@ -16,11 +16,9 @@ from crs_lib.stats.paired import rm_anova
 def partial_eta_squared(
     frame: pd.DataFrame, design: Design = USUAL, *, confidence: float = 0.90
 ) -> pd.DataFrame:
-    """Share of the variance within scenarios that systems explain, in [0, 1]; one row.
-
-    From the repeated-measures ANOVA; interval by inverting the noncentral F (90 % by default).
-    Raises InputError as :func:`rm_anova`.
-    Source: Cohen (1973), Educ. Psych. Measurement 33; interval: Steiger (2004), Psych. Methods 9.
+    """Share of the variance within scenarios that systems explain, in [0, 1]; one row. Its interval inverts
+    the noncentral F. Raises InputError as :func:`rm_anova`. Source: Cohen (1973), Educ. Psych. Measurement
+    33; Steiger (2004), Psych. Methods 9.
     """
     fit = rm_anova(frame, design).iloc[0]
     whole = float(fit["ss_system"] + fit["ss_error"])
@@ -55,9 +53,8 @@ def partial_spearman(x: Floats, y: Floats, given: Floats) -> float:
 
 
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
-    """The probability that a positive scores above a negative, ties half, in [0, 1]: area under the curve.
-
-    Missing scores are left out; NaN without positives or without negatives. Source: Hanley & McNeil (1982).
+    """The probability that a positive scores above a negative, ties half, in [0, 1]; NaN without either.
+    Missing scores are left out. Source: Hanley & McNeil (1982).
     """
     known = ~np.isnan(scores)
     ranks, truth = scipy.stats.rankdata(scores[known]), positive[known]
@@ -66,14 +63,10 @@ def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
 
 
 def rank_biserial(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Matched rank-biserial correlation in [-1, 1]: share of rank sum won minus lost; a row per pair.
-
-    The effect size of Wilcoxon's test with Pratt's zeros: zero differences keep their ranks and
-    count for neither side, so 1 means that ``a`` wins every scenario and all-equal systems get 0.
-    BCa interval over scenarios, ranks taken anew in every draw.
-
-    Raises InputError when a pair shares fewer than 2 scenarios.
-    Source: King and Minium (2003), Statistical Reasoning; Kerby (2014), Compr. Psych. 3.
+    """Matched rank-biserial correlation in [-1, 1]: share of rank sum won minus lost; a row per pair. Zero
+    differences keep their ranks (Pratt) and count for neither side. BCa interval over scenarios. Raises
+    InputError for fewer than 2 shared scenarios. Source: King and Minium (2003), Statistical Reasoning; Kerby
+    (2014), Compr. Psych. 3.
     """
     rows = []
     for d in design.differences(frame):
@@ -91,9 +84,8 @@ def _signed_share(gaps: Floats, weights: Floats) -> Floats:
 
 
 def _noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
-    """Interval for the noncentrality (>= 0) of an observed F; NaN for an F that is not finite.
-
-    Source: Steiger and Fouladi (1997), in What If There Were No Significance Tests?
+    """Interval for the noncentrality (>= 0) of an observed F; NaN for one that is not finite. Source: Steiger
+    and Fouladi (1997), in What If There Were No Significance Tests?
     """
     if not np.isfinite(ratio):
         return np.nan, np.nan

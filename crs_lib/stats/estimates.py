@@ -1,7 +1,5 @@
-"""Means, differences and correlations with cluster-bootstrap intervals; the cluster is the scenario.
-
-Whole clusters are drawn, so that turns and systems of a scenario stay together. A draw is a multinomial
-weight for each cluster; a statistic that is a function of weighted sums costs one matrix product for all.
+"""Means, differences and correlations with cluster-bootstrap intervals; the cluster is the scenario. A draw
+is a multinomial weight for each cluster, so a statistic of weighted sums costs one matrix product for all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +34,8 @@ class _Estimates(NamedTuple):
 
 
 def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) -> Iterator[Floats]:
-    """Blocks of (draws, clusters) weights, each row summing to ``clusters``.
-
-    ``width`` is what the statistic holds for each draw, if more than the clusters: blocks shrink to
-    bound the memory, the draws stay the same.
+    """Blocks of (draws, clusters) weights, each row summing to ``clusters``. ``width``, what the statistic
+    holds for each draw, shrinks the blocks and leaves the draws as they are.
     """
     rng = stream(seed, "stats", "bootstrap")
     step = max(1, _CELLS // max(clusters, width))
@@ -55,11 +51,9 @@ def bootstrap_estimates(
     statistic: Statistic, clusters: int, design: Design = USUAL, *, method: Method = "bca", width: int = 1
 ) -> _Estimates:
     """Interval of any statistic of cluster weights: ``statistic`` maps (draws, clusters) to (draws, k).
-
-    With weight 1 for every cluster it gives the estimate, with one 0 the jackknife. Draws in which
-    it is NaN are left out. The interval is NaN for fewer than 2 clusters. ``width`` as in
-    :func:`bootstrap_weights`.
-    Source: Efron (1987), JASA 82 (BCa); Davison and Hinkley (1997), section 3.8 (clusters).
+    Weights of 1 give the estimate, one 0 the jackknife; draws in which it is NaN are left out. No interval
+    for fewer than 2 clusters. Source: Efron (1987), JASA 82 (BCa); Davison and Hinkley (1997), section 3.8
+    (clusters).
     """
     estimate = statistic(np.ones((1, clusters)))[0]
     if clusters < 2:
@@ -133,9 +127,8 @@ def _scenario_sums(frame: pd.DataFrame, design: Design) -> _Sums:
 def _bootstrapped(
     sums: _Sums, sides: Sequence[NDArray[np.intp]], design: Design
 ) -> tuple[NDArray[np.bool_], pd.DataFrame]:
-    """Which scenarios each mean (or difference of the means of two ``sides``) rests on, and its estimates.
-
-    Those that rest on the same scenarios share the draws.
+    """Which scenarios each mean (or difference of means of two ``sides``) rests on, and its estimates; those
+    that rest on the same ones share the draws.
     """
     known = [sums.size[:, side] > 0 for side in sides]
     used = np.all(known, axis=0)
@@ -159,14 +152,10 @@ def _mean_gap(sides: list[tuple[Floats, Floats]], weights: Floats) -> Floats:
 
 
 def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Mean of every system with its cluster-bootstrap interval and standard error, one row each.
-
-    A scenario may have many rows (turns, shift types): the mean is over rows, the draws over
-    scenarios. ``n`` counts rows with a value, ``clusters`` the scenarios they come from. A system
-    without values has mean NaN; one with a single scenario has no interval.
-
-    Raises InputError for an empty frame.
-    Source: Efron (1987), JASA 82; Davison and Hinkley (1997), Bootstrap Methods, section 3.8.
+    """Mean of every system with its cluster-bootstrap interval and standard error, one row each. The mean is
+    over rows (``n``), the draws over scenarios (``clusters``); one scenario has no interval. Raises
+    InputError for an empty frame. Source: Efron (1987), JASA 82; Davison and Hinkley (1997), Bootstrap
+    Methods, section 3.8.
     """
     sums = _scenario_sums(frame, design)
     used, found = _bootstrapped(sums, [np.arange(len(sums.systems))], design)
@@ -177,13 +166,10 @@ def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFra
 
 
 def cluster_bootstrap_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Difference of means ``a - b`` over the scenarios both have, with its interval, one row per pair.
-
-    ``n`` counts those scenarios, ``n_missing`` the scenarios that only one of the two, or neither,
-    has a value in. A pair that shares no scenario has diff NaN, one that shares a single one no
-    interval. Where no systems share any, a pair is two independent samples, and ``n`` counts both.
-    Raises InputError for an empty frame or an unknown system.
-    Source: as :func:`cluster_bootstrap`.
+    """Difference of means ``a - b`` over the ``n`` scenarios both have, with its interval, one row per pair.
+    No interval for one shared scenario, no diff for none; where no systems share any, a pair is two
+    independent samples. Raises InputError for an empty frame or an unknown system. Source: as
+    :func:`cluster_bootstrap`.
     """
     sums = _scenario_sums(frame, design)
     chosen = check_pairs(sums.systems, design.pairs)
@@ -211,11 +197,9 @@ class CostInterval(NamedTuple):
 
 
 def cost_sample(values: Any) -> Floats:
-    """The known values, with two made-up ones where more than two thirds are alike; empty for too few.
-
-    Large values are rare then, and a sample may hold none: two scenarios, REACH above and below the median,
-    are counted in, so that identical values never give a spread of 0. Below ENOUGH scenarios of which fewer
-    than FEW differ nothing can be said. Source: coverage study (docs/validity.md, section 1;
+    """The known values, with two made-up ones (REACH above and below the median) where more than two thirds
+    are alike: large values are rare then, and identical ones must not give a spread of 0. Empty below ENOUGH
+    scenarios of which fewer than FEW differ. Source: coverage study (docs/validity.md, section 1;
     benchmarks/bench_coverage.py).
     """
     known: Floats = np.asarray(values, dtype=float)
@@ -229,9 +213,8 @@ def cost_sample(values: Any) -> Floats:
 
 
 def cost_interval(values: Any, confidence: float = 0.95, *, rare: bool = True) -> CostInterval:
-    """The t interval of a mean over scenarios by the spread of :func:`cost_sample`; NaN is left out.
-
-    Without ``rare``, for scores of any scale, by the spread of the values themselves; none where all agree.
+    """The t interval of a mean over scenarios by the spread of :func:`cost_sample`, or, not ``rare`` (scores
+    of any scale), of the values themselves; none where all agree. NaN is left out.
     """
     known = np.asarray(values, dtype=float)
     known = known[~np.isnan(known)]
@@ -258,12 +241,10 @@ def cluster_bootstrap_correlation(
     frame: pd.DataFrame, x: str, y: str, design: Design = USUAL, *, minus: str = "",
     kind: Literal["pearson", "spearman"] = "spearman", method: Method = "bca",
 ) -> pd.DataFrame:  # fmt: skip
-    """Correlation in [-1, 1] of two columns with its cluster-bootstrap interval; one row.
-
-    With ``minus``, a third column, the difference in [-2, 2] to that column's correlation with ``y``, in the
-    same draws. Rows that lack a value are left out and counted. Ranks are taken anew in every draw. NaN
-    when a column does not vary. Raises InputError for fewer than 2 complete rows.
-    Source: as :func:`cluster_bootstrap`.
+    """Correlation in [-1, 1] of two columns with its cluster-bootstrap interval; one row. With ``minus``, a
+    third column, the difference in [-2, 2] to that column's correlation with ``y`` in the same draws.
+    Incomplete rows are counted; ranks are taken anew in every draw; NaN when a column does not vary. Raises
+    InputError for fewer than 2 complete rows. Source: as :func:`cluster_bootstrap`.
     """
     columns = [x, y, *([minus] if minus else [])]
     check_columns(frame, *columns, design.scenario)

@@ -53,10 +53,7 @@ def _escaped(sentence: str) -> str:
 
 
 class Estimate(NamedTuple):
-    """A quantity with its 95 % interval; ``n`` counts the units that were resampled (scenarios, questions).
-
-    The limits are NaN where fewer than two units leave no interval.
-    """
+    """A quantity with its 95 % interval (NaN for fewer than two units); ``n`` counts the resampled units."""
 
     value: float
     low: float
@@ -131,10 +128,8 @@ def means_of(
 
 
 def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> Estimate:
-    """Share in [0, 1] of the rows where a column is true, scenarios resampled.
-
-    Where all rows agree, no draw differs; the interval is then Wilson's with the scenarios as cases.
-    Source: Wilson (1927), JASA 22.
+    """Share in [0, 1] of the rows where a column is true, scenarios resampled; where all rows agree, with
+    Wilson's interval of the scenarios. Source: Wilson (1927), JASA 22.
     """
     found = mean_of(frame, value, scenario=scenario)
     if found.n and found.value in (0.0, 1.0):
@@ -158,9 +153,8 @@ def difference_of(
 
 
 def learnt(*findings: Finding) -> Sentences:
-    """What a notebook learnt: its findings, three at most; those that say "none" are left out.
-
-    Raises InputError for more than three.
+    """What a notebook learnt: its findings, at most three (else InputError); those that say "none" are left
+    out.
     """
     if len(findings) > _MOST:
         raise InputError(f"{len(findings)} findings; a notebook ends with at most {_MOST}: choose")
@@ -177,11 +171,9 @@ def finding_mean(
     frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
     """The mean of a column in a sentence: ``{mean}`` with its interval, ``{n}`` units of ``by``, ``{rows}``.
-
-    Several columns print by their own names (``{messages} messages and {questions} questions``);
-    ``{doubt}`` is empty or says that the interval of the first includes 0. Further words by keyword; all
-    print as :class:`_Sentence` says.
-    "No finding" where no row has a value or one unit leaves no interval; ``none`` gives another reason.
+    Several columns print by their own names; ``{doubt}`` is empty or says that the interval includes 0.
+    Further words by keyword (:class:`_Sentence`). "No finding" without a value or an interval; ``none`` gives
+    another reason.
     """
     return _of_columns("mean", frame, value, template, by, none, words)
 
@@ -189,9 +181,8 @@ def finding_mean(
 def finding_share(
     frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
-    """The share of rows where a column is true, ``{share}`` in percent; else as :func:`finding_mean`.
-
-    Where all rows agree the interval is Wilson's, so one that covers everything is no certainty.
+    """The share of rows where a column is true, ``{share}`` in percent (Wilson's where all agree); else as
+    :func:`finding_mean`.
     """
     return _of_columns("share", frame, value, template, by, none, words)
 
@@ -201,11 +192,10 @@ def finding_gap(
     system: str = "system", smallest: float = 0.0, none: str = "", **words: Any,
 ) -> Finding:  # fmt: skip
     """``a`` against ``b``, two labels of the column ``system``, over the units of ``by`` that both have.
-
-    ``{verdict}`` is "higher than", "lower than", "equivalent to" (interval within ±smallest) or "not told
-    apart from"; ``{gap}`` the difference with its interval, positive under "lower than". Also ``{a}``,
-    ``{b}``, ``{n}``, ``{doubt}`` and the two levels ``{a_mean}``, ``{b_mean}``.
-    "No finding" where they are one system, or share fewer than two units.
+    ``{verdict}`` is "higher than", "lower than", "equivalent to" (interval within ±smallest) or "not shown to
+    differ from"; ``{gap}`` the difference, positive under "lower than"; also ``{a}``, ``{b}``, ``{n}``,
+    ``{doubt}``, ``{a_mean}``, ``{b_mean}``. "No finding" where they are one system, or share fewer than two
+    units.
     """
     if lack := _lacks(frame, value, system, by):
         return finding_none(none or lack)
@@ -228,13 +218,10 @@ def finding_rank(
     frame: pd.DataFrame, value: str, template: str, *, by: str = "scenario", system: str = "system",
     lower: bool = False, none: str = "", **words: Any,
 ) -> Finding:  # fmt: skip
-    """The systems in order of their mean (``lower``: the smallest first), or of the share of a true column.
-
-    ``{first}``, ``{second}`` and ``{last}`` are names, ``{top}``, ``{next}`` and ``{bottom}`` their means
-    (shares: ``{top:%}``); ``{behind}`` says how far the second is behind the first ("is 0.07 [0.02, 0.12]
-    behind"), by an interval that holds for all pairs of systems at once, as the data chose the two;
-    ``{systems}`` counts them, ``{n}`` the units.
-    "No finding" for fewer than two systems with a value, or where all means are equal.
+    """The systems in order of their mean (``lower``: the smallest first), or of the share of a true column:
+    ``{first}``, ``{second}``, ``{last}`` with ``{top}``, ``{next}``, ``{bottom}``; ``{behind}`` says how far
+    the second is behind, by an interval for all pairs at once, as the data chose the two; ``{systems}`` and
+    ``{n}`` count. "No finding" for fewer than two systems with a value, or where all means are equal.
     """
     if lack := _lacks(frame, value, system, by):
         return finding_none(none or lack)
@@ -260,10 +247,7 @@ def finding_rank(
 
 
 def _behind(two: pd.DataFrame, pairs: int) -> str:
-    """How far the second column is below the first: two systems chosen of many, a row a scenario.
-
-    By scenario, or as independent samples where the two share none.
-    """
+    """How far the second column is below the first, by scenario or as independent samples."""
     a, b = two.columns
     found = Estimate(*cost_interval(two[a] - two[b], 1 - 0.05 / pairs, rare=False)[:4])
     if not found.n and two.notna().sum().min() > 1:
@@ -281,12 +265,9 @@ def _behind(two: pd.DataFrame, pairs: int) -> str:
 def finding_count(
     template: str, row: pd.DataFrame | None = None, *, estimate: str = "", none: str = "", **numbers: Any
 ) -> Finding:
-    """Counts, names and estimates that are already known, in a sentence.
-
-    The columns of the first row of ``row`` are words, too: ``finding_count("{system} has {recall}.",
-    table.nlargest(1, "recall"), estimate="recall")``, where ``estimate`` names the column that the columns
-    ``low`` and ``high`` belong to. "No finding" for a table without rows, or where a number is missing
-    (None, NaN) or all are 0; ``none`` gives another reason.
+    """Counts, names and estimates that are already known, in a sentence. The columns of the first row of
+    ``row`` are words, too; ``estimate`` names the one that ``low`` and ``high`` belong to. "No finding" for a
+    table without rows, or where a number is missing or all are 0.
     """
     if row is not None and row.empty:
         return finding_none(none or "the table has no rows")
@@ -311,10 +292,8 @@ def finding_none(reason: str) -> Finding:
 def finding_limit(
     frame: pd.DataFrame, value: str, template: str, *, by: str = "scenario", system: str = ""
 ) -> str:
-    """How finely a comparison tells, for :func:`not_shown`: ``{half}`` of the widest interval, ``{n}`` units.
-
-    The intervals are those of neighbours in the order of the column ``system``; without it that of the mean.
-    Empty where there is no interval.
+    """How finely a comparison tells, for :func:`not_shown`: ``{half}`` of the widest interval of neighbours
+    in the order of ``system`` (without it of the mean), ``{n}`` units; empty without an interval.
     """
     if _lacks(frame, value, by, *filter(None, [system])):
         return ""
@@ -357,10 +336,8 @@ def _lacks(frame: pd.DataFrame, *columns: str) -> str:
 
 
 class _Sentence(string.Formatter):
-    """``str.format`` for findings: whole numbers get thousands separators, floats two decimals.
-
-    A whole number with a noun prints both (``{n:conversation}``: ``1 conversation``, ``60 conversations``;
-    ``{n:query/queries}``), a list as English lists it, and ``{mean:%}`` an estimate in percent.
+    """``str.format`` for findings: whole numbers get thousands separators, floats two decimals;
+    ``{n:query/queries}`` prints a number with its noun, a list is listed, ``{mean:%}`` is in percent.
     """
 
     def format_field(self, value: Any, format_spec: str) -> str:

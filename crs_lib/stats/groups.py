@@ -1,7 +1,5 @@
 """Independent groups: the thesis's own table (one-way ANOVA with Tukey), what it assumes, and corrections.
-
-Where the same users met every system these ignore the pairing, which :mod:`crs_lib.stats.paired` uses; where
-systems met different users they are the tests that hold.
+Where the same users met every system these ignore the pairing, which :mod:`crs_lib.stats.paired` uses.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +19,10 @@ _NAN = float("nan")
 
 
 def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """F >= 0 of the one-way analysis of variance, and omega squared in [0, 1); one row.
-
-    Omega squared is the share of the variance that systems explain, less biased than eta squared; a negative
-    estimate is 0. NaN when no value varies at all; F is infinite when values differ between systems only.
-    Raises InputError for fewer than 2 systems or a system with fewer than 2 values.
-    Source: Fisher (1925), Statistical Methods for Research Workers; Hays (1963), Statistics for Psychol.
+    """F >= 0 of the one-way analysis of variance, and omega squared in [0, 1), the share of the variance that
+    systems explain; one row. NaN when no value varies at all. Raises InputError for fewer than 2 systems or
+    values of one. Source: Fisher (1925), Statistical Methods for Research Workers; Hays (1963), Statistics
+    for Psychol.
     """
     groups = design.groups(frame)
     pooled = np.concatenate(groups.samples)
@@ -45,10 +41,9 @@ def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """F >= 0 of Welch's analysis of variance, which lets the variances differ; one row.
-
-    NaN when a system does not vary. Raises InputError as :func:`one_way_anova`.
-    Source: Welch (1951), Biometrika 38; the test is statsmodels' anova_oneway.
+    """F >= 0 of Welch's analysis of variance, which lets the variances differ; one row, NaN when a system
+    does not vary. Raises InputError as :func:`one_way_anova`. Source: Welch (1951), Biometrika 38;
+    statsmodels' anova_oneway.
     """
     groups = design.groups(frame)
     row = {"test": "Welch ANOVA", "statistic": _NAN, "df1": len(groups.names) - 1, "df2": _NAN, "p": _NAN}
@@ -61,10 +56,8 @@ def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Difference of means ``a - b`` of every pair with simultaneous interval; p holds for the family.
-
-    Raises InputError as :func:`one_way_anova`.
-    Source: Tukey (1953), Kramer (1956) for unequal sizes.
+    """Difference of means ``a - b`` of every pair with simultaneous interval; p holds for the family. Raises
+    InputError as :func:`one_way_anova`. Source: Tukey (1953), Kramer (1956) for unequal sizes.
     """
     names, samples, missing = design.groups(frame)
     sizes = np.array([len(sample) for sample in samples])
@@ -83,11 +76,9 @@ def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float = _NAN) -> pd.DataFrame:
-    """Two systems that met different users, a row each pair: difference of means and the tests that hold.
-
-    ``low`` and ``high`` are Welch's interval, ``p_games_howell`` holds for all systems of the frame at once,
-    ``p_brunner_munzel`` is the rank test (Mann and Whitney's where the samples do not overlap), ``ranks`` the
-    side it favours and ``p_equivalent`` Welch's test within ``-margin .. margin``. NaN where neither varies.
+    """Two systems that met different users, a row each pair: Welch's interval of the difference,
+    ``p_games_howell`` for all systems at once, ``p_brunner_munzel`` (Mann and Whitney's where the samples do
+    not overlap) with its side ``ranks``, and ``p_equivalent`` within ±``margin``. NaN where neither varies.
     Source: Welch (1947), Biometrika 34; Games and Howell (1976), JES 1; Brunner and Munzel (2000), Biom. J.
     """
     names, _, missing = design.groups(frame)
@@ -127,19 +118,15 @@ def _range_tail(q: float, groups: int, df: float) -> float:
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:
-    """Holm's adjusted p values in [0, 1], in the order given; NaN stays NaN and does not count.
-
-    Rejecting where they are at most alpha keeps the chance of any false rejection at alpha.
-    Source: Holm (1979), Scand. J. Stat. 6.
+    """Holm's adjusted p values in [0, 1], in the order given; NaN does not count. Source: Holm (1979), Scand.
+    J. Stat. 6.
     """
     return np.asarray(adjust(pd.DataFrame({"p": p}, dtype=float))["p_adjusted"])
 
 
 def adjust(frame: pd.DataFrame, *, p: str = "p", method: str = "holm") -> pd.DataFrame:
-    """The frame with ``p_adjusted`` and ``family_size`` beside the column ``p``, row order kept.
-
-    Tests without a p (NaN) are no members. Raises InputError for an unknown method or column or a p outside
-    [0, 1].
+    """The frame with ``p_adjusted`` and ``family_size`` beside the column ``p``; NaN is no member. Raises
+    InputError for an unknown method or column or a p outside [0, 1].
     """
     check_columns(frame, p)
     if method not in METHODS:
@@ -204,10 +191,8 @@ def _normality(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 
 def _sphericity(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
-    """Mauchly's W: do all differences between systems vary alike? With two it is 1 by definition.
-
-    NaN with fewer complete scenarios than systems, or differences that do not vary. The second-order term of
-    p counts in small samples.
+    """Mauchly's W with the second-order term of p: do all differences between systems vary alike? 1 for two
+    systems, NaN with fewer complete scenarios than systems or without variation.
     """
     paired = design.paired(frame)
     x = paired.complete()
@@ -249,11 +234,9 @@ _UNKNOWN = "could not be checked (too little variation or too few scenarios); to
 
 def assumptions(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """The checks of the classical tests with what follows from each in words: three rows, two for independent
-    samples.
-
-    ``holds`` is missing where the check could not be made. Raises InputError as :func:`rm_anova`.
-    Source: Brown and Forsythe (1974), JASA 69; Shapiro and Wilk (1965), Biometrika 52; D'Agostino and
-    Pearson (1973), Biometrika 60; Mauchly (1940), Ann. Math. Stat. 11.
+    samples; ``holds`` is missing where a check could not be made. Raises InputError as :func:`rm_anova`.
+    Source: Brown and Forsythe (1974), JASA 69; Shapiro and Wilk (1965), Biometrika 52; D'Agostino and Pearson
+    (1973), Biometrika 60; Mauchly (1940), Ann. Math. Stat. 11.
     """
     apart = design.independent(frame)
     checks = (_levene, _normality) if apart else (_levene, _normality, _sphericity)

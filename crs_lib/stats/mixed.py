@@ -17,10 +17,8 @@ _OPTIMISERS = ("bfgs", "cg", "powell")
 
 
 class _MixedModel(NamedTuple):
-    """What a fitted model says, as tidy frames.
-
-    ``terms``: a Wald test of each factor (its levels averaged over the other factors with equal weight) and
-    interaction. ``fit``: one row with optimiser, convergence, what it warned of, variances and icc.
+    """``terms``: a Wald test of each factor and interaction; ``fit``: one row with optimiser, convergence,
+    warnings, variances and icc.
     """
 
     terms: pd.DataFrame
@@ -29,14 +27,9 @@ class _MixedModel(NamedTuple):
 
 def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequence[str] = ()) -> _MixedModel:
     """Linear mixed model ``value ~ system × factors + (1 | scenario)``, by restricted maximum likelihood.
-
-    Every row counts (turns and shift types of a scenario may repeat); rows without a value are left
-    out and counted. The value is standardised for the optimiser and the variances put back in its
-    units. ``fit.converged`` tells whether to believe it.
-
-    Raises InputError for a factor with one level, fewer than 2 scenarios, a value that does not
-    vary, or a combination of levels that never occurs.
-    Source: Laird and Ware (1982), Biometrics 38; the fit is statsmodels' MixedLM.
+    Every row with a value counts; ``fit.converged`` tells whether to believe it. Raises InputError for a
+    factor with one level, fewer than 2 scenarios, a value that does not vary, a combination of levels that
+    never occurs, and too few values. Source: Laird and Ware (1982), Biometrics 38; statsmodels' MixedLM.
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 
@@ -60,7 +53,7 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
     model = MixedLM((y - float(y.mean())) / scale, x, cluster)
     for optimiser in _OPTIMISERS:
         with warnings.catch_warnings(record=True, action="always") as caught:
-            result = model.fit(reml=True, method=[optimiser])
+            result = _fitted(model, method=[optimiser])
         if result.converged:
             break
     between, within = float(result.cov_re[0, 0]), float(result.scale)
@@ -74,19 +67,26 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
 
 
 def mixed_slopes(frame: pd.DataFrame, terms: Sequence[str], design: Design = USUAL) -> pd.DataFrame:
-    """Slopes of numeric columns with 95 % Wald intervals; a row a term.
-
-    The model is ``value ~ terms + system + (1 | scenario)``, by restricted maximum likelihood.
-    Source: Laird and Ware (1982), Biometrics 38; the fit is statsmodels' MixedLM.
+    """Slopes of numeric columns with 95 % Wald intervals, a row a term, of ``value ~ terms + system + (1 |
+    scenario)`` by restricted maximum likelihood. Source: Laird and Ware (1982), Biometrics 38; statsmodels'
+    MixedLM.
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 
     x = pd.concat([frame[list(terms)], pd.get_dummies(frame[design.system], dtype=float)], axis=1)
     with warnings.catch_warnings():  # a variance at the edge of its range is no reason to stop
         warnings.simplefilter("ignore")
-        fit = MixedLM(frame[design.value], x, frame[design.scenario]).fit(reml=True)
+        fit = _fitted(MixedLM(frame[design.value], x, frame[design.scenario]))
     ends = fit.conf_int().loc[list(terms)].set_axis(["low", "high"], axis=1)
     return ends.assign(slope=fit.params[list(terms)], n=len(frame)).rename_axis("term").reset_index()
+
+
+def _fitted(model: Any, **how: Any) -> Any:
+    """A model of statsmodels, fitted; InputError where the values are too few for its matrices."""
+    try:
+        return model.fit(reml=True, **how)
+    except np.linalg.LinAlgError as error:
+        raise InputError(f"too few values for the mixed model ({error}): add sessions") from error
 
 
 def _sum_coded(frame: pd.DataFrame, factors: Sequence[str]) -> dict[str, Floats]:

@@ -16,13 +16,10 @@ _TRY_ALL = 13  # scenarios: with ties or zeros, scipy tries the signs of so many
 
 
 def rm_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """F >= 0 of the one-way repeated-measures analysis of variance, over complete scenarios; one row.
-
-    ``epsilon_gg`` in [1/(k-1), 1] measures sphericity and shrinks both degrees of freedom for ``p_gg``.
-    F is NaN when nothing varies. ``n`` counts scenarios, ``n_missing`` the incomplete ones left out.
-
-    Raises InputError for fewer than 2 systems or 2 complete scenarios.
-    Source: Greenhouse and Geisser (1959), Psychometrika 24.
+    """F >= 0 of the one-way repeated-measures analysis of variance, over ``n`` complete scenarios; one row.
+    ``epsilon_gg`` in [1/(k-1), 1] shrinks both degrees of freedom for ``p_gg``. F is NaN when nothing varies.
+    Raises InputError for fewer than 2 systems or complete scenarios. Source: Greenhouse and Geisser (1959),
+    Psychometrika 24.
     """
     paired = design.paired(frame)
     x = paired.complete()
@@ -60,12 +57,9 @@ def _epsilon(x: Floats) -> float:
 
 
 def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Friedman's chi-square >= 0 over complete scenarios, with Kendall's W in [0, 1] beside it; one row.
-
-    Ties within a scenario are corrected for; when every scenario is one tie the statistic is NaN.
-    For two systems it is the sign test's chi-square.
-    Raises InputError for fewer than 2 systems or 2 complete scenarios.
-    Source: Friedman (1937), JASA 32; Kendall and Babington Smith (1939), Ann. Math. Stat. 10.
+    """Friedman's chi-square >= 0 over complete scenarios, with Kendall's W in [0, 1]; one row, NaN when every
+    scenario is one tie. Raises InputError for fewer than 2 systems or complete scenarios. Source: Friedman
+    (1937), JASA 32; Kendall and Babington Smith (1939), Ann. Math. Stat. 10.
     """
     paired = design.paired(frame)
     x = rankable(paired.complete())
@@ -79,10 +73,9 @@ def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Mean of ``a - b`` per scenario with its t interval and paired t test, one row for each pair.
-
-    t and p are NaN when the differences do not vary.
-    Raises InputError when a pair shares fewer than 2 scenarios. Source: Student (1908), Biometrika 6.
+    """Mean of ``a - b`` per scenario with its t interval and paired t test, a row a pair; t and p are NaN
+    when the differences do not vary. InputError for fewer than 2 shared scenarios. Source: Student (1908),
+    Biometrika 6.
     """
     rows = []
     for d in design.differences(frame):
@@ -95,14 +88,10 @@ def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFram
 
 
 def wilcoxon_pairs(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Wilcoxon's signed-rank test with Pratt's zeros, two-sided, one row for each pair.
-
-    ``w_plus`` and ``w_minus`` sum the ranks of scenarios won and lost by ``a``; zeros keep their
-    ranks and count for neither. Exact up to 50 scenarios without ties or zeros (13 with), normal
-    beyond; p is 1 when all differences are 0. Differences that agree to 12 digits tie.
-
-    Raises InputError when a pair shares fewer than 2 scenarios.
-    Source: Wilcoxon (1945), Biometrics Bulletin 1; Pratt (1959), JASA 54.
+    """Wilcoxon's signed-rank test with Pratt's zeros, two-sided, a row a pair: ``w_plus`` and ``w_minus`` sum
+    the ranks won and lost by ``a``. Exact up to 50 scenarios without ties or zeros (13 with), normal beyond;
+    p is 1 when all differences are 0, which tie to 12 digits. Raises InputError for fewer than 2 shared
+    scenarios. Source: Wilcoxon (1945), Biometrics Bulletin 1; Pratt (1959), JASA 54.
     """
     rows = []
     for d in design.differences(frame):
@@ -132,14 +121,10 @@ def _wilcoxon(differences: tuple[float, ...]) -> float:
 def sign_flip_pairs(
     frame: pd.DataFrame, design: Design = USUAL, *, permutations: int = 10_000
 ) -> pd.DataFrame:
-    """Permutation test of the mean difference, two-sided: under no effect ``a`` and ``b`` could swap.
-
-    All sign patterns are tried when there are at most ``permutations`` of them (``exact``); otherwise
-    so many random ones, and p = (1 + as extreme) / (1 + permutations) never reaches 0. One matrix
-    product serves all pairs. p is 1 when all differences are 0.
-
-    Raises InputError when a pair shares fewer than 2 scenarios.
-    Source: Fisher (1935), The Design of Experiments, section 21; Phipson and Smyth (2010), SAGMB 9.
+    """Permutation test of the mean difference, two-sided: under no effect ``a`` and ``b`` could swap. All
+    sign patterns (``exact``) where there are at most ``permutations``, else so many random ones with p = (1 +
+    as extreme) / (1 + permutations). Raises InputError for fewer than 2 shared scenarios. Source: Fisher
+    (1935), The Design of Experiments, section 21; Phipson and Smyth (2010), SAGMB 9.
     """
     paired, kept = design.paired(frame), list(design.differences(frame))
     columns = check_pairs(paired.systems, design.pairs)
@@ -165,13 +150,9 @@ def sign_flip_pairs(
 
 
 def tost_pairs(frame: pd.DataFrame, margin: float, design: Design = USUAL) -> pd.DataFrame:
-    """Paired equivalence test within ``-margin .. margin`` (units of the value); a row for each pair.
-
-    ``p`` is the larger of the two one-sided tests (at or below -margin, at or above margin), by the spread
-    of :func:`cost_sample`: differences that do not vary are no proof, and p is NaN where there are too few.
-
-    Raises InputError for a pair with fewer than 2 shared scenarios.
-    Source: Schuirmann (1987), J. Pharmacokinet. Biopharm. 15; Lakens (2017), SPPS 8.
+    """Paired equivalence test within ±``margin``, a row a pair: the larger ``p`` of two one-sided tests, by
+    the spread of :func:`cost_sample` (NaN where there are too few). Raises InputError for fewer than 2 shared
+    scenarios. Source: Schuirmann (1987), J. Pharmacokinet. Biopharm. 15; Lakens (2017), SPPS 8.
     """
     rows = []
     for d in design.differences(frame):

@@ -64,10 +64,7 @@ class Plan(Settings):
 
 @safety.reader("a plan of the analysis")
 def read_plan(plan: Mapping[str, Any] | Plan) -> Plan:
-    """The plan with its defaults filled in and every entry checked.
-
-    Raises InputError for a missing, unknown or unusable key, saying which and what is expected.
-    """
+    """The plan with its defaults, every entry checked; InputError for a missing, unknown or unusable key."""
     if isinstance(plan, Plan):
         return plan
     read = Plan(**{**plan, "families": _FAMILIES | dict(plan.get("families", {}))})

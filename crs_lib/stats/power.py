@@ -33,15 +33,12 @@ def least_scenarios(tests: int, alpha: float = 0.05) -> int:
 def contrast_power(
     frame: pd.DataFrame, effect: float, design: Design = USUAL, *, power: float = 0.8, tests: int = 1
 ) -> pd.DataFrame:
-    """Power of every contrast by the deviation of its own paired differences; a row a pair.
-
-    ``sd_difference`` is that of ``n`` common scenarios (:func:`cost_sample`), ``power_now`` the chance in
-    [0, 1] that a paired Wilcoxon test at the design's alpha / ``tests`` finds ``effect`` with them,
-    ``detectable_effect`` what it finds with ``power``, ``sessions_needed`` the scenarios that ``effect``
-    takes (missing above 100,000), with the interval ``needed_low``, ``needed_high`` of that deviation
-    (scenarios resampled). NaN where too few scenarios differ. From the noncentral t distribution and
-    Wilcoxon's efficiency of 3/π.
-    Source: Cohen (1988), chapter 2; Lehmann (1975), Nonparametrics, section 2.4 (efficiency).
+    """Power of every contrast by the deviation of its own paired differences (``sd_difference``); a row a
+    pair. ``power_now``: the chance in [0, 1] that a paired Wilcoxon test at the design's alpha / ``tests``
+    finds ``effect`` with ``n`` scenarios; ``detectable_effect``: what they find with ``power``;
+    ``sessions_needed`` (missing above 100,000) with ``needed_low``, ``needed_high`` for the deviation's
+    interval. NaN where too few differ. Source: Cohen (1988), chapter 2; Lehmann (1975), Nonparametrics,
+    section 2.4 (efficiency 3/π).
     """
     rows, level = [], design.alpha / tests
     for row, wide in _spreads(frame, design):
@@ -72,11 +69,9 @@ def reliability(alpha: float, raters: float) -> float:
 
 
 def correlation_power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
-    """The smallest correlation that a number of items finds with a power of 0.8 at the level 0.05.
-
-    ``detectable`` is that of the values as they are (Fisher's z, the variance of ranks 1.06);
-    ``true_detectable`` the correlation with values without noise that shows as much, given their reliability,
-    NaN where none does.
+    """The smallest correlation that a number of items finds with a power of 0.8 at the level 0.05:
+    ``detectable`` as values are (Fisher's z, the variance of ranks 1.06), ``true_detectable`` without their
+    noise (NaN if none).
     """
     z = scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8)
     n = pd.Series(n_items, dtype=float)
@@ -89,9 +84,8 @@ def correlation_power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
 def contrast_curves(
     frame: pd.DataFrame, effects: Sequence[float], sessions: Sequence[int], design: Design, tests: int = 1
 ) -> pd.DataFrame:
-    """Power in [0, 1] of every contrast by effect and number of scenarios, a row each.
-
-    See :func:`contrast_power`. Contrasts of which too few scenarios differ have no rows.
+    """Power in [0, 1] of every contrast by effect and number of scenarios (:func:`contrast_power`), a row
+    each.
     """
     rows, level = [], design.alpha / tests
     for row, wide in _spreads(frame, design):
@@ -139,16 +133,12 @@ def _least(effect: float, power: float, alpha: float) -> float:
 def facet_variances(
     frame: pd.DataFrame, facets: Mapping[str, Sequence[str]], design: Design = USUAL
 ) -> pd.DataFrame:
-    """The variance components of a balanced design of systems by random facets; a row an effect.
-
-    ``facets`` names the columns beside the system, each with the facets that it is nested in: {"catalogue":
-    (), "seed": (), "scenario": ("catalogue", "seed")}. Facets with one level are left out. ``variance`` is at
-    least 0 (``estimate`` before that), ``share`` its part of the sum; the last effect holds the error. The
-    columns ``n_<facet>`` are the levels of the design, those of a nested facet in one cell.
-
-    Raises InputError unless every cell has one value.
-    Source: Brennan (2001), Generalizability Theory, chapters 3 and 7; Cornfield and Tukey (1956), expected
-    mean squares.
+    """The variance components of a balanced design of systems by random facets; a row an effect. ``facets``
+    names columns with the facets that each is nested in: {"catalogue": (), "seed": (), "scenario":
+    ("catalogue", "seed")}; those with one level are left out. ``variance`` is at least 0, ``share`` its part
+    of the sum; the last effect holds the error; ``n_<facet>`` are levels. Raises InputError unless every cell
+    has one value. Source: Brennan (2001), Generalizability Theory, chapters 3 and 7; Cornfield and Tukey
+    (1956).
     """
     system, value = design.system, design.value
     check_columns(frame, system, *facets, value)
@@ -210,14 +200,10 @@ def scenarios_needed(
     components: pd.DataFrame, precision: float, design: Design = USUAL, *, fixed: Sequence[str] = ()
 ) -> pd.DataFrame:
     """How many scenarios a cell needs for a 95 % interval of ± ``precision`` of a difference; one row.
-
-    ``components`` are those of :func:`facet_variances`; the other facets keep their levels. Facets that are
-    ``fixed`` are not generalised over: the statement holds for these catalogues, wordings or seeds.
-    ``half_width`` is the present one, 1.96·√(2σ²), σ² the sum of all components of system by facet, each
-    over the levels that it is averaged over; ``floor`` is what remains with endless scenarios, ``scenarios``
-    missing where that is more than the precision. ``coefficient`` is σ²(system)/(σ²(system) + σ²), in [0, 1].
-
-    Source: Brennan (2001), chapter 4 (decision studies).
+    ``components`` are those of :func:`facet_variances`; what is ``fixed`` is not generalised over.
+    ``half_width`` is now 1.96·√(2σ²), σ² the components of system by facet, each over its levels; ``floor``
+    what endless scenarios leave (``scenarios`` missing where above the precision); ``coefficient`` is
+    σ²(system)/(σ²(system) + σ²), in [0, 1]. Source: Brennan (2001), chapter 4.
     """
     system, scenario = design.system, design.scenario
     sizes = {name[2:]: int(components[name].iloc[0]) for name in components if str(name).startswith("n_")}

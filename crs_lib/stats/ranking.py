@@ -18,15 +18,11 @@ def leaderboard(
     frame: pd.DataFrame, design: Design = USUAL, *, apart: Collection[frozenset[Any]],
     higher_is_better: bool = True,
 ) -> pd.DataFrame:  # fmt: skip
-    """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
-
-    Only scenarios that every system has count, unless systems met different users. ``rank_low`` and
-    ``rank_high`` hold the rank in the design's confidence of the bootstrap draws (equal means share the
-    middle rank); ``p_best`` is the share of draws in which the system leads, ties shared. Two systems share
-    a letter in ``tied`` unless ``apart`` holds the pair: letters come from the tests of the contrasts.
-
-    Raises InputError for fewer than 2 systems or 2 complete scenarios.
-    Source: Hall and Miller (2009), Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
+    """Systems by mean, best first, over the scenarios of all (unless systems met different users): interval
+    of the mean, ``rank_low`` and ``rank_high`` in the design's confidence of the bootstrap draws, ``p_best``
+    the share of draws in which a system leads. Two share a letter in ``tied`` unless ``apart`` holds the
+    pair. Raises InputError for fewer than 2 systems or complete scenarios. Source: Hall and Miller (2009),
+    Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
     """
     if design.independent(frame):
         names, samples, missing = design.groups(frame)
@@ -76,11 +72,9 @@ def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:
 
 
 def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
-    """Page's L: do the values rise along ``order`` within scenarios? One-sided, one row.
-
-    Exact for small tables without ties, normal otherwise. At least 3 systems; ``order`` names each
-    once, lowest first. Raises InputError otherwise or for fewer than 2 complete scenarios.
-    Source: Page (1963), JASA 58; the test is scipy's page_trend_test.
+    """Page's L: do the values rise along ``order`` (3 systems or more, lowest first) within scenarios?
+    One-sided, one row; InputError for another order or fewer than 2 complete scenarios. Source: Page (1963),
+    JASA 58; scipy's page_trend_test.
     """
     check_columns(frame, design.system)
     systems = frame[design.system]

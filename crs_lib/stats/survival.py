@@ -47,13 +47,9 @@ def _z(design: Design) -> float:
 
 def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Share still waiting after each time, in [0, 1], by system; a row for time 0 and each event time.
-
-    ``event`` is true where the time ended in the event and false where it was censored. The log-log
-    interval stays inside [0, 1]; it is [1, 1] before the first event and NaN at a share of 0. A
-    system without any event has its single row at time 0. Rows that lack a value are counted.
-
-    Raises InputError for negative times or an event that is neither true nor false.
-    Source: Kaplan and Meier (1958), JASA 53; interval: Kalbfleisch and Prentice (2002), section 1.4.
+    ``event`` is false where the time was censored. The log-log interval is [1, 1] before the first event, NaN
+    at a share of 0. Raises InputError for negative times or another event. Source: Kaplan and Meier (1958),
+    JASA 53; interval: Kalbfleisch and Prentice (2002), section 1.4.
     """
     from statsmodels.duration.survfunc import SurvfuncRight
 
@@ -77,15 +73,11 @@ def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def net_incidence(frame: pd.DataFrame, design: Design = USUAL, *, time: str = "time") -> pd.DataFrame:
-    """Cumulative incidence beyond chance, at most 1, by system and discrete time; a row each.
-
-    A row of the frame is a case at risk at a whole ``time``, with whether the ``event`` happened there and
-    the probability ``expected`` that it happens by chance. ``incidence`` is 1 − S/E: S the product of
-    1 − (events / at risk), E that of 1 − (mean of ``expected`` of those at risk). 0 is chance, 1 everyone,
-    below 0 fewer than by chance; NaN where chance is certain. Percentile interval, scenarios drawn whole.
-
-    Raises InputError for a time that is no whole number from 0 on.
-    Source: Ederer, Axtell and Cutler (1961), NCI Monograph 6: relative survival among those at risk.
+    """Cumulative incidence beyond chance, at most 1, by system and discrete time; a row each. A row of the
+    frame is a case at risk at a whole ``time``, whether the ``event`` happened and how probable
+    (``expected``) it was by chance. 1 − S/E, S the product of 1 − events/at risk, E of 1 − mean ``expected``:
+    0 is chance, 1 everyone. Percentile interval over scenarios. Raises InputError for a time that is no whole
+    number from 0 on. Source: Ederer, Axtell and Cutler (1961), NCI Monograph 6.
     """
     columns = (time, "event", "expected")
     check_columns(frame, design.system, design.scenario, *columns)
@@ -120,14 +112,10 @@ def _net(sums: Floats, weights: Floats) -> Floats:
 
 
 def restricted_mean(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Mean waiting time up to ``horizon``, in [0, horizon], with its normal interval; a row per system.
-
-    The area under the Kaplan-Meier curve, so nothing is lost to censoring. ``horizon`` is the longest time
-    that every system was followed for (one whose curve has reached 0 needs no more); beyond it the curve
-    would be a guess.
-
-    Raises InputError for a horizon of 0, or a system without any time.
-    Source: Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
+    """Mean waiting time up to ``horizon``, in [0, horizon], with its normal interval; a row per system: the
+    area under the Kaplan-Meier curve, up to the longest time that every system was followed for. Raises
+    InputError for a horizon of 0, or a system without any time. Source: Royston and Parmar (2013), BMC Med.
+    Res. Methodol. 13.
     """
     z, data = _z(design), _times(frame, design.system)
     reach = {name: data.time[data.code == k].max(initial=-1) for k, name in enumerate(data.systems)}
@@ -154,13 +142,9 @@ def restricted_mean(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame
 
 
 def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Hazard ratio >= 0 of ``a`` against ``b``: above 1, ``a`` recovers sooner; one row for each pair.
-
-    Cox model with Efron's ties; its robust error allows for both systems having met the same scenarios (some
-    30 or more). NaN when one of the two has no event, or all of its events before the other's first: the
-    ratio is not finite then. No interval where every one recovers at once.
-
-    Raises InputError for unknown systems or times as in :func:`kaplan_meier`.
+    """Hazard ratio >= 0 of ``a`` against ``b`` (above 1, ``a`` recovers sooner), a row a pair: Cox model with
+    Efron's ties, errors robust to both having met the same scenarios. NaN where it is not finite; no interval
+    where every one recovers at once. Raises InputError for unknown systems or as :func:`kaplan_meier`.
     Source: Cox (1972), JRSS B 34; Lin and Wei (1989), JASA 84 (robust); the fit is statsmodels' PHReg.
     """
     from statsmodels.duration.hazard_regression import PHReg
@@ -191,11 +175,9 @@ def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 
 def _score_residuals(time: Floats, event: Floats, x: Floats, log: float) -> Floats:
-    """What each row adds to the score of a Cox model with one covariate; they sum to 0 at its maximum.
-
-    Efron's ties: of d events at one time the l-th leaves (1 - l / d) of each of them at risk. (statsmodels
-    takes Breslow's residuals, which are far too small where most shifts are recovered at once.)
-    Source: Therneau and Grambsch (2000), Modeling Survival Data, section 7.2.
+    """What each row adds to the score of a Cox model with one covariate and Efron's ties: of d events at one
+    time the l-th leaves (1 - l / d) of each of them at risk. (statsmodels takes Breslow's, far too small with
+    many ties.) Source: Therneau and Grambsch (2000), Modeling Survival Data, section 7.2.
     """
     found, hazard = np.zeros(len(time)), np.exp(log * x)
     for at in np.unique(time[event > 0]):

@@ -35,10 +35,9 @@ def interval_in_words(estimate: float, low: float, high: float) -> str:
 
 
 def conclusions(results: Ladder, plan: Mapping[str, Any] | Plan) -> list[str]:
-    """What the ladder shows, sentence by sentence: data, omnibus, contrasts, ranking, checks, power.
-
-    A contrast is a difference, equivalent or not settled as the column ``verdict`` of the pairs says, and
-    ranks follow the same verdicts: no two sentences contradict one another.
+    """What the ladder shows, sentence by sentence: data, omnibus, contrasts, ranking, checks, power;
+    contrasts and ranks follow the column ``verdict`` of the pairs, so no two sentences contradict one
+    another.
     """
     return [sentence for part in conclusions_by_subject(results, plan).values() for sentence in part]
 

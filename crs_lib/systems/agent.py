@@ -80,9 +80,8 @@ class _Search(NamedTuple):
 
 
 def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
-    """The films that a call finds: all that meet the arguments, by their text, else the best known first.
-
-    A call that cannot be understood finds nothing, and its ``fault`` says why; arguments without a value are
+    """The films that a call finds: all that meet the arguments, by their text, else the best known first. A
+    call that cannot be understood finds nothing, and its ``fault`` says why; arguments without a value are
     passed over. A value that no film has is named in ``notes``.
     """
     told = {str(name): value for name, value in call.arguments.items() if value not in ("", None, [])}
@@ -216,7 +215,8 @@ class _Agent(ModelSystem):
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:  # fmt: skip
         """One call with the conversation, as far as it fits, and this turn's messages."""
-        messages, left_out = self.fitting(Message("system", self.system_message(self.offer())), asked)
+        task = Message("system", self.system_message(self.offer()))
+        messages, left_out = self.fitting(task, asked, tools)
         self.left_out = max(self.left_out, left_out.get("utterances_left_out", 0))
         self.calls += 1
         return self.ask(turn, messages, schema, self.calls - 1, tools)
@@ -271,9 +271,8 @@ def _action_schema(offer: Offer, llm: LLMSettings, *, search_too: bool) -> dict[
 
 
 def serve(catalog: Catalog, retriever: str) -> Any:
-    """The catalogue as a server of the Model Context Protocol: tools ``search_films`` and ``film``.
-
-    Arguments and results of both have a JSON schema. Raises InputError where the package mcp is not there.
+    """The catalogue as a server of the Model Context Protocol: tools ``search_films`` and ``film``. Arguments
+    and results of both have a JSON schema. Raises InputError where the package mcp is not there.
     """
     try:
         from mcp.server import MCPServer

@@ -46,7 +46,6 @@ class _Asked(Protocol):
 @dataclass(frozen=True)
 class World:
     """The parts that all systems of a process share: catalogue, grounder, and what some of them call.
-
     ``conversation`` names the conversation to programs where it is no whole session.
     """
 
@@ -61,7 +60,6 @@ class World:
 @dataclass(frozen=True)
 class SystemReply:
     """A reply of a system: its text, the items it recommends, the constraints the system holds, and extras.
-
     ``hallucinated`` are titles it named that the catalogue does not have.
     """
 
@@ -87,9 +85,8 @@ SYSTEMS: Registry[System] = Registry("policy", "crs_lib.systems", _ORDER)
 
 
 def create(spec: str, world: World, seed: int, session: int, shelf: Sequence[int] = ()) -> System:
-    """The system a spec names, for one session; InputError with a suggestion for an unknown one.
-
-    ``shelf`` are the session's films, for systems that are given a fixed list (the fact ``shelf``).
+    """The system a spec names, for one session; InputError with a suggestion for an unknown one. ``shelf``
+    are the session's films, for systems that are given a fixed list (the fact ``shelf``).
     """
     _, spec = named(spec)
     told = {"shelf": shelf} if SYSTEMS.get(spec).facts.get("shelf") else {}
@@ -132,9 +129,8 @@ def check_model(spec: str) -> str:
 
 
 def check(specs: Sequence[str]) -> list[str]:
-    """The specs themselves, if each names a registered system once, with a usable argument.
-
-    A system may have a name of its own, ``Ours=tracker``, which no other system has.
+    """The specs themselves, if each names a registered system once, with a usable argument. A system may have
+    a name of its own, ``Ours=tracker``, which no other system has.
     """
     if isinstance(specs, str) or not specs:
         raise InputError(f"systems is {specs!r}; give a list of policies, e.g. ['tracker', 'Ours=oracle']")
@@ -176,7 +172,6 @@ def rank(
     catalog: Catalog, constraints: Wishes, avoid: Wishes, seen: Sequence[int], draw: Draw, n: int = N_ITEMS
 ) -> Items:
     """The ``n`` films that meet most constraints: those recommended before count half a constraint less.
-
     Films with a value to avoid come last; ties are broken by chance.
     """
     chance = draw.random(len(catalog))
@@ -245,9 +240,8 @@ def _best(items: Codes, score: NDArray[np.float64], n: int) -> Items:
 
 
 def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> Items:
-    """``n`` films of a session in random order, those in ``held`` among them; all films for 0.
-
-    The draw depends on seed and session alone: every system meets the same films.
+    """``n`` films of a session in random order, those in ``held`` among them; all films for 0. The draw
+    depends on seed and session alone: every system meets the same films.
     """
     films_ = [int(item) for item in catalog.query({}).items]
     if not n or n >= len(films_):

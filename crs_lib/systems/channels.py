@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -230,11 +231,11 @@ class _Process(Channel):
     def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
         self.timeout = timeout
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-        self._buffer = bytearray()
+        self._buffer, self._mark = bytearray(), uuid.uuid4().hex
         try:
             self._process = subprocess.Popen(
                 self.parsed(argument), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                bufsize=0, start_new_session=True,
+                bufsize=0, start_new_session=True, env={**os.environ, "CRS_PROGRAM": self._mark},
             )  # fmt: skip
         except OSError as error:
             told = f"({error.strerror or error}); relative paths begin in {Path.cwd().name}/"
@@ -293,9 +294,13 @@ class _Process(Channel):
         return self._process.poll() is None and not _ready(0.0, self._out)
 
     def halt(self) -> None:
-        """End the program and what it started."""
+        """End the program and what it started; what left its group is known by our mark (on Linux)."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        for told in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if self._mark.encode() in told.read_bytes():
+                    os.kill(int(told.parent.name), signal.SIGKILL)
 
     def close(self) -> None:
         """End the program and what it started, and close its pipes."""

@@ -48,7 +48,6 @@ _WORDS, _SLOT = re.compile(r"\w+"), re.compile(r"\$\{?\w+\}?")
 
 class Offer(NamedTuple):
     """The films that a model may recommend, and how it names them: by ``ids``, else by their numbers from 1.
-
     ``open`` says that it may name any other film, too; ``fields`` are those that it may state constraints in;
     of more than ``most`` recommended films the others do not count.
     """
@@ -71,9 +70,8 @@ class Offer(NamedTuple):
 
 
 class _ParsedReply(NamedTuple):
-    """A model's answer, read: text, films recommended, foreign titles, films only named, its state.
-
-    ``cut`` are the stretches of the text that name foreign titles.
+    """A model's answer, read: text, films recommended, foreign titles, films only named, its state. ``cut``
+    are the stretches of the text that name foreign titles.
     """
 
     text: str
@@ -199,9 +197,8 @@ class _BestOfList(Oracle):
 
 
 class ModelSystem:
-    """One conversation of a language model that is given no tracked state.
-
-    Raises LLMError where the model gives no usable reply: there is never a stand-in text.
+    """One conversation of a language model that is given no tracked state. Raises LLMError where the model
+    gives no usable reply: there is never a stand-in text.
     """
 
     prompt: ClassVar[str] = ""
@@ -292,9 +289,8 @@ class ModelSystem:
     def _enforced(
         self, turn: int, offer: Offer, said: Reply, parsed: _ParsedReply, utterance: str
     ) -> tuple[_ParsedReply, dict[str, Any]]:
-        """A second answer, where the context has room for it; foreign titles are cut from the last.
-
-        Films that the remaining text does not name are no longer recommended.
+        """A second answer, where the context has room for it; foreign titles are cut from the last. Films
+        that the remaining text does not name are no longer recommended.
         """
         log = {"enforced": "cut unasked", "first_hallucinated": list(parsed.foreign)}
         named = ", ".join(one_line(shorten(title, 120)) for title in parsed.foreign[:10])
@@ -310,9 +306,11 @@ class ModelSystem:
             parsed = parsed._replace(text=text, items=tuple(item for item in parsed.items if item in left))
         return parsed, log
 
-    def fitting(self, first: Message, last: Sequence[Message]) -> tuple[tuple[Message, ...], dict[str, Any]]:
-        """The messages of a call: the task, as many of the latest turns as fit, and this turn's messages."""
-        free = room(self.llm.options) - tokens_at_most([first, *last])
+    def fitting(
+        self, first: Message, last: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[tuple[Message, ...], dict[str, Any]]:
+        """The messages of a call: the task, the latest turns that fit beside tools, this turn's messages."""
+        free = room(self.llm.options) - tokens_at_most([first, *last], tools)
         kept: list[Message] = []
         shown = 0
         for turn in reversed(self.turns):
@@ -338,9 +336,8 @@ class ModelSystem:
         return self.complete(request)
 
     def complete(self, request: Request) -> Reply:
-        """The reply; one that copies the instructions is asked for once more, with another seed.
-
-        Calls kept with the described form hold no second reply, and none is asked for.
+        """The reply; one that copies the instructions is asked for once more, with another seed. Calls kept
+        with the described form hold no second reply, and none is asked for.
         """
         said = self.llms.complete(self.model, request)
         if self.llm.form == "described" or not copied_prompt(said.text):
@@ -397,9 +394,8 @@ class _Rag(ModelSystem):
     prompt = "movies/crs_rag"
 
     def offer(self) -> Offer:
-        """The best films of the search for all that the user said, in random order.
-
-        In the search's own order whoever takes the first film would have the search's understanding.
+        """The best films of the search for all that the user said, in random order. In the search's own order
+        whoever takes the first film would have the search's understanding.
         """
         index = search.index(self.world.catalog)
         hits = search.found(index, self.llm.retriever, self.said, self.llm.listed or len(index.texts))

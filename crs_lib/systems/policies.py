@@ -43,10 +43,9 @@ class Recommender:
         self._draws = partial(rng.stream, seed, "movies", session, "system", spec)
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        """Recommend films for what is believed; answer first if a question about a film was asked.
-
-        An ``honest`` policy names only what is new and fits; where nothing (more) does, it says so and names
-        the closest film, repeats what fits if no others were asked for, or leaves it at the answer.
+        """Recommend films for what is believed; answer first if a question about a film was asked. An
+        ``honest`` policy names only what is new and fits; where nothing (more) does, it says so and names the
+        closest film, repeats what fits if no others were asked for, or leaves it at the answer.
         """
         draw = self._draws(turn)
         constraints, avoid = self.believe(turn, text, user_meta)
@@ -283,9 +282,8 @@ _PADS, _SURE = 2, 10
 
 
 class Spoilt(Oracle):
-    """The oracle with a rule of its own for the films; it keeps the earlier states of the user.
-
-    ``states`` are those so far, the present one last.
+    """The oracle with a rule of its own for the films; it keeps the earlier states of the user. ``states``
+    are those so far, the present one last.
     """
 
     honest = False

@@ -63,7 +63,6 @@ def _weighted(catalog: Catalog, item: int) -> str:
 
 class _FilmIndex:
     """The recommendable films of a catalogue, to be searched; documents are named by their item numbers.
-
     Words are looked for in titles, values and plots, vectors are those of titles and values: a plot's other
     words would drown them.
     """
@@ -77,9 +76,8 @@ class _FilmIndex:
         self._vectors: dict[str, Floats] = {}
 
     def by_words(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` best films by BM25; only those that share a word with the query.
-
-        Everyday words of the query do not count, but for those in a value of the catalogue ("crime").
+        """The ``k`` best films by BM25; only those that share a word with the query. Everyday words of the
+        query do not count, but for those in a value of the catalogue ("crime").
         """
         return self._lexical.search(" ".join(w for w in words(query) if w not in self._everyday), k)
 

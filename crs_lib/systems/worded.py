@@ -55,7 +55,6 @@ class _Worded(ModelSystem):
     @classmethod
     def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
         """Tokens that the longest prompt may take: the longest films on offer, all constraints, long words.
-
         Raises InputError for an empty catalogue.
         """
         if not len(catalog):
@@ -77,10 +76,8 @@ class _Worded(ModelSystem):
     def messages(
         self, offer: Offer, utterance: str, more: Sequence[Message] = ()
     ) -> tuple[tuple[Message, ...], dict[str, Any]]:
-        """The prompt of a turn, the utterances in it, and ``more`` behind it.
-
-        As many of the latest utterances as fit into the context are quoted, room left for ``more``; the last
-        utterance always is.
+        """The prompt of a turn, the utterances in it, and ``more`` behind it. As many of the latest
+        utterances as fit into the context are quoted, room left for ``more``; the last utterance always is.
         """
         llm, catalog, lines = self.llm, self.world.catalog, self.lines
         values: dict[str, str | int] = {

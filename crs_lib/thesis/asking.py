@@ -49,11 +49,9 @@ def _options(llm: LLMSettings) -> dict[str, Any]:
 
 
 class Asker:
-    """Asks a model, given as a spec or as an ``LLM``, about many texts. InputError where none is named.
-
-    Replies are sampled at temperature 0; a reply that breaks the shape is asked for again. A text without a
-    usable answer raises :class:`_UnansweredError`: no other method replaces the model. RunError where the
-    calls themselves fail (no server, time-out).
+    """Asks a model, given as a spec or as an ``LLM``, about many texts, at temperature 0. InputError where
+    none is named; RunError where calls fail, and (:class:`_UnansweredError`) for a text without a usable
+    answer.
     """
 
     def __init__(self, llm: str | LLM, who: str) -> None:
@@ -67,10 +65,9 @@ class Asker:
     def lists(
         self, prompt: str, texts: Sequence[str], names: Sequence[str], longest: int = 20, **values: str | int
     ) -> list[dict[str, list[str]]]:
-        """The answer to a prompt about each text: a list of at most ``longest`` texts under each name.
-
-        The prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked about before
-        anything is raised.
+        """The answer to a prompt about each text: a list of at most ``longest`` texts under each name. The
+        prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked about before anything is
+        raised.
         """
         entry = {"type": "array", "items": {"type": "string"}, "maxItems": longest}
         schema: Any = {"type": "object", "properties": dict.fromkeys(names, entry), "required": list(names)}
@@ -104,11 +101,9 @@ def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[
 
 @dataclass(eq=False)
 class AskedScorer:
-    """A scorer whose concepts or topics a model names.
-
-    A session with a text that gets no usable answer keeps its row, every metric null, and ``detail.failed``
-    says why; the other sessions are scored. RunError where no session of a batch can be scored: then the
-    model or its settings are at fault, not a text.
+    """A scorer whose concepts or topics a model names. A session with a text that gets no usable answer keeps
+    its row, every metric null, ``detail.failed`` saying why; RunError where no session of a batch can be
+    scored.
     """
 
     scorer: BatchScorer

@@ -1,8 +1,5 @@
-"""The catalogue as the thesis indexed it: its normalisation, its index with repetitions, its retrieval.
-
-Kept beside the cleaned catalogue only to recompute the thesis's own figures. What is wrong with it is
-told in docs/metrics.md, section 8: "fiction" is cut out of the middle of words, a film counts twice for
-two spellings of one genre, and a query without an answer turns silently into the union of its parts.
+"""The catalogue as the thesis indexed it: its normalisation, its index with repetitions, its retrieval. Kept
+only to recompute its figures; what is wrong with it is told in docs/metrics.md, section 8.
 """
 
 import re
@@ -27,11 +24,8 @@ _ALIASES = {"title": "name", "plot_keywords": "plot", "plot_kw": "plot"}
 
 
 class _Candidates(NamedTuple):
-    """The answer of the thesis's retrieval: film numbers, and how it came to them.
-
-    ``how`` is "all fields" where every given field holds for every film, "fewer fields" where a field
-    without any film was ignored, "union" where the fields had no film in common, "catalogue" where
-    nothing was left to ask for.
+    """The answer of the thesis's retrieval: film numbers, and ``how``: "all fields", "fewer fields" (one
+    without any film was ignored), "union" (no film in common), or "catalogue" (nothing was left to ask for).
     """
 
     films: frozenset[int]
@@ -39,10 +33,9 @@ class _Candidates(NamedTuple):
 
 
 def normalise(field: str, value: str) -> str:
-    """A value as the thesis compared it: lower case, stripped; a year keeps its digits only.
-
-    From a genre " film", " movie" and " fiction" are cut out anywhere, also inside words
-    ("comic book fictional universe" becomes "comic bookal universe").
+    """A value as the thesis compared it: lower case, stripped; of a year its digits. From a genre " film", "
+    movie" and " fiction" are cut out anywhere ("comic book fictional universe" becomes "comic bookal
+    universe").
     """
     text = value.lower()
     if field == "year":
@@ -71,9 +64,7 @@ class ThesisCatalog:
     @classmethod
     @safety.reader("a catalogue")
     def load(cls, path: str | Path) -> "ThesisCatalog":
-        """Read a JSON file ``title -> record``, "sample" for the embedded one, or a run's Parquet file.
-
-        A Parquet file holds cleaned values: its index is the thesis's, its spellings are not. Raises
+        """Read a JSON file ``title -> record``, "sample", or a run's Parquet file of cleaned values;
         InputError for a file that cannot be read.
         """
         path = sources.parted(path)[0]
@@ -109,10 +100,8 @@ class ThesisCatalog:
 
     @cached_property
     def raw_codes(self) -> tuple[frozenset[int], ...]:
-        """Per film, the concepts whose value equals one of its raw labels but for case.
-
-        The thesis compares normalised constraints with raw labels, so the label "Crime Fiction" never meets
-        the constraint ``genre=crime``.
+        """Per film, the concepts whose value equals a raw label but for case: the thesis compared constraints
+        so, and "Crime Fiction" never meets ``genre=crime``.
         """
         codes = self.space.code_of
         listed = [[(name, _listed(one.get(name))) for name in CONCEPT_FIELDS] for _, one in self.records]
@@ -143,10 +132,8 @@ class ThesisCatalog:
         return _union(films for other, films in index.items() if key and key in other)
 
     def candidates(self, constraints: Mapping[str, Any]) -> _Candidates:
-        """The pool that the thesis drew its recommendations from, before it shuffled and cut it.
-
-        Union within a field, intersection over fields; fields without a film are ignored, and an empty
-        intersection is replaced by the union of all.
+        """The pool that the thesis drew from: union within a field, intersection over fields; fields without
+        a film are ignored, an empty intersection becomes the union of all.
         """
         wanted: dict[str, list[str]] = {}
         for given, value in constraints.items():

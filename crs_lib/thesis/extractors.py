@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,11 +35,9 @@ _CHUNK = 2_000  # texts whose n-grams are counted at once
 
 @dataclass(frozen=True, eq=False)
 class ConceptSpace:
-    """All concepts of a catalogue under one way of cleaning; a concept's code is its place here.
-
-    ``value`` is the lower-case form that text is searched for; ``films`` counts the distinct films that
-    have the concept. Concepts of one field are neighbours. ``all_keys`` names every concept as
-    ``field=value``; those of a cleaned catalogue are folded, as everywhere else.
+    """All concepts of a catalogue under one way of cleaning; a code is its place here, a field's are
+    neighbours. ``value`` is the lower-case form that text is searched for, ``films`` counts films,
+    ``all_keys`` are ``field=value``.
     """
 
     field: tuple[str, ...]
@@ -81,7 +79,6 @@ class ConceptSpace:
 
 class ExtractorInputs(NamedTuple):
     """The inputs of an extractor. ``catalog`` is the cleaned catalogue if ``space`` holds its concepts.
-
     ``llm`` names a model as in ``ollama:mistral:7b``; only the extractor ``llm`` needs it.
     """
 
@@ -142,10 +139,7 @@ class _Words(Extractor):
 
 
 class _SubstringMatcher:
-    """Patterns looked for in lower-cased text, also inside words; a pattern's number is its place here.
-
-    Source: Aho and Corasick (1975), CACM 18 (the package pyahocorasick).
-    """
+    """Patterns looked for in lower-cased text, inside words too. Source: Aho and Corasick (1975), CACM 18."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._automaton = ahocorasick.Automaton()
@@ -157,7 +151,6 @@ class _SubstringMatcher:
 
     def find(self, texts: Sequence[str], *, whole: bool = False) -> Sets:
         """The numbers of the patterns that occur in each text. Nothing is folded: give both lower-cased.
-
         ``whole`` keeps only occurrences that begin and end at a word boundary.
         """
         return [frozenset(chain.from_iterable(self._found(text, whole))) for text in texts]
@@ -203,48 +196,12 @@ class _Rules(_Substring):
         return frozenset(code for code, (name, value) in enumerate(pairs) if form[name].fullmatch(value))
 
 
-_LETTERS = 64
-_LONGEST = 100  # letters of a word that may be near to another; comparing takes the square of them
-
-
-class _NearWords:
-    """Known words; :meth:`of` remembers the answers of the latest 20,000 words."""
-
-    def __init__(self, known: Iterable[str], threshold: float) -> None:
-        known = sorted(known)
-        self.threshold = threshold
-        self._endless = frozenset(word for word in known if len(word) > _LONGEST)
-        self.known = tuple(word for word in known if len(word) <= _LONGEST)
-        self._counts = np.array([_letters(word) for word in self.known]).reshape(-1, _LETTERS)
-        self._lengths = np.array([len(word) for word in self.known], dtype=np.int64)
-        self.of = lru_cache(maxsize=20_000)(self._of)
-
-    def _of(self, word: str) -> tuple[str, ...]:
-        """The known words near ``word``, in order.
-
-        The ratio is 2M/T of matching characters (Ratcliff and Obershelp). The letters alone
-        exclude most words before the ratio is computed. A word of more than 100 letters is near to
-        itself alone.
-        """
-        if len(word) > _LONGEST:
-            return (word,) if word in self._endless else ()
-        shared = np.minimum(self._counts, _letters(word)).sum(axis=1)
-        matcher, found = SequenceMatcher(b=word, autojunk=False), []
-        for row in np.flatnonzero(2 * shared >= self.threshold * (self._lengths + len(word))).tolist():
-            matcher.set_seq1(self.known[row])
-            if matcher.ratio() >= self.threshold:
-                found.append(self.known[row])
-        return tuple(found)
-
-
-def _letters(word: str) -> NDArray[np.int64]:
-    """How often each class of letters occurs in a word."""
-    return np.bincount([ord(character) % _LETTERS for character in word], minlength=_LETTERS)
-
-
 @EXTRACTORS.register("fuzzy")
 class _Fuzzy(_Substring):
-    """Substrings, and values of which every word is spelt almost like a word of the text (ratio ≥ 0.88)."""
+    """Substrings, and values of which every word is spelt almost like a word of the text (ratio ≥ 0.88).
+
+    The ratio is 2M/T of matching characters (Ratcliff and Obershelp), that of difflib.
+    """
 
     threshold = 0.88
 
@@ -256,14 +213,18 @@ class _Fuzzy(_Substring):
         for code, tokens in enumerate(spelt):
             for word in tokens:
                 self._values_of.setdefault(word, []).append(code)
-        self._near = _NearWords(self._values_of, self.threshold)
+        self._near = lru_cache(20_000)(self._alike)
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
         return [codes | self._spelt(text) for codes, text in zip(super().sets(texts), texts, strict=True)]
 
+    def _alike(self, word: str) -> list[str]:
+        """The known words near a word."""
+        return get_close_matches(word, self._values_of, max(1, len(self._values_of)), self.threshold)
+
     def _spelt(self, text: str) -> frozenset[int]:
-        near = {known for word in set(re.findall(r"\w+", text.lower())) for known in self._near.of(word)}
+        near = {known for word in set(re.findall(r"\w+", text.lower())) for known in self._near(word)}
         met = Counter(code for known in near for code in self._values_of[known])
         return frozenset(code for code, n in met.items() if n == self._length[code])
 

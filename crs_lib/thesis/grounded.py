@@ -1,8 +1,6 @@
-"""Scores of logged dialogues exactly as the thesis's grounded version computed them (its "TAS" tables).
-
-Each distinct text of a chunk is looked at once; what is computed per turn are sets of codes. The conventions
-(both sides empty agree fully, clipping, recovery beyond the next shift) are kept although they are not ours;
-docs/metrics.md, section 8, shows what they do to the numbers.
+"""Scores of logged dialogues exactly as the thesis's grounded version computed them (its "TAS" tables). Its
+conventions (both sides empty agree fully, clipping, recovery beyond the next shift) are kept although they
+are not ours: docs/metrics.md, section 8.
 """
 
 import math
@@ -132,7 +130,6 @@ class GroundedScorer:
 
     def _satisfaction(self, turn: _GroundedTurn) -> float:
         """The best recommended film's idf-weighted share of the constraints, in [0, 1]; 0 without either.
-
         Constraints are compared with raw labels, as the thesis did: see ``ThesisCatalog.raw_codes``.
         """
         titles = turn.pair.system.meta.get("rec_titles") or ()

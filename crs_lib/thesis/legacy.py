@@ -1,8 +1,6 @@
-"""Scores of logged dialogues exactly as the thesis's older version computed them (its "CAS" tables).
-
-Shifts are whatever a similarity threshold takes for one, topics come from a topic extractor, a reply counts
-as recovery until the end of the conversation, and a session that never recovers gets the best delay. Kept
-to recompute the published figures; docs/metrics.md, section 8, shows what these choices do.
+"""Scores of logged dialogues exactly as the thesis's older version computed them (its "CAS" tables). Shifts
+are what a similarity threshold takes for one, a reply counts as recovery until the end, and a session that
+never recovers gets the best delay; docs/metrics.md, section 8, shows what that does.
 """
 
 import math
@@ -162,10 +160,9 @@ def _compared(dialogue: Dialogue) -> list[tuple[str, str]]:
 
 
 def _parts(users: Sequence[str], ask: _Asked, alike: _Alike, rule: Convention) -> Iterator[tuple[int, str]]:
-    """The segments of a session: the number of the first USER utterance (from 0), and the text of all.
-
-    A segment opens with every utterance unlike the one before it, in its text or in its topics. It is given
-    out as soon as the next one begins, before the topics of a later utterance are asked for.
+    """The segments of a session: the number of the first USER utterance (from 0), and the text of all. A
+    segment opens with every utterance unlike the one before it, in its text or in its topics. It is given out
+    as soon as the next one begins, before the topics of a later utterance are asked for.
     """
     if not users:
         return

@@ -1,12 +1,8 @@
-"""The thesis's topics with the random draws of its own runs, in its own order of calls.
-
-gensim draws the start of every inference from the topic model's generator, so that the thesis's recovery,
-delay and interference depend on all calls made before. The stored model lacks that generator. Its state does
-not depend on the texts it was trained on, only on how much was drawn, and is rebuilt here; with NLTK's tokens
-and WordNet's lemmas every session then has the original's numbers. WordNet is not part of this package:
-Debian's ``wordnet-base`` has it, and so has NLTK's data.
-Source: gensim 4.4.0, ``LdaModel`` (``__init__``, ``update``, ``bound``, ``show_topics``); Fellbaum (1998),
-WordNet, whose rules are those of its function Morphy.
+"""The thesis's topics with the random draws of its own runs, in its own order of calls. gensim draws the
+start of every inference from the topic model's generator, whose state depends only on how much was drawn and
+is rebuilt here; with NLTK's tokens and WordNet's lemmas (Debian's ``wordnet-base``, or NLTK's data) every
+session then has the original's numbers. Source: gensim 4.4.0, ``LdaModel`` (``__init__``, ``update``,
+``bound``, ``show_topics``); Fellbaum (1998), WordNet, function Morphy.
 """
 
 import os
@@ -37,9 +33,8 @@ _FILES = ("index.noun", "noun.exc")
 
 
 def _wordnet() -> Path:
-    """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data.
-
-    Raises InputError with the way to get it where it is in none of them.
+    """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data. Raises InputError with the way to
+    get it where it is in none of them.
     """
     data = (os.environ.get("NLTK_DATA", ""), "~/nltk_data")
     usual = ["/usr/share/wordnet", *(f"{place}/corpora/wordnet" for place in data if place)]
@@ -152,7 +147,6 @@ def _tokeniser() -> Any:
 
 class ReplayedScorer(LegacyScorer):
     """The scorer of the thesis's older version that asks for topics one text at a time, in its order.
-
     Sessions must come in the order in which the thesis scored them, system after system.
     """
 

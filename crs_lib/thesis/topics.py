@@ -1,10 +1,7 @@
-"""Topics of short texts, for the thesis's older version: at most five words that say what a text is about.
-
-Topic extractors by name, the words that they rest on, and latent Dirichlet allocation from a stored model. A
-model that is missing is an error with the command that makes it: no silent change of method. A model is a
-folder of two files, the thesis's own form: ``exp_elog_beta.npy``, exp(E[log β]) as float32 of shape (topics,
-words), and ``dictionary.tsv``, a row a word: number, word, document frequency. No word list is downloaded: a
-plural gives way to its singular (by the library inflect) where the model knows the singular; the thesis used
+"""Topics of short texts, for the thesis's older version: at most five words that say what a text is about. A
+model of latent Dirichlet allocation is a folder of the thesis's own two files: ``exp_elog_beta.npy``,
+exp(E[log β]) as float32 of shape (topics, words), and ``dictionary.tsv``, a row a word: number, word,
+document frequency. A plural gives way to its singular (by inflect) where the model knows it; the thesis used
 NLTK with WordNet. Source: Hoffman, Blei and Bach (2010), Online learning for latent Dirichlet allocation.
 """
 
@@ -68,9 +65,8 @@ def _token_of(piece: str) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them, in order.
-
-    "don't" gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
+    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them, in order. "don't"
+    gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
     """
     return [token for piece in _pieces(text) if (token := _token_of(piece))]
 
@@ -100,10 +96,8 @@ def _engine() -> Any:
 
 
 def admitted(topics: Iterable[str]) -> tuple[str, ...]:
-    """The topics that the thesis let count: at most five, each once, in order.
-
-    Kept is what has two letters or more, is not generic, and contains a hint of the film domain or the stem
-    of an emotion. (Of the thesis's 50 LDA topics seven have such a word among their five.)
+    """The topics that the thesis let count: at most five, each once, in order: two letters or more, not
+    generic, with a hint of the film domain or the stem of an emotion.
     """
     return tuple(dict.fromkeys(filter(None, map(_tidy, topics))))[:MOST]
 
@@ -117,9 +111,8 @@ def _tidy(topic: str) -> str:
 
 
 def _heuristic(text: str) -> tuple[str, ...]:
-    """At most five words of a text by how often they occur, those that hint at films or feelings first.
-
-    A word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
+    """At most five words of a text by how often they occur, those that hint at films or feelings first. A
+    word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
     """
     counts = Counter(_ASCII_WORD.findall(text.lower()))
     scores = {word: n * worth for word, n in counts.items() if (worth := _worth(word))}
@@ -146,6 +139,8 @@ class TopicModel:
             raise InputError(
                 f"topic matrix of shape {shape} for {len(words)} words; expected (topics, words)"
             )
+        if not (exp_elog_beta >= 0).all() or np.isinf(exp_elog_beta).any():
+            raise InputError("the topic matrix holds NaN, infinite or negative numbers; expected 0 or above")
         self.words, self.document_frequency = tuple(words), tuple(document_frequency)
         self.beta = np.ascontiguousarray(exp_elog_beta.T, dtype=np.float32)
         self.n_topics = exp_elog_beta.shape[0]
@@ -194,11 +189,9 @@ class TopicModel:
         return self.number.get(_lemma(_token_of(piece), self.number), -1)
 
     def shares(self, bags: Sequence[Bag], starts: Sequence[int]) -> Floats:
-        """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform.
-
-        The variational E-step: γ = α + Σ over words of the expected topic counts, until the mean change is
-        below 0.001, at most 50 times. ``starts`` says with which of the fixed draws from
-        Gamma(100, 0.01), near equal topics, each bag begins; what else is asked for does not matter.
+        """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform. The
+        variational E-step, until the mean change is below 0.001, at most 50 times; ``starts`` says with which
+        of the fixed draws from Gamma(100, 0.01) each bag begins.
         """
         out = np.full((len(bags), self.n_topics), 1 / self.n_topics, dtype=np.float32)
         filled = sorted((len(bag), row) for row, bag in enumerate(bags) if bag)
@@ -218,7 +211,6 @@ class TopicModel:
 
     def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats) -> Floats:
         """γ of bags of equal length from their starts: (bags, words) numbers and counts to (bags, topics).
-
         ``gamma`` holds the starts, one row a bag, and is overwritten.
         """
         beta = self.beta[words]
@@ -239,7 +231,7 @@ class TopicModel:
 
     def topics(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The five words of each text's most probable topic; none where no topic has a share of 0.1."""
-        asked = [(self.bag(text), start_of(text)) for text in texts]
+        asked = [(self.bag(text), _start_of(text)) for text in texts]
         distinct = [pair for pair in dict.fromkeys(asked) if pair[0]]
         shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
         named = zip(shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist(), strict=True)
@@ -248,10 +240,9 @@ class TopicModel:
         return [words.get(pair, ()) for pair in asked]
 
 
-def start_of(text: str) -> int:
-    """Which of the fixed starts a text takes: the same in every process, and spread over texts.
-
-    (The thesis drew a new start per call, so that its figures depend on the order of calls.)
+def _start_of(text: str) -> int:
+    """Which of the fixed starts a text takes: the same in every process, and spread over texts. (The thesis
+    drew a new start per call, so that its figures depend on the order of calls.).
     """
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS
 
@@ -266,10 +257,9 @@ def _exp_elog(gamma: Floats) -> Floats:
 def train(
     plots: Sequence[str], *, n_topics: int = 50, passes: int = 15, seed: int = 42, least: int = 5
 ) -> TopicModel:
-    """A model of the plots: words in at least ``least`` and at most half of them.
-
-    scikit-learn's variational Bayes with symmetric priors of 1/topics, in one process: the same plots and
-    seed give the same model. Raises InputError where fewer words than topics are left.
+    """A model of the plots: words in at least ``least`` and at most half of them, scikit-learn's variational
+    Bayes with symmetric priors of 1/topics; the same plots and seed give the same model. Raises InputError
+    where fewer words than topics are left.
     """
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
@@ -301,9 +291,8 @@ TOPICS: Registry[TopicExtractor] = Registry("topic extractor", "crs_lib.thesis")
 
 
 def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
-    """The topic extractor of a name; ``model`` is the folder of ``lda``, ``llm`` the model of ``llm``.
-
-    Raises InputError for an unknown name and for a model that is not there.
+    """The topic extractor of a name; ``model`` is the folder of ``lda``, ``llm`` the model of ``llm``. Raises
+    InputError for an unknown name and for a model that is not there.
     """
     return TOPICS.create(spec, model=model, llm=llm)
 
@@ -313,7 +302,7 @@ def trained_model() -> Path:
     return paths.data() / "processed" / MODEL
 
 
-def default_model() -> Path:
+def _default_model() -> Path:
     """The topic model that is used where none is named: one trained here, else the thesis's in the mirror."""
     own = trained_model()
     return own if own.is_dir() else datasets.get("thesis-lda").in_mirror() or own
@@ -335,7 +324,7 @@ class Lda:
     kind = "lda"
 
     def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
-        self.folder = Path(model or default_model())
+        self.folder = Path(model or _default_model())
         self._model = TopicModel.load(self.folder)
         self.name = f"{self.kind}, {self._model.n_topics} topics, {len(self._model.words)} words"
 
@@ -362,7 +351,7 @@ class _Heuristic:
 @TOPICS.register("lda_or_heuristic")
 def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
     """``lda`` where a topic model is here, else the heuristic, which the column ``embedder`` names."""
-    if model or (default_model() / "dictionary.tsv").is_file():
+    if model or (_default_model() / "dictionary.tsv").is_file():
         return Lda(model)
     found = _Heuristic()
     found.name = "heuristic (no topic model is here)"

@@ -1,9 +1,6 @@
-"""Scores of logged conversations, and how far they agree with the ratings that people gave.
-
-The film part of a score is the metric ``normalised_gain``, the one that ranks simulated systems; only the
-state is heard instead of logged. The other half is how people take the films. The halves are choices: nothing
-here is fitted to labels. Ratings are read where the conversations carry them.
-Source: docs/validity.md, section 4.
+"""Scores of logged conversations, and how far they agree with the ratings that people gave. The state is
+heard, the film part of a score is ``normalised_gain``, the other half is how people take the films; nothing
+is fitted to labels. Source: docs/validity.md, section 4.
 """
 
 import math
@@ -51,10 +48,9 @@ _OTHERS = "follow_up"  # the stage in which a simulated user asks for other film
 
 
 class _ReplyFeatures(NamedTuple):
-    """The features of a reply, judged by what came before it only.
-
-    ``gain`` is the normalised gain of its films, NaN where no constraint is known; ``novel`` the share of
-    them not named before. ``invited``: the person has asked for films, or was asked what is wanted.
+    """The features of a reply, judged by what came before it only. ``gain`` is the normalised gain of its
+    films (NaN: no constraint known), ``novel`` the share not named before; ``invited``: films were asked for,
+    or wishes.
     """
 
     n_films: int
@@ -71,11 +67,10 @@ class _ReplyFeatures(NamedTuple):
 def _on_paper(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
     """How far a reply follows what the person said, in [0, 1].
 
-    With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0, and ½ where no
-    constraint is known; N the share not named before; half of that where the person has neither wished nor
-    asked for anything. Without films ¾ for asking what is wanted while nothing is known (half of it the
-    second time), ½ for answering a question about a film and for returning thanks or a goodbye, else 0. A
-    reply repeated word for word is 0.
+    With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0 (½ where no
+    constraint is known), N the share not named before; half of that where nothing was wished or asked for.
+    Without films ¾ for asking what is wanted while nothing is known (half the second time), ½ for answering a
+    question about a film or returning thanks, else 0. A reply repeated word for word is 0.
     """
     if reply.repeats:
         return 0.0
@@ -88,9 +83,8 @@ def _on_paper(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
 
 
 def _received(on_paper: float, taken: float, n_films: int) -> float:
-    """The mean of the score on paper and of how the person takes the films, in [0, 1].
-
-    The score on paper alone where the reply names no film, or where the person gives no cue (``taken`` NaN).
+    """The mean of the score on paper and of how the person takes the films (``taken``), in [0, 1]; the score
+    on paper alone without films or without a cue (NaN).
     """
     return (on_paper + taken) / 2 if n_films and not math.isnan(taken) else on_paper
 
@@ -109,8 +103,7 @@ class Told(NamedTuple):
 
 def logged(dialogue: Dialogue, grounder: Grounder, told: Mapping[int, Told] | None = None) -> Dialogue:
     """The dialogue with the log a simulator would have kept: state, changes of it as shifts, films by id.
-
-    The log that a USER turn held already is replaced. ``told`` corrects what is heard in some turns (from 1).
+    ``told`` corrects what is heard in some turns (from 1).
     """
     listener, turns, states = heard.Listener(grounder), list[Turn](), list[Any]()
     for turn in dialogue.turns:
@@ -156,11 +149,9 @@ class _Scored(NamedTuple):
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The scores as a FACE run file has them: seven aspects, for every system utterance and the whole.
-
-        ``turn_ind`` is the log's own, else the utterance's place. An utterance before the person spoke gets ¾
-        where it asks what is wanted, else 0; parts of a merged reply share its score. A system that never
-        answers follows nothing: 0.
+        """The scores as a FACE run file has them: seven aspects, for every system utterance and the whole. An
+        utterance before the person spoke gets ¾ where it asks what is wanted, else 0; parts of a merged reply
+        share its score; a system that never answers gets 0. ``turn_ind`` is the log's own, else the place.
         """
         opening = [_ASKING * _elicits(text) for text in _opening(self.dialogue)]
         values = [(i, dict.fromkeys(OF_REPLY, value)) for i, value in enumerate(opening)]
@@ -186,9 +177,8 @@ def _taken(rows: _Rows) -> float:
 
 
 def _whole(rows: _Rows) -> float:
-    """A whole dialogue, in [0, 1]: the mean of its replies on paper and of how the person took them.
-
-    The replies' mean is quadratic, so that successes count more than wasted turns. NaN without replies.
+    """A whole dialogue, in [0, 1]: the quadratic mean of its replies on paper (successes count more than
+    wasted turns) and how the person took them; NaN without replies.
     """
     if not rows:
         return math.nan
@@ -258,11 +248,9 @@ def _number(value: object) -> float:
 def score(
     dialogues: Iterable[Dialogue], grounder: Grounder, told: Mapping[str, Mapping[int, Told]] | None = None
 ) -> Iterator[_Scored]:
-    """Every dialogue with its rows, one at a time: our scores, their parts, and other metrics.
-
-    Memory stays flat. ``defined`` is 1 where a constraint is known; elsewhere the score is the declared
-    fallback. Every reply has a row. Only ``reaction`` and ``received_relevance`` look at what is said next.
-    ``told`` corrects what is heard, by conversation (:func:`logged`).
+    """Every dialogue with its rows, one at a time, a row a reply: our scores, their parts, and other metrics.
+    ``defined`` is 1 where a constraint is known (else the score is the fallback). ``told`` corrects what is
+    heard, by conversation (:func:`logged`).
     """
     given, heard_from = tee(dialogues)
     known = told or {}
@@ -303,9 +291,8 @@ def _rows(
 
 
 def rate(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per reply: our scores, the human rating where there is one (else null), the dialogue's rating.
-
-    InputError where no reply is.
+    """One row per reply: our scores, the human rating where there is one, the dialogue's; InputError without
+    reply.
     """
     return table([row for one in score(dialogues, grounder) for row in one.rated])
 
@@ -327,13 +314,10 @@ def _per_dialogue(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 def agreement(
     rows: pd.DataFrame, names: Sequence[str] = (RECEIVED,), *, resamples: int = 1000
 ) -> pd.DataFrame:
-    """Pearson and Spearman of each score with human ratings, one row per score and level.
-
-    Levels: "reply, constraint known", "reply" (fallback included), "reply, within systems" (mean over
-    systems, weighted by their replies), "dialogue" (with the overall rating; the first score is that of whole
-    dialogues, the others are means over replies), "system" (means of both). ``low`` and ``high`` are the 95 %
-    interval of Spearman over conversations; ``partial`` is Spearman given length and number of films;
-    ``coverage`` the share of rated rows with a score; ``diff`` is Spearman less that of the number of films.
+    """Pearson and Spearman of each score with human ratings, one row per score and level: "reply, constraint
+    known", "reply", "reply, within systems" (weighted mean), "dialogue" (with the overall rating), "system".
+    ``low`` and ``high``: 95 % interval of Spearman over conversations; ``partial``: given length and number
+    of films; ``coverage``: share of rated rows with a score; ``diff``: less Spearman of the number of films.
     Raises InputError without ratings.
     """
     if not rows[[RATING, OVERALL]].notna().any(axis=None):
@@ -377,10 +361,9 @@ def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
 def rho(
     frame: pd.DataFrame, score: str, rating: str, *, minus: str = "", resamples: int = 1000
 ) -> dict[str, Any]:
-    """Spearman of two columns with its 95 % interval: n, spearman, low, high.
-
-    Conversations (``system`` and ``conv_id``) are drawn with replacement; without ``resamples`` the interval
-    is NaN. With ``minus`` the interval is that of the difference to a third column's correlation.
+    """Spearman of two columns with its 95 % interval over conversations (``system`` and ``conv_id``): n,
+    spearman, low, high; NaN without ``resamples``. With ``minus`` that of the difference to a third column's
+    correlation.
     """
     columns = [score, rating, *([minus] if minus else [])]
     known = frame[frame[columns].notna().all(axis=1)].astype(dict.fromkeys(columns, float))

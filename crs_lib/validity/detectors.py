@@ -99,7 +99,6 @@ class _NewValue(_Detector):
 
 def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per detector, session and user turn from the second on: its score and whether it is a shift.
-
     Raises InputError for an unknown detector or a missing encoder.
     """
     made = {name: DETECTORS.create(name, grounder=grounder) for name in names}
@@ -121,11 +120,9 @@ def usual(names: Iterable[str]) -> dict[str, float]:
 
 
 def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:
-    """One row per detector at its threshold: precision, recall, F1, AUC, alarm rate and delay.
-
-    ``alarm_rate`` is the share of all turns that raise an alarm, ``shift_rate`` the share that are shifts.
-    ``delay`` is the mean number of turns from a shift to the first alarm before the next shift, over the
-    shifts that any alarm followed; ``found`` is the share of shifts with one. AUC needs no threshold.
+    """One row per detector at its threshold: precision, recall, F1, AUC, ``alarm_rate`` (of all turns),
+    ``shift_rate``, ``delay`` (mean turns from a shift to the first alarm before the next) and ``found``, the
+    share of shifts with one.
     """
     out = []
     for name, mine in rows.groupby("detector", sort=False):
@@ -147,9 +144,3 @@ def _delays(turns: pd.DataFrame) -> pd.Series:
     since = turns.groupby("session")["shift"].cumsum()
     first = turns[since > 0].groupby(["session", since])[["turn", "alarmed"]].min()
     return first["alarmed"] - first["turn"]
-
-
-def sweep(rows: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
-    """:func:`quality` at each threshold, all detectors alike."""
-    names = rows["detector"].unique()
-    return pd.concat([quality(rows, dict.fromkeys(names, t)) for t in thresholds], ignore_index=True)

@@ -1,12 +1,10 @@
 """The state of a user as heard from the user's words alone: constraints, exclusions, questions, reactions.
 
-Source: docs/validity.md, section 4. A value named in a field replaces the earlier ones of that field; a
-value that is refused is unwanted, one that is "not required any more" is dropped, and "forget the rest" drops
-all; a film named with approval stands for its genres while no constraint is stated. A year counts where a
-film of that very year is asked for, not as a bound ("after 2010"). How people take a reply is read from the
-cues of acceptance and rejection in what they say next; words inside film titles do not count, nor do films
-that a person has not seen: "no, I have never seen it" turns nothing down. The cues are those of
-``prompts/movies/heard.wording``.
+A value named in a field replaces the earlier ones; one that is refused is unwanted, one "not required any
+more" is dropped, "forget the rest" drops all; a film named with approval stands for its genres while nothing
+is stated; a year counts where a film of that very year is asked for. Reactions are read from cues of
+acceptance and rejection outside of titles and films not seen. Cues: ``prompts/movies/heard.wording``. Source:
+docs/validity.md, section 4.
 """
 
 import math
@@ -43,10 +41,8 @@ def _films() -> tuple[re.Pattern[str], list[list[str]]]:
 
 
 class _Heard(NamedTuple):
-    """One user turn: concepts wanted, unwanted and given up, films named, what it asks for.
-
-    ``resets`` says that all earlier constraints are given up; ``asks_about`` is a question about a film,
-    ``requests`` a request for films.
+    """One user turn: concepts wanted, unwanted and given up (all of them where it ``resets``), films named,
+    whether it asks about a film or ``requests`` some.
     """
 
     wanted: frozenset[int]
@@ -194,7 +190,6 @@ class Listener:
 
 def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
     """Share of acceptance among the cues of what a person says after a reply, in [0, 1]; NaN without a cue.
-
     ``titles`` are those of films, which are passed over: tuples that begin with a range of characters.
     """
     for start, end, *_ in sorted(titles, reverse=True):

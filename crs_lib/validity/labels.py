@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pydantic
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import paths, rng, safety, tables
@@ -25,21 +24,21 @@ from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
+from crs_lib.stats.agreement import read_labels
 from crs_lib.stats.effects import spearman
 from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import agreement
 
 BEFORE, AFTER = 2, 3  # turns shown before a shift, and from the shift on
+Kind = Literal["single", "pairs", "relevance", "intents", "quality"]
 KEY, FOLDER = "key.json", "annotation"
 SCRIPTED = "scripted"  # the prefix of raters that are programs
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question: its blinded id, what the page shows, and what only the key holds.
-
-    ``sides`` are the stretches shown, one or two, ``earlier`` what the person said before; ``systems`` who
-    speaks in each. ``shift`` is the shift's turn, ``turns`` those of which the metrics are taken.
+    """One question: its blinded id, what the page shows (``sides``, ``earlier`` words of the person), and
+    what only the key holds: who speaks in each side, the shift's turn, and the ``turns`` whose metrics count.
     """
 
     id: str
@@ -64,15 +63,17 @@ class AskConfig(Settings):
     """The effective settings of a page of questions, checked."""
 
     run: Annotated[RunName, Field(description="an evaluated run")] = "demo"
-    n: Annotated[int, Field(ge=1, le=5000, description="questions on the page")] = 60
-    kind: Annotated[Literal["single", "pairs"], Field(description="one conversation, or two")] = "single"
+    n: Annotated[int, Field(ge=1, le=5000, description="questions; of CoSRec: conversations")] = 60
+    kind: Annotated[Kind, Field(description="one conversation or two; of CoSRec: what is asked")] = "single"
     seed: Annotated[Seed, Field(description="of the draw and the order of questions")] = 0
+    source: Annotated[str, Field(description="CoSRec's corpus: sample, cosrec, or a folder")] = "sample"
+    partition: Annotated[str, Field(description="of CoSRec's corpus")] = "curated"
+    depth: Annotated[int, Field(ge=1, description="relevance: documents of each run in the pool")] = 10
 
 
 def sample(config: AskConfig) -> list[Question]:
-    """Questions about an evaluated run, balanced over systems and scenarios, in random order.
-
-    Raises InputError for a run that is too small, RunError as :func:`evaluate.read`.
+    """Questions about an evaluated run, balanced over systems and scenarios, in random order. Raises
+    InputError for a run that is too small, RunError as :func:`evaluate.read`.
     """
     run, n, kind, seed = config.run, config.n, config.kind, config.seed
     places = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
@@ -156,9 +157,8 @@ def read_key(run: str, page: str = "") -> _PageKey:
 
 
 def _metric_values(run: str, key: _PageKey) -> pd.DataFrame:
-    """One row per question: the mean of every turn metric over the turns that it asks about.
-
-    For pairs the value of the right side less that of the left.
+    """One row per question: the mean of every turn metric over the turns that it asks about. For pairs the
+    value of the right side less that of the left.
     """
     turns = evaluate.read(run, "turns")
     numeric = turns.select_dtypes(["number", "boolean"])
@@ -198,26 +198,11 @@ class _Findings(NamedTuple):
         return f"{self.labels['rater'].nunique()} {'scripted ' if self.scripted else ''}raters"
 
 
-class _Label(pydantic.BaseModel):
-    """A line of an exported file."""
-
-    model_config = pydantic.ConfigDict(strict=True)
-    item: Annotated[str, Field(min_length=1)]
-    rater: Annotated[str, Field(min_length=1)]
-    value: Annotated[int, Field(ge=1, le=5)]
-    page: Annotated[str, Field(min_length=1)]
-    seconds: Any = None
-
-
 def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]:
-    """The labels of exported files: item, rater, value (1 to 5), seconds; and the key of their page.
-
-    Of an item a rater's last label counts. Raises InputError naming file and line for what is no label, a
-    label of another page than the first one, an unknown question.
+    """The labels of exported files (item, rater, value 1 to 5, seconds; a rater's last one of an item) and
+    the key of their page. Raises InputError naming file and line for what is no label of this page.
     """
-    given = [one for name in files for one in _labels(Path(name).expanduser())]
-    if not given:
-        raise InputError("no label in these files; export them with the page's button or the key E")
+    given = read_labels(files)
     key, rows = read_key(run, given[0][1].page), dict[tuple[str, str], dict[str, Any]]()
     known = set(key.questions["id"])
     for where, label in given:
@@ -226,21 +211,9 @@ def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]
             raise InputError(f"{other}; import it with the run that its page was made of, one page at a time")
         if label.item not in known:
             raise InputError(f"{where}: no question {label.item!r} on this page")
-        rows[label.rater, label.item] = label.model_dump()
-    frame = pd.DataFrame(rows.values(), columns=list(_Label.model_fields))
+        rows[label.rater, label.item] = label.model_dump(exclude={"words"})
+    frame = pd.DataFrame(rows.values())
     return frame.assign(seconds=pd.to_numeric(frame["seconds"], errors="coerce")), key
-
-
-def _labels(path: Path) -> Iterator[tuple[str, _Label]]:
-    """The labels of a file, each with its place; InputError for a line that is none."""
-    for number, line in enumerate(safety.read_text(path).split("\n"), start=1):
-        where = f"{path.name}, line {number}"
-        try:
-            if line.strip():
-                yield where, _Label.model_validate(safety.loads(line, where))
-        except pydantic.ValidationError as error:
-            expected = "an object with item, rater, page and a value from 1 to 5"
-            raise InputError(f"{where}: no label; expected {expected}") from error
 
 
 def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> _Findings:
@@ -262,9 +235,8 @@ def write(run: str, found: _Findings) -> Path:
 
 
 def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
-    """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row.
-
-    Without rows where no question has two raters.
+    """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row. Without
+    rows where no question has two raters.
     """
     columns, pairs = ["n_raters", "n_items", "alpha", "low", "high"], agreement.one_against_rest(labels)
     if pairs.empty:
@@ -275,7 +247,6 @@ def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
 
 def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:
     """Spearman of every metric with the mean label, the highest first, with 95 % intervals over scenarios.
-
     For pairs the label is the preference for the right side and the metric the difference of the sides.
     """
     mean = labels.groupby("item")["value"].mean().rename("label").reset_index()
@@ -287,10 +258,8 @@ def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) ->
 
 
 def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dict[str, Any]]:
-    """Labels that programs give, for a demonstration: no person has seen the page.
-
-    A rater ``scripted-1`` … maps the gain of the turns asked about onto 1 to 5, and adds noise of its own (a
-    normal deviate of ``noise`` steps). They say nothing about any metric: they are made of one.
+    """Labels that programs give, for a demonstration: the gain of the turns asked about on a scale of 1 to 5,
+    with ``noise`` steps of each rater's own. They say nothing about any metric: they are made of one.
     """
     key = read_key(run)
     gain = _metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
@@ -305,7 +274,6 @@ def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[di
 
 def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
     """The exported files that a pattern names (``labels/*.jsonl``); without one, labels of scripted raters.
-
     Raises InputError where the pattern names no file.
     """
     given = Path(pattern).expanduser() if pattern else folder(run) / f"labels-{SCRIPTED}.jsonl"

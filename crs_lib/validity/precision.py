@@ -1,8 +1,5 @@
-"""How many scenarios a precision needs: the same systems over catalogues, wordings, seeds and scenarios.
-
-A generalisability study: where do scores vary, and what does a difference between two systems therefore
-promise for other scenarios, seeds, wordings and catalogues?
-Source: docs/validity.md, section 6; Brennan (2001), Generalizability Theory.
+"""How many scenarios a precision needs: a generalisability study of the same systems over catalogues,
+wordings, seeds and scenarios. Source: docs/validity.md, section 6; Brennan (2001), Generalizability Theory.
 """
 
 from collections.abc import Sequence
@@ -77,9 +74,8 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
 
 
 def _balanced(frame: pd.DataFrame) -> pd.DataFrame:
-    """The scenarios that have a value for every system and wording, equally many a catalogue and seed.
-
-    The first ones of each cell are kept. Raises InputError where a cell has fewer than two.
+    """The scenarios that have a value for every system and wording, equally many a catalogue and seed. The
+    first ones of each cell are kept. Raises InputError where a cell has fewer than two.
     """
     cell = ["catalogue", "seed"]
     whole = frame.groupby([*cell, "scenario"], sort=False)["value"].transform(lambda part: part.notna().all())

@@ -1,9 +1,7 @@
-"""Data sets in which people, success or judges say how good a conversation is, and our scores beside them.
-
-``people ceilings``: sets with every rating of every rater (AB-ReDial, USS), and how far raters agree.
-``people success``: simulated users with a target film (Concept4CRS); do scores say when they are served? The
-criterion comes from the log, the predictors never see the target. Every set is read by a row of ``SETS``.
-Source: docs/validity.md, section 4.
+"""Data sets in which people, success or judges say how good a conversation is, and our scores beside them:
+every rating of every rater and how far raters agree (``ceiling``); simulated users with a target film, where
+scores that never see it should say when they are served (``success``). Each set is a row of ``SETS``. Source:
+docs/validity.md, section 4.
 """
 
 import hashlib
@@ -117,9 +115,8 @@ SETS: dict[str, Callable[[Path], Iterator[Any]] | None] = {
 
 
 def conversations(name: str, place: Path | None = None) -> Iterator[Dialogue]:
-    """The conversations of a rated set, by default from where the data set of this name lies.
-
-    Raises RunError with the command that fetches it where it is not here, InputError for what is no such set.
+    """The conversations of a rated set, by default from where the data set of this name lies. Raises RunError
+    with the command that fetches it where it is not here, InputError for what is no such set.
     """
     path, read = place or datasets.locate(name), SETS[name]
     if read is None:
@@ -134,7 +131,6 @@ def conversations(name: str, place: Path | None = None) -> Iterator[Dialogue]:
 
 def ratings(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
     """Every rating of every rater: conv_id, item (conversation, with the utterance), rater, construct, value.
-
     Raters have no names: a rater is a place in the list of ratings.
     """
     found = []
@@ -151,11 +147,8 @@ def ratings(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 
 def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
-    """How far one rater agrees with the others, one row per construct.
-
-    ``spearman`` correlates every rating with the mean of the others of its item (95 % interval over
-    conversations): the height that a score can be held against. ``alpha`` is Krippendorff's, ordinal. Items
-    with a single rating are left out.
+    """How far one rater agrees with the others, one row per construct: ``spearman`` of every rating with the
+    mean of the others of its item (95 % interval over conversations), and Krippendorff's ``alpha``, ordinal.
     """
     design = stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5))
     out = []
@@ -185,11 +178,9 @@ def share_of(conversation: str, parts: int) -> int:
 
 
 def aspects(rows: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
-    """Spearman of the seven aspects of CRSArena-Eval with people, beside the published baselines.
-
-    ``rows`` are rated replies (:func:`agreement.table`). ``held_out`` is the mean over five folds of
-    conversations in which the rule is the one that is best on the other four (``rules`` names those); the
-    interval is that of the rule in use over all of them. An aspect that nobody rated is left out.
+    """Spearman of the seven aspects of CRSArena-Eval with people, beside the published baselines. ``rows``
+    are rated replies (:func:`agreement.table`). ``held_out`` is the mean over five folds of conversations of
+    the rule that is best on the other four (``rules``); the interval is that of the rule in use.
     """
     out = []
     for place, aspect in enumerate(_ASPECTS):
@@ -217,10 +208,8 @@ PREDICTORS = (_WORDS, _GAIN, ON_PAPER, RECEIVED, "n_films", "n_words", "turn")
 
 
 def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per reply of conversations that log success: criteria and predictors.
-
-    ``satisfaction`` is the mean share of the constraints heard that the films named meet (0 without films).
-    Raises InputError where no reply logs success.
+    """One row per reply of conversations that log success: criteria and predictors (``satisfaction``: mean
+    share of the constraints heard that its films meet). Raises InputError where no reply logs success.
     """
     rows: list[dict[str, Any]] = []
     for one in agreement.score(dialogues, grounder):
@@ -236,12 +225,9 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
 
 
 def prediction(frame: pd.DataFrame, *, resamples: int = 100) -> pd.DataFrame:
-    """AUC of every predictor for either criterion, over replies and over dialogues.
-
-    ``within`` is the mean over systems of their own AUC, with its 95 % interval over conversations; ``all``
-    pools the systems. Where a predictor is undefined (no constraint known) its mean stands in. Over dialogues
-    a predictor is the mean over replies, ``dialogue_satisfaction`` the score of the whole; success is that of
-    any reply.
+    """AUC of every predictor for either criterion, over replies and over dialogues (means of replies, success
+    of any): ``within`` the mean over systems of their own AUC, with its 95 % interval over conversations;
+    ``all`` pools the systems. An undefined predictor counts its mean.
     """
     filled = frame.fillna({name: frame[name].mean() for name in PREDICTORS})
     levels = {"reply": (filled, PREDICTORS), "dialogue": (_per_dialogue(filled), (*PREDICTORS, WHOLE))}
@@ -286,7 +272,6 @@ def systems(frame: pd.DataFrame) -> pd.DataFrame:
 
 def missed(frame: pd.DataFrame, n: int = 3) -> pd.DataFrame:
     """The replies that the score judges most wrongly: successes with the lowest, failures with the highest.
-
     ``n`` of either, from different conversations.
     """
     order = frame.sort_values([ON_PAPER, "system", "conv_id", "turn"]).drop_duplicates("reply")

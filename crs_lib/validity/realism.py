@@ -1,9 +1,6 @@
-"""Does the simulator keep its promises, and are its users told from real ones?
-
-Checks of what must hold before scores mean anything (docs/validity.md, section 2), and a classifier
-two-sample test: sentence vectors or TF-IDF and a logistic regression, in folds that keep a conversation
-together; an AUC of 0.5 means that nobody can tell. Source: D. Lopez-Paz and M. Oquab, "Revisiting classifier
-two-sample tests", ICLR 2017.
+"""Does the simulator keep its promises (docs/validity.md, section 2), and are its users told from real ones?
+A classifier two-sample test in folds that keep a conversation together; an AUC of 0.5 means that nobody can
+tell. Source: D. Lopez-Paz and M. Oquab, "Revisiting classifier two-sample tests", ICLR 2017.
 """
 
 import re
@@ -89,9 +86,8 @@ def _pairs(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, Pair]]:
 
 
 def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[_UserTurn]:
-    """The turns of a trivial generator: drawn from the first words and the small talk of voices, at random.
-
-    They state no constraint and follow no reply: an AUC that this generator reaches says nothing of use.
+    """The turns of a trivial generator: first words and small talk of voices, at random. They state no
+    constraint and follow no reply: an AUC that this generator reaches says nothing of use.
     """
     found = []
     for session in range(n_sessions):
@@ -106,7 +102,7 @@ def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> lis
     return found
 
 
-def constraint_share(turns: Sequence[_UserTurn], grounder: Grounder) -> float:
+def _constraint_share(turns: Sequence[_UserTurn], grounder: Grounder) -> float:
     """The share of turns whose words name a value of a field as systems read them, in [0, 1]."""
     named = [any(not match.rejected for match in grounder.audit(turn.text)) for turn in turns]
     return float(np.mean(named)) if named else float("nan")
@@ -118,13 +114,11 @@ def _joint_accuracy(dialogues: Iterable[Dialogue]) -> float:
     return float(np.mean([ours["constraints"] == theirs["constraints"] for ours, theirs in logs]))
 
 
-def two_sample(
+def _two_sample(
     real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], encoder: str = TFIDF, seed: int = 1
 ) -> dict[str, float]:
-    """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations.
-
-    The classifier is tested on conversations that it never saw, and where there are several voices, on voices
-    that it never saw. Raises InputError where one side has fewer than ten conversations.
+    """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations; tested on
+    conversations (of several voices: on voices) never seen. InputError below ten conversations a side.
     """
     both = [*real, *simulated]
     names, groups = np.unique([turn.conversation for turn in both], return_inverse=True)
@@ -180,7 +174,7 @@ def _classifier(encoder: str) -> Any:
     return make_pipeline(make_union(_WORDS, _CHARACTERS), fit) if encoder == TFIDF else fit
 
 
-def telling_words(
+def _telling_words(
     real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], n: int = 15
 ) -> tuple[list[str], list[str]]:
     """The words and pairs of words that most give away simulated and real users, the strongest first."""
@@ -193,10 +187,8 @@ def telling_words(
 
 def run(config: RealismConfig) -> pd.DataFrame:
     """One row a choice of voices: the tracker's joint accuracy, the shares of turns that name a value or ask.
-
-    With conversations of people, whose lengths simulated ones are cut to: AUC for turns and whole dialogues,
-    and telling words, too; rows for the trivial generator (:func:`small_talk`), and the yardsticks, in which
-    people are told from people: one half of them from the other, and those of the data set ``others``.
+    With conversations of people also AUC for turns and whole dialogues, telling words, and the yardsticks:
+    the trivial generator (:func:`small_talk`), people against people, and those of the data set ``others``.
     """
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
@@ -206,11 +198,11 @@ def run(config: RealismConfig) -> pd.DataFrame:
         """The turns of some users beside those of people."""
         row: dict[str, Any] = {"users": name, **facts, **_manner(mine, world.grounder)}
         if people:
-            whole = two_sample(_whole(people), _whole(mine), config.encoder, config.seed)
-            row |= two_sample(people, mine, config.encoder, config.seed)
+            whole = _two_sample(_whole(people), _whole(mine), config.encoder, config.seed)
+            row |= _two_sample(people, mine, config.encoder, config.seed)
             row |= {f"{key} of dialogues": value for key, value in whole.items()}
             row |= {"real": len(people), "simulated": len(mine)}
-            ours, theirs = telling_words(people, mine)
+            ours, theirs = _telling_words(people, mine)
             row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
         return row
 
@@ -237,15 +229,12 @@ def _manner(turns: Sequence[_UserTurn], grounder: Grounder) -> dict[str, float]:
     """Shares of turns that name a value and that ask, in [0, 1], and words a turn."""
     asks = np.mean(["?" in turn.text for turn in turns]) if turns else np.nan
     long = np.mean([len(words(turn.text)) for turn in turns]) if turns else np.nan
-    return {"constraints": constraint_share(turns, grounder), "questions": float(asks), "words": float(long)}
+    return {"constraints": _constraint_share(turns, grounder), "questions": float(asks), "words": float(long)}
 
 
 def _leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per shift with new constraints: does the user name one of them before the shift?
-
-    ``leaked`` is true where an earlier utterance names a value that the shift brings and that was no
-    constraint, was not to be avoided, and had not been said as part of the plan before. A person named before
-    in another role (wished for as a writer, now as a director) is no leak, nor is a word of a film's title.
+    """One row per shift with new constraints: ``leaked`` where an earlier utterance names a value that the
+    shift brings, unless it was a constraint, to be avoided, planned, or a word of a title.
     """
     rows = []
     for dialogue in dialogues:
@@ -295,7 +284,6 @@ def _named(grounder: Grounder, text: str) -> set[int]:
 
 def unlogged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per user turn: the values named that are not wanted, given up, to be avoided or an aside's.
-
     What stands in a film's title, or in the name of a value that the log holds, is not counted.
     """
     rows = []

@@ -1,9 +1,7 @@
-"""Do people rate a reply to a change of mind as the instrument does?
-
-The corpus of revisions (``data/samples/revisions.jsonl``: ids and labels) is joined with the data sets that
-hold the words and the ratings. Uptake, release and misfit are computed from the words, by the readers and
-metrics that score logs; labels only say which turns are revisions. What is measured is chosen on one half of
-the conversations and confirmed on the other. Source: docs/revisions.md.
+"""Do people rate a reply to a change of mind as the instrument does? The corpus of revisions
+(``data/samples/revisions.jsonl``: ids and labels) is joined with the rated sets; uptake, release and misfit
+are computed from the words, chosen on one half of the conversations and confirmed on the other. Source:
+docs/revisions.md.
 """
 
 import math
@@ -50,10 +48,9 @@ class _Joined(NamedTuple):
     rows: Mapping[int, Mapping[str, Any]]
 
 
-def joined(dataset: str, place: Path | None = None) -> Iterator[_Joined]:
-    """Every conversation of a rated set that the corpus speaks of, with what it says.
-
-    RunError where the data set is not here, InputError where it has no conversation of the corpus.
+def _joined(dataset: str, place: Path | None = None) -> Iterator[_Joined]:
+    """Every conversation of a rated set that the corpus speaks of, with what it says. RunError where the data
+    set is not here, InputError where it has no conversation of the corpus.
     """
     labels, met = _corpus().query("dataset == @dataset"), False
     labels = labels.sort_values("kind", key=lambda kinds: kinds.isin(KINDS), kind="stable")
@@ -70,11 +67,9 @@ def joined(dataset: str, place: Path | None = None) -> Iterator[_Joined]:
 
 
 def replies(grounder: Grounder) -> pd.DataFrame:
-    """One row per reply of the rated sets: ratings, measures, and whether it answers a revision.
-
-    ``role`` is "revision" by two readers of three, "first request" for the first reply for which a constraint
-    is heard, else empty. The uptake with the readers' labels takes what is kept and dropped from them.
-    ``misfit`` is 1 − gain where films are shown: people have no straight twin. Raises as :func:`joined`.
+    """One row per reply of the rated sets: ratings, measures, and its ``role``: "revision" (two readers of
+    three), "first request" (the first for which a constraint is heard), or empty. ``misfit`` is 1 − gain
+    where films are shown: people have no straight twin. Raises as :func:`_joined`.
     """
     frames = [_replies(name, grounder) for name in RATINGS]
     return pd.concat(frames, ignore_index=True)
@@ -82,7 +77,7 @@ def replies(grounder: Grounder) -> pd.DataFrame:
 
 def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
     """The rows of one data set."""
-    talks = list(joined(dataset))
+    talks = list(_joined(dataset))
     told = {one.dialogue.session_id: _told(one.rows, grounder) for one in talks}
     dialogues = [one.dialogue for one in talks]
     scored = zip(talks, *(agreement.score(dialogues, grounder, given) for given in ({}, told)), strict=True)
@@ -134,12 +129,9 @@ def _ratings(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 class _Study(NamedTuple):
-    """The tables of the study.
-
-    ``choice``: variants of uptake on the development half, an undefined value counting as the median; the
-    best is in use. ``agreement``: Spearman of every measure with every rating by half, and by how much that
-    of uptake exceeds it on the replies that have both (``diff``). ``model``: uptake, release and misfit, each
-    in a mixed model. ``systems``: ratings and gain at first requests and at revisions.
+    """The tables of the study. ``choice``: variants of uptake on the development half; ``agreement``:
+    Spearman of every measure with every rating by half, and uptake's lead (``diff``); ``model``: uptake,
+    release and misfit in mixed models; ``systems``: ratings and gain at first requests and at revisions.
     """
 
     choice: pd.DataFrame
@@ -171,9 +163,8 @@ def study(frame: pd.DataFrame, *, resamples: int = 1000) -> _Study:
 
 
 def _model(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """A measure's terms in rating ~ measure + films + length + turn + system + (1 | conversation).
-
-    All numbers are standardised within their data set, so a slope is in standard deviations.
+    """A measure's terms in rating ~ measure + films + length + turn + system + (1 | conversation). All
+    numbers are standardised within their data set, so a slope is in standard deviations.
     """
     names = [measure, *PLAIN]
     rows = _one_rating(frame).dropna(subset=["rating", measure], ignore_index=True)
@@ -185,10 +176,8 @@ def _model(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def _systems(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per system: how far rating and gain fall from first requests to revisions.
-
-    Over conversations that have both, with 95 % intervals. The rating is that of relevance, in USS of the
-    next user turn.
+    """One row per system: how far rating and gain fall from first requests to revisions. Over conversations
+    that have both, with 95 % intervals. The rating is that of relevance, in USS of the next user turn.
     """
     rows = []
     asked = _one_rating(frame[frame["role"] != ""])

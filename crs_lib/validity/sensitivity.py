@@ -42,10 +42,8 @@ def _simplex() -> list[ItemWeights]:
 
 
 def weights(turns: pd.DataFrame) -> pd.DataFrame:
-    """One row per weighting of the item-grounded composite: its weights, tau, and the best system.
-
-    ``turns`` are scored turns of several systems; turns without S* are left out, as in the score itself.
-    ``n_systems`` have such turns, in ``n_sessions`` scenarios; without any, tau is NaN and "best" empty.
+    """One row per weighting of the item-grounded composite: its weights, tau, and the best system. ``turns``
+    are scored turns of several systems, those without S* left out; without any, tau is NaN and "best" empty.
     """
     parts = turns.dropna(subset="satisfaction_corrected")
     fresh = (parts["novelty"] * parts["satisfaction"]).fillna(0.0)
@@ -73,9 +71,8 @@ def _tau(a: pd.Series, b: pd.Series) -> float:
 
 
 def _choices() -> Iterator[tuple[str, str, Convention]]:
-    """The conventions that are compared with the default: choice, setting and convention.
-
-    Each choice has its default too.
+    """The conventions that are compared with the default: choice, setting and convention. Each choice has its
+    default too.
     """
     thresholds = ((0.2, 0.5), (0.35, 0.65), (0.5, 0.8))
     grid: dict[str, dict[str, dict[str, Any]]] = {
@@ -111,10 +108,8 @@ def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Con
 
 
 def _agreement(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> dict[str, float | int]:
-    """Kendall's tau-b in [-1, 1] of the systems' means in two sets of scores, with its 95 % interval.
-
-    Scenarios are drawn for both sets at once, with all their systems. ``n_systems`` have a mean in both,
-    over ``n_sessions`` scenarios. NaN for fewer than two such systems or where all means are equal.
+    """Kendall's tau-b in [-1, 1] of the systems' means in two sets of scores, with its 95 % interval
+    (scenarios drawn for both at once); NaN for fewer than two common systems or equal means.
     """
     wide = [one.pivot_table(index="session_id", columns="model", values=metric, sort=False) for one in (a, b)]
     systems = [name for name in wide[0].columns if name in wide[1].columns]
@@ -153,7 +148,6 @@ def _part_of(catalog: Catalog, share: float) -> Catalog:
 
 def _by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
     """One row per share and metric: tau to the systems' means on the whole catalogue, as :func:`_agreement`.
-
     Users, systems and scores are made anew on every part, so this asks whether the ranking carries over.
     """
     found, asked = {}, config.keys()
@@ -174,11 +168,9 @@ def stability(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def make(run: str, sessions: int = 10) -> Path:
-    """Score a run's first scenarios under every choice, and on parts of its catalogue; returns the folder.
-
-    Parts of the catalogue take at least 50 scenarios: with fewer, their table is empty. Systems and users
-    with a language model are not simulated anew: the table holds the others, and is empty for fewer than
-    two. Raises InputError for fewer than two scenarios, RunError for a run without finished dialogues.
+    """Score a run's first scenarios under every choice, and on parts of its catalogue (from 50 scenarios on,
+    without language models; else that table is empty); returns the folder. Raises InputError for fewer than
+    two scenarios, RunError for a run without finished dialogues.
     """
     if sessions < 2:
         raise InputError(f"sessions is {sessions}; give a whole number >= 2, intervals need two scenarios")

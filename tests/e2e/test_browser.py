@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from crs_lib import evaluate, figures, runs, simulate, stats
+from crs_lib.__main__ import main
 from crs_lib.core import paths, tables
 from crs_lib.core.tables import sha256
+from crs_lib.cosrec import corpus as cosrec_corpus
+from crs_lib.cosrec.settings import RetrieveSettings, ScoreSettings
+from crs_lib.cosrec.study import STUDY
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
 from crs_lib.realtalk import corpus, describe, query, ranker
@@ -20,6 +24,7 @@ from crs_lib.report import report, trace
 from crs_lib.report.page import document
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
+from tests.helpers.cosrec_data import part_of_sample
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import scored, simulated
 
@@ -504,11 +509,11 @@ def questions(page, folder, **choice):
     return path
 
 
-def exported(page, folder, name):
+def exported(page, folder, name, digest="*"):
     """The files that come once an export is asked for."""
     page.key("e")
     end = time.monotonic() + chromium.PATIENCE
-    while not (files := list(folder.glob(f"labels-{name}-*.jsonl"))):
+    while not (files := list(folder.glob(f"labels-{name}-{digest}.jsonl"))):
         assert time.monotonic() < end, "nothing was exported"
         time.sleep(0.05)
     return files
@@ -610,3 +615,71 @@ def test_six_thousand_messages_open_at_once(page, tmp_path):
     page.open(path)
     assert page.js("document.querySelectorAll('.segment li').length") == 6000
     assert time.monotonic() - start < 10
+
+
+def asked_of_assessors(page, folder, raters, answer):
+    """Answers of raters at one open page, by keyboard, in a file each; ``answer`` gives key and query."""
+    files, digest = [], page.js("JSON.parse(document.getElementById('data').textContent).page")
+    for rater in raters:
+        page.click("#rater")
+        page.js("document.getElementById('rater').value = ''")
+        page.type(rater)
+        page.key("Enter")
+        while "all done" not in page.text("#state"):
+            key, query = answer(rater, page.text("#question"))
+            page.key(key)
+            if query:
+                page.type(query)
+                page.key("Enter")
+        files += exported(page, folder, rater, digest)
+    return files
+
+
+def test_cosrec_is_annotated_by_two_assessors_and_a_review_and_scored(page, tmp_path, capsys):
+    """Intents, then the pool of two runs, then quality: pages, labels, a corpus, notebooks 13 and 14."""
+    made = tmp_path / "made"
+    source = part_of_sample(tmp_path / "source", crowd=8, curated=1, products=200, passages=200)
+    names = {"run": "assessed", "source": str(made)}
+    page.browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+
+    def annotate(kind, place, raters, answer, review=None):
+        given = ["annotate", "--kind", kind, "--run", "assessed", "--source", str(place), "--depth", "1"]
+        assert main(given) == 0
+        pages_made = paths.run_folder("cosrec", "assessed") / "annotation"
+        page.open(pages_made / f"{kind}.html")
+        files = asked_of_assessors(page, tmp_path, raters, answer)
+        if review:
+            assert main([*given, "--import", *map(str, files)]) == 0
+            assert "in doubt, to be reviewed" in capsys.readouterr().out
+            page.open(pages_made / f"{kind}-review.html")
+            assert "The assessors said" in page.texts(".note b")
+            files += asked_of_assessors(page, tmp_path, ["c"], review)
+        assert main([*given, "--import", *map(str, files), "--out", str(made)]) == 0
+        return capsys.readouterr().out
+
+    def intent(rater, text):
+        if "knowledge" in text:  # the two differ in all of these
+            return ("1", "what is it") if rater == "b" else ("0", "")
+        return ("1", f"things for {rater}") if "recommended" in text else ("0", "")
+
+    told = annotate("intents", source, ["a", "b"], intent, lambda rater, text: ("1", "reviewed"))
+    assert "alpha, nominal" in told
+    (talk,) = cosrec_corpus.load(made, "curated").intents.values()
+    assert {(one.type, one.variants) for one in talk} == {
+        ("search", ("reviewed", "what is it")), ("recommendation", ("things for a", "things for b"))
+    }  # fmt: skip
+    choice = {"retrievers": ("bm25", "dense:hashing"), "rewriters": ("first and last",), "mapping": ""}
+    STUDY.run("retrieve", RetrieveSettings(**names, **choice, router="views", depth=20))
+    grade = {"a": "1", "b": "2"}
+    told = annotate("relevance", made, ["a", "b"], lambda rater, _: (grade[rater], ""), lambda *_: ("2", ""))
+    assert "alpha, ordinal" in told
+    judged = cosrec_corpus.load(made, "curated").qrels
+    assert {value for grades in judged.values() for value in grades.values()} == {2}
+    told = annotate("quality", made, ["a", "b"], lambda _, text: ("5" if "English" in text else "4", ""))
+    assert "one rater against the others" in told
+    (ratings,) = cosrec_corpus.load(made, "curated").ratings.values()
+    assert [tuple(one) for one in ratings] == [(5, 4, 4, 4)] * 2
+    found = STUDY.run("evaluate", ScoreSettings(**names, resamples=20))
+    best = found["means"].set_index(["kind", "system", "measure"])["mean"]
+    for kind in ("search", "recommendation"):  # the best document, which BM25 may lack, is relevant
+        assert best[kind, "dense-hashing-first-and-last", "RR@10"] == 1

@@ -4,7 +4,8 @@ import json
 import socket
 import threading
 import time
-from typing import Any
+from contextlib import suppress
+from typing import Any, BinaryIO
 
 
 def http_answer(body: bytes | str | dict[str, Any], status: str = "200 OK", *headers: str) -> bytes:
@@ -18,46 +19,65 @@ def http_answer(body: bytes | str | dict[str, Any], status: str = "200 OK", *hea
 class RawServer:
     """Answers every request with the next of some raw texts, with the last one again and again.
 
-    Between two pieces of one it waits ``pause`` seconds.
+    Between two pieces of one it waits ``pause`` seconds. After it ``drip`` comes every 0.05 s, without end. Its end
+    waits for its threads: one that still waited for a client could answer the client of the next server.
     """
 
-    def __init__(self, *answers: bytes, pieces: int = 1, pause: float = 0.0, hang_up: bool = False) -> None:
+    def __init__(
+        self, *answers: bytes, pieces: int = 1, pause: float = 0.0, hang_up: bool = False, drip: bytes = b""
+    ) -> None:
         self.answers, self.pieces, self.pause, self.hang_up = list(answers), pieces, pause, hang_up
-        self.connections = 0
+        self.drip, self.connections = drip, 0
         self.heads: list[bytes] = []
-        self.left = threading.Event()
         self._listening = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
 
     def __enter__(self) -> "RawServer":
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads[0].start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        for one in (self._listening, *self._open):  # what waits on them wakes up
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
         self._listening.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
+        with suppress(OSError):
+            while True:
                 connection, _ = self._listening.accept()
-            except OSError:
-                return
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                self.connections += 1
+                self._open.append(connection)
+                self._threads.append(threading.Thread(target=self._serve, args=(connection,), daemon=True))
+                self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as read:
-            while head := b"".join(iter(read.readline, b"\r\n")) if read.peek(1) else b"":
+        with connection, connection.makefile("rb") as read, suppress(OSError):
+            while head := _head(read):
                 self.heads.append(head)
                 read.read(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0))
                 answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
                 size = -(-len(answer) // self.pieces)
-                for start in range(0, len(answer), size):
-                    try:
+                with suppress(OSError):
+                    for start in range(0, len(answer), size or 1):
                         connection.sendall(answer[start : start + size])
-                    except OSError:
-                        break
-                    time.sleep(self.pause if self.pieces > 1 else 0)
+                        time.sleep(self.pause if self.pieces > 1 else 0)
+                    while self.drip:
+                        connection.sendall(self.drip)
+                        time.sleep(0.05)
                 if self.hang_up:
                     return
-            self.left.set()
+
+
+def _head(read: BinaryIO) -> bytes:
+    """The head of a request; empty where the client has gone."""
+    lines = []
+    while (line := read.readline()) != b"\r\n":
+        if not line:
+            return b""
+        lines.append(line)
+    return b"".join(lines)

@@ -71,7 +71,7 @@ def test_copying_is_a_share_and_an_echo_of_four_words_is_pure(reply, request, ig
 @PROPERTY
 @given(CODES, st.lists(CODES, max_size=4), CODES, st.booleans())
 def test_item_scores_stay_in_range(wishes, items, dropped, asked):
-    met = grounded.satisfaction(wishes, items, asked=asked)
+    met = grounded._satisfaction(wishes, items, asked=asked)
     assert inside("satisfaction", met)
     leaked = grounded._leakage(items, wishes, dropped)
     assert inside("topic_interference_leakage", leaked)
@@ -106,10 +106,12 @@ def test_tas_stays_in_range(cc, cr, echo):
 @PROPERTY
 @given(st.floats(-5, 1) | st.just(math.nan), SHARE, MAYBE, MAYBE, SHARE)
 def test_item_tas_is_at_most_one_and_better_parts_never_hurt(corrected, raw, novelty, leaked, copied):
-    value = composite.item_tas(corrected, raw, novelty, leaked, copied, ItemWeights())
+    value = composite._item_tas(corrected, raw, novelty, leaked, copied, ItemWeights())
     assert inside("item_tas", value)
     if not math.isnan(value):
-        assert composite.item_tas(min(1, corrected + 0.1), raw, novelty, 0, 0, ItemWeights()) >= value - 1e-12
+        assert (
+            composite._item_tas(min(1, corrected + 0.1), raw, novelty, 0, 0, ItemWeights()) >= value - 1e-12
+        )
 
 
 @PROPERTY

@@ -4,18 +4,20 @@ import csv
 import json
 import math
 import os
+import re
 
 import pandas as pd
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import fields, lexicon, sources
+from crs_lib.catalog import Grounder, fields, lexicon, sources
 from crs_lib.catalog.cleaning import clean
 from crs_lib.catalog.sources import content_hash, load
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
 from crs_lib.simulate import SimulateConfig
+from crs_lib.systems import World
 
 DIRTY = [
     ("Alpha", {"genre": ["Drama", "drama film", "France"], "actor": ["Ana  Bell", "ana bell", "nm123"], "year": "1980"}),
@@ -107,6 +109,38 @@ def test_a_missing_year_is_missing(year):
     items, report = clean([("Alpha", {"year": year})])
     assert items[0].year is None
     assert report.before["year"].total() == 0
+
+
+BOOKS = paths.samples() / "books.csv"
+
+
+def test_books_have_fields_and_words_of_their_own(tmp_path):
+    loaded = sources.load(BOOKS)  # books.yaml lies beside it
+    assert len(loaded) == 150
+    assert loaded.support("author", "agatha christie") == 4
+    assert {"author", "setting", "theme"} < set(loaded.fields)
+    world = World(loaded, Grounder(loaded))
+    config = SimulateConfig(systems=["tracker"], n_sessions=4, voices="all")
+    talks = [simulate.session(world, "tracker", n, config) for n in range(4)]
+    said = " ".join(turn.text for talk in talks for turn in talk.turns)
+    assert "book" in said
+    assert not re.search(r"\b(movies?|films?|watch)\b", said)
+    loaded.save(tmp_path / "catalog.parquet")
+    again = sources.load(tmp_path / "catalog.parquet")
+    assert (sources.content_hash(again), again.words) == (sources.content_hash(loaded), loaded.words)
+    assert sources.load("sample").words == {}
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("other: 1", "declares no fields"),
+    ("fields: {actor: {kind: person, phrases: [by $value]}}", "'actor' is known already"),
+    ("fields: {author: {kind: persn, phrases: [by $value]}}", "did you mean 'person'"),
+    ("fields: {author: {kind: person, phrases: [by them]}}", r"'by them' does not name \$value"),
+])  # fmt: skip
+def test_a_declaration_of_fields_is_checked(tmp_path, text, message):
+    path = written(tmp_path, text, "mine.yaml")
+    with pytest.raises(InputError, match=message):
+        sources.load(sources.with_fields(BOOKS, path))
 
 
 GENRE, LANGUAGE, PERSON, YEAR = (

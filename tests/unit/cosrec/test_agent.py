@@ -274,3 +274,29 @@ def test_a_broken_line_leaves_nothing_behind(tmp_path, change, what):
     with pytest.raises(InputError, match=what):
         index.write_index(tmp_path / "products.jsonl", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["products.jsonl"]
+
+
+def test_passages_of_ms_marco_are_read_from_their_own_files(tmp_path):
+    """A folder of v2.1's segments and of v1's table, by name; both make an index."""
+    (place := tmp_path / "passages").mkdir()
+    segments = [
+        {"docid": f"msmarco_v2.1_doc_00_{n}#0_{n}", "title": "Tents", "segment": f"tent {n}", "url": "u"}
+        for n in (1, 2)
+    ]
+    with gzip.open(place / "msmarco_v2.1_doc_segmented_00.json.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(one) + "\n" for one in segments)
+    (place / "zz_collection.tsv").write_text("7\tA stove {is} hot.\n8\tno\tstove\n", encoding="utf-8")
+    with gzip.open(FILES["products"], "rb") as file:
+        (tmp_path / "products.jsonl").write_bytes(next(file))
+    stock = index.Stock(tmp_path)
+    assert [(p.id, p.title, p.text) for p in stock.passages.values()] == [
+        (segments[0]["docid"], "Tents", "tent 1"), (segments[1]["docid"], "Tents", "tent 2"),
+        ("7", "", "A stove {is} hot."), ("8", "", "no\tstove"),
+    ]  # fmt: skip
+    index.write_index(tmp_path / "products.jsonl", tmp_path / "made", place)
+    assert dict(index.StockOnDisk(tmp_path / "made").passages) == stock.passages
+    assert index.digests(tmp_path, str(tmp_path / "made")) == index.digests(tmp_path)
+    assert set(index.digests(tmp_path)) == {"products.jsonl", *(path.name for path in place.iterdir())}
+    (place / "zz_collection.tsv").write_text("only an id\n")
+    with pytest.raises(InputError, match=r"zz_collection\.tsv, line 1"):
+        index.Stock(tmp_path)

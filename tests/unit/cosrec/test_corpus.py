@@ -6,7 +6,7 @@ import pytest
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import audit, corpus, evaluate
-from crs_lib.cosrec.catalogue_rules import _latin_share, is_english, language
+from crs_lib.cosrec.catalogue_rules import _share, is_english, language
 from crs_lib.cosrec.labels import curated_labels, majority_labels
 from crs_lib.cosrec.records import IntentLabel, Utterance, number, topic, user_of
 
@@ -256,4 +256,5 @@ def test_a_clean_corpus_has_no_quirks_and_a_majority_is_more_than_half(tmp_path)
 def test_language(text, expected, english):
     assert is_english(text) is english
     assert language(text) == expected or (expected == "unknown" and language(text) == "en")
-    assert [_latin_share(one) for one in ("abЖЖ", "é", "")] == [0.5, 1.0, 1.0]
+    assert [_share(one, "latin-1") for one in ("abЖЖ", "é", "")] == [0.5, 1.0, 1.0]
+    assert [_share(one, "ascii") for one in ("abЖé", "é", "")] == [0.5, 0.0, 1.0]

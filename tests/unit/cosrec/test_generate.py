@@ -14,6 +14,7 @@ from crs_lib.cosrec import corpus, drafts
 from crs_lib.cosrec.generate import _Writer, generate, read_generated
 from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
 from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
+from crs_lib.llm.base import tokens_at_most
 from tests.helpers import hash_seeds
 
 GOOD = (
@@ -271,3 +272,20 @@ def test_the_preset_prints_every_value_of_the_design_and_options_win(capsys):
 
 def test_the_prompt_names_the_longest_query():
     assert "At most 7 words" in prompts.render("cosrec/product_query", product="x", max_words=7)
+
+
+def test_tokens_are_counted_by_a_tokenizer_file(tmp_path):
+    made = pytest.importorskip("tokenizers")
+    counter = made.Tokenizer(made.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    counter.pre_tokenizer = made.pre_tokenizers.Whitespace()
+    counter.save(str(tmp_path / "tokenizer.json"))
+    exact, model = writer(obedient, tokenizer=str(tmp_path / "tokenizer.json"))
+    bound, plain = writer(obedient)
+    assert exact.record(1)["query"] == bound.record(1)["query"]
+    assert [one.tokens for one in plain.asked] == [0] * len(plain.asked)
+    asked = model.asked[1].messages[0].content
+    assert (
+        model.asked[1].tokens == len(counter.encode(asked).ids) + 16 < tokens_at_most(model.asked[1].messages)
+    )
+    with pytest.raises(InputError, match="no tokenizer file"):
+        writer(obedient, tokenizer=str(tmp_path / "none.json"))

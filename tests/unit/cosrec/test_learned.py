@@ -1,4 +1,4 @@
-"""Models learned on crowd: the router, the extractor of queries, the prediction of quality, their command."""
+"""Models learned on crowd: the router, the extractor of queries, their command."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import corpus, intents, quality, rewriting
+from crs_lib.cosrec import corpus, intents, rewriting
 from tests.helpers.cosrec_data import CROWD, CURATED
 
 SAMPLE = corpus.locate("sample")
@@ -152,15 +152,3 @@ def test_candidates_do_not_look_ahead():
     task = rewriting._Task.of(CURATED.conversations["C_1"], 1, "search")
     said = "i need a light tent for two what does waterproof mean"
     assert [word.word for word in task.words] == said.split()
-
-
-def test_quality_is_predicted_from_signals_alone():
-    found = quality.predicted_quality(KNOWN, ASKED, resamples=50).set_index(["partition", "predictor"])
-    assert set(found.index.get_level_values(0)) == {"crowd", "curated", "both"}
-    assert found.loc[("curated", "model"), "correlation"] > 0.3  # the sample's raters see the dull lines
-    for held, part in found["correlation"].unstack().iterrows():
-        assert part["model - distinct words"] == pytest.approx(part["model"] - part["distinct words"]), held
-    unrated = (replace(KNOWN, ratings={}), replace(ASKED, ratings={}))
-    assert list(quality.predicted_quality(*unrated)["predictor"]) == []
-    with pytest.raises(InputError, match="at least two rated"):
-        quality._learn(replace(KNOWN, ratings={}))

@@ -9,7 +9,7 @@ import pytest
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import corpus, intents, labels, quality, rewriting
+from crs_lib.cosrec import audit, corpus, intents, labels, rewriting
 from crs_lib.cosrec.labels import f1_table
 from crs_lib.cosrec.records import Conversation, Partition, Utterance
 from tests.helpers.cosrec_data import CROWD, CURATED
@@ -86,11 +86,11 @@ def test_quality_agreement_has_every_aspect_and_measure():
     table = labels.quality_agreement({"crowd": CROWD}, resamples=50)
     assert len(table) == 5 * 4
     assert (table["value"] > 0.6).all()  # the made-up raters agree closely
-    ceiling = quality.noise_ceiling({"crowd": CROWD}, resamples=50).set_index("ceiling")["correlation"]
+    ceiling = audit.noise_ceiling({"crowd": CROWD}, resamples=50).set_index("ceiling")["correlation"]
     mean = table[(table["what"] == "average") & (table["measure"] == "ICC(1,k)")]["value"].iloc[0]
     assert ceiling["a perfect predictor"] == pytest.approx(mean**0.5)
     other = replace(CROWD, ratings={f"{name} again": given for name, given in CROWD.ratings.items()})
-    twice = quality.noise_ceiling({"crowd": CROWD, "again": other}, resamples=50)
+    twice = audit.noise_ceiling({"crowd": CROWD, "again": other}, resamples=50)
     assert list(dict.fromkeys(twice["partition"])) == ["both", "crowd", "again"]
 
 
@@ -98,7 +98,7 @@ def test_signals_by_hand():
     odd = Conversation(
         "C_1", tuple(Utterance(s, t) for s, t in (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c")))
     )
-    found = quality._signals(odd)
+    found = audit._signals(odd)
     assert (found["lines"], found["words per line"], found["questions by the user"]) == (4, 7 / 4, 1 / 2)
     assert (found["distinct words"], found["repeated lines"]) == (3 / 7, 1 / 4)
     assert (found["ends with the user"], found["same speaker twice"]) == (1.0, 1.0)

@@ -172,10 +172,7 @@ def test_a_slow_server_is_waited_for(server):
 
 
 def test_without_a_network_the_message_says_what_else_there_is(server, monkeypatch, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    monkeypatch.setattr(registry, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
+    monkeypatch.setattr(registry, "RAW", "http://127.0.0.1:9/{repository}/{commit}/{path}")
     with pytest.raises(RunError, match=r"no connection to 127\.0\.0\.1.*CRS_MIRROR"):
         fetch.fetch(FILMS)
     assert left(tmp_path / "external") == []

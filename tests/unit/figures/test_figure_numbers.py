@@ -186,13 +186,13 @@ def test_the_plane_shows_ratios_of_means_of_those_who_have_something_to_lose():
     able = four_shifts(primary=True, conversation_cost=[0.1, 0.0, 0.2, 0.3], **made)
     idle = able.assign(model="b", straight_gain=able["straight_gain"] / 10)
     later = able.assign(primary=False, shift_cost=9.0, turn=9)
-    plane, beside = shifts.ability_adaptation(pd.concat([able, later, idle])).axes
+    plane, beside = shifts._ability_adaptation(pd.concat([able, later, idle])).axes
     middles = [line.get_xydata()[0] for line in plane.lines if len(line.get_xdata()) == 1]
     assert np.array(middles) == pytest.approx(np.array([[0.7, 0.25 / 0.7]]))
     assert sum(len(line.get_xdata()) == 1 for line in beside.lines) == 2
     lacking = dict.fromkeys(("straight_gain", "shift_cost", "conversation_cost"), np.nan)
     with pytest.raises(NoDataError, match="no straight users; the arms shift and straight are needed"):
-        shifts.ability_adaptation(four_shifts(primary=True, **lacking))
+        shifts._ability_adaptation(four_shifts(primary=True, **lacking))
     costs = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, np.nan]
     found = shifts._by_scenario(pd.concat(four_shifts(shift_cost=c) for c in costs), "a", ["shift_cost"])
     assert found["shift_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])
@@ -218,7 +218,7 @@ def test_recovery_beyond_chance_is_the_estimate_at_the_last_reply_and_an_arrow_b
     """11 of 20 recovered where chance gives a tenth: 1 − .45/.9 = .5; none where chance gives .9: 1 − 1/.1 = −9."""
     certain = at_risk("50 and more", "b", 0).assign(expected=0.9)
     frame = pd.concat([at_risk("1 to 9", "a", 11), certain]).assign(users="Users insist")
-    few, many = recovery.recovery_by_answers(frame).axes
+    few, many = recovery._recovery_by_answers(frame).axes
     assert any(list(line.get_xdata()) == [pytest.approx(0.5)] for line in few.lines)
     assert [line.get_marker() for line in many.lines if list(line.get_xdata()) == [-1]] == ["<"]
 
@@ -359,12 +359,12 @@ def waits(**delays):
 
 def test_the_recovery_table_by_hand():
     """b: recovered at 0 and 1, two never in replies 0–2. Followed to 2: waits 0 + 1 + 2 + 2 over 4 = 1.25."""
-    text = latex.table_recovery(waits(a_=[0.0] * 4, b=[0.0, 1.0, np.nan, np.nan]))
+    text = latex._table_recovery(waits(a_=[0.0] * 4, b=[0.0, 1.0, np.nan, np.nan]))
     head, first, second = (line for line in text.splitlines() if line.endswith(r"\\"))
     assert "of 2 replies" in head
     assert first.startswith(r"a\_ & 4 & 1.00 [0.51, 1.00] & 0.00 & 0.00")
     assert second.startswith(r"b & 4 & 0.50 [0.15, 0.85] & 0.50 & 1.25 [")
-    text = latex.table_recovery(waits(a=[0.0, 0.0], b=[0.0, 0.0]))
+    text = latex._table_recovery(waits(a=[0.0, 0.0], b=[0.0, 0.0]))
     assert text.count(r"& -- \\") == 2
 
 
@@ -376,13 +376,13 @@ def scored(n):
 
 def test_the_pairwise_table_by_hand():
     """a − b is 0.1 in each of six scenarios: r = 1, and the exact Wilcoxon p is 2 / 2⁶ = .031."""
-    text = latex.table_pairwise(scored(6))
+    text = latex._table_pairwise(scored(6))
     line = next(line for line in text.splitlines() if "$-$" in line)
     assert line.startswith(r"b $-$ a & $-0.10$ [$-0.10$, $-0.10$] & $-1.00$ & ")
     assert line.endswith(r" & 6 \\")
     alone = pd.DataFrame([{"model": "c", "session_id": 9, "item_tas": 0.5}])
     both = scored(4)
-    text = latex.table_pairwise(pd.concat([both, alone]))
+    text = latex._table_pairwise(pd.concat([both, alone]))
     assert [line.partition(" &")[0] for line in text.splitlines() if "$-$" in line] == ["b $-$ a"]
     with pytest.raises(NoDataError, match="same 2 scenarios"):
-        latex.table_pairwise(pd.concat([both.iloc[::2], alone]))
+        latex._table_pairwise(pd.concat([both.iloc[::2], alone]))

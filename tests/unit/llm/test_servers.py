@@ -7,7 +7,6 @@ import json
 import math
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -64,48 +63,21 @@ def asked(kind, url):
     return time.monotonic() - began, found
 
 
-@contextmanager
-def dripping(first, drip, pause=0.05):
-    """A server that reads the request, says ``first``, and then ``drip`` every few moments, without end."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve():
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                threading.Thread(target=answer, args=(connection,), daemon=True).start()
-
-        def answer(connection):
-            with connection:
-                connection.recv(65_536)
-                try:
-                    connection.sendall(first)
-                    while True:
-                        connection.sendall(drip)
-                        time.sleep(pause)
-                except OSError:
-                    return
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 DRIPS = {
     "status": (b"", b"H"), "header": (HEAD + b"x: ", b"y"), "headers": (HEAD, b"x: y\r\n"),
     "100": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "103": (b"", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"),
     "body": (HEAD + b"content-length: 9999\r\n\r\n", b" "), "no length": (HEAD + b"\r\n", b" "),
-    "silent": (HEAD, b""),
+    "silent": (HEAD, b""), "nothing": (b"", b""),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", GOOD)
 @pytest.mark.parametrize("drip", DRIPS)
 def test_a_call_ends_in_its_time_whatever_drips(kind, drip):
-    with dripping(*DRIPS[drip]) as url:
-        seconds, found = asked(kind, url)
+    first, more = DRIPS[drip]
+    with RawServer(first, drip=more) as server:
+        seconds, found = asked(kind, server.url)
     assert isinstance(found, LLMError) and found.kind in ("timeout", "too slow"), found
     assert seconds < TIMEOUT + 1
 

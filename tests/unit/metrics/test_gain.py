@@ -52,7 +52,7 @@ def last(metric, *pairs):
 # Both: 0, 1; one: 2, 3, 4, 5; none: 6, 7, 8. Mean number met: (2·2 + 4·1)/9 = 8/9.
 
 
-GAIN, PRECISE, FOUND = gain.normalised_gain, gain.precise, gain.found_at_3
+GAIN, PRECISE, FOUND = gain._normalised_gain, gain._precise, gain._found_at_3
 NO_ADA, MORE = {"avoid": {"actor": "Ada Quill"}}, {"stage": "follow_up"}
 NAN = math.nan
 
@@ -71,8 +71,8 @@ NAN = math.nan
         # an excluded value gains nothing: dramas without Ada Quill are 2, 4, 5
     (GAIN, [say(DRAMA, [2, 4], **NO_ADA)], 1),
     (GAIN, [say(DRAMA, [0], **NO_ADA)], -(3 / 9) / (1 - 3 / 9)),
-    (gain.violations, [say(DRAMA, [0, 2], **NO_ADA)], 1 / 2),
-    (gain.violations, [say(DRAMA, [0, 2])], NAN),
+    (gain._violations, [say(DRAMA, [0, 2], **NO_ADA)], 1 / 2),
+    (gain._violations, [say(DRAMA, [0, 2])], NAN),
         # a film shown before gains nothing where the user asks for others: of five dramas four are left
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [0], **MORE)], -(4 / 9) / (1 - 4 / 9)),
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [1], **MORE)], 1),
@@ -109,7 +109,7 @@ def test_a_window_begins_anew():
     assert gain.window_gains(turns[1:]) == [1]  # what was shown before is no fault,
     other = session(say(QUILL, [0, 1]), say(QUILL, [4], **MORE)).turns
     assert gain.window_gains(other[1:]) == [1]  # and to spare it is none: no other film meets both
-    assert gain.window_gains(turns) == [turn.once(gain.normalised_gain) for turn in turns]
+    assert gain.window_gains(turns) == [turn.once(gain._normalised_gain) for turn in turns]
     assert math.isnan(gain._normalised(1, 3, gain._Levels((1, 1))))
 
 
@@ -140,7 +140,7 @@ def by_definition(wishes, avoid, films, stale):
 )
 def test_the_index_gives_what_the_definition_gives(wishes, avoid, before, films):
     first, then = say(wishes, before, avoid=avoid), say(wishes, films, avoid=avoid, stage="follow_up")
-    found = last(gain.normalised_gain, first, then)
+    found = last(gain._normalised_gain, first, then)
     assert found == pytest.approx(by_definition(wishes, avoid, films, before), nan_ok=True)
 
 
@@ -163,14 +163,14 @@ KEPT = {"genre": "Drama", "year": "1988"}  # drama instead of war, still from 19
 
 def test_uptake_retention_and_release():
     sticky = say(KEPT, [6], shift=True)  # 1947: war, not from 1988, no drama
-    assert last(gain.uptake, WAR, sticky) == pytest.approx(-(5 / 9) / (4 / 9))
-    assert last(gain.retention, WAR, sticky) == pytest.approx(-(2 / 9) / (7 / 9))
+    assert last(gain._uptake, WAR, sticky) == pytest.approx(-(5 / 9) / (4 / 9))
+    assert last(gain._retention, WAR, sticky) == pytest.approx(-(2 / 9) / (7 / 9))
     assert last(gain.release, WAR, sticky) == 0
     # 5 is a war film, too, but meets all that is wanted now; 6 is the only film of the state before
     assert last(gain.release, WAR, say(KEPT, [5], shift=True)) == 1
     assert last(gain.release, WAR, say(KEPT, [5, 6], shift=True)) == pytest.approx((1 / 2) / (8 / 9))
     good = say(KEPT, [4], shift=True)
-    assert [last(one, WAR, good) for one in (gain.uptake, gain.retention, gain.release)] == [1, 1, 1]
+    assert [last(one, WAR, good) for one in (gain._uptake, gain._retention, gain.release)] == [1, 1, 1]
     shift = say({"genre": "Drama"}, [0, 2], avoid={"actor": "Ada Quill"}, shift=True)
     # three of nine films break it
     assert last(gain.release, say(QUILL, [0]), shift) == pytest.approx((1 / 2) / (6 / 9))
@@ -178,11 +178,11 @@ def test_uptake_retention_and_release():
 
 def test_what_happens_at_a_shift_is_undefined_where_nothing_of_the_kind_happens():
     added = say(QUILL, [0], shift=True)
-    assert last(gain.uptake, say(DRAMA, [0]), added) == 1
+    assert last(gain._uptake, say(DRAMA, [0]), added) == 1
     assert math.isnan(last(gain.release, say(DRAMA, [0]), added))  # nothing was dropped
     relaxed = say(DRAMA, [0], shift=True)
-    assert math.isnan(last(gain.uptake, say(QUILL, [0]), relaxed))  # nothing was added
-    for metric in (gain.uptake, gain.retention, gain.release):
+    assert math.isnan(last(gain._uptake, say(QUILL, [0]), relaxed))  # nothing was added
+    for metric in (gain._uptake, gain._retention, gain.release):
         assert math.isnan(last(metric, say(QUILL, [0])))  # before the first shift
         later = [say(DRAMA, [0]) for _ in range(3)]  # replies 1, 2 and 3 after the shift
         assert math.isnan(last(metric, say(QUILL, [0]), added, *later))
@@ -191,7 +191,7 @@ def test_what_happens_at_a_shift_is_undefined_where_nothing_of_the_kind_happens(
 def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows():
     """A list that gives up the kept constraint for the added one takes up no more than 1."""
     wishes = {"genre": "War", "actor": "Ada Quill"}  # no film has both, so the best list keeps one of the two
-    for metric in (gain.uptake, gain.retention):
+    for metric in (gain._uptake, gain._retention):
         values = [
             last(metric, say({"genre": "War"}, [2]), say(wishes, [film], shift=True)) for film in range(9)
         ]
@@ -211,11 +211,11 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows()
     ("Try The Tin Parrot. Then there is drama.", 0),  # of which film is not said
 ])  # fmt: skip
 def test_a_claim_ties_a_constraint_to_a_film(text, false):
-    assert last(gain.false_claims, say(DRAMA, [3], text=text)) == false
+    assert last(gain._false_claims, say(DRAMA, [3], text=text)) == false
 
 
 def test_a_reply_without_films_claims_nothing():
-    assert math.isnan(last(gain.false_claims, say(DRAMA, [], text="Drama it is.")))
+    assert math.isnan(last(gain._false_claims, say(DRAMA, [], text="Drama it is.")))
 
 
 def fair(*pairs):
@@ -261,28 +261,30 @@ def test_costs_compare_the_replies_that_all_arms_have():
         gain.STRAIGHT: [REPLY(0.8, True), REPLY(math.nan, True), REPLY(0.4, False)],
         gain.FRESH: [REPLY(1.0, True), REPLY(1.0, True), REPLY(0.6, True)],
     }
-    assert gain.straight_gain(shift) == pytest.approx(0.6)  # the second reply has no gain in one arm
-    assert gain.fresh_gain(shift) == pytest.approx(0.8)
+    assert gain._straight_gain(shift) == pytest.approx(0.6)  # the second reply has no gain in one arm
+    assert gain._fresh_gain(shift) == pytest.approx(0.8)
     mine = (own[0] + own[2]) / 2
-    assert gain.shift_cost(shift) == pytest.approx(0.6 - mine)
-    assert gain.conversation_cost(shift) == pytest.approx(0.2)
-    assert gain.history_cost(shift) == pytest.approx(gain.conversation_cost(shift) + gain.shift_cost(shift))
+    assert gain._shift_cost(shift) == pytest.approx(0.6 - mine)
+    assert gain._conversation_cost(shift) == pytest.approx(0.2)
+    assert gain._history_cost(shift) == pytest.approx(
+        gain._conversation_cost(shift) + gain._shift_cost(shift)
+    )
     assert gain.misfit(shift) == pytest.approx(0.8 - mine)  # the straight user's third reply shows no film
     assert gain.delay(shift) == pytest.approx(0.6 - 0.8)
-    assert gain.cost_undefined(shift) == ""
-    assert math.isnan(gain.share_lost(shift))  # a ratio of means, of a system
+    assert gain._cost_undefined(shift) == ""
+    assert math.isnan(gain._share_lost(shift))  # a ratio of means, of a system
 
 
 def test_without_films_or_an_arm_there_is_no_cost():
     shift = told(say(DRAMA, [0]), say(QUILL, [0], shift=True))
     shift.arms = {gain.STRAIGHT: [REPLY(-0.1, False)], gain.FRESH: [REPLY(1.0, True)]}
-    assert gain.shift_cost(shift) == pytest.approx(-1.1)
+    assert gain._shift_cost(shift) == pytest.approx(-1.1)
     assert math.isnan(gain.misfit(shift)) and math.isnan(gain.delay(shift))
-    assert gain.cost_undefined(shift) == "misfit, delay: an arm shows no films"
+    assert gain._cost_undefined(shift) == "misfit, delay: an arm shows no films"
     shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True)).shifts[0]
-    costs = [one(shift) for one in (gain.history_cost_v2, gain.placebo_cost, gain.shift_cost, gain.misfit,
-                                    gain.conversation_cost, gain.fresh_gain)]  # fmt: skip
-    assert gain.cost_undefined(shift) == "no straight users were simulated"
+    costs = [one(shift) for one in (gain._history_cost_v2, gain._placebo_cost, gain._shift_cost, gain.misfit,
+                                    gain._conversation_cost, gain._fresh_gain)]  # fmt: skip
+    assert gain._cost_undefined(shift) == "no straight users were simulated"
     assert all(math.isnan(cost) for cost in costs)
 
 
@@ -298,10 +300,10 @@ def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
     # before: Drama (0, 1, 2, 4, 5); now: Ada Quill (0, 1, 3). Misses that fit before: 2, 4, 5; neither: 6, 7, 8
     now = {"actor": "Ada Quill"}
     shift = told(say(DRAMA, [6]), say(now, [2, 3], shift=True), say(now, [7]))
-    assert gain.stale(shift) == pytest.approx(1 / 3 - 3 / 9)
-    assert gain.wrong(shift) == pytest.approx(1 / 3 - 3 / 9)
-    assert gain.stale(told(say(DRAMA, [6]), say(now, [2, 4], shift=True))) == pytest.approx(1 - 3 / 9)
-    assert math.isnan(gain.stale(told(say(DRAMA, [6]), say(now, [], shift=True))))
+    assert gain._stale(shift) == pytest.approx(1 / 3 - 3 / 9)
+    assert gain._wrong(shift) == pytest.approx(1 / 3 - 3 / 9)
+    assert gain._stale(told(say(DRAMA, [6]), say(now, [2, 4], shift=True))) == pytest.approx(1 - 3 / 9)
+    assert math.isnan(gain._stale(told(say(DRAMA, [6]), say(now, [], shift=True))))
 
 
 def test_the_second_editions_cost_is_a_mean_over_the_replies_that_both_users_got():
@@ -310,5 +312,5 @@ def test_the_second_editions_cost_is_a_mean_over_the_replies_that_both_users_got
     shift.arms = {
         gain.FRESH_V2: [1.0, 0.5, 1.0], gain.PLACEBO: [0.5, math.nan], gain.PLACEBO_FRESH: [1.0, 1.0],
     }  # fmt: skip
-    assert gain.history_cost_v2(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
-    assert gain.placebo_cost(shift) == pytest.approx(0.5)
+    assert gain._history_cost_v2(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
+    assert gain._placebo_cost(shift) == pytest.approx(0.5)

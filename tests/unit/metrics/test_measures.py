@@ -14,13 +14,13 @@ from crs_lib.core.dialogue import Pair, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
 from crs_lib.metrics import base, conventions, overlap
-from crs_lib.metrics.composite import after_shifts, cas, item_tas, mean_delay, rate, tas
+from crs_lib.metrics.composite import _item_tas, after_shifts, cas, mean_delay, rate, tas
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
 from crs_lib.metrics.grounded import (
     _beyond_chance,
     _expected_satisfaction,
-    novelty,
-    satisfaction,
+    _novelty,
+    _satisfaction,
 )
 from crs_lib.metrics.overlap import agreement, copied_share, idf_cosine, jaccard
 from crs_lib.metrics.ranking import MEASURES, _Judged, measure, random_floor, score_run
@@ -55,7 +55,7 @@ def test_tas_adds_overlap_and_takes_copying_away(parts, weights, clip, value):
     ((NAN, 0.6, 1, 0, 0), NAN),
 ])  # fmt: skip
 def test_item_tas_written_out(parts, value):
-    assert item_tas(*parts, ItemWeights()) == pytest.approx(value, nan_ok=True)
+    assert _item_tas(*parts, ItemWeights()) == pytest.approx(value, nan_ok=True)
 
 
 @pytest.mark.parametrize(("parts", "value"), [
@@ -76,11 +76,11 @@ ITEMS = [{1, 2, 7}, {2, 8}, {9}]  # meet two, one and none of the wishes
 
 
 def test_satisfaction_is_the_mean_share_of_wishes_met():
-    assert satisfaction(WISHES, ITEMS) == pytest.approx((2 / 2 + 1 / 2 + 0) / 3)  # = 0.5
-    assert satisfaction(WISHES, [{1, 2}]) == 1
-    assert math.isnan(satisfaction(set(), ITEMS)) and math.isnan(satisfaction(WISHES, [], asked=False))
-    assert satisfaction(WISHES, []) == 0
-    assert satisfaction(WISHES, ITEMS, asked=False) == 0.5  # what is offered counts also when not asked for
+    assert _satisfaction(WISHES, ITEMS) == pytest.approx((2 / 2 + 1 / 2 + 0) / 3)  # = 0.5
+    assert _satisfaction(WISHES, [{1, 2}]) == 1
+    assert math.isnan(_satisfaction(set(), ITEMS)) and math.isnan(_satisfaction(WISHES, [], asked=False))
+    assert _satisfaction(WISHES, []) == 0
+    assert _satisfaction(WISHES, ITEMS, asked=False) == 0.5  # what is offered counts also when not asked for
     assert _expected_satisfaction({1, 2}, np.array([0.9, 0.5, 0.1])) == pytest.approx((0.5 + 0.1) / 2)
     assert math.isnan(_expected_satisfaction(set(), np.ones(3)))
 
@@ -95,9 +95,9 @@ def test_beyond_chance_is_zero_at_chance_and_one_at_best(observed, chance, value
 
 
 def test_novelty_is_the_share_of_items_not_named_before():
-    assert novelty([4, 5, 6], {5}) == 2 / 3
-    assert novelty([4], {4}) == 0
-    assert math.isnan(novelty([], {4}))
+    assert _novelty([4, 5, 6], {5}) == 2 / 3
+    assert _novelty([4], {4}) == 0
+    assert math.isnan(_novelty([], {4}))
 
 
 # turn:   1      2     3      4      5     6      7      8
@@ -366,10 +366,10 @@ def test_what_is_missing_and_what_is_new_are_sorted_keys():
     names = (("genre", "Drama"), ("actor", "Ada Quill"), ("year", "1951"))
     drama, ada, year = codes = [TEN.catalog.code(*pair) for pair in names]
     one = turn({drama, ada}, {ada, year})
-    assert overlap.missing_concepts(one) == ["genre=drama"]
-    assert overlap.hallucinated_concepts(one) == ["year=1951"]
-    assert overlap.missing_concepts(turn(codes, {year})) == ["actor=ada quill", "genre=drama"]
-    assert (overlap.missing_concepts(turn()), overlap.hallucinated_concepts(turn())) == ([], [])
+    assert overlap._missing_concepts(one) == ["genre=drama"]
+    assert overlap._hallucinated_concepts(one) == ["year=1951"]
+    assert overlap._missing_concepts(turn(codes, {year})) == ["actor=ada quill", "genre=drama"]
+    assert (overlap._missing_concepts(turn()), overlap._hallucinated_concepts(turn())) == ([], [])
 
 
 def test_a_name_is_declared_once_and_an_unknown_one_refused_with_a_suggestion():

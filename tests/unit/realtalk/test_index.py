@@ -21,9 +21,9 @@ def search(built, text):
 def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
     if name == "minilm" and not encoders.minilm_installed():
         pytest.skip("MiniLM is not installed")
-    if name == "gte-small" and not encoders.onnx_available("gte-small"):
+    if name in ("gte-small", "onnx") and not encoders.onnx_available("gte-small"):
         pytest.skip("gte-small is not here: python -m crs_lib data get gte-small")
-    encoder = encoders.ENCODERS.create(name)
+    encoder = encoders.ENCODERS.create("onnx:gte-small" if name == "onnx" else name)
     texts = ["a dog in the park", "", "skiing", "the dog sleeps in the park today", "naïve café"]
     together = encoder.encode(texts)
     assert together.sentences.shape[0] == 5 and together.starts.tolist()[0] == 0
@@ -153,8 +153,31 @@ def test_a_missing_encoder_says_how_to_get_it(sample, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     monkeypatch.setenv("CRS_DATA", str(tmp_path))
     pytest.importorskip("onnxruntime")
-    with pytest.raises(InputError, match="python -m crs_lib data get gte-small"):
-        encoders.ENCODERS.create("gte-small")
+    for spec in ("gte-small", "onnx:nowhere"):
+        with pytest.raises(InputError, match="python -m crs_lib data get gte-small"):
+            encoders.ENCODERS.create(spec)
+
+
+@pytest.mark.skipif(not encoders.onnx_available("gte-small"), reason="gte-small is not here")
+def test_any_folder_with_a_sentence_encoder_in_onnx_is_one(tmp_path):
+    """Where the folder says so the first token stands for the text; vectors are cached by the file's content."""
+    home, folder, texts = encoders._onnx_folder("gte-small"), tmp_path / "mine", ["a dog", "tax law"]
+    (folder / "onnx").mkdir(parents=True)
+    (folder / "onnx" / "model.onnx").symlink_to(home / "model.onnx")
+    (folder / "tokenizer.json").symlink_to(home / "tokenizer.json")
+    mine = encoders.ENCODERS.create(f"onnx:{folder}")
+    mean = encoders.ENCODERS.create("gte-small").encode(texts)
+    assert np.array_equal(mine.encode(texts).sentences, mean.sentences)
+    encoders.cached(f"onnx:{folder}", texts, lambda: mine, tmp_path / "cache")
+    assert (
+        encoders.cached("onnx:gte-small", texts, pytest.fail, tmp_path / "cache").starts.tolist()
+        == mean.starts.tolist()
+    )
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    first = encoders.ENCODERS.create(f"onnx:{folder}").encode(texts)
+    assert not np.allclose(first.sentences, mean.sentences, atol=0.01)
+    assert first.tokens.tobytes() == mean.tokens.tobytes()
 
 
 @needs_minilm

@@ -123,6 +123,13 @@ def test_an_agent_searches_so_often_as_it_may(calls, rule, made, refused, asked,
     assert not bodies[-1].get("tools") or not calls
 
 
+def test_a_conversation_that_outgrows_the_context_leaves_room_for_the_tools():
+    with OllamaServer(tools=well, answer=choose) as server:
+        system, _ = made(server, num_ctx=4096)
+        replies = [system.reply(turn, WISH * 9, {}) for turn in range(1, 12)]
+    assert replies[0].items and replies[-1].extra["utterances_left_out"] > 0
+
+
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_wrong_names_and_foreign_arguments_are_told_and_logged(backend):
     wrong = iter([[("find_movies", {"q": "x"})], [("search_films", {"mood": "dark", "genre": "war"})]])

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from crs_lib.systems.base import World
 from crs_lib.systems.channels import CHANNELS
 from crs_lib.systems.contract import Answer
 from crs_lib.systems.programs import Programs
+from tests.helpers.jobs import alive, wait_until
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
 from tests.helpers.sample import SAMPLE
 from tests.helpers.scripted import failing
@@ -397,3 +399,16 @@ def test_a_program_that_a_signal_without_a_name_ends(tmp_path):
     with pytest.raises(LLMError, match="was ended by signal 40 before it answered"):
         channel.ask({"conversation": []})
     channel.close()
+
+
+@pytest.mark.subprocess
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="only Linux tells a process's environment"
+)
+def test_what_a_program_started_ends_with_it_in_a_session_of_its_own_too(tmp_path):
+    talks = """(setsid sleep 77 & echo $! > pid); while read -r line; do echo '{"reply": "Heat."}'; done"""
+    with FAST() as programs:
+        assert programs.ask(f"exec:sh {script(tmp_path, 'talks.sh', talks)}", ASK).reply == "Heat."
+        child = int((tmp_path / "pid").read_text())
+        wait_until(lambda: b"sleep" in Path(f"/proc/{child}/cmdline").read_bytes())
+    wait_until(lambda: not alive(child))

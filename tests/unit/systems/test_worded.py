@@ -57,6 +57,7 @@ def structured(text, pick=1):
     ("It was a good year (1999) for films.", []),
     ("Metropolis (1927) fits.", []),  # in the catalogue
     ('"Metropolis" (1927), *Metropolis*', []),
+    ("Take *Lamp Nine (1987) Ape Days*!", ["Lamp Nine (1987) Ape Days"]),
     ("", []),
 ])  # fmt: skip
 def test_titles_are_found_by_how_they_are_written(world, text, found):

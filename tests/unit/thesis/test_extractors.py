@@ -16,7 +16,7 @@ from crs_lib.llm import LLM
 from crs_lib.metrics.similarity import EmbeddingSpace, TfidfSpace, cosines, read_vocabulary
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog, normalise, plot_keywords
-from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, _NearWords, _SubstringMatcher
+from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, _SubstringMatcher
 
 VALUES = {
     "genre": ["drama", "reference", "ex", "science", "horror"],
@@ -172,13 +172,12 @@ def test_whole_matches_equal_a_regular_expression(texts):
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_word_without_end_is_near_to_nothing():
-    near = _NearWords(["drama", "x" * 50], 0.88)
-    assert near.of("x" * 1_000_000) == () and near.of("x" * 55) == ("x" * 50,) and near.of("drana") == ()
-    assert _NearWords([], 0.88).of("drama") == ()
-    endless = "x" * 100_000  # in the catalogue too: compared letter by letter it would take hours
-    near = _NearWords(["drama", endless], 0.88)
-    assert near.of(endless[1:]) == () and near.of(endless) == (endless,) and near.of("dramas") == ("drama",)
+def test_a_word_without_end_takes_no_hours():
+    endless = "x" * 100_000  # compared letter by letter it would take them
+    space = ConceptSpace(("genre",) * 2, ("drama", endless), np.ones(2, int), 2, ("genre=drama", "genre=x"))
+    near = EXTRACTORS.create("fuzzy", inputs=ExtractorInputs(space))._near
+    assert near("x" * 1_000_000) == near("drana") == []
+    assert near("dramas") == ["drama"] and near(endless[1:]) == [endless]
 
 
 def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time():

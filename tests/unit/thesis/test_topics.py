@@ -142,6 +142,9 @@ def test_a_model_is_stored_and_read_back(tmp_path):
         topics.TopicModel.load(tmp_path / "none")
     with pytest.raises(InputError, match="shape"):
         topics.TopicModel(["a"], np.zeros((2, 3), np.float32), [1])
+    for odd in (np.nan, np.inf, -1):
+        with pytest.raises(InputError, match="holds NaN, infinite or negative"):
+            topics.TopicModel(["a"], np.array([[0.5], [odd]], np.float32), [1])
 
 
 def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_helps(tmp_path, monkeypatch):
@@ -154,7 +157,7 @@ def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_h
     assert topics.create("lda").name == topics.create("lda", model=tmp_path / "mirror/thesis/lda").name
     trained = tmp_path / "data" / "processed" / "models" / "topics"
     small_model().save(trained)
-    assert topics.default_model() == trained  # one trained here comes first
+    assert topics._default_model() == trained  # one trained here comes first
 
 
 @pytest.mark.slow

@@ -82,16 +82,16 @@ def talkers(name, words, n=20):
 @pytest.mark.slow
 def test_who_says_the_same_cannot_be_told_apart_and_other_words_give_away():
     real = talkers("a", WORDS)
-    found = realism.two_sample(real, talkers("b", WORDS))
+    found = realism._two_sample(real, talkers("b", WORDS))
     assert found["low"] < 0.5 < found["high"]
     simulated = talkers("b", [*WORDS[:6], "whereupon", "henceforth"])
-    found = realism.two_sample(real, simulated)
+    found = realism._two_sample(real, simulated)
     assert 0.7 < found["low"] <= found["auc"] <= found["high"] <= 1
-    ours, theirs = realism.telling_words(real, simulated, 6)
+    ours, theirs = realism._telling_words(real, simulated, 6)
     assert {"whereupon", "henceforth"} <= set(ours)
     assert not {"whereupon", "henceforth"} & set(theirs)
     with pytest.raises(InputError, match="fewer than 10 conversations"):
-        realism.two_sample(talkers("a", WORDS, 3), real)
+        realism._two_sample(talkers("a", WORDS, 3), real)
 
 
 def test_the_tracker_follows_its_own_set_better_than_the_other():
@@ -106,9 +106,9 @@ def test_small_talk_alone_states_nothing_and_is_the_same_for_the_same_seed():
     assert [turn.conversation for turn in said] == [
         f"small talk only/{n}" for n in range(6) for _ in range(10)
     ]
-    assert realism.constraint_share(said, grounder) == 0
+    assert realism._constraint_share(said, grounder) == 0
     assert said == realism.small_talk("all", 6, 10, seed=3) != realism.small_talk("all", 6, 10, seed=4)
-    assert realism.constraint_share([_UserTurn("a", "drama movies"), _UserTurn("a", "ok")], grounder) == 0.5
+    assert realism._constraint_share([_UserTurn("a", "drama movies"), _UserTurn("a", "ok")], grounder) == 0.5
 
 
 READER = "tracker"  # whose replies the users hear

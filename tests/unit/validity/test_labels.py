@@ -39,7 +39,8 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
     assert asked != ask(run, 12, kind, 1)
     counts = pd.Series([model for one in asked for model in one.systems]).value_counts()
     assert counts.max() - counts.min() <= (2 if kind == "single" else 4)
-    shown = pages._question_page(asked, kind).partition('id="data">')[2].partition("</script>")[0]
+    page = pages.question_page(pages._shown(asked, kind))
+    shown = page.partition('id="data">')[2].partition("</script>")[0]
     for model in SYSTEMS:
         assert f'"{model}"' not in shown  # no system is named
     for one in asked:
@@ -59,12 +60,12 @@ def test_too_few_sessions_and_unknown_kinds_are_said(run):
 
 
 def test_the_page_allows_its_own_script_and_nothing_else(run):
-    page = pages._question_page(ask(run, 3), "single")
+    page = pages.question_page(pages._shown(ask(run, 3), "single"))
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
     turn = {"user": "</script><b>", "system": "s", "shift": True}
     hostile = labels.Question("x", (), ((turn,),), ("a",), "1", 1, (1,))
-    assert "</script><b>" not in pages._question_page([hostile], "single")
+    assert "</script><b>" not in pages.question_page(pages._shown([hostile], "single"))
 
 
 def given(run, tmp_path, **options):

@@ -207,10 +207,3 @@ def test_the_figures_on_paper():
     assert (row["found"], row["delay"]) == (0.5, 0.0)
     row = detectors.quality(alarms([0.1, 0.2], [False, False]), {"d": 0.5}).iloc[0]
     assert row[["precision", "recall", "auc", "delay", "found"]].isna().all()
-
-
-def test_a_higher_threshold_never_raises_more_alarms():
-    rows = detectors.run(OFFLINE, [dialogue()], TEN)
-    swept = detectors.sweep(rows, [0.1, 0.5, 0.9])
-    rates = swept.pivot_table(index="threshold", columns="detector", values="alarm_rate")
-    assert (rates.diff().dropna() <= 0).all().all()
