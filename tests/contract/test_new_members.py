@@ -203,23 +203,17 @@ def test_the_metric_is_scored_tabled_and_drawn(run):
     assert code == 0 and "metric_bars.png" in shown
 
 
-def test_the_figure_is_drawn_by_the_command(run):
+def test_figure_retriever_and_data_set_serve_their_commands(run):
     figure = run["said"]["figure"]
     code, shown = figure["command"]
     assert code == 0 and "novelty_by_system.pdf" in shown
     assert {"novelty_by_system.pdf", "novelty_by_system.png"} <= set(figure["files"])
     assert figure["last"] == "novelty_by_system"
-
-
-def test_the_retriever_serves_a_retrieval_run_by_its_spec(run):
     retriever = run["said"]["retriever"]
     assert retriever["hits"] == [["lamp", 2 / 3], ["tent", 2 / 3]]
     assert retriever["again"] == retriever["hits"]
     names = {name.rpartition(".")[0] for name in retriever["runs"]}
     assert {"coverage-last-turn", "bm25-coverage-last-turn"} <= names
-
-
-def test_the_data_set_is_listed_found_in_a_mirror_and_verified(run):
     data_set = run["said"]["data_set"]
     (code, shown), (verified, report) = data_set["list"], data_set["verify"]
     assert code == verified == 0

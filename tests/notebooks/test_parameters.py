@@ -157,7 +157,7 @@ def cells(frame):
     return [found[start : start + width] for start in range(0, len(found), width)]
 
 
-def test_text_stands_left_and_whole_numbers_right_on_their_point():
+def test_text_stands_left_numbers_right_and_what_is_missing_is_a_dash():
     frame = pd.DataFrame(
         {"system": ["a<b", LONG], "mean": [-0.0001, -0.25], "n": [12, 3], "p_holm": ["p < .001", ""]}
     )
@@ -166,9 +166,6 @@ def test_text_stands_left_and_whole_numbers_right_on_their_point():
     assert rows[1] == [("left", "a&lt;b"), ("right", "0.000"), ("right", "12"), ("left", "p &lt; .001")]
     assert rows[2][1] == ("right", "−0.250") and rows[2][0][1].startswith("Follows the user")
     assert rows[2][0][1].endswith("any film meets."), "a text is never cut off"
-
-
-def test_missing_values_are_dashes_an_index_is_shown_where_it_says_something():
     rows = cells(pd.DataFrame({"statistic": [1.5, ""], "estimate": [None, 2.0], "holds": [True, False]}))
     assert [side for side, _ in rows[1]] == ["right", "right", "left"]
     assert rows[1][1][1] == "–" and rows[2][0][1] == ""

@@ -71,7 +71,7 @@ def read(path):
     return list(logs.read(path))
 
 
-def test_the_older_form_takes_its_session_from_the_file_name(tmp_path):
+def test_both_forms_of_a_session_keep_what_they_say(tmp_path):
     (dialogue,) = read(write(tmp_path / "gemma-2b_session_gemma-2b_17.json", plain()))
     assert (dialogue.model_name, dialogue.session_id) == ("gemma:2b", "17")  # the record's name wins
     assert session_key(dialogue) == _SessionKey("gemma-2b", 17)
@@ -79,9 +79,6 @@ def test_the_older_form_takes_its_session_from_the_file_name(tmp_path):
     assert dialogue.turns[1].meta == {"constraints": {"genre": "comedy"}}
     bare = write(tmp_path / "llama3:instruct_session_00042.json", plain()["conversation"])  # a list of turns
     assert session_key(read(bare)[0]) == _SessionKey("llama3-instruct", 42)
-
-
-def test_the_newer_form_keeps_every_key(tmp_path):
     record = rich()
     (dialogue,) = read(write(tmp_path / "anything.json", record))
     assert dialogue.to_json() == record
