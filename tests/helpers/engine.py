@@ -50,11 +50,8 @@ def write_model(path: Path, seed: int = 0) -> str:
         for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
             weight(f"blk.{layer}.{part}", WIDTH, WIDTH)
         for part, shape in (
-            ("gate", (INNER, WIDTH)),
-            ("up", (INNER, WIDTH)),
-            ("down", (WIDTH, INNER)),
-            ("norm", (WIDTH,)),
-        ):
+            ("gate", (INNER, WIDTH)), ("up", (INNER, WIDTH)), ("down", (WIDTH, INNER)), ("norm", (WIDTH,)),
+        ):  # fmt: skip
             weight(f"blk.{layer}.ffn_{part}", *shape)
         weight(f"blk.{layer}.attn_norm", WIDTH)
     weight("output_norm", WIDTH)

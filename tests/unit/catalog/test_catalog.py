@@ -366,10 +366,8 @@ def test_plot_words_are_found_whole_and_everyday_ones_where_a_plot_is_spoken_of(
     assert WORLD.grounder.topic_set(text) == concepts
     assert Grounder(PLAIN).topic_set(text) == {"genre=crime"}
     for said in (
-        "I'd love a comedy.",
-        "What is that about? I love it.",
-        "Films about gloves and imprisonment",
-    ):
+        "I'd love a comedy.", "What is that about? I love it.", "Films about gloves and imprisonment",
+    ):  # fmt: skip
         assert not [key for key in WORLD.grounder.topic_set(said) if key.startswith("plot=")], said
 
 

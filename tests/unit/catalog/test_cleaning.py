@@ -144,11 +144,8 @@ def test_a_declaration_of_fields_is_checked(tmp_path, text, message):
 
 
 GENRE, LANGUAGE, PERSON, YEAR = (
-    lexicon.clean_genre,
-    lexicon.clean_language,
-    lexicon.clean_person,
-    lexicon.clean_year,
-)
+    lexicon.clean_genre, lexicon.clean_language, lexicon.clean_person, lexicon.clean_year,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("clean_one", "raw", "value", "reason"), [
@@ -370,12 +367,9 @@ def test_any_script_and_any_genre_reach_the_end(files):
     assert {"李小龍", "Андрей Тарковский"} <= set(films.get_attribute_values("director"))
     assert "Bollywood Noir" in films.get_attribute_values("genre")
     config = SimulateConfig(
-        run="films-of-a-table",
-        catalog=str(files / "films.csv"),
-        systems=("oracle", "tracker"),
-        n_sessions=12,
-        n_turns=8,
-    )
+        run="films-of-a-table", catalog=str(files / "films.csv"), systems=("oracle", "tracker"),
+        n_sessions=12, n_turns=8,
+    )  # fmt: skip
     folder = simulate.simulate(config, progress=False)
     assert len(simulate.dialogues(config.run)) == 24
     assert content_hash(load(folder / "catalog.parquet")) == content_hash(films)

@@ -82,10 +82,8 @@ def test_the_estimate_of_a_sweep_bounds_the_calls_that_it_logs(results, capsys, 
     sweep = results.parent / "six.yaml"
     given = {"systems": [f"ollama:{name}" for name in names], "user_llm": "ollama:m0", "n_turns": 12}
     given |= {
-        "n_sessions": 2,
-        "arms": ["shift", "straight", "fresh", "none", "calm"],
-        "judges": ["ollama:m1"],
-    }
+        "n_sessions": 2, "arms": ["shift", "straight", "fresh", "none", "calm"], "judges": ["ollama:m1"],
+    }  # fmt: skip
     file = {"notebooks": ["03_simulate", "04_evaluate"], "run": "six", "parameters": given}
     sweep.write_text(json.dumps(file))
     with OllamaServer(names) as server:

@@ -118,10 +118,8 @@ def test_a_line_without_end_is_refused(monkeypatch):
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "latin.json").write_bytes(b'"\xe9"')
     for path, says in [
-        (tmp_path, "cannot be read"),
-        (tmp_path / "no", "No such"),
-        (tmp_path / "latin.json", "UTF-8"),
-    ]:
+        (tmp_path, "cannot be read"), (tmp_path / "no", "No such"), (tmp_path / "latin.json", "UTF-8"),
+    ]:  # fmt: skip
         with pytest.raises(InputError, match=f"^{path.name}: .*{says}"):
             safety.read_json(path)
     (tmp_path / "list.json").write_text("[1]")

@@ -145,10 +145,8 @@ def test_topics_are_read_from_the_right():
     search, recommendation = topic("CoSRec-Curated_3_12_0"), topic("CoSRec-Curated_3_12_0#2")
     assert (search.kind, search.conversation, search.turn) == ("search", "CoSRec-Curated_3", 12)
     assert (recommendation.kind, recommendation.intent, recommendation.user_index) == (
-        "recommendation",
-        search.id,
-        2,
-    )
+        "recommendation", search.id, 2,
+    )  # fmt: skip
     for bad in ("C_1", "C_1_x_0", "C_1_0_0#", "C_1_0_0#a"):
         with pytest.raises(InputError, match="has not the form"):
             topic(bad)

@@ -412,11 +412,8 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder, turns):
     texts = [turn["text"] for record in raw for turn in record["conversation"]]
     assert (report["quirk"] == "N/A in text").sum() == sum("N/A" in text for text in texts)
     assert not set(report["quirk"]) & {
-        "other length",
-        "missing sessions",
-        "shift not listed",
-        "shift not flagged",
-    }
+        "other length", "missing sessions", "shift not listed", "shift not flagged",
+    }  # fmt: skip
 
 
 @pytest.mark.subprocess

@@ -38,10 +38,8 @@ def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
     assert [m.text for m in corpus._parse_chat(record, "c").messages] == ["2", "9", "10"]
     chat = make_chat([("Ann", "a"), ("Ben", "b")], [("Ann", "c")])
     assert [(m.position, m.session, m.id) for m in chat.messages] == [
-        (0, 1, "D1:1"),
-        (1, 1, "D1:2"),
-        (2, 2, "D2:1"),
-    ]
+        (0, 1, "D1:1"), (1, 1, "D1:2"), (2, 2, "D2:1"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("entry, kind, kept", [

@@ -26,10 +26,8 @@ def test_a_run_goes_from_corpus_to_log(tmp_path):
     config = RealTalkConfig(run="r", data=str(CHAT))
     shown = study.describe_corpus(config)
     assert shown["evidence"].set_index("reading")["ids"].to_dict() == {
-        "strict": 62,
-        "valid": 67,
-        "repaired": 68,
-    }
+        "strict": 62, "valid": 67, "repaired": 68,
+    }  # fmt: skip
     study.predict(config)
     scored = study.evaluate(config)
     folder = paths.run_folder("realtalk", "r")

@@ -234,11 +234,8 @@ def test_a_trace_escapes_texts_and_names_every_gold_message(sample, told):
     assert "<script>" not in text and "&lt;script&gt;" in text
     assert trace.rows()["id"].tolist() == ["D5:1", "D10:1", "D10:3"]
     assert set(trace.rows()["bucket"]) <= {
-        "kept",
-        "lost at selection",
-        "lost at reranking",
-        "lost at candidates",
-    }
+        "kept", "lost at selection", "lost at reranking", "lost at candidates",
+    }  # fmt: skip
 
 
 @pytest.mark.slow

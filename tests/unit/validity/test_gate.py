@@ -337,11 +337,8 @@ def test_a_short_search_finds_the_parrot_and_spares_the_gain():
 def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
     """Its exploit is the base's cost less its own; a policy that is weaker with straight users is left out."""
     made = {
-        "sticky": (0.4, 0.8),
-        "one_slot_sticky": (0.3, 0.8),
-        "stickyk:1": (0.1, 0.6),
-        "tracker": (0.1, 0.9),
-    }
+        "sticky": (0.4, 0.8), "one_slot_sticky": (0.3, 0.8), "stickyk:1": (0.1, 0.6), "tracker": (0.1, 0.9),
+    }  # fmt: skip
 
     def scored(config, specs, n, voices):
         assert (config.n_turns, n, voices) == (8, 100, "all")
