@@ -15,7 +15,6 @@ from crs_lib.cosrec.generate import _Writer, generate, read_generated
 from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
 from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
 from crs_lib.llm.base import tokens_at_most
-from tests.helpers import hash_seeds
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."
@@ -201,16 +200,6 @@ def test_failed_conversations_are_tried_again(results, monkeypatch):
     generate(config)
     assert done == [2]
     assert len(read_generated("c")) == 4
-
-
-@pytest.mark.subprocess
-def test_hash_seed_changes_nothing():
-    code = (
-        "from crs_lib.cosrec import corpus, generate, settings\n"
-        "w = generate._Writer(settings.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
-        "print([w.record(i) for i in range(3)])\n"
-    )
-    assert "Generated_1" in hash_seeds.printed(code)
 
 
 def test_collections_of_the_sample():

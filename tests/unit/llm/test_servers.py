@@ -87,7 +87,7 @@ def test_answers_of_wrong_lengths_and_odd_pauses_end_the_call_and_nothing_else(k
     whole = http_answer(GOOD[kind])
     later = [
         http_answer("{}", "429 Too Many", f"retry-after: {wait}")
-        for wait in ("²", "-1", "9" * 400, "Mon", "nan")
+        for wait in ("²", "-1", "9" * 400, "Wed, 21 Oct 2026 07:28:00 GMT", "nan", "\x1b")
     ]
     longer = whole.replace(b"content-length: ", b"content-length: 9")
     for answer in (whole[:-9], longer, b"?", b"\0" * 99, *later):
@@ -240,18 +240,6 @@ def test_poison_from_ollama_too(body, kind, monkeypatch):
     assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
 
 
-@pytest.mark.parametrize(
-    "wait", ["²", "-1", "1e9", "nan", "9" * 400, "Wed, 21 Oct 2026 07:28:00 GMT", "\x1b"]
-)
-def test_a_pause_that_is_none_is_passed_over(wait):
-    busy = http_answer("busy \x1b[31m", "503 Busy", f"retry-after: {wait}").decode()
-    with (
-        raw([busy.encode("latin-1", "ignore"), http_answer(openai())]) as url,
-        LLM("openai:m", host=url, retry=AGAIN) as llm,
-    ):
-        assert llm.complete(drama()).tried == ("busy",)
-
-
 def test_a_compressed_bomb_is_not_unpacked_and_parts_of_a_message_are_joined():
     bomb = http_answer(gzip.compress(b" " * 50_000_000), "200 OK", "content-encoding: gzip")
     parts = [{"type": "text", "text": "Try "}, {"type": "text", "text": "Heat."}]
@@ -400,15 +388,6 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used():
 def test_an_answer_that_breaks_off_is_dropped(answer):
     with RawServer(answer, hang_up=True) as server, failing("dropped", "ended early"):
         texts(server)
-
-
-@pytest.mark.slow
-def test_an_answer_that_comes_in_drops_is_bounded_by_the_time_out():
-    with RawServer(WHOLE, pieces=40, pause=0.1) as server:
-        began = time.perf_counter()
-        with failing("timeout", r"within 0\.5 seconds"):
-            texts(server, timeout=0.5)
-    assert time.perf_counter() - began < 2  # 4 s without a deadline: no single pause is longer than 0.1 s
 
 
 def test_an_answer_in_drops_that_is_in_time_comes_whole():

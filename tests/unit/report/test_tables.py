@@ -80,13 +80,6 @@ def test_calls_are_those_of_the_log_and_counted_by_role_and_model():
     assert set(table["session_id"]) == {"00000", "00001", "00002"}
 
 
-@pytest.mark.slow  # they share runs that take seconds
-def test_the_usage_table_counts_by_role_and_model():
-    table = judging.usage("models").set_index("role")
-    assert set(table.index) == {"crs", "judge"}
-    assert (table[["calls", "tokens_in", "tokens_out", "seconds"]] > 0).all(axis=None)
-
-
 LACKS = ("judge_means", "llm_calls", "sensitivity_choices", "sensitivity_catalogue")
 
 

@@ -15,7 +15,6 @@ from crs_lib.retrieval.encoders import Dense
 from crs_lib.retrieval.fusion import FUSIONS, RETRIEVERS, Fused, build, fuse
 from crs_lib.retrieval.runs import Hit, ranked, read_qrels, read_run, top_k, write_run
 from crs_lib.retrieval.store import StoredIds, save_ids
-from tests.helpers import hash_seeds
 
 TEXTS = {
     "tent": "A light tent for two in the mountains", "stove": "Gas stove for camping, small and light",
@@ -192,17 +191,6 @@ def test_every_fusion_refuses_what_it_cannot_rank(name):
         fuse(name, [])
     with pytest.raises(InputError, match="did you mean 'stratum'"):
         Fused([], "strata")
-
-
-@pytest.mark.subprocess
-def test_hash_seed_changes_nothing():
-    code = (
-        "from crs_lib.retrieval.fusion import FUSIONS, fuse\n"
-        "from crs_lib.retrieval.runs import Hit\n"
-        "lists = [[Hit(f'd{(i * s) % 97}', 1.0 / (1 + i // 3)) for i in range(40)] for s in (5, 7, 11)]\n"
-        "print([fuse(name, lists) for name in FUSIONS.names()])\n"
-    )
-    assert "d5" in hash_seeds.printed(code)
 
 
 @pytest.mark.parametrize("names", [[], ["one"], ["b", "", "é€😀", "a" * 300, "B"]])

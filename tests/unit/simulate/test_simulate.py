@@ -97,18 +97,6 @@ def test_a_dialogue_has_the_thesis_s_form(results, world, do):
     assert again.to_json() == record
 
 
-def test_all_systems_meet_the_same_users(world):
-    config = SimulateConfig(**SMALL | {"n_turns": 20})
-    metas = []
-    for spec in ("oracle", "echo", "random"):
-        talk = simulate.session(world, spec, 1, config)
-        metas.append(
-            [(p.user.user_meta["constraints"], p.user.user_meta["shift_event_obj"]) for p in talk.pairs()]
-        )
-        assert talk.true_genre == metas[0][0][0]["genre"]
-    assert metas[0] == metas[1] == metas[2]
-
-
 def test_a_session_depends_on_its_own_address_only(world):
     config = SimulateConfig(**SMALL)
     alone = simulate.session(world, "tracker", 1, config).dumps()
