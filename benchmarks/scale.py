@@ -45,7 +45,7 @@ def config(run: str, sessions: int, workers: int) -> simulate.SimulateConfig:
     scheduler = "local" if workers > 1 else ""
     return simulate.SimulateConfig(
         run=run, systems=SYSTEMS, n_sessions=sessions // len(SYSTEMS), n_turns=turns(), workers=workers,
-        scheduler=scheduler,
+        scheduler=scheduler, voices="A",
     )  # fmt: skip
 
 

@@ -154,9 +154,7 @@ class Catalog:
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """The number of other credits of each item's people, at least 1. A catalogue has no audience figures;
-        films of much-credited people stand in for popular ones.
-        """
+        """The number of other credits of each item's people, at least 1: there are no audience figures."""
         person = np.array([ALL_FIELDS[f].rule == "person" for f in self.vocabulary.field], dtype=bool)
         weight = np.where(person, self.document_frequency - 1, 0).astype(float)
         sums = np.zeros(len(self))
@@ -169,8 +167,8 @@ class Catalog:
         return tuple(np.argsort(-self.popularity, kind="stable").tolist())
 
     def code(self, field: str, value: str) -> int | None:
-        """The code of ``field=value`` in any spelling, or None if no film has it. Raises InputError for a
-        field that does not exist, and for a year that is no number.
+        """The code of ``field=value`` in any spelling, or None; InputError for no field, or a year that is
+        none.
         """
         pair = field, value
         if pair not in self._codes:
@@ -180,9 +178,7 @@ class Catalog:
         return self._codes[pair]
 
     def known_code(self, field: str, value: str) -> int | None:
-        """As :meth:`code`, and None for what cannot be a value of the field, such as the year "the nineties".
-        For values that models, programs and logs state.
-        """
+        """As :meth:`code`, and None for what cannot be a value; for what models, programs and logs state."""
         try:
             return self.code(field, value)
         except InputError:
@@ -335,9 +331,7 @@ class Catalog:
 
     # ── names that users of the original know ──────────────────────────────────────────────────
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
-        """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query` says.
-        Deterministic: the same catalogue, constraints and seed give the same films in the same order.
-        """
+        """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query`; deterministic."""
         found = self.query(constraints, relax=True).items
         order = rng.stream(seed, "recommend").permutation(len(found))[: min(50, max(1, limit))]
         return [self.record(int(found[i])) for i in order]

@@ -161,9 +161,7 @@ def _values(
 
 
 def one_text(where: str, name: str, raw: object) -> str:
-    """A text that a film has once, its spaces single; "" for none. A number counts as a text. Raises
-    InputError for anything else: a list would become one text that nobody wrote.
-    """
+    """A text or number that a film has once, spaces single; "" for none; InputError for anything else."""
     if raw is None or (isinstance(raw, float) and raw != raw):
         return ""
     if isinstance(raw, str | int | float) and not isinstance(raw, bool):

@@ -388,9 +388,7 @@ def bridge_phrase(field: str, value: str, draw: np.random.Generator, voice: str 
 def question(
     act: str, title: str, draw: np.random.Generator, voice: str = "A", *, small: bool = False
 ) -> str:
-    """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``. With ``small`` only the title
-    has capitals.
-    """
+    """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``, ``small``: no capitals."""
     lines = _lines(act, QUESTION_ACTS[act].asks, voice, small)
     said = prompts.fill(lines, draw, f"question {act!r}", title=title)
     return said if small else prompts.sentence(said)

@@ -125,8 +125,8 @@ def _before_year(text: str) -> list[Foreign]:
 
 
 def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
-    """The films that ids and titles name, each once, and the names that the catalogue lacks. Among films of
-    one title a year in brackets decides, then the order of the catalogue.
+    """The films that ids and titles name (a year in brackets decides), and the names that the catalogue
+    lacks.
     """
     items: dict[int, None] = {}
     unknown: list[str] = []
@@ -167,9 +167,7 @@ _KEPT = 1024  # texts whose matches are kept: the systems of a scenario hear mos
 
 
 class Match(NamedTuple):
-    """A concept found in a text: half-open character range, field, value, code. ``rejected`` is the reason
-    why the match does not count, empty where it counts.
-    """
+    """A concept found in a text: half-open range, field, value, code, and why it is ``rejected``, if so."""
 
     start: int
     end: int
@@ -283,8 +281,8 @@ class Grounder:
         return weights
 
     def attribute_vector(self, text: str, active_fields: Sequence[str] | None = None) -> NDArray[np.float64]:
-        """The idf-weighted presence vector of a text over all concepts; zeros where none is named.
-        ``active_fields`` restricts it; InputError for an unknown field.
+        """The idf-weighted presence vector of a text over all concepts (of ``active_fields``, else
+        InputError).
         """
         vector = np.zeros(len(self.idf))
         allowed = None if active_fields is None else {fields.get(name).name for name in active_fields}
@@ -318,9 +316,7 @@ class Grounder:
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
 
     def recommended(self, text: str, mentions: Sequence[_Mention] | None = None) -> list[int]:
-        """The items, each once, whose titles a text recommends, in text order. ``mentions`` are the titles
-        that it names, where they are known (:meth:`titles`).
-        """
+        """The items, each once, whose titles (``mentions``, if known) a text recommends, in text order."""
         mentions = self.titles(text) if mentions is None else mentions
         named = rules.only_named(text, [(m.start, m.end) for m in mentions])
         return list(dict.fromkeys(m.item for m, only in zip(mentions, named, strict=True) if not only))

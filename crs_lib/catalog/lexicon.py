@@ -285,9 +285,7 @@ def open_genre(raw: str) -> Cleaned:
 
 
 def clean_language(raw: str) -> Cleaned:
-    """The language's English name: "French Language", "French" and "fre" are one. The word "language" goes,
-    except where it belongs to the name ("American Sign Language").
-    """
+    """The language's English name: "French Language", "French" and "fre" are one, "Sign Language" stays."""
     label, before = _tidy(_without_suffix(raw)), ""
     while label != before:
         before, label = label, _without_suffix(_WORD_LANGUAGE.sub("", label))
@@ -298,9 +296,7 @@ def clean_language(raw: str) -> Cleaned:
 
 
 def clean_year(raw: str) -> Cleaned:
-    """The year as four digits; years before 1900 are a source's, not a film's, and are dropped. Raises
-    InputError for text that is no number.
-    """
+    """The year as four digits, dropped before the first films; InputError for text that is no number."""
     text = raw.strip()
     if not text:
         return Cleaned(None, "empty")

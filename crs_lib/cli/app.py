@@ -42,9 +42,9 @@ COMMANDS: Registry[object] = Registry("command", "crs_lib.cli")
 command = COMMANDS.register
 # The first words of commands by the heading under which the help lists them.
 _GROUPS = {
-    "Compare and read": "compare show chat mcp", "Run": "run sweep simulate judge",
-    "Catalogues and logs": "data", "May the numbers be believed": "validity", "The thesis": "thesis",
-    "The other studies": "cosrec realtalk",
+    "Compare and read": "compare leaderboard show chat systems", "Run": "run sweep simulate judge",
+    "Catalogues and logs": "catalog data", "May the numbers be believed": "validity",
+    "The thesis": "thesis", "The other studies": "cosrec realtalk",
 }  # fmt: skip
 _PAIRS = (list[str],)  # the items of an option that takes a name and a value each time
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -75,7 +75,15 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     form = RawDescriptionHelpFormatter
     parser = ArgumentParser(PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=form)
     parser.add_argument("--version", action="version", version=f"crs-lib {crs_lib.__version__}")
-    parser.parse_args([word for word in words if word in ("-h", "--help", "--version")])
+    shells = ("bash", "zsh", "fish")
+    parser.add_argument(
+        "--completion", choices=shells, help='completes commands: eval "$(crs --completion bash)"'
+    )
+    known = ("-h", "--help", "--version", "--completion", *shells)
+    given = parser.parse_args([word for word in words if word in known])
+    if given.completion:
+        print(_completion(given.completion))
+        parser.exit()
     hint = did_you_mean(group, [*COMMANDS.names(), *old])
     return parser.error(f"no command {' '.join(words[:2])!r}{hint}; they are:\n{lines}")
 
@@ -90,12 +98,10 @@ def _do(one: Entry[object], words: Sequence[str]) -> None:
     folder that is made anew.
     """
     doc, parameters = inspect.getdoc(one.make) or "", inspect.signature(one.make).parameters
-    takes, usual = one.facts.get("takes", ()), one.facts.get("defaults", {})
+    usual = one.facts.get("defaults", {})
     parser = ArgumentParser(f"{PROGRAM} {one.name}", description=_OPTION.sub("", doc))
-    own = _own(parameters, dict(_OPTION.findall(doc)))
-    known = {field.name: field for source in reversed(takes) for field in _taken(source)}
+    own, known = _known(one)
     options = {field.name: field for field in fields_of(own)}
-    known |= options
     for name, field in known.items():
         positional = name in options and parameters[name].kind is _POSITIONAL
         _add(parser, field, usual.get(name, field.default), own=name in options, positional=positional)
@@ -107,6 +113,50 @@ def _do(one: Entry[object], words: Sequence[str]) -> None:
     inputs += [Path(str(place).partition("+")[0]) for place in inputs]  # of catalogues: films.csv+plot
     paths.apart(outputs, [path for place in inputs for path in _within(place)] if outputs else ())
     one.make(**given)
+
+
+def _known(one: Entry[object]) -> tuple[type[Settings], dict[str, Setting]]:
+    """A command's own parameters as settings, and all fields that it takes, by name."""
+    own = _own(inspect.signature(one.make).parameters, dict(_OPTION.findall(inspect.getdoc(one.make) or "")))
+    taken = [field for source in reversed(one.facts.get("takes", ())) for field in _taken(source)]
+    return own, {field.name: field for field in (*taken, *fields_of(own))}
+
+
+def _completion(shell: str) -> str:
+    """The script that completes commands and options: ``eval "$(crs --completion bash)"``."""
+    words: dict[str, dict[str, None]] = {"": {}}  # what may follow, by the words before
+    for one in COMMANDS:
+        parameters = inspect.signature(one.make).parameters
+        for place, word in enumerate(parts := one.name.split()):
+            words.setdefault(" ".join(parts[:place]), {})[word] = None
+        for name, field in _known(one)[1].items():
+            positional = name in parameters and parameters[name].kind is _POSITIONAL
+            flag = f"--{_flag(name)}" if len(_flag(name)) > 1 else f"-{name}"
+            found = (field.names.names() if field.names else []) if positional else [flag]
+            words.setdefault(one.name, {}).update(dict.fromkeys(found))
+    if shell == "fish":
+        rows = [
+            f"complete -c crs -n '__fish_seen_subcommand_from {name.split()[-1]}' -a '{' '.join(found)}'"
+            for name, found in words.items() if name
+        ]  # fmt: skip
+        return "\n".join([f"complete -c crs -n __fish_use_subcommand -a '{' '.join(words[''])}'", *rows])
+    cases = "\n".join(
+        f'    "{name} "*) words="{" ".join(found)}";;'
+        for name, found in sorted(words.items(), key=lambda pair: -len(pair[0].split()))
+    ).replace('" "*', "*")
+    head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
+    return f"""{head}_crs() {{
+  local words
+  case "${{COMP_WORDS[*]:1}} " in
+{cases}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _crs crs"""
+
+
+def _flag(name: str) -> str:
+    return name.rstrip("_").replace("_", "-").removeprefix("n-")
 
 
 def table(frame: Any, heading: str = "", digits: int = 3) -> None:
@@ -156,7 +206,7 @@ def _taken(source: str) -> list[Setting]:
 
 def _add(parser: ArgumentParser, setting: Setting, default: Any, *, own: bool, positional: bool) -> None:
     """Add the option of a field; what is not given is absent from what the parser returns."""
-    name = setting.name.rstrip("_").replace("_", "-").removeprefix("n-")
+    name = _flag(setting.name)
     words: dict[str, Any] = {"default": SUPPRESS, "help": _help(setting, default).replace("%", "%%")}
     if positional and (setting.several or not setting.required):
         words["nargs"] = ("+" if setting.required else "*") if setting.several else "?"

@@ -11,27 +11,88 @@ from crs_lib.cli.app import command, table
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.settings import OneOf
+from crs_lib.core.settings import Field, OneOf
 
 
-@command("data get", reads="catalog", writes="out")
-def _get(
-    names: tuple[str, ...] = (), *, list_: bool = False, verify: bool = False, export: bool = False,
-    out: Path | None = None, run: str = "", catalog: str = "",
+@command("catalog", reads="catalog fields", writes="out")
+def _catalog(
+    kind: Annotated[str, OneOf(("show", "export", "mcp", "topics"))], *, catalog: str = "sample",
+    fields: str = "", run: str = "", out: Path | None = None, retriever: str = "hybrid:hashing",
+    n_topics: Annotated[int, Field(ge=2)] = 50, passes: Annotated[int, Field(ge=1)] = 15,
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42,
 ) -> None:  # fmt: skip
-    """Download, list or verify external files, or write a catalogue as JSON lines.
+    """Show a catalogue, export it, serve it to agents, or train topics on its plots.
+
+    kind: show: fields and possible shifts; export: JSON lines; mcp: a server over stdio; topics: an LDA model
+    catalog: sample, or a catalogue's file
+    fields: YAML file of fields that films lack
+    run: show or export the catalogue that this run was made with
+    out: a page (show), a file (export) or a folder (topics)
+    retriever: of mcp: what orders films by the words of a search
+    n_topics: of topics: how many
+    passes: of topics: passes over the plots
+    seed: of topics
+    """
+    from crs_lib.catalog import sources
+
+    if kind == "topics":
+        _train(catalog, out, n_topics, passes, seed)
+        return
+    if run and not (place := paths.run_folder("movies", run) / "catalog.parquet").is_file():
+        again = f"python -m crs_lib run 03_simulate -p run {run}"
+        raise InputError(f"run {run!r} has no catalogue; make it with: {again}")
+    films = sources.load(place if run else sources.with_fields(catalog, fields))
+    if kind == "mcp":
+        from crs_lib.systems import agent
+
+        agent.serve(films, retriever).run("stdio")
+    elif kind == "export":
+        if out is None:
+            raise InputError("export needs --out FILE")
+        print(f"{tables.write_jsonl(out, films.export()):,} films: {paths.shown(out)}")
+    else:
+        _show(films, out)
+
+
+def _show(films: Any, out: Path | None) -> None:
+    """Print the fields of a catalogue and the shifts that it allows, or write them as a page."""
+    from crs_lib.report import page
+    from crs_lib.report import tables as views
+
+    fields = views.field_table(films).query("`films with it` > 0")
+    shown = {"Fields": fields, "Shifts": views.possible_shifts(films)}
+    if out is None:
+        print(f"{films.report}\n")
+        for heading, frame in shown.items():
+            table(frame, heading)
+        return
+    parts = [(name, name.lower(), page.table(frame)) for name, frame in shown.items()]
+    asked, read = "What can users ask for, and change their minds about?", page.quiet(str(films.report))
+    tables.write_whole(out, page.document(films.source, asked, read, parts))
+    print(f"written: {paths.shown(out)}   open it in a browser")
+
+
+def _train(catalog: str, out: Path | None, n_topics: int, passes: int, seed: int) -> None:
+    """Train the topic model of the thesis's conventions."""
+    from crs_lib.thesis.catalog import ThesisCatalog
+    from crs_lib.thesis.topics import train, trained_model
+
+    films = ThesisCatalog.load(catalog)
+    plots = films.documents[len(films) :]
+    model = train(plots, n_topics=n_topics, passes=passes, seed=seed)
+    model.save(out or trained_model())
+    size = f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots"
+    print(f"{size}: {paths.shown(out or trained_model())}/")
+
+
+@command("data get")
+def _get(names: tuple[str, ...] = (), *, list_: bool = False, verify: bool = False) -> None:
+    """Download, list or verify external files.
 
     names: data sets
     list_: list them; with a name, its files and addresses
     verify: compare files with their checksums, by default all here
-    export: write a catalogue's films to --out
-    out: with --export: the file to write
-    run: with --export: the catalogue that this run was made with
-    catalog: with --export: sample, or a catalogue's file
     """
-    if export or out or run or catalog:
-        _export(out, run, catalog)
-        return
     from crs_lib import data
     from crs_lib.data import fetch
 
@@ -65,21 +126,6 @@ def _verify(named: list[Any]) -> None:
     if bad := [f"{one.file} {one.status} ({one.place})" for one in checks if one.status in fetch.BAD]:
         how = f"{len(bad)} of {len(checks)} files are not as they should be: {'; '.join(bad[:10])}"
         raise RunError(f"{how}. Downloads are mended by: python -m crs_lib data get NAME")
-
-
-def _export(out: Path | None, run: str, catalog: str) -> None:
-    """Write a catalogue as JSON lines."""
-    from crs_lib.catalog import sources
-
-    if bool(run) == bool(catalog) or out is None:
-        which = "--run NAME for a run's or --catalog sample (or a file)"
-        raise InputError(f"name the catalogue, {which}, and --out")
-    place = paths.run_folder("movies", run) / "catalog.parquet" if run else Path(catalog)
-    if run and not place.is_file():
-        again = f"python -m crs_lib run 03_simulate -p run {run}"
-        raise InputError(f"run {run!r} has no catalogue; make it with: {again}")
-    count = tables.write_jsonl(out, sources.load(place if run else catalog).export())
-    print(f"{count:,} films: {paths.shown(out)}")
 
 
 @command(

@@ -10,7 +10,7 @@ import pandas as pd
 from crs_lib.cli.app import command, part, table
 from crs_lib.cli.data import tell
 from crs_lib.core import paths
-from crs_lib.core.settings import Field, OneOf
+from crs_lib.core.settings import OneOf
 
 
 @command(
@@ -35,6 +35,35 @@ def _compare(
     for sentence in found.verdict:
         print(f"- {sentence}")
     print(f"\npage: {paths.shown(found.page)}   open it in a browser")
+
+
+@command("leaderboard", writes="out")
+def _leaderboard(*, runs: tuple[str, ...] = ("demo",), out: Path | None = None) -> None:
+    """Write a page that orders the systems of runs; others drop their results.jsonl into it.
+
+    runs: finished runs, whose systems are the baselines
+    out: where the page goes (default: the first run's folder)
+    """
+    from crs_lib.report import page
+
+    path = page.leaderboard(runs, out or paths.run_folder("movies", runs[0]) / "leaderboard.html")
+    print(f"written: {paths.shown(path)}   open it in a browser; drop a run's results.jsonl into it")
+
+
+@command("systems")
+def _systems() -> None:
+    """List the systems that can be compared: policies, language models, programs of your own."""
+    from crs_lib.systems import SYSTEMS
+
+    groups: dict[str, list[str]] = {"Policies": [], "Language models": [], "Programs of your own": []}
+    for one in SYSTEMS:
+        group = list(groups)[1 if one.facts.get("llm") else 2 if one.facts.get("program") else 0]
+        needs = one.facts.get("example") and not one.facts.get("default")
+        spec = f"{one.name}:{one.facts['example']}" if needs else one.name
+        groups[group].append(f"  {spec:<34} {one.summary}")
+    for heading, lines in groups.items():
+        print(f"{heading}:", *lines, sep="\n", end="\n\n")
+    print("Give one a name of yours anywhere: Ours=SPEC. docs/systems.md, docs/your-system.md")
 
 
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
@@ -184,27 +213,3 @@ def _thesis_tables(*, judge_scores: str = "", thresholds: bool = False, **given:
     if thresholds:
         drawn, orders = views.write_thresholds(scoring)
         print(orders, *(f"drawn: {paths.shown(path)}" for path in drawn), sep="\n")
-
-
-@command("thesis topics", reads="catalog", writes="out/exp_elog_beta.npy out/dictionary.tsv")
-def _topics(
-    *, catalog: str, out: Path | None = None, n_topics: Annotated[int, Field(ge=2)] = 50,
-    passes: Annotated[int, Field(ge=1)] = 15, seed: Annotated[int, Field(ge=0, lt=2**32)] = 42,
-) -> None:  # fmt: skip
-    """Train a topic model on a catalogue's plots.
-
-    catalog: a catalogue, or 'sample'
-    out: a folder (default: data/processed/models/topics)
-    n_topics: topics of the model
-    passes: passes over the plots
-    seed: of the inference
-    """
-    from crs_lib.thesis.catalog import ThesisCatalog
-    from crs_lib.thesis.topics import train, trained_model
-
-    films = ThesisCatalog.load(catalog)
-    plots = films.documents[len(films) :]
-    model = train(plots, n_topics=n_topics, passes=passes, seed=seed)
-    model.save(out or trained_model())
-    size = f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots"
-    print(f"{size}: {paths.shown(out or trained_model())}/")

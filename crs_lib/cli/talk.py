@@ -18,18 +18,6 @@ from crs_lib.core.text import shorten
 _SHOWN = 2_000  # characters of a reply
 
 
-@command("mcp", takes=["crs_lib.simulate.config:SimulateConfig catalog"], reads="catalog")
-def _mcp(*, retriever: str = "hybrid:hashing", **given: Any) -> None:
-    """Serve a catalogue to agents of others by the Model Context Protocol, over standard input and output.
-
-    retriever: what orders films by the words of a search
-    """
-    from crs_lib.catalog import sources
-    from crs_lib.systems import agent
-
-    agent.serve(sources.load(given.get("catalog", sources.SAMPLE)), retriever).run("stdio")
-
-
 @command(
     "chat", takes=["crs_lib.simulate.config:SimulateConfig catalog seed llm"], reads="catalog", writes="out"
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pandas as pd
 from crs_lib.cli.app import command, table
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.settings import Field, OneOf
+from crs_lib.core.settings import OneOf
 
 if TYPE_CHECKING:
     from crs_lib.validity.labels import AskConfig
@@ -56,25 +56,21 @@ def _protocol(given: dict[str, Any], confirm: bool) -> None:
 
 
 @command("validity precision", takes=["crs_lib.validity.precision:PrecisionConfig"])
-def _precision(**given: Any) -> None:
-    """Estimate variance components and the scenarios needed."""
-    from crs_lib.validity import precision as study
+def _precision(*, conventions: bool = False, **given: Any) -> None:
+    """Estimate the scenarios needed, or test how far a ranking depends on the convention.
 
-    found = study.run(study.PrecisionConfig(**given))
-    table(found.components, digits=5)
-    table(found.needed)
-
-
-@command("validity sensitivity")
-def _sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 10) -> None:
-    """Test how far a ranking depends on the convention.
-
-    run: the run's name
-    n_sessions: scenarios of each system
+    conventions: the second, of a finished run
     """
+    from crs_lib.validity import precision as study
     from crs_lib.validity import sensitivity as stages
 
-    folder = stages.make(run, n_sessions)
+    if not conventions:
+        needs = study.run(study.PrecisionConfig(**given))
+        table(needs.components, digits=5)
+        table(needs.needed)
+        return
+    run = given.get("run", "demo")
+    folder = stages.make(run, given.get("n_sessions", 10))
     for name, by in (("choices", "choice"), ("catalogue", "share")):
         if len(found := stages.read(run, name)):
             table(stages.stability(found, by))

@@ -29,20 +29,13 @@ def bar(
     with contextlib.ExitStack() as stack:
         if where not in ("", OFF):
             with contextlib.suppress(OSError):
-                file = stack.enter_context(open(where, "w", opener=_watching_only))
-        off = where == OFF or (file is None and (bool(where) or not _watched()))
+                # Drawn on, without becoming the process that the terminal's keys are sent to.
+                device = os.open(where, os.O_WRONLY | os.O_NOCTTY)
+                file = stack.enter_context(os.fdopen(device, "w"))
+        watched = sys.stderr.isatty() or ("JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules)
+        off = where == OFF or (file is None and (bool(where) or not watched))
         drawn = tqdm(total=total, initial=done, desc=label, unit=unit, file=file, disable=off)
         yield stack.enter_context(drawn)
-
-
-def _watching_only(path: str, flags: int) -> int:
-    """Open a terminal to draw on it, without becoming the process that its keys are sent to."""
-    return os.open(path, flags | getattr(os, "O_NOCTTY", 0))
-
-
-def _watched() -> bool:
-    """Whether somebody sees standard error as it is written: a terminal, or a live JupyterLab."""
-    return sys.stderr.isatty() or ("JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules)
 
 
 def terminal() -> str | None:

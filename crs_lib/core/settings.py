@@ -293,7 +293,7 @@ def _sentence(settings: type[Settings], given: Mapping[str, Any], error: Validat
         return InputError(f"{where}{field.name} is missing; give {field.help or 'it'}")
     names = field.names.names() if field.names else []
     if field.several and not (names and first["loc"][1:]):
-        told = f"give a list{f', e.g. {names[:2]}' if names else ''}"
+        told = f"give a list, e.g. {names[:2]}" if names else f"give a list: {field.help}"
     elif names:
         told = f"{'each must be' if field.several else 'give'} one of {', '.join(names)}"
         told += did_you_mean(str(first["input"]), names)

@@ -3,7 +3,6 @@
 Every table that it writes carries its provenance as columns: two ways of counting cannot be confused.
 """
 
-import importlib.metadata
 import json
 from collections.abc import Mapping
 from functools import cached_property, partial
@@ -23,6 +22,7 @@ from crs_lib.evaluate.scorer import ArmGains, ItemsScorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.records import BatchScorer
+from crs_lib.runs.folder import versions
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -176,21 +176,15 @@ class ScoringConfig(Choices):
             from crs_lib.thesis import asking
 
             weights["llm"] = asking.answer_settings(self.model_settings)
+        here = versions()
         return Provenance(
             convention=self.rule.name,
             extractor=extractor,
             embedder=embedder or "none",
             weights=json.dumps(weights, sort_keys=True),
-            versions=", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
+            versions=", ".join(f"{name} {here.get(name, 'unknown')}" for name in _PACKAGES),
             input_hash=", ".join(f"{name} {digest[:16]}" for name, digest in sorted(inputs.items())),
         )
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _items(config: ScoringConfig, llm: "str | LLM", gains: ArmGains) -> PreparedScorer:

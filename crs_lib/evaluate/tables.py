@@ -38,7 +38,8 @@ def stream(
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
-    chunks = _batched(dialogues)
+    left = iter(dialogues)
+    chunks = iter(lambda: tuple(itertools.islice(left, CHUNK)), ())
     if workers == 1 or config is None or config.in_order:
         for chunk in chunks:
             yield from _scored(scorer, chunk)
@@ -46,12 +47,6 @@ def stream(
     with processes.submitter(_scored, partial(_scorer, config, gains), workers) as (submit, width):
         for scores in processes.in_order(submit, chunks, width):
             yield from scores
-
-
-def _batched(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, ...]]:
-    left = iter(dialogues)
-    while chunk := tuple(itertools.islice(left, CHUNK)):
-        yield chunk
 
 
 def _scorer(config: ScoringConfig, gains: ArmGains | None) -> BatchScorer:
@@ -87,7 +82,8 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
             if rows := [row for scores in part for row in scores.shifts]:
                 shifts.append(pd.DataFrame(rows))
             if rows := [row for scores in part for row in scores.turns]:
-                yield _turn_frame(rows).assign(**columns)
+                frame = pd.DataFrame(rows).assign(**columns)
+                yield frame.astype({"since_shift": "Int64"}) if "since_shift" in frame else frame
 
     with tables.together():
         with tables.write_aside(target("results.jsonl")) as lines:
@@ -102,13 +98,6 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
         frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=none)
         tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
     return sessions.frame()
-
-
-def _turn_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows)
-    if "since_shift" in frame:
-        frame["since_shift"] = frame["since_shift"].astype("Int64")
-    return frame
 
 
 def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:

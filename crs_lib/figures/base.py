@@ -64,9 +64,7 @@ def convention_of(frame: pd.DataFrame) -> str:
 
 
 def primary(frame: pd.DataFrame) -> str:
-    """The outcome that leads a figure: the convention's first that has a value here; NoDataError without any.
-    ``frame`` is a table of results or turns, a column a metric, or of model metrics.
-    """
+    """The outcome that leads a figure: the convention's first that has a value here; NoDataError without."""
     convention, long = convention_of(frame), {"metric", "mean"} <= set(frame)
     usual = (*layout.outcomes(convention), *layout.SHOWN["correlation_heatmap"])
     if frame.empty or not (long or set(usual) & set(frame)):
@@ -101,9 +99,7 @@ def systems_of(frame: pd.DataFrame) -> list[str]:
 
 
 def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
-    """The rows of these systems; all where none is named, and of a table without systems. Raises InputError
-    for a system that the table lacks.
-    """
+    """The rows of these systems, all where none is named; InputError for one that the table lacks."""
     if not systems or "model" not in frame:
         return frame
     known = systems_of(frame)
@@ -114,8 +110,8 @@ def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
 
 
 def shown_in(name: str, frame: pd.DataFrame, asked: Sequence[str] = ()) -> list[str]:
-    """The metrics of a figure: those asked for, else the declared ones that its table has (all if none).
-    Raises InputError for an unknown metric.
+    """The metrics of a figure: those asked for (InputError for an unknown one), else those declared and
+    there.
     """
     if asked:
         return [metrics.get(metric).name for metric in asked]
@@ -174,8 +170,8 @@ def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
 
 
 def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
-    """The counts for captions: systems, sessions a system, turns a session, shifts a system; 0 if unknown. A
-    table may say a number itself: a column ``n_topics`` gives its largest value as {n_topics}.
+    """The counts for captions: systems, sessions, turns, shifts (0: unknown), and the largest of columns
+    ``n_…``.
     """
     found = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
     for frame in frames:
@@ -248,9 +244,7 @@ def title(name: str) -> str:
 
 
 def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
-    """Draw a registered figure and show it: one PNG in a notebook, nothing elsewhere. As :func:`make`. The
-    picture's text form is its caption, which is what a screen reader and a diff see.
-    """
+    """Draw a registered figure and show it as one PNG, its caption as text form. As :func:`make`."""
     show(make(name, *frames, **options), caption(name, *frames))
 
 
@@ -266,9 +260,7 @@ def show(made: Any, text: str) -> None:
 
 
 def why_not(name: str, run: str, reason: InputError) -> str:
-    """One line: which figure or table a run has no data for, why, and the command that makes the data. A run
-    of logs is told no command that simulates it, which would be refused.
-    """
+    """One line: which figure a run has no data for, why, and the command that makes it (none for logs)."""
     made_by = _entry(name).facts.get("made_by", "")
     if runs.entry("movies", run, "simulate").get("parameters", {}).get("imported"):
         made_by = made_by if "04_evaluate" in made_by and "03_simulate" not in made_by else ""

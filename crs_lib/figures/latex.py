@@ -110,8 +110,8 @@ def _table_judges(judge_means: pd.DataFrame) -> str:
 
 
 def headline_table(headline: pd.DataFrame) -> str:
-    """The best system on each outcome, its mean with 95 % interval and lead, beside the published best.
-    ``headline`` is the table of best systems; the published columns are left out where nothing is published.
+    """The best system on each outcome, its mean with 95 % interval and lead, beside the published best if
+    any.
     """
     filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     cells = {
@@ -162,11 +162,9 @@ def _table_pairwise(results: pd.DataFrame) -> str:
     design = design.changed(pairs=list(zip(gaps["a"], gaps["b"], strict=True)))
     tests, sizes = adjust(wilcoxon_pairs(frame, design)), rank_biserial(frame, design)
     cells = _differences(gaps, metric) | {
-        "$r$": sizes["estimate"].map(_number),
-        "$p$": tests["p"].map(_p_value),
-        "$p$ (Holm)": tests["p_adjusted"].map(_p_value),
-        "$n$": tests["n"].astype(int).map(str),
-    }
+        "$r$": sizes["estimate"].map(_number), "$p$": tests["p"].map(_p_value),
+        "$p$ (Holm)": tests["p_adjusted"].map(_p_value), "$n$": tests["n"].astype(int).map(str),
+    }  # fmt: skip
     return _tabular(cells, "Paired tests, a row for each pair of systems.")
 
 
@@ -184,10 +182,8 @@ def _table_recovery(shifts: pd.DataFrame) -> str:
     never = shifts[f"delay_{kind}"].isna().groupby(shifts["model"].astype(str)).mean()
     head = f"mean wait (of {horizon:g} replies)"
     cells = {
-        "system": [_escape(name) for name in order],
-        "shifts": shares["n"].map(str),
-        "recovered": _intervals(shares, "share"),
-        "never seen": never.loc[order].map(_number),
+        "system": [_escape(name) for name in order], "shifts": shares["n"].map(str),
+        "recovered": _intervals(shares, "share"), "never seen": never.loc[order].map(_number),
         head: _intervals(waits.set_index("system").reindex(order), "restricted_mean"),
-    }
+    }  # fmt: skip
     return _tabular(cells, "Recovery after shifts, by items.")

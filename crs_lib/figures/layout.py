@@ -51,8 +51,6 @@ def is_thesis(convention: str) -> bool:
 
 
 def shown(convention: str, table: str, known: Collection[str]) -> list[str]:
-    """The metrics that a table or figure shows under a convention, in order, of those that are ``known``.
-    Under a convention of the thesis its outcomes, else the table's own list.
-    """
+    """The ``known`` metrics that a table or figure shows: the thesis's outcomes, or its own list."""
     wanted = outcomes(convention) if is_thesis(convention) else SHOWN[table]
     return [name for name in wanted if name in known]

@@ -23,9 +23,7 @@ def signed(value: float) -> str:
 
 
 def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The results with a column ``judge_<construct>`` in [1, 5] for each scored construct, and these names.
-    The names are empty where nobody judged; a session without a readable score has NaN.
-    """
+    """Results with a column ``judge_<construct>`` in [1, 5] for every scored construct, and the names."""
     given = results["judge"] if "judge" in results else [None] * len(results)
     judged = pd.DataFrame([one if isinstance(one, Mapping) else {} for one in given], index=results.index)
     judged = judged.astype(float).dropna(axis=1, how="all").add_prefix(PREFIX)

@@ -14,9 +14,8 @@ from crs_lib.stats.survival import net_incidence
 
 
 def _around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
-    """The turns within ``before`` and ``after`` of a shift, with their ``offset`` to it; 0 is the shift. A
-    turn after a shift belongs to that shift until the next one; the last ``before`` turns ahead of a shift,
-    never across an earlier one, belong to the coming shift as well.
+    """The turns ``before`` and ``after`` a shift, up to the next one, with their ``offset`` to it (0: the
+    shift).
     """
     frame = turns.sort_values(["model", "session_id", "turn"], kind="stable").reset_index(drop=True)
     since = frame["since_shift"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
@@ -51,9 +50,7 @@ def _score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
 
 
 def _lines(panel: Any, table: pd.DataFrame, x: str) -> None:
-    """A line with markers and a band for each system; undefined points are gaps. Systems stand a little
-    beside one another, so that equal scores do not hide each other.
-    """
+    """A line and a band for each system, a little beside one another; undefined points are gaps."""
     looks = style.looks(systems_of(table))
     for aside, (name, look) in zip(_aside(len(looks)), looks.items(), strict=True):
         part = table[table["model"] == name].sort_values(x)
@@ -68,9 +65,8 @@ def _aside(systems: int) -> NDArray[np.float64]:
 
 
 def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
-    """Each shift as a right-censored time: ``system``, ``time`` in replies, ``event`` (recovered). The reply
-    to the shift is 0. A shift watched for w replies without recovery was seen up to reply w − 1 and is
-    censored there; one never replied to is left out.
+    """Each answered shift as a right-censored time: ``system``, ``time`` in replies from 0, ``event``
+    (recovered).
     """
     seen = shifts[shifts["watched"] > 0]
     happened = seen[f"delay_{kind}"].notna()

@@ -74,9 +74,7 @@ def _ability_adaptation(shifts: pd.DataFrame) -> Any:
 
 
 def _profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
-    """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell. The
-    mean is over the replies after the shift; sessions are drawn whole.
-    """
+    """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell."""
     require(turns, ["session_id", "turn", "since_shift", *_PARTS])
     rows = turns[turns["since_shift"].notna()]
     rows = rows.assign(shift=rows["turn"] - rows["since_shift"].astype(int))

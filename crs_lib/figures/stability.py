@@ -14,7 +14,7 @@ _INTERVAL = ("metric", "tau", "low", "high", "n_systems", "n_sessions")
 _WEIGHTS = {
     "alpha": "net satisfaction", "beta": "novelty × satisfaction", "gamma": "leakage", "delta": "copying",
 }  # fmt: skip
-_MADE_BY = "python -m crs_lib validity sensitivity --run {run}"
+_MADE_BY = "python -m crs_lib validity precision --conventions --run {run}"
 _SIZE = "{n_systems} systems, n = {n_sessions} sessions per system; 1 is the same order."
 FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
 

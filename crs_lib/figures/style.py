@@ -98,9 +98,7 @@ def titled(metric: str) -> str:
 
 
 def labels(names: Sequence[str], width: int = 22) -> list[str]:
-    """The names as an axis holds them: long names lose a piece, and no two become the same. The backend in
-    front of a long model's name goes first: ``ollama:llama3:instruct`` is "llama3:instruct".
-    """
+    """The names as an axis holds them: long ones lose the backend, then a piece; no two become the same."""
     long = any(len(name) > width for name in names)
     bare = [name.partition(":")[2] if long and name.count(":") > 1 else name for name in names]
     names = bare if len(set(bare)) == len(set(names)) else names
@@ -122,9 +120,7 @@ def applied() -> Iterator[None]:
 
 
 def figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
-    """A figure of text width and ``height`` inches with its axes as an array (rows, columns). The figure
-    belongs to no window and no global state; ``options`` go to matplotlib's ``subplots``.
-    """
+    """A figure of text width and ``height`` inches with its axes (rows, columns); options as ``subplots``."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -182,9 +178,7 @@ def estimate(
 
 
 def dots(axes: Any, row: float, systems: Sequence[str], ends: Mapping[str, Sequence[float]]) -> None:
-    """The systems' means with intervals, one below another around a row; ``ends`` are mean, low and high.
-    Nothing is drawn for a system without ends.
-    """
+    """The systems' means with intervals, one below another around a row; ``ends`` are mean, low and high."""
     for step, (name, look) in enumerate(looks(systems).items()):
         mean, low, high = ends.get(name, (float("nan"),) * 3)
         at = row + 0.8 * ((step + 0.5) / len(systems) - 0.5)
@@ -235,9 +229,7 @@ def cells(
     axes: Any, values: Any, texts: Any, *, colours: str = "Blues", lowest: float = 0.0, dark: float = 0.55,
     bold: Any = None, alpha: float = 0.85, **text: Any,
 ) -> Any:  # fmt: skip
-    """A matrix up to 1 as coloured cells with text, light where darker than ``dark``; returns the image.
-    Missing values stay empty; ``bold`` marks the cells in bold print.
-    """
+    """A matrix up to 1 as coloured cells with text, ``bold`` or light on ``dark``; returns the image."""
     import matplotlib
 
     cmap, known = matplotlib.colormaps[colours], np.ma.masked_invalid(values)
@@ -302,9 +294,7 @@ def _lit(colour: Any) -> Any:
 
 
 def write(made: Any, path: Path, *, dark: bool = False) -> Path:
-    """Write a figure atomically in the format that its suffix names; returns the path. ``dark`` turns the
-    figure itself dark first: write it last.
-    """
+    """Write a figure atomically in its suffix's format; ``dark`` turns the figure itself dark first."""
     if dark:
         _darken(made)
     return tables.write_whole(path, data(made, path.suffix.removeprefix("."), PRINT_DPI))

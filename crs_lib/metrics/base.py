@@ -124,9 +124,7 @@ def get(name: str) -> Metric:
 
 
 def scored(*levels: str) -> list[Metric]:
-    """The metrics that a session has a mean of (of the ``levels`` named), by level (turn, shift, session) and
-    place.
-    """
+    """The metrics that a session has a mean of, by level (turn, shift, session) and place."""
     known = [one for one in every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]
     return sorted(known, key=lambda one: (_LEVELS.index(one.level), _place(one.name)))
 

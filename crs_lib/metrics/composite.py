@@ -165,9 +165,7 @@ _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 
 
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:
-    """α·CC + β·CR − γ·I, in [−γ, α+β]; with ``clip`` cut to [−1, 1] (the thesis's code). NaN without CC or
-    CR.
-    """
+    """α·CC + β·CR − γ·I, in [−γ, α+β], or with ``clip`` in [−1, 1] (the thesis's); NaN without CC or CR."""
     value = weights.alpha * cc + weights.beta * cr - weights.gamma * copying
     return max(-1.0, min(1.0, value)) if clip and not math.isnan(value) else value
 
@@ -212,26 +210,20 @@ def _tas_of_turn(turn: TurnRecord) -> float:
 def _item_tas_of_turn(turn: TurnRecord) -> float:
     """Item TAS of a turn under the convention's weights; see :func:`_item_tas`."""
     return _item_tas(
-        turn.once(grounded.satisfaction_corrected),
-        turn.once(grounded.satisfaction_of_turn),
-        turn.once(grounded.novelty_of_turn),
-        turn.once(grounded.leakage_of_turn),
-        turn.once(overlap.copying_without_values),
-        turn.rule.items,
-    )
+        turn.once(grounded.satisfaction_corrected), turn.once(grounded.satisfaction_of_turn),
+        turn.once(grounded.novelty_of_turn), turn.once(grounded.leakage_of_turn),
+        turn.once(overlap.copying_without_values), turn.rule.items,
+    )  # fmt: skip
 
 
 @metric("context_adaptation_score", "CAS", SESSION, 0, 1, HIGHER, source=_CAS, gate=False)
 def _cas_of_session(session: SessionRecord) -> float:
     """CAS of a session under the convention's weights; see :func:`cas`."""
     return cas(
-        session.once(_topic_recovery_rate),
-        session.once(_avg_recovery_delay),
-        session.mean(grounded.leakage_of_turn),
-        session.mean(overlap.cross_coherence),
-        session.mean(overlap.context_retention),
-        session.rule.cas,
-    )
+        session.once(_topic_recovery_rate), session.once(_avg_recovery_delay),
+        session.mean(grounded.leakage_of_turn), session.mean(overlap.cross_coherence),
+        session.mean(overlap.context_retention), session.rule.cas,
+    )  # fmt: skip
 
 
 @metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, source=_TAS, gate=False)

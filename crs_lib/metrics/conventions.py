@@ -11,6 +11,11 @@ from crs_lib.core.errors import InputError, unknown
 from crs_lib.core.settings import Field, Settings
 
 _Share = Annotated[float, Field(ge=0, le=1)]
+_Empty = Literal["skip", "zero", "one"]  # skip leaves the turn out and counts it apart
+_Undefined = Literal["missing", "rate_zero", "zero"]
+_Scorer = Literal["items", "grounded", "legacy"]
+_Cleaning = Literal["cleaned", "thesis"]
+_Shifts = Literal["log", "similarity"]
 
 
 class TasWeights(NamedTuple):
@@ -50,42 +55,24 @@ class Convention(Settings):
 
     name: Annotated[str, Field(description="name of the convention")] = "default"
     extractor: Annotated[str, Field(description="finds the concepts of a text; none if empty")] = "words"
-    empty: Annotated[
-        Literal["skip", "zero", "one"],
-        Field(description="value of a turn in which neither side names a concept; skip counts it apart"),
-    ] = "skip"
+    empty: Annotated[_Empty, Field(description="a turn in which neither side names a concept")] = "skip"
     clip: Annotated[bool, Field(description="TAS of a turn is cut to [-1, 1]")] = False
     window: Annotated[int, Field(ge=1, description="replies within which a shift is recovered")] = 3
     within_segment: Annotated[bool, Field(description="recovery ends at the next shift")] = True
-    recovery_cc: Annotated[float, Field(ge=0, le=1, description="cross coherence that recovers a shift")] = (
-        0.35
-    )
-    recovery_cr: Annotated[
-        float, Field(ge=0, le=1, description="context retention that recovers a shift")
-    ] = 0.65
+    recovery_cc: Annotated[_Share, Field(description="cross coherence that recovers a shift")] = 0.35
+    recovery_cr: Annotated[_Share, Field(description="context retention that recovers a shift")] = 0.65
     tas: Annotated[TasWeights, Field(description="weights of TAS")] = TasWeights()
     items: Annotated[ItemWeights, Field(description="weights of item-grounded TAS")] = ItemWeights()
     cas: Annotated[CasWeights, Field(description="weights of CAS")] = CasWeights()
     copy_orders: Annotated[tuple[int, ...], Field(description="n-gram orders of copying")] = (3, 4)
-    scorer: Annotated[
-        Literal["items", "grounded", "legacy"], Field(description="ours, or a version of the thesis's")
-    ] = "items"
-    catalog: Annotated[
-        Literal["cleaned", "thesis"], Field(description="whose cleaning the concepts come from")
-    ] = "cleaned"
-    shift_source: Annotated[
-        Literal["log", "similarity"], Field(description="the log's shifts, or those of a detector")
-    ] = "log"
-    undefined: Annotated[
-        Literal["missing", "rate_zero", "zero"],
-        Field(description="a rate without shifts, and a delay without recovery"),
-    ] = "missing"
+    scorer: Annotated[_Scorer, Field(description="ours, or a version of the thesis's")] = "items"
+    catalog: Annotated[_Cleaning, Field(description="whose cleaning the concepts come from")] = "cleaned"
+    shift_source: Annotated[_Shifts, Field(description="the log's shifts, or those of a detector")] = "log"
+    undefined: Annotated[_Undefined, Field(description="a rate or delay without shifts")] = "missing"
     similarity: Annotated[str, Field(description="similarity of texts, where one is used")] = ""
     topics: Annotated[str, Field(description="topic extractor, where one is used")] = ""
     alignment: Annotated[_Share, Field(description="agreement from which a reply has the topics")] = 0.65
-    shift_similarity: Annotated[_Share, Field(description="similarity of texts below which one shifts")] = (
-        0.55
-    )
+    shift_similarity: Annotated[_Share, Field(description="similarity below which a text shifts")] = 0.55
     shift_jaccard: Annotated[_Share, Field(description="overlap of topics below which one shifts")] = 0.35
 
     def parameters(self) -> dict[str, Any]:

@@ -52,9 +52,7 @@ def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Seq
 
 
 def dcg(gains: Sequence[float], k: int | None) -> float:
-    """Sum of gain/log2(rank + 1) over the first ``k`` gains, at least 0. Source: Järvelin and Kekäläinen
-    (2002).
-    """
+    """Sum of gain/log2(rank + 1) over the first ``k`` gains, at least 0 (Järvelin and Kekäläinen 2002)."""
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1) if gain)
 
 
@@ -121,14 +119,10 @@ def arc_score(phases: Sequence[Collection[int]], gold: Sequence[Collection[int]]
     overlap = np.array([len(g & p) for g in wanted for p in given]).reshape(len(wanted), len(given))
     met = _matched(overlap)
     return ArcScore(
-        whole.recall,
-        whole.precision,
-        sum(bool(g & union) for g in wanted) / n,
+        whole.recall, whole.precision, sum(bool(g & union) for g in wanted) / n,
         sum(found > 0 for found in met) / n,
-        sum(found / len(g) for found, g in zip(met, wanted, strict=True)) / n,
-        len(given),
-        len(union),
-    )
+        sum(found / len(g) for found, g in zip(met, wanted, strict=True)) / n, len(given), len(union),
+    )  # fmt: skip
 
 
 def _matched(overlap: NDArray[np.int64]) -> list[int]:

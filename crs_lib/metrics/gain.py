@@ -29,9 +29,7 @@ Key = tuple[frozenset[int], frozenset[int]]
 
 
 class _Levels(NamedTuple):
-    """The recommendable films by the number of constraints that they meet: ``counts[j]`` meet ``j`` of them;
-    those that break an exclusion are at level 0.
-    """
+    """``counts[j]`` recommendable films meet ``j`` constraints; those that break an exclusion none."""
 
     counts: tuple[int, ...]
 
@@ -92,36 +90,24 @@ def _normalised(gained: int, k: int, levels: _Levels) -> float:
     n = sum(levels.counts)
     total = sum(level * count for level, count in enumerate(levels.counts))
     scale = levels.best(k) * n - k * total  # all terms times n: whole numbers, so that the best is exactly 1
-    return (gained * n - k * total) / scale if k <= n and scale > 0 else math.nan
+    return min(1.0, (gained * n - k * total) / scale) if k <= n and scale > 0 else math.nan
 
 
-def _gain_of(
-    turn: TurnRecord,
-    wanted: frozenset[int],
-    excluded: frozenset[int],
-    stale: Collection[int] = (),
-    spared: Collection[int] = (),
-) -> float:
-    """Normalised gain of a reply's films for some constraints and exclusions, at most 1.
+def _gain_of(turn: TurnRecord, stale: Collection[int] = (), spared: Collection[int] = ()) -> float:
+    """Normalised gain of a reply's films, at most 1.
 
     ``stale`` films gain nothing, nor does a film named a second time in one reply; ``spared`` films gain as
     ever and belong neither to the best list nor to chance. Without films: the value of one film without gain
     where the user asked for some, else NaN. NaN without constraints, too, and as :func:`_normalised`.
     """
-    if not wanted or not (turn.items or turn.asked):
+    if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
-    catalog = turn.background.catalog
-    levels = turn.background.once(_levels)((wanted, excluded))
-    facts = catalog.fact_sets
-    hidden = [item for item in dict.fromkeys(turn.items) if not catalog.recommendable[item]]
-    away = {item for item in (*stale, *spared) if catalog.recommendable[item]}
-    went = [_level(facts[item], wanted, excluded) for item in away]
-    if hidden or went:
-        levels = levels.moved((_level(facts[item], wanted, excluded) for item in hidden), went)
-    shown = (item for item in dict.fromkeys(turn.items) if item not in stale)
-    gained = sum(_level(facts[item], wanted, excluded) for item in shown)
-    value = _normalised(gained, max(1, len(turn.items)), levels)
-    return 1.0 if value > 1 else value
+    catalog, key, shown = turn.background.catalog, (turn.constraints, turn.exclusions), set(turn.items)
+    level = {item: _level(catalog.fact_sets[item], *key) for item in shown.union(stale, spared)}
+    hidden = (level[item] for item in shown if not catalog.recommendable[item])
+    went = (level[item] for item in {*stale, *spared} if catalog.recommendable[item])
+    levels = turn.background.once(_levels)(key).moved(hidden, went)
+    return _normalised(sum(level[item] for item in shown.difference(stale)), max(1, len(turn.items)), levels)
 
 
 @metric("normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
@@ -130,7 +116,7 @@ def _normalised_gain(turn: TurnRecord) -> float:
 
     See :func:`_gain_of`; films shown since the state last changed gain nothing if the user asks for others.
     """
-    return _gain_of(turn, turn.constraints, turn.exclusions, turn.recent if turn.others else ())
+    return _gain_of(turn, turn.recent if turn.others else ())
 
 
 def _perfect(turn: TurnRecord, item: int) -> bool:
@@ -336,8 +322,8 @@ class _Old(NamedTuple):
     excluded: frozenset[int]
 
     def holds(self, facts: Set[int]) -> bool:
-        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added,
-        unless it meets everything in force.
+        """Whether a film breaks an exclusion, or meets more of what went than of what came and not all in
+        force.
         """
         if facts & self.excluded:
             return True
@@ -423,7 +409,7 @@ def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
     found, shown = [], frozenset[int]()
     for turn in turns:
         earlier = (shown, turns[0].recent) if turn.others else ((), ())
-        found.append(_gain_of(turn, turn.constraints, turn.exclusions, *earlier))
+        found.append(_gain_of(turn, *earlier))
         shown = shown.union(turn.items)
     return found
 
@@ -463,8 +449,7 @@ def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
     chance = k * sum(place * count for place, count in enumerate(counts)) / max(1, sum(counts))
     if chance > there.best(k) / 2:
         return math.nan
-    value = _normalised(gained, k, there)
-    return 1.0 if value > 1 else value
+    return _normalised(gained, k, there)
 
 
 def window_replies(turns: Sequence[TurnRecord]) -> list[_WindowReply]:

@@ -17,9 +17,8 @@ _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
 
 
 def _satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = True) -> float:
-    """Mean share of the constraints that a recommended item meets, in [0, 1]. ``items`` are the concept codes
-    of the recommended items. Without constraints NaN; without items 0 where the user asked for some, else
-    NaN.
+    """Mean share of the constraints that an item meets, in [0, 1]; NaN without, 0 where none was shown as
+    asked.
     """
     if not wishes:
         return math.nan
@@ -29,10 +28,7 @@ def _satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = 
 
 
 def _expected_satisfaction(wishes: Collection[int], share: NDArray[np.float64]) -> float:
-    """Satisfaction that a draw from the catalogue has on average, in [0, 1]; exact, no sampling.
-    ``share[code]`` is the probability that a drawn item has a concept: df/N for a uniform draw, or weighted
-    by connectedness. NaN without constraints.
-    """
+    """Satisfaction of a draw on average, in [0, 1]; ``share[code]`` the chance that an item has a concept."""
     return float(np.mean(share[sorted(wishes)])) if wishes else math.nan
 
 
@@ -49,9 +45,7 @@ def _novelty(items: Sequence[int], before: Set[int]) -> float:
 
 
 def _leakage(items: Sequence[Set[int]], wishes: Set[int], dropped: Set[int]) -> float:
-    """Share of the items that meet a dropped constraint and none in force, in [0, 1]. NaN without items, or
-    before anything was dropped.
-    """
+    """Share of the items that meet a dropped constraint and none in force, in [0, 1]; NaN without either."""
     if not items or not dropped:
         return math.nan
     return sum(bool(facts & dropped) and not facts & wishes for facts in items) / len(items)

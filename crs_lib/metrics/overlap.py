@@ -50,8 +50,8 @@ class _Agreement(NamedTuple):
 
 
 def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
-    """Dialogue-state style agreement of two concept sets. Nothing predicted: precision 1 where nothing was
-    wanted, else 0; nothing wanted: recall 1.
+    """Agreement of two concept sets; nothing predicted is precise where nothing was wanted, which is
+    recalled.
     """
     shared = len(gold & predicted)
     precision = shared / len(predicted) if predicted else float(not gold)
@@ -132,11 +132,9 @@ _ORDERS = (3, 4)
 
 
 def copied_share(
-    reply: Sequence[str],
-    request: Sequence[str],
-    orders: Sequence[int] = _ORDERS,
+    reply: Sequence[str], request: Sequence[str], orders: Sequence[int] = _ORDERS,
     ignore: Set[str] = frozenset(),
-) -> float:
+) -> float:  # fmt: skip
     """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo, 0
     without words. Orders longer than the reply are left out, words in ``ignore`` taken out of both first.
     Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).

@@ -21,9 +21,7 @@ TOP_GRADE = 2
 
 
 class _Judged:
-    """One topic's ranking as its measures see it. ``grades`` follows the ranking (None: not judged), ``pool``
-    holds all grades of the topic.
-    """
+    """One topic's ranking: ``grades`` along it (None: not judged), ``pool`` with all grades of the topic."""
 
     def __init__(self, grades: Grades, pool: Sequence[float]) -> None:
         self.grades, self.pool = grades, tuple(pool)

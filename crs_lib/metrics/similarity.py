@@ -29,11 +29,9 @@ class TfidfSpace:
     """
 
     def __init__(
-        self,
-        documents: Iterable[str],
-        vocabulary: Sequence[str] | None = None,
+        self, documents: Iterable[str], vocabulary: Sequence[str] | None = None,
         max_features: int = _MAX_FEATURES,
-    ) -> None:
+    ) -> None:  # fmt: skip
         from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
         documents, given = list(documents), vocabulary is not None

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError
 
 from crs_lib.core import paths, safety
-from crs_lib.core.errors import InputError, RunError, unknown
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.settings import Field, Settings
 from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
 
@@ -32,7 +32,7 @@ _Finish = Literal["figures", "report", "trace"]
 _Values = Annotated[list[Any], Field(min_length=1)]
 
 
-class _File(BaseModel, strict=True):
+class _File(Settings):
     """A sweep as it is written."""
 
     notebooks: Annotated[Sequence[str], Field(min_length=1, description="notebooks, in order")]
@@ -74,14 +74,7 @@ def read(file: str | Path) -> Sweep:
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(_File.model_fields)}")
     try:
-        if wrong := [key for key in record if key not in _File.model_fields]:
-            raise unknown("key", wrong[0], _File.model_fields)
-        return _checked(_File(**{key: value for key, value in record.items() if value is not None}))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0])
-        told = f"{key} is {record.get(key)!r} ({first['msg']}); give {_File.model_fields[key].description}"
-        raise InputError(f"{path.name}: {told}") from error
+        return _checked(_File(**{str(key): value for key, value in record.items() if value is not None}))
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from error
 

@@ -26,9 +26,7 @@ from crs_lib.validity import redteam, sensitivity
 
 
 def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
-    """A table by the name that the registry of figures gives it, of the scores under a convention. Raises
-    NoDataError where the run has no such data, RunError as :func:`evaluate.read`.
-    """
+    """A figure's table of a run under a convention; NoDataError without data, RunError without scores."""
     if table in _OTHERS:
         evaluate.entry(run, convention)
         return _OTHERS[table](run, convention)
@@ -94,8 +92,8 @@ def _planned(run: str, convention: str, plan: Plan | None) -> tuple[pd.DataFrame
 
 
 def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """The power of each declared contrast by number of scenarios, from its own differences in the run.
-    ``plan`` is the movies' own where none is given. Raises NoDataError where the scores allow no estimate.
+    """The power of each declared contrast by number of scenarios, from its own differences; NoDataError if
+    none.
     """
     return statistics.power_table(*_planned(run, convention, plan))
 
@@ -144,9 +142,7 @@ def _judge_means(run: str, convention: str) -> pd.DataFrame:
 
 
 def _llm_calls(run: str, convention: str) -> pd.DataFrame:
-    """Every call of a language model: role, model, session, tokens, seconds, and ``sent``. ``sent`` is False
-    for failed calls and for those that the cache answered. NoDataError without calls.
-    """
+    """Every call of a model: role, model, session, tokens, seconds, ``sent`` (neither failed nor cached)."""
     log, rows = call_log(run), []
     for row in tables.read_jsonl(log) if log.exists() else ():
         session = row.get("session", "")
@@ -207,9 +203,7 @@ def _exploited(run: str, convention: str) -> pd.DataFrame:
 
 
 def _roles(run: str, convention: str) -> pd.DataFrame:
-    """Who takes part in a run and how it is scored, from its manifest: a row a role with its ``lines``.
-    Roles: catalogue, user, system, log, judge, metrics, statistics. ``lines`` is a text of one or more lines.
-    """
+    """Who takes part in a run and how it is scored, from its manifest: a row a role with its ``lines``."""
     made, scored = _simulated(run), evaluate.entry(run, convention)["parameters"]
     means = evaluate.read(run, "model_metrics", convention)
     systems = [str(name) for name in dict.fromkeys(means["model"])]
@@ -309,16 +303,10 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
 
 
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
-    "roles": _roles,
-    "catalogue_fields": _catalogue_fields,
-    "shift_events": _shift_events,
-    "judge_means": _judge_means,
-    "llm_calls": _llm_calls,
-    "paired_effects": paired_effects,
-    "power": power,
-    "redteam": _exploited,
-    "replies_at_risk": _replies_at_risk,
+    "roles": _roles, "catalogue_fields": _catalogue_fields, "shift_events": _shift_events,
+    "judge_means": _judge_means, "llm_calls": _llm_calls, "paired_effects": paired_effects, "power": power,
+    "redteam": _exploited, "replies_at_risk": _replies_at_risk,
     "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
     "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),
     "sensitivity_catalogue": lambda run, _: sensitivity.read(run, "catalogue"),
-}
+}  # fmt: skip

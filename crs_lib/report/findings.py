@@ -70,8 +70,8 @@ def pays(cost: Estimate) -> str:
 
 
 def recovery(shifts: pd.DataFrame) -> Finding:
-    """Replies that the quickest system waits longer than the oracle, and the shifts another never recovers.
-    Waits count up to ``HORIZON`` replies, over the shifts that were followed for so long: none is censored.
+    """Replies (up to ``HORIZON``) that the quickest system waits longer than the oracle, and another's lost
+    shifts.
     """
     seen = _waits(shifts)
     if seen.empty:

@@ -43,9 +43,7 @@ def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 
 def call_costs(name: str) -> pd.DataFrame:
-    """A kept call log by role and system: calls, mean tokens read and written, mean seconds. Seconds are
-    those of the machine that made the calls. Raises InputError for a log that is damaged.
-    """
+    """A kept call log by role and system: calls, mean tokens and seconds; InputError for a damaged log."""
     frame = pd.DataFrame(read_jsonl(calls.kept(name)))
     frame = frame[frame["error"].isna()] if "error" in frame else frame
     mode = frame["system"].where(frame["role"] == "crs", "").str.partition(":")[0]
@@ -85,9 +83,7 @@ _CALLED = "**Models.** Calls, tokens, seconds by role; seconds are those of the 
 
 
 def taking_part(run: str, convention: str = "", *, figures: bool = False) -> None:
-    """Show what judges and language models did in a run, in tables or figures; nothing where there are none.
-    Tables: scores, reliability, and calls, tokens and seconds by role and model.
-    """
+    """Show what judges and language models did in a run, in tables or figures, if anything."""
     if judging.scores_of(run) and figures:
         draw(run, "judge_scatter", convention=convention)
     elif judging.scores_of(run):

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+import scipy.stats
 
-from crs_lib import figures
+from crs_lib import evaluate, figures
 from crs_lib.core import prompts, tables
+from crs_lib.core.errors import InputError
 from crs_lib.figures import base as registered
 from crs_lib.figures import style
+from crs_lib.metrics.gain import ABLE
+from crs_lib.stats.estimates import ALIKE, ENOUGH, FEW, REACH
 from crs_lib.validity import labels
 from crs_lib.validity.labels import AskConfig, Question
 
@@ -29,9 +33,7 @@ def part(name: str) -> str:
 
 
 def fill(page: str, parts: Mapping[str, str]) -> str:
-    """A page with each ``{{name}}`` replaced, in one pass: inserted text is never searched for further names.
-    Raises KeyError for a name without a part: a page and its code belong together.
-    """
+    """A page with each ``{{name}}`` replaced, in one pass; KeyError for a name without a part."""
     head, *rest = page.split("{{")
     out = [head]
     for piece in rest:
@@ -123,9 +125,7 @@ _LONG = 60  # characters
 
 
 def table(frame: pd.DataFrame) -> str:
-    """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows. A
-    table wider than the page scrolls in a region that the keyboard reaches.
-    """
+    """A frame as an HTML table: everything escaped, wide ones scroll; a sentence where it has no rows."""
     if frame.empty:
         return '<p class="quiet">Nothing to show.</p>'
     marks = [' class="value"' if pd.api.types.is_numeric_dtype(frame[name]) else "" for name in frame]
@@ -173,7 +173,43 @@ def question_page(data: Mapping[str, Any]) -> str:
     (the heading of earlier lines), ``words`` (what else is asked for), and questions: id, earlier, sides of
     lines (kind, who, text), and a text of their own where they have one.
     """
-    css, js = part("annotate.css"), part("annotate.js")
-    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing can close its element
-    parts = {"css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "data": inert}
-    return fill(part("annotate.html"), {"title": html.escape(data["title"]), **parts})
+    return _scripted("annotate", part("annotate.css"), data)
+
+
+def leaderboard(runs: Sequence[str], out: Path) -> Path:
+    """Write a page of the systems of runs, ordered by shift cost; a run's ``results.jsonl`` is dropped there.
+
+    Raises RunError for a run without scores and InputError for one without straight users.
+    """
+    shown = {run: _costs(run) for run in runs}
+    quantiles = scipy.stats.t.ppf(0.975, range(1, 500)).round(4).tolist()
+    rule = {"able": ABLE, "few": FEW, "enough": ENOUGH, "alike": ALIKE, "reach": REACH, "t": quantiles}
+    data = {"title": "Who follows? A leaderboard", "runs": shown, "rule": rule}
+    return tables.write_whole(out, _scripted("leaderboard", part("tables.css") + part("report.css"), data))
+
+
+def _costs(run: str) -> list[list[Any]]:
+    """A row a session: system, user, voice with the number of shifts, gain, cost, the catalogue's hash."""
+    found = evaluate.read(run, "results")
+    if "shift_cost" not in found or found["shift_cost"].isna().all():
+        raise InputError(f"run {run!r} has no shift cost: it has no straight users")
+    voices = found["voice"].astype(str) if "voice" in found else ""
+    shifts = voices + found["detail"].map(lambda one: f" {one['n_shifts']}")
+    films = found["input_hash"].str.extract(r"catalog (\w+)")[0]
+    rows = found[["model", "session_id"]].assign(
+        users=shifts, **found[["straight_gain", "shift_cost"]], films=films
+    )
+    return list(json.loads(rows.to_json(orient="values")))
+
+
+def _scripted(name: str, css: str, data: Mapping[str, Any]) -> str:
+    """A page of this room with its script, its styles and its data."""
+    js, inert = part(f"{name}.js"), json.dumps(data, separators=(",", ":"))
+    parts = {
+        "css": css,
+        "js": js,
+        "css_hash": hashes(css),
+        "js_hash": hashes(js),
+        "title": html.escape(data["title"]),
+    }
+    return fill(part(f"{name}.html"), {**parts, "data": inert.replace("<", "\\u003c")})  # nothing closes it

@@ -197,9 +197,7 @@ def _link(system: str, row: pd.Series, outcome: str) -> Link:
 
 
 def _label(metric: str) -> str:
-    """The metric's name in a table: its short name, unless that is a symbol of one or two letters. A dagger
-    marks what is not valid for ranking.
-    """
+    """The metric's name in a table: its short name if that has three letters or more, with its dagger."""
     facts = base.get(metric)
     words = facts.short if len(facts.short) > 2 else metric.replace("_", " ")
     return facts.label.replace(facts.short, words, 1).replace(f" {base.DAGGER}", f"\u00a0{base.DAGGER}")

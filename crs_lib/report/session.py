@@ -24,9 +24,7 @@ def number(value: Any) -> float | None:
 
 
 def script(call: str, *values: Any) -> bytes:
-    """``call(value, …);`` as the bytes of a JavaScript file, safe inside a ``<script>`` element too. No ``<``
-    stays as it is, so no text can close the element; lone surrogates become escapes.
-    """
+    """``call(value, …);`` as the bytes of a JavaScript file; no ``<`` stays to close its element."""
     shown = ",".join(json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values)
     for character, escape in (("<", "\\u003c"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
         shown = shown.replace(character, escape)
@@ -34,9 +32,7 @@ def script(call: str, *values: Any) -> bytes:
 
 
 def _lean(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record without keys whose value is empty: none, False, or a text or list without anything in it. A
-    zero stays: it is a value.
-    """
+    """The record without keys whose value is empty or False; a zero stays: it is a value."""
     return {
         key: value for key, value in record.items() if value not in (None, "", [], {}) and value is not False
     }
@@ -72,8 +68,8 @@ def _constraint_list(constraints: Any) -> list[list[str]]:
 
 
 class SessionView:
-    """Turns dialogues and their scores into the trace's records; one for a run. ``metrics`` are the
-    turn-level metrics to carry, in the order of every turn's ``scores``.
+    """Turns dialogues and their scores into the trace's records; ``metrics`` are the turn-level ones to
+    carry.
     """
 
     def __init__(self, scorer: Scorer, metrics: Sequence[str]) -> None:
@@ -182,9 +178,7 @@ class _History:
 
 
 def _tool_call(call: Row) -> dict[str, Any]:
-    """A tool call of an agent: its name, its arguments as text, what it found, and its fault. Marks that
-    would turn the order of what follows are shown as escapes.
-    """
+    """An agent's tool call: name, arguments as text, what it found, its fault; nothing steers a terminal."""
     told = call.get("arguments") or {}
     written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
     return _lean({
@@ -207,11 +201,9 @@ def _shift(turn: int, event: Row | None, row: Row, pair: Pair) -> dict[str, Any]
         **{name: _constraint_list(event.get(name)) for name in ("added", "dropped", "avoid")},
         "bridge": [str(part) for part in bridge] if all(bridge) else None,
         **{way: str(event.get(f"{way}_anchor") or event.get(f"{way}_focus") or "") for way in ("from", "to")},
-        "answers": event.get("n_answers"),
-        "watched": number(row.get("watched")),
-        "films": _recovery(row, "item"),
-        "text": _recovery(row, "text"),
-    }
+        "answers": event.get("n_answers"), "watched": number(row.get("watched")),
+        "films": _recovery(row, "item"), "text": _recovery(row, "text"),
+    }  # fmt: skip
 
 
 def _recovery(row: Row, kind: str) -> list[Any] | None:
@@ -222,9 +214,7 @@ def _recovery(row: Row, kind: str) -> list[Any] | None:
 
 
 def _judge_notes(record: Row | None) -> dict[str, Any] | None:
-    """A session's judge record as it is shown: mean of each construct, and every single score. None where no
-    judge gave a score and none left a note.
-    """
+    """A session's judge record as shown: mean of each construct, every single score; None without any."""
     if not record:
         return None
     means = {str(name): number(value) for name, value in (record.get("judge") or {}).items()}

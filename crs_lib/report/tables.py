@@ -16,8 +16,10 @@ from crs_lib.figures import layout
 from crs_lib.figures.base import convention_of, primary
 from crs_lib.metrics import base
 from crs_lib.metrics.conventions import Convention
+from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import trial as trial_turns
+from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems.base import World
 
 
@@ -66,10 +68,24 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def possible_shifts(catalog: Catalog, n: int = 20) -> pd.DataFrame:
+    """One row a shift type: what the user does, and in how many of some planned sessions it can come.
+
+    A note where no session can begin.
+    """
+    if not catalog.goal_genres:
+        return pd.DataFrame({"note": ["no session can begin: no genre has five films"]})
+    found = Counter(
+        kind for session in range(n)
+        for kind in {step.kind for step in scenarios.plan(catalog, 7, session, 20, voice="terse").steps}
+    )  # fmt: skip
+    rows = [[one.name, one.summary, f"{found[one.name]} of {n}"] for one in SHIFTS]
+    return pd.DataFrame(rows, columns=["shift", "the user", "in sessions"])
+
+
 def example_constraints(catalog: Catalog) -> list[Constraints]:
-    """Queries to try on a catalogue: a genre, a person, and both in an early year, there to be relaxed. The
-    person is one of the first person field (actors). Fields that the catalogue lacks are left out; empty
-    without genres and persons.
+    """Queries to try on a catalogue: a genre, a person (actor), and both in an early year, there to be
+    relaxed.
     """
     genres = catalog.genres() or catalog.genres(min_items=1)
     person = PERSON_FIELDS[0]
@@ -162,9 +178,7 @@ def user_turns(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 
 def shift_log(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
-    """One row a shift: session_id, type, how many films answer it, and whether those are ``few``, under ten.
-    Every scenario counts once, as the first system met it.
-    """
+    """One row a shift: session_id, type, how many films answer it, whether ``few``, under ten."""
     first = dialogues[0].model_name if dialogues else ""
     rows = [
         (talk.session_id, str(event.get("type", "")), str(event.get("stratum", "")))
@@ -251,8 +265,8 @@ def session_scores(dialogues: Sequence[Dialogue], world: World, convention: Conv
 
 
 def mean_scores(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean headline scores of each system of :func:`session_scores`, best first by the first score. A session
-    without a value is left out of a mean, and a metric without any value has no column.
+    """Mean headline scores of each system of :func:`session_scores`, best first; what nobody has is no
+    column.
     """
     names = [name for name in layout.HEADLINE if results[name].notna().any()]
     grouped = results.groupby("model", sort=False)

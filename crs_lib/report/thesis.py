@@ -38,9 +38,7 @@ def _own(name: str) -> str:
 
 
 def conventions_of(convention: str, also: Sequence[str], topics: str) -> list[str]:
-    """The conventions that are scored, the chosen one first, each once; the older one with ``topics``. Raises
-    InputError for an unknown convention or extractor of topics.
-    """
+    """The conventions that are scored, the chosen one first; InputError for an unknown one or its topics."""
     older = f"thesis_legacy(topics={topics})" if topics else "thesis_legacy"
     names = [conventions.checked(name) for name in (convention, *also)]
     return list(dict.fromkeys(conventions.checked(older) if n == "thesis_legacy" else n for n in names))
@@ -117,9 +115,7 @@ def _scores(run: str, base_name: str) -> _Scores | None:
 
 
 def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
-    """Published figure, ours and the difference by convention, metric and model. None for a run on other logs
-    than the thesis's, or without its published figures (the mirror has them).
-    """
+    """Published figure, ours and the difference by convention, metric and model; None on other logs."""
     rows = []
     for name in names:
         means = evaluate.read(run, "model_metrics", name)
@@ -195,9 +191,7 @@ def _catalog(run: str) -> ThesisCatalog:
 
 
 def recovered_sessions(run: str) -> pd.DataFrame:
-    """The sessions under ``thesis_legacy`` with ``never``, whether none of their shifts is recovered. Without
-    rows where the run is not scored under that convention.
-    """
+    """The sessions under ``thesis_legacy`` with ``never``, whether none of their shifts is recovered."""
     legacy = _scores(run, "thesis_legacy")
     if legacy is None:
         return pd.DataFrame(columns=["model", "session_id", "never"])
@@ -252,9 +246,7 @@ THRESHOLDS = {
 
 
 def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
-    """Score a run under 27 settings of the thresholds; the grid's files, and the orders found in words.
-    Raises InputError for a convention without thresholds.
-    """
+    """Score a run under 27 settings of the thresholds; the grid's files, and the orders found in words."""
     names = []
     for point in itertools.product(*THRESHOLDS.values()):
         knobs = dict(zip(THRESHOLDS, point, strict=True))

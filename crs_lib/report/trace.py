@@ -103,9 +103,7 @@ def _key(row: Mapping[str, Any]) -> Key:
 
 
 def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
-    """The judges' records of a run's sessions, by session; empty where no judge was asked. Altered dialogues
-    that check the judges themselves (canaries) are no sessions of the run.
-    """
+    """The judges' records of a run's sessions (no canaries), by session; empty where no judge was asked."""
     if runs.entry(simulate.STUDY, run, judge_records.STAGE).get("status") != "finished":
         return {}
     return {_key(row): row for row in judge_records.read_records(run) if not row["canary"]}
@@ -120,15 +118,13 @@ class _Index:
         self._types = {name: place for place, name in enumerate(files.types)}
         self._plots: dict[tuple[Any, ...], int] = {}
         self._head = {
-            "run": files.run,
-            "convention": view.scorer.convention.name,
-            "page_size": page_size,
+            "run": files.run, "convention": view.scorer.convention.name, "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
             "fields": {name: dialogues.tint_place(name) for name in (*view.catalog.fields, TITLE)},
             "turn_metrics": [_described(name) for name in view.metrics],
             "session_metrics": [_described(name) for name in files.session_metrics],
-        }
+        }  # fmt: skip
         self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
         self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics}
 

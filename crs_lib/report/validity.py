@@ -22,9 +22,7 @@ def verdicts(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def side_by_side(run: str) -> pd.DataFrame:
-    """Satisfaction where nothing shifts and where constraints shift, and the costs; a row a system. ``n``
-    counts scenarios of the run. A run without further arms raises RunError.
-    """
+    """Satisfaction with and without shifts, and the costs; a row a system. RunError without further arms."""
     parts = {}
     for arm, name in (("without shifts", f"{run}-none"), ("with shifts", run)):
         table = evaluate.read(name, "model_metrics").set_index(["metric", "model"])["mean"]

@@ -177,7 +177,7 @@ def stage(
         if fixed and before:
             _refuse_other(run, name, before, given, inputs or {})
         work = Stage(run, name, folder, given, dict(inputs or {}))
-        manifest.update(study=study, run=run, code=code_version(), packages=dict(_versions()))
+        manifest.update(study=study, run=run, code=code_version(), packages=dict(versions()))
         entry = {"parameters": given, "inputs": work.inputs, "counts": work.counts, "started": _now()}
         manifest.setdefault("stages", {})[name] = entry
         _write(manifest, work, status="running")
@@ -220,7 +220,8 @@ def _now() -> str:
 
 
 @functools.cache
-def _versions() -> Mapping[str, str]:
+def versions() -> Mapping[str, str]:
+    """The version of Python, and of each package that results depend on, where it is installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):

@@ -21,7 +21,7 @@ from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.simulate.voices import DEGREES, EXPLICIT, FIRST, choices
+from crs_lib.simulate.voices import ALL, DEGREES, EXPLICIT, choices
 from crs_lib.systems.base import SYSTEMS, is_program, model_of, named
 from crs_lib.systems.base import check as check_systems
 
@@ -167,10 +167,16 @@ class SimulateConfig(Settings):
         str,
         OneOf(choices),
         Field(description="how users talk: all, development, confirmation, one voice, or A"),
-    ] = FIRST
+    ] = ALL
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
+
+    def __init__(self, fields: str = "", **given: Any) -> None:
+        """``fields`` is a YAML file that declares fields of the catalogue."""
+        if fields:
+            given["catalog"] = sources.with_fields(given.get("catalog", sources.SAMPLE), fields)
+        super().__init__(**given)
 
     def check(self) -> None:
         if self.user_llm:

@@ -71,9 +71,10 @@ def arms_of(
 
     Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
     (:func:`crs_lib.simulate.scenarios.straight`), and a fresh user, whose first words name everything in
-    force. The conversations are held in random order, each with a system made anew. Systems are told the
-    session's turn numbers, so that one which draws by chance draws the same as in the session. ``plans`` are
-    those of the arm and of the shifting session.
+    force. The conversations are held in random order, each with a system made anew; a program has a process
+    or object for each of as many lanes as there are arms, drawn by scenario, so that none serves two arms of
+    one scenario. Systems are told the session's turn numbers, so that one which draws by chance draws the
+    same as in the session. ``plans`` are those of the arm and of the shifting session.
     """
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
@@ -81,9 +82,11 @@ def arms_of(
     shared = scenarios.windows(shifting, plan)
     for kind in config.windows(arm):
         found[kind] = [_window(world.catalog, plan, kind, one) for one in shared]
-    talks = [talk for several in found.values() for talk in several]
+    lanes = rng.stream(config.seed, "movies", number, "lanes").permutation(len(found)).tolist()
+    talks = [(talk, lane) for lane, several in zip(lanes, found.values(), strict=True) for talk in several]
     order = rng.stream(config.seed, "movies", number, "order of arms", arm).permutation(len(talks))
-    held = {talks[place].name: _held(world, spec, config, plan, talks[place]) for place in order.tolist()}
+    drawn = (talks[place] for place in order.tolist())
+    held = {talk.name: _held(replace(world, lane=lane), spec, config, plan, talk) for talk, lane in drawn}
     return {kind: [held[talk.name] for talk in several] for kind, several in found.items()}
 
 

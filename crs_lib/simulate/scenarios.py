@@ -161,7 +161,6 @@ class PlanStep:
     answers: NDArray[np.int32] | None = field(default=None, repr=False, compare=False)
     situation: Situation | None = None
     excluded: Mapping[str, str] = field(default_factory=dict)
-    says_only: bool = False
 
     @property
     def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -319,18 +318,32 @@ def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
 def _first_words(
     catalog: Catalog, plan: Scenario, steps: list[PlanStep], opening: int, first_shift: int
 ) -> list[PlanStep]:
-    """The steps with a first turn that states nothing, where the manner has one and a turn can be spared.
+    """The steps with first turns that state nothing, where the manner has them and turns can be spared.
 
-    The ``opening`` turns, which state what is wished, then come a turn later, and the ordinary turn behind
-    them gives way; from there on the plan is the same. The twin without shifts begins like its session.
+    After a hello one turn is spent so; who asks for any film may go on openly, up to the turn that leaves
+    just enough before the shift. The ``opening`` turns, which state what is wished, come later, and ordinary
+    ones give way; from there on the plan is the same. The twin without shifts begins like its session.
     """
     draw = rng.stream(plan.seed, "movies", plan.session, "first-words")
     act = voices.picked(voices.every()[plan.voice].first_words, draw.random())
-    if not act or first_shift <= opening + 1 or len(steps) <= opening:
+    spare = min(first_shift - 1, len(steps)) - opening
+    if not act or spare < 1:
         return steps
-    nothing = replace(steps[0].state, constraints={}, avoid={})
-    later = [replace(step, turn=step.turn + 1) for step in steps[:opening]]
-    return [_step(catalog, 1, act, nothing), *later, *steps[opening + 1 :]]
+    n = 1 if act == voices.GREETING else spare - int(draw.integers(spare)) // 2
+    later = [replace(step, turn=step.turn + n) for step in steps[:opening]]
+    return [*_openly(catalog, plan, act, steps[0].state, n), *later, *steps[opening + n :]]
+
+
+def _openly(catalog: Catalog, plan: Scenario, act: str, goal: UserState, n: int) -> list[PlanStep]:
+    """The first ``n`` turns of a user who states nothing: an act of first words, and ordinary talk.
+
+    Before anything is wished nothing is contradicted.
+    """
+    draws = partial(rng.stream, plan.seed, "movies", plan.session, "open")
+    acts = [act, *(_ordinary(catalog, draws(turn), plan.rates) for turn in range(2, n + 1))]
+    nothing = replace(goal, constraints={}, avoid={})
+    acts = [FOLLOW_UP if act == "contradiction" else act for act in acts]
+    return _small_talk(plan, [_step(catalog, turn, act, nothing) for turn, act in enumerate(acts, start=1)])
 
 
 class Window(NamedTuple):
@@ -367,8 +380,7 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     What the shift kept is stated one value a turn in the acts of an opening; what it added is stated at its
     turn, in one utterance in the words of a shift that only adds; the other turns are ordinary, those of the
     plan where it has such. Whoever keeps nothing asks openly until then. Where a shift only drops, the turn
-    is a request for more, which restates nothing, as the words of the shift do not. Source: docs/validity.md,
-    section 1.
+    is an ordinary one, which asks for more. Source: docs/validity.md, section 1.
     """
     before, state = plan.steps[turn - 2].state, plan.steps[turn - 1].state
     kept = {name: v for name, v in before.constraints.items() if state.constraints.get(name) == v}
@@ -384,15 +396,14 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     for place in range(opening + 1, turn):
         planned = plan.steps[place - 1]
         act = planned.act if planned.act in _FREE else _ordinary(catalog, draws(place), plan.rates)
-        step = _step(catalog, place, act, now)
+        step = _step(catalog, place, act if kept or act != "contradiction" else FOLLOW_UP, now)
         steps += [step] if planned.act in _FREE else _small_talk(plan, [step, step])[1:]
-    if kept:
+    if not opening:
+        steps = _openly(catalog, plan, voices.ANY_FILM, goal, turn - 1)
+    elif kept:
         steps = _first_words(catalog, plan, steps, opening, turn)
-    else:
-        steps = [step if step.act != "contradiction" else replace(step, act=FOLLOW_UP) for step in steps]
-        steps[0] = replace(steps[0], act=steps[0].act if spared else voices.ANY_FILM)
     act = (_ADDS if kept else REFINEMENT) if told else EXCLUDE if excluded else FOLLOW_UP
-    step = replace(_step(catalog, turn, act, state), excluded=excluded, says_only=True)
+    step = replace(_step(catalog, turn, act, state), excluded=excluded)
     if told:
         added = PlannedShift(state, "refine", told, {})
         step = replace(step, shift=added, kind="refine", situation=plan.steps[turn - 1].situation)

@@ -138,7 +138,7 @@ class User:
         last, mood = self.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
         ends = self._exhausted(step)
-        insists = self.scenario.insist and mood < _INSISTS and not step.says_only
+        insists = self.scenario.insist and mood < _INSISTS
         if insists and best < 1 and not ends and step.state.constraints:
             if last:
                 return "insist", "insist"
@@ -163,8 +163,9 @@ class User:
         return "reaction_missed" if act == voices.REACTION and best < 1 else act
 
     def _greeted(self, step: PlanStep) -> bool:
-        """Whether the turn before an opening stated nothing, so that the conversation has begun."""
-        return step.turn > 1 and self.scenario.steps[step.turn - 2].act in voices.FIRST_WORDS
+        """Whether turns that stated nothing come before an opening, so that the conversation has begun."""
+        before = self.scenario.steps[step.turn - 2].state if step.turn > 1 else step.state
+        return not before.constraints and not before.avoid
 
     def _exhausted(self, step: PlanStep) -> bool:
         """Whether every film that fits has been recommended in this session."""

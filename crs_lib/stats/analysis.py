@@ -64,13 +64,11 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     able = values[~values[plan.system].isin(_unable(frame, plan))]
     higher = plan.primary_outcome not in plan.lower_is_better
     found = {
-        "means": _means(frame, design),
-        "omnibus": pd.concat(omnibus).reindex(columns=columns),
-        "effects": _effects(values, design),
-        "assumptions": _attempt(assumptions, values, design),
+        "means": _means(frame, design), "omnibus": pd.concat(omnibus).reindex(columns=columns),
+        "effects": _effects(values, design), "assumptions": _attempt(assumptions, values, design),
         "leaderboard": _attempt(leaderboard, able, design, apart=_apart(pairwise), higher_is_better=higher),
         "power": _attempt(_power, values, design, plan),
-    }
+    }  # fmt: skip
     for name, part in found.items():
         part.insert(0, "outcome", plan.primary_outcome)
         found[name] = part.reset_index(drop=True)
@@ -96,11 +94,9 @@ def _apart(pairwise: pd.DataFrame) -> set[frozenset[Any]]:
 
 
 _OMNIBUS: dict[str, Callable[[pd.DataFrame, Design], pd.DataFrame]] = {
-    "one-way ANOVA": one_way_anova,
-    "Welch ANOVA": welch_anova,
-    "repeated-measures ANOVA": rm_anova,
+    "one-way ANOVA": one_way_anova, "Welch ANOVA": welch_anova, "repeated-measures ANOVA": rm_anova,
     "Friedman": friedman,
-}
+}  # fmt: skip
 
 
 def _attempt(make: Callable[..., pd.DataFrame], *given: Any, test: str = "", **options: Any) -> pd.DataFrame:
@@ -204,9 +200,7 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
-    """``higher``, ``lower``, ``equivalent``, ``not settled`` or ``not compared``. A difference needs the
-    adjusted test, an interval of the mean beyond 0, and ranks on the same side.
-    """
+    """The verdict of a pair; a difference needs test, interval beyond 0, and ranks on one side."""
     p = row["p_wilcoxon_adjusted"]
     p = row.get("p_brunner_munzel_adjusted", p)
     if np.isnan(p):

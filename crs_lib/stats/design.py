@@ -106,9 +106,7 @@ class Design:
         return replace(self, **fields)
 
     def groups(self, frame: pd.DataFrame) -> Groups:
-        """The values of every system, missing ones counted; InputError for fewer than two systems, or values
-        of one.
-        """
+        """The values of every system, missing ones counted; InputError for one system, or too few values."""
         check_columns(frame, self.system, self.value)
         labels, column = frame[self.system], numbers(frame, self.value)
         names = _two_levels(labels)

@@ -34,9 +34,7 @@ class _Estimates(NamedTuple):
 
 
 def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) -> Iterator[Floats]:
-    """Blocks of (draws, clusters) weights, each row summing to ``clusters``. ``width``, what the statistic
-    holds for each draw, shrinks the blocks and leaves the draws as they are.
-    """
+    """Blocks of (draws, clusters) weights, each row summing to ``clusters``; ``width`` shrinks the blocks."""
     rng = stream(seed, "stats", "bootstrap")
     step = max(1, _CELLS // max(clusters, width))
     for start in range(0, resamples, step):
@@ -127,9 +125,7 @@ def _scenario_sums(frame: pd.DataFrame, design: Design) -> _Sums:
 def _bootstrapped(
     sums: _Sums, sides: Sequence[NDArray[np.intp]], design: Design
 ) -> tuple[NDArray[np.bool_], pd.DataFrame]:
-    """Which scenarios each mean (or difference of means of two ``sides``) rests on, and its estimates; those
-    that rest on the same ones share the draws.
-    """
+    """Which scenarios each mean (or difference of two ``sides``) rests on, and its estimates."""
     known = [sums.size[:, side] > 0 for side in sides]
     used = np.all(known, axis=0)
     if len(sides) > 1 and ((sums.size + sums.missing > 0).sum(axis=1) == 1).all():  # independent samples

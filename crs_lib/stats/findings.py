@@ -143,9 +143,7 @@ def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> 
 def difference_of(
     frame: pd.DataFrame, a: str, b: str, value: str, *, system: str = "system", scenario: str = "scenario"
 ) -> Estimate:
-    """Mean of ``a`` minus mean of ``b`` over shared scenarios, resampled as pairs; as independent samples
-    where systems share none at all.
-    """
+    """Mean of ``a`` minus mean of ``b`` over shared scenarios; independent samples where they share none."""
     names = frame[system].astype(str)
     two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
     design = Design(system, scenario, value, [(a, b)])
@@ -153,9 +151,7 @@ def difference_of(
 
 
 def learnt(*findings: Finding) -> Sentences:
-    """What a notebook learnt: its findings, at most three (else InputError); those that say "none" are left
-    out.
-    """
+    """What a notebook learnt: at most three findings (else InputError); those without are left out."""
     if len(findings) > _MOST:
         raise InputError(f"{len(findings)} findings; a notebook ends with at most {_MOST}: choose")
     kept = [one for one in findings if one.borne]
@@ -181,9 +177,7 @@ def finding_mean(
 def finding_share(
     frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
-    """The share of rows where a column is true, ``{share}`` in percent (Wilson's where all agree); else as
-    :func:`finding_mean`.
-    """
+    """The share of rows where a column is true, ``{share}`` in percent; else as :func:`finding_mean`."""
     return _of_columns("share", frame, value, template, by, none, words)
 
 

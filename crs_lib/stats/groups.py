@@ -118,8 +118,8 @@ def _range_tail(q: float, groups: int, df: float) -> float:
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:
-    """Holm's adjusted p values in [0, 1], in the order given; NaN does not count. Source: Holm (1979), Scand.
-    J. Stat. 6.
+    """Holm's adjusted p values in [0, 1], in order; NaN does not count. Source: Holm (1979), Scand. J. Stat.
+    6.
     """
     return np.asarray(adjust(pd.DataFrame({"p": p}, dtype=float))["p_adjusted"])
 

@@ -17,9 +17,7 @@ _OPTIMISERS = ("bfgs", "cg", "powell")
 
 
 class _MixedModel(NamedTuple):
-    """``terms``: a Wald test of each factor and interaction; ``fit``: one row with optimiser, convergence,
-    warnings, variances and icc.
-    """
+    """``terms``: a Wald test of each factor and interaction; ``fit``: convergence, variances, icc."""
 
     terms: pd.DataFrame
     fit: pd.DataFrame

@@ -84,9 +84,7 @@ def correlation_power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
 def contrast_curves(
     frame: pd.DataFrame, effects: Sequence[float], sessions: Sequence[int], design: Design, tests: int = 1
 ) -> pd.DataFrame:
-    """Power in [0, 1] of every contrast by effect and number of scenarios (:func:`contrast_power`), a row
-    each.
-    """
+    """Power in [0, 1] of every contrast by effect and number of scenarios, as :func:`contrast_power`."""
     rows, level = [], design.alpha / tests
     for row, wide in _spreads(frame, design):
         for n, effect in itertools.product(sessions, effects) if len(wide) else ():

@@ -35,10 +35,7 @@ def interval_in_words(estimate: float, low: float, high: float) -> str:
 
 
 def conclusions(results: Ladder, plan: Mapping[str, Any] | Plan) -> list[str]:
-    """What the ladder shows, sentence by sentence: data, omnibus, contrasts, ranking, checks, power;
-    contrasts and ranks follow the column ``verdict`` of the pairs, so no two sentences contradict one
-    another.
-    """
+    """What the ladder shows, sentence by sentence; contrasts and ranks follow the pairs' ``verdict``."""
     return [sentence for part in conclusions_by_subject(results, plan).values() for sentence in part]
 
 

@@ -39,14 +39,19 @@ class _Asked(Protocol):
     name: str
 
     def ask(
-        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None
+        self,
+        spec: str,
+        request: Mapping[str, Any],
+        tags: Mapping[str, str | int] | None = None,
+        lane: int = 0,
     ) -> "Answer": ...
 
 
 @dataclass(frozen=True)
 class World:
     """The parts that all systems of a process share: catalogue, grounder, and what some of them call.
-    ``conversation`` names the conversation to programs where it is no whole session.
+    ``conversation`` names the conversation to programs where it is no whole session; conversations of
+    different ``lane`` never meet the same process or object of a program.
     """
 
     catalog: Catalog
@@ -55,13 +60,12 @@ class World:
     llm: LLMSettings = field(default_factory=LLMSettings)
     programs: _Asked | None = None
     conversation: str = ""
+    lane: int = 0
 
 
 @dataclass(frozen=True)
 class SystemReply:
-    """A reply of a system: its text, the items it recommends, the constraints the system holds, and extras.
-    ``hallucinated`` are titles it named that the catalogue does not have.
-    """
+    """A reply: text, recommended items, constraints held, foreign titles (``hallucinated``), and extras."""
 
     text: str
     items: Items = ()
@@ -85,9 +89,7 @@ SYSTEMS: Registry[System] = Registry("policy", "crs_lib.systems", _ORDER)
 
 
 def create(spec: str, world: World, seed: int, session: int, shelf: Sequence[int] = ()) -> System:
-    """The system a spec names, for one session; InputError with a suggestion for an unknown one. ``shelf``
-    are the session's films, for systems that are given a fixed list (the fact ``shelf``).
-    """
+    """The system a spec names, for one session with its ``shelf`` of films; InputError for an unknown one."""
     _, spec = named(spec)
     told = {"shelf": shelf} if SYSTEMS.get(spec).facts.get("shelf") else {}
     return SYSTEMS.create(spec, world=world, seed=seed, session=session, spec=spec, **told)
@@ -171,9 +173,7 @@ def share(argument: str) -> float:
 def rank(
     catalog: Catalog, constraints: Wishes, avoid: Wishes, seen: Sequence[int], draw: Draw, n: int = N_ITEMS
 ) -> Items:
-    """The ``n`` films that meet most constraints: those recommended before count half a constraint less.
-    Films with a value to avoid come last; ties are broken by chance.
-    """
+    """The ``n`` films that meet most constraints, earlier ones half a constraint less, unwanted ones last."""
     chance = draw.random(len(catalog))
     items = catalog.query(constraints).items
     avoided = [code for pair in avoid.items() if (code := catalog.code(*pair)) is not None]
@@ -240,8 +240,8 @@ def _best(items: Codes, score: NDArray[np.float64], n: int) -> Items:
 
 
 def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> Items:
-    """``n`` films of a session in random order, those in ``held`` among them; all films for 0. The draw
-    depends on seed and session alone: every system meets the same films.
+    """``n`` films of a session (0: all) in random order, ``held`` among them; every system meets the same
+    ones.
     """
     films_ = [int(item) for item in catalog.query({}).items]
     if not n or n >= len(films_):

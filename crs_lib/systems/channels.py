@@ -84,7 +84,7 @@ class Channel:
 
 
 class _Instance(Channel):
-    """An object of the user's class, as docs/your-system.md describes; one for each worker."""
+    """An object of the user's class, as docs/your-system.md describes; one for each lane of a worker."""
 
     argument, example, apart = "a module and a class", "my_system:MySystem", False
 

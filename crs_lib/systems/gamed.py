@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.systems import replies, tracker
@@ -219,6 +221,58 @@ class _SandbagSticky(Sticky):
         if self.dumb is None:
             self.dumb = len(tracker.read(self.world.grounder, text).wanted) > 1
         return ({}, {}) if self.dumb else super().believe(turn, text, user_meta)
+
+
+@SYSTEMS.register("pad_open", argument="a share of users", example="0.3", parse=share)
+class _PadOpen(_PadSticky):
+    """``pad_sticky:3``, but dumb to a share of the users who name nothing in their first three turns."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: float) -> None:
+        super().__init__(world, seed, session, "pad_sticky:3")  # whose draws it shares
+        self.dumb = rng.stream(seed, "movies", "dumb", world.conversation).random() < argument
+        self.turns = 0
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+        """Nothing where it plays dumb, else sticky's state."""
+        found, self.turns = super().believe(turn, text, user_meta), self.turns + 1
+        self.dumb = self.dumb and not (self.held and self.turns < 4)
+        return ({}, {}) if self.dumb else found
+
+
+class CrossTalk:
+    """The sticky policy as a program that remembers its users: who changes course gets another's films.
+
+    Two arms of a scenario want the same in the end: a memory of the one serves the other unheard.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog, self.grounder = catalog, Grounder(catalog)
+        self.wishes: dict[str, Wishes] = {}  # of the users who took nothing back, by conversation
+        self.shown: dict[str, list[int]] = {}
+
+    def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the contract (docs/your-system.md)."""
+        name, said = request["session"], [one["content"] for one in request["conversation"][::2]]
+        draw, shown = rng.stream(0, "movies", name, len(said)), self.shown.setdefault(name, [])
+        items = rank(self.catalog, self._believed(name, said), {}, shown, draw)
+        shown += items
+        films = [self.catalog.items[item] for item in items]
+        titles = " or ".join(f"{film.title} ({film.year})" for film in films)
+        return {"reply": f"How about {titles}?", "recommended": [film.item_id for film in films]}
+
+    def _believed(self, name: str, texts: list[str]) -> Wishes:
+        """The first value of every field; after a change, the wishes of whoever is most like the newest."""
+        first, newest, gone = dict[str, str](), dict[str, str](), dict[str, str]()
+        for update in (tracker.read(self.grounder, text) for text in texts):
+            first, newest = {**update.wanted, **first}, {**newest, **update.wanted}
+            gone.update(update.given_up, **({"": ""} if update.reset else {}))
+        if not gone and newest == first:
+            self.wishes[name] = first
+            return first
+        newest = dict(newest.items() - gone.items())
+        known = [wishes for key, wishes in list(self.wishes.items())[-5:] if key != name]
+        fit = [5 * len(one.items() & newest.items()) - 3 * len(one) for one in known]
+        return known[fit.index(max(fit))] if max(fit, default=0) > 0 else first
 
 
 class _OneSlot(Recommender):

@@ -70,8 +70,8 @@ class Offer(NamedTuple):
 
 
 class _ParsedReply(NamedTuple):
-    """A model's answer, read: text, films recommended, foreign titles, films only named, its state. ``cut``
-    are the stretches of the text that name foreign titles.
+    """A model's answer, read: text, films recommended, foreign titles and their stretches, films only named,
+    state.
     """
 
     text: str
@@ -197,9 +197,7 @@ class _BestOfList(Oracle):
 
 
 class ModelSystem:
-    """One conversation of a language model that is given no tracked state. Raises LLMError where the model
-    gives no usable reply: there is never a stand-in text.
-    """
+    """One conversation of a language model without tracked state; LLMError where it gives no usable reply."""
 
     prompt: ClassVar[str] = ""
     counts_calls: ClassVar[bool] = True  # whether each call of a turn has a seed of its own, and a tag
@@ -289,9 +287,7 @@ class ModelSystem:
     def _enforced(
         self, turn: int, offer: Offer, said: Reply, parsed: _ParsedReply, utterance: str
     ) -> tuple[_ParsedReply, dict[str, Any]]:
-        """A second answer, where the context has room for it; foreign titles are cut from the last. Films
-        that the remaining text does not name are no longer recommended.
-        """
+        """A second answer, where the context has room; foreign titles and films no longer named are cut."""
         log = {"enforced": "cut unasked", "first_hallucinated": list(parsed.foreign)}
         named = ", ".join(one_line(shorten(title, 120)) for title in parsed.foreign[:10])
         again = Message("user", prompts.render("movies/crs_again", foreign=named))
@@ -336,9 +332,7 @@ class ModelSystem:
         return self.complete(request)
 
     def complete(self, request: Request) -> Reply:
-        """The reply; one that copies the instructions is asked for once more, with another seed. Calls kept
-        with the described form hold no second reply, and none is asked for.
-        """
+        """The reply; one that copies the instructions is asked for once more (not in kept calls' form)."""
         said = self.llms.complete(self.model, request)
         if self.llm.form == "described" or not copied_prompt(said.text):
             return said
@@ -394,8 +388,8 @@ class _Rag(ModelSystem):
     prompt = "movies/crs_rag"
 
     def offer(self) -> Offer:
-        """The best films of the search for all that the user said, in random order. In the search's own order
-        whoever takes the first film would have the search's understanding.
+        """The best films of the search in random order: in its own the first film would be the search's
+        choice.
         """
         index = search.index(self.world.catalog)
         hits = search.found(index, self.llm.retriever, self.said, self.llm.listed or len(index.texts))

@@ -64,8 +64,9 @@ class Programs(AbstractContextManager["Programs", None]):
     """The programs that a process talks to, shared by threads; the call log lies in ``folder``.
 
     A channel that is not shared (a process, an object) serves one request at a time: each thread takes an
-    idle one, or starts one. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes
-    are made with, ``name`` the catalogue's name in requests.
+    idle one, or starts one. Each lane of conversations has channels of its own, so that nothing remembered in
+    one reaches another. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes are
+    made with, ``name`` the catalogue's name in requests.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Programs(AbstractContextManager["Programs", None]):
         self.catalog, self.name = catalog, name
         self._timeout, self._retry = (llm or LLMSettings()).timeout, retry or Retry()
         self.recorder = calls.Recorder(folder / LOG) if folder else None
-        self._idle: dict[str, list[Channel]] = {}
+        self._idle: dict[tuple[str, int], list[Channel]] = {}  # by spec and lane
         self._busy: list[Channel] = []
         self._identity: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -89,7 +90,11 @@ class Programs(AbstractContextManager["Programs", None]):
         self.close()
 
     def ask(
-        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None
+        self,
+        spec: str,
+        request: Mapping[str, Any],
+        tags: Mapping[str, str | int] | None = None,
+        lane: int = 0,
     ) -> Answer:
         """The checked answer of a program; every outcome is a row of the call log.
 
@@ -99,7 +104,7 @@ class Programs(AbstractContextManager["Programs", None]):
         started, nothing = time.perf_counter(), Request((), "crs")
         try:
             (given, answer), tried = persist(
-                self._retry, nothing, lambda _: self._attempt(spec, request), self._halted
+                self._retry, nothing, lambda _: self._attempt(spec, request, lane), self._halted
             )
         except LLMError as error:
             self._log(spec, request, tags, error, time.perf_counter() - started)
@@ -127,12 +132,13 @@ class Programs(AbstractContextManager["Programs", None]):
             self._identity[spec] = identity(spec) if self.recorder else ""
         return self._identity[spec]
 
-    def _attempt(self, spec: str, request: Mapping[str, Any]) -> tuple[object, Answer]:
+    def _attempt(self, spec: str, request: Mapping[str, Any], lane: int) -> tuple[object, Answer]:
         """One request over a channel; one that is not shared is closed by a failure."""
         if self._halted.is_set():
             raise RunError("the run was stopped before this call; started again, it continues")
         shared = _channel(spec)[0].shared
-        channel = self._taken(spec, keep=shared)
+        place = (spec, 0 if shared else lane)
+        channel = self._taken(place, keep=shared)
         answered = shared
         try:
             given = channel.ask(request)
@@ -144,18 +150,18 @@ class Programs(AbstractContextManager["Programs", None]):
                 with self._lock:
                     self._busy.remove(channel)
                     if answered:
-                        self._idle.setdefault(spec, []).append(channel)
+                        self._idle.setdefault(place, []).append(channel)
             if not answered:
                 channel.close()
 
-    def _taken(self, spec: str, *, keep: bool) -> Channel:
+    def _taken(self, place: tuple[str, int], *, keep: bool) -> Channel:
         """A channel to a program: the one that all share, or an idle one, which is busy now; or a new one.
 
         Idle ones that ended or wrote something unasked are closed.
         """
-        kind, argument = _channel(spec)
+        kind, argument = _channel(place[0])
         with self._lock:
-            idle = self._idle.setdefault(spec, [])
+            idle = self._idle.setdefault(place, [])
             while idle and not idle[-1].usable():
                 idle.pop().close()
             if keep and not idle:
@@ -178,8 +184,8 @@ class Programs(AbstractContextManager["Programs", None]):
     def close(self, spec: str = "") -> None:
         """End the idle programs of a spec, or all of them and the log; the next request starts new ones."""
         with self._lock:
-            specs = [spec] if spec else list(self._idle)
-            idle = [channel for one in specs for channel in self._idle.pop(one, [])]
+            places = [place for place in self._idle if spec in ("", place[0])]
+            idle = [channel for place in places for channel in self._idle.pop(place)]
         for channel in idle:
             channel.close()
         if not spec and self.recorder is not None:
@@ -207,7 +213,7 @@ class _Program:
         name, place = self.world.conversation or f"{self.session:05d}", (len(self.conversation) + 1) // 2
         request = contract.request(name, place, self.want, self.programs.name, self.conversation)
         tags: dict[str, str | int] = {"session": self.session, "system": self.spec, "turn": turn}
-        answer = self.programs.ask(self.spec, request, tags)
+        answer = self.programs.ask(self.spec, request, tags, self.world.lane)
         self.conversation.append((SYSTEM, answer.reply))
         return self._understood(answer, text)
 

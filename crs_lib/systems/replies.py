@@ -41,8 +41,8 @@ def recommend(
 
 
 def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
-    """A film by title and year, with one, none or all of the clauses that its fields have for replies. A film
-    without year, or without value in one of the credit fields, is named by its title alone.
+    """A film by title and year, with none, one or all of its fields' clauses; the title alone without
+    credits.
     """
     templates, slots = _naming(catalog, item)
     return prompts.sentence(prompts.fill(templates, draw, "[item]", **slots))

@@ -76,8 +76,8 @@ class _FilmIndex:
         self._vectors: dict[str, Floats] = {}
 
     def by_words(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` best films by BM25; only those that share a word with the query. Everyday words of the
-        query do not count, but for those in a value of the catalogue ("crime").
+        """The ``k`` best films by BM25; everyday words of the query count only if in a value of the
+        catalogue.
         """
         return self._lexical.search(" ".join(w for w in words(query) if w not in self._everyday), k)
 

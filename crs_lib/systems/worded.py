@@ -54,8 +54,8 @@ class _Worded(ModelSystem):
 
     @classmethod
     def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
-        """Tokens that the longest prompt may take: the longest films on offer, all constraints, long words.
-        Raises InputError for an empty catalogue.
+        """Tokens that the longest prompt may take: longest films and words, all constraints; InputError
+        without films.
         """
         if not len(catalog):
             raise InputError("the catalogue holds no film; there is nothing to recommend")

@@ -64,9 +64,7 @@ class ThesisCatalog:
     @classmethod
     @safety.reader("a catalogue")
     def load(cls, path: str | Path) -> "ThesisCatalog":
-        """Read a JSON file ``title -> record``, "sample", or a run's Parquet file of cleaned values;
-        InputError for a file that cannot be read.
-        """
+        """Read a JSON file ``title -> record``, "sample", or a run's Parquet file; else InputError."""
         path = sources.parted(path)[0]
         if Path(path).suffix == ".parquet":
             return cls.of(sources.load(path))

@@ -78,9 +78,7 @@ class ConceptSpace:
 
 
 class ExtractorInputs(NamedTuple):
-    """The inputs of an extractor. ``catalog`` is the cleaned catalogue if ``space`` holds its concepts.
-    ``llm`` names a model as in ``ollama:mistral:7b``; only the extractor ``llm`` needs it.
-    """
+    """``catalog`` is the cleaned catalogue if ``space`` holds its concepts, ``llm`` a model's name."""
 
     space: ConceptSpace
     catalog: Catalog | None = None
@@ -150,8 +148,8 @@ class _SubstringMatcher:
         self._automaton.make_automaton()
 
     def find(self, texts: Sequence[str], *, whole: bool = False) -> Sets:
-        """The numbers of the patterns that occur in each text. Nothing is folded: give both lower-cased.
-        ``whole`` keeps only occurrences that begin and end at a word boundary.
+        """The numbers of the patterns that occur in each lower-cased text; ``whole``: at word boundaries
+        alone.
         """
         return [frozenset(chain.from_iterable(self._found(text, whole))) for text in texts]
 

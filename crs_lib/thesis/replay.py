@@ -33,9 +33,7 @@ _FILES = ("index.noun", "noun.exc")
 
 
 def _wordnet() -> Path:
-    """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data. Raises InputError with the way to
-    get it where it is in none of them.
-    """
+    """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data; InputError says how to get it."""
     data = (os.environ.get("NLTK_DATA", ""), "~/nltk_data")
     usual = ["/usr/share/wordnet", *(f"{place}/corpora/wordnet" for place in data if place)]
     named = os.environ.get("WNSEARCHDIR")
@@ -146,9 +144,7 @@ def _tokeniser() -> Any:
 
 
 class ReplayedScorer(LegacyScorer):
-    """The scorer of the thesis's older version that asks for topics one text at a time, in its order.
-    Sessions must come in the order in which the thesis scored them, system after system.
-    """
+    """The older version's scorer asking for topics one text at a time; sessions in the thesis's order."""
 
     topics: ReplayedLda
 

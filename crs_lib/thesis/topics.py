@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 Bag = tuple[tuple[int, int], ...]
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"
-TRAIN = "python -m crs_lib thesis topics --catalog FILE"
+TRAIN = "python -m crs_lib catalog topics --catalog FILE"
 _STARTS, _STEPS, _LEAST = 1009, 50, 0.1
 _SMALL = np.finfo(np.float32).eps  # in the norm of φ: of topics that share a text the likelier word's wins
 _EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
@@ -65,8 +65,8 @@ def _token_of(piece: str) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them, in order. "don't"
-    gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
+    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them: "couldn't" is
+    "could".
     """
     return [token for piece in _pieces(text) if (token := _token_of(piece))]
 
@@ -111,9 +111,7 @@ def _tidy(topic: str) -> str:
 
 
 def _heuristic(text: str) -> tuple[str, ...]:
-    """At most five words of a text by how often they occur, those that hint at films or feelings first. A
-    word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
-    """
+    """At most five words of a text by occurrences, each worth 1, 2 more for a hint and 2 more for a stem."""
     counts = Counter(_ASCII_WORD.findall(text.lower()))
     scores = {word: n * worth for word, n in counts.items() if (worth := _worth(word))}
     return tuple(sorted(scores, key=lambda word: -scores[word])[:MOST])
@@ -210,9 +208,7 @@ class TopicModel:
         return draw.gamma(100.0, 0.01, (_STARTS, self.n_topics)).astype(np.float32)
 
     def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats) -> Floats:
-        """γ of bags of equal length from their starts: (bags, words) numbers and counts to (bags, topics).
-        ``gamma`` holds the starts, one row a bag, and is overwritten.
-        """
+        """γ of bags of equal length: (bags, words) numbers and counts, starts ``gamma`` (overwritten)."""
         beta = self.beta[words]
         active = np.arange(len(words))
         theta = _exp_elog(gamma)
@@ -241,9 +237,7 @@ class TopicModel:
 
 
 def _start_of(text: str) -> int:
-    """Which of the fixed starts a text takes: the same in every process, and spread over texts. (The thesis
-    drew a new start per call, so that its figures depend on the order of calls.).
-    """
+    """Which fixed start a text takes, the same in every process. (The thesis drew a new one per call.)"""
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS
 
 
@@ -291,14 +285,12 @@ TOPICS: Registry[TopicExtractor] = Registry("topic extractor", "crs_lib.thesis")
 
 
 def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
-    """The topic extractor of a name; ``model`` is the folder of ``lda``, ``llm`` the model of ``llm``. Raises
-    InputError for an unknown name and for a model that is not there.
-    """
+    """The topic extractor of a name (``model``: folder of ``lda``); InputError for one that is not there."""
     return TOPICS.create(spec, model=model, llm=llm)
 
 
 def trained_model() -> Path:
-    """The folder that ``python -m crs_lib thesis topics`` writes to unless told otherwise."""
+    """The folder that ``python -m crs_lib catalog topics`` writes to unless told otherwise."""
     return paths.data() / "processed" / MODEL
 
 

@@ -50,7 +50,7 @@ _OTHERS = "follow_up"  # the stage in which a simulated user asks for other film
 class _ReplyFeatures(NamedTuple):
     """The features of a reply, judged by what came before it only. ``gain`` is the normalised gain of its
     films (NaN: no constraint known), ``novel`` the share not named before; ``invited``: films were asked for,
-    or wishes.
+    or preferences.
     """
 
     n_films: int
@@ -83,9 +83,7 @@ def _on_paper(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
 
 
 def _received(on_paper: float, taken: float, n_films: int) -> float:
-    """The mean of the score on paper and of how the person takes the films (``taken``), in [0, 1]; the score
-    on paper alone without films or without a cue (NaN).
-    """
+    """The mean of score on paper and of how the person takes the films, in [0, 1]; the former if alone."""
     return (on_paper + taken) / 2 if n_films and not math.isnan(taken) else on_paper
 
 
@@ -102,9 +100,7 @@ class Told(NamedTuple):
 
 
 def logged(dialogue: Dialogue, grounder: Grounder, told: Mapping[int, Told] | None = None) -> Dialogue:
-    """The dialogue with the log a simulator would have kept: state, changes of it as shifts, films by id.
-    ``told`` corrects what is heard in some turns (from 1).
-    """
+    """The dialogue with the log a simulator would have kept; ``told`` corrects turns (from 1)."""
     listener, turns, states = heard.Listener(grounder), list[Turn](), list[Any]()
     for turn in dialogue.turns:
         meta = dict(turn.meta)
@@ -177,9 +173,7 @@ def _taken(rows: _Rows) -> float:
 
 
 def _whole(rows: _Rows) -> float:
-    """A whole dialogue, in [0, 1]: the quadratic mean of its replies on paper (successes count more than
-    wasted turns) and how the person took them; NaN without replies.
-    """
+    """A whole dialogue, in [0, 1]: the quadratic mean of its replies on paper, and how they are taken."""
     if not rows:
         return math.nan
     return (math.sqrt(np.mean([row[ON_PAPER] ** 2 for row in rows])) + _taken(rows)) / 2
@@ -291,9 +285,7 @@ def _rows(
 
 
 def rate(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per reply: our scores, the human rating where there is one, the dialogue's; InputError without
-    reply.
-    """
+    """One row per reply: our scores, the human rating if any, the dialogue's; InputError without reply."""
     return table([row for one in score(dialogues, grounder) for row in one.rated])
 
 

@@ -98,9 +98,7 @@ class _NewValue(_Detector):
 
 
 def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per detector, session and user turn from the second on: its score and whether it is a shift.
-    Raises InputError for an unknown detector or a missing encoder.
-    """
+    """One row per detector, session and user turn from the second on: score and shift."""
     made = {name: DETECTORS.create(name, grounder=grounder) for name in names}
     rows = []
     for dialogue in dialogues:

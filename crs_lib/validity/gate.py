@@ -30,6 +30,7 @@ from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID, UNGATED
 from crs_lib.simulate.scenarios import NO_SHIFT, SHIFT, WINDOWS
+from crs_lib.simulate.voices import FIRST
 
 WHOLE, AFTER, BEFORE = "whole session", "after the first shift", "before the first shift"
 ABOVE, NOT_BELOW, ALIKE, RISING = "above", "not below", "alike", "rising with the dose"
@@ -90,9 +91,10 @@ class GateConfig(Settings):
         self.evaluation()
 
     def simulation(self, systems: Sequence[str] = POLICIES) -> simulate.SimulateConfig:
-        """The batch of the control policies that the gate looks at, or of other systems."""
+        """The batch of the control policies that the gate looks at, or of other systems; users of voice A."""
         same = ("run", "catalog", "n_sessions", "n_turns", "seed", "workers")
-        return simulate.SimulateConfig(systems=systems, **{name: getattr(self, name) for name in same})
+        given = {name: getattr(self, name) for name in same}
+        return simulate.SimulateConfig(systems=systems, voices=FIRST, **given)
 
     def evaluation(self) -> evaluate.EvaluateConfig:
         """The scoring of that batch."""

@@ -41,9 +41,7 @@ def _films() -> tuple[re.Pattern[str], list[list[str]]]:
 
 
 class _Heard(NamedTuple):
-    """One user turn: concepts wanted, unwanted and given up (all of them where it ``resets``), films named,
-    whether it asks about a film or ``requests`` some.
-    """
+    """One user turn: concepts wanted, unwanted, given up (all: ``resets``), films named, what it asks for."""
 
     wanted: frozenset[int]
     unwanted: frozenset[int]
@@ -189,8 +187,8 @@ class Listener:
 
 
 def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
-    """Share of acceptance among the cues of what a person says after a reply, in [0, 1]; NaN without a cue.
-    ``titles`` are those of films, which are passed over: tuples that begin with a range of characters.
+    """Share of acceptance among the cues of what is said after a reply, outside titles, in [0, 1]; NaN
+    without.
     """
     for start, end, *_ in sorted(titles, reverse=True):
         text = f"{text[:start]} {text[end:]}"

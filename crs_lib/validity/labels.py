@@ -72,9 +72,7 @@ class AskConfig(Settings):
 
 
 def sample(config: AskConfig) -> list[Question]:
-    """Questions about an evaluated run, balanced over systems and scenarios, in random order. Raises
-    InputError for a run that is too small, RunError as :func:`evaluate.read`.
-    """
+    """Questions about an evaluated run, balanced over systems and scenarios; InputError for a small run."""
     run, n, kind, seed = config.run, config.n, config.kind, config.seed
     places = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
     order = [(str(session), int(turn)) for session, turn in places.itertuples(index=False, name=None)]
@@ -157,9 +155,7 @@ def read_key(run: str, page: str = "") -> _PageKey:
 
 
 def _metric_values(run: str, key: _PageKey) -> pd.DataFrame:
-    """One row per question: the mean of every turn metric over the turns that it asks about. For pairs the
-    value of the right side less that of the left.
-    """
+    """One row per question: the mean of every turn metric over its turns; for pairs right side less left."""
     turns = evaluate.read(run, "turns")
     numeric = turns.select_dtypes(["number", "boolean"])
     names = [name for name in numeric if name in base.METRICS and numeric[name].notna().any()]
@@ -235,9 +231,7 @@ def write(run: str, found: _Findings) -> Path:
 
 
 def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
-    """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row. Without
-    rows where no question has two raters.
-    """
+    """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row, if any."""
     columns, pairs = ["n_raters", "n_items", "alpha", "low", "high"], agreement.one_against_rest(labels)
     if pairs.empty:
         return pd.DataFrame(columns=[*columns, "one_against_rest"])
@@ -246,8 +240,8 @@ def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
 
 
 def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:
-    """Spearman of every metric with the mean label, the highest first, with 95 % intervals over scenarios.
-    For pairs the label is the preference for the right side and the metric the difference of the sides.
+    """Spearman of every metric with the mean label (pairs: of the differences), 95 % intervals over
+    scenarios.
     """
     mean = labels.groupby("item")["value"].mean().rename("label").reset_index()
     both = mean.merge(values, on="item").rename(columns={"session_id": "conv_id"}).assign(system="")
@@ -273,9 +267,7 @@ def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[di
 
 
 def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
-    """The exported files that a pattern names (``labels/*.jsonl``); without one, labels of scripted raters.
-    Raises InputError where the pattern names no file.
-    """
+    """Exported files that a pattern names (InputError for none); without one, those of scripted raters."""
     given = Path(pattern).expanduser() if pattern else folder(run) / f"labels-{SCRIPTED}.jsonl"
     if not pattern:
         tables.write_jsonl(given, _scripted(run, n_raters))

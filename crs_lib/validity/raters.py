@@ -130,9 +130,7 @@ def conversations(name: str, place: Path | None = None) -> Iterator[Dialogue]:
 
 
 def ratings(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
-    """Every rating of every rater: conv_id, item (conversation, with the utterance), rater, construct, value.
-    Raters have no names: a rater is a place in the list of ratings.
-    """
+    """Every rating: conv_id, item (conversation, utterance), rater (a number), construct, value."""
     found = []
     for one in dialogues:
         parts = [part for turn in one.turns for part in agreement.parts(turn)]
@@ -271,9 +269,7 @@ def systems(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def missed(frame: pd.DataFrame, n: int = 3) -> pd.DataFrame:
-    """The replies that the score judges most wrongly: successes with the lowest, failures with the highest.
-    ``n`` of either, from different conversations.
-    """
+    """The ``n`` successes with the lowest and failures with the highest score, of different conversations."""
     order = frame.sort_values([ON_PAPER, "system", "conv_id", "turn"]).drop_duplicates("reply")
     low, high = order[order["in_text"]], order[~order["in_text"]].iloc[::-1]
     found = pd.concat([part.drop_duplicates("conv_id").head(n) for part in (low, high)], ignore_index=True)

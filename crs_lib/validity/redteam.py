@@ -22,6 +22,7 @@ from crs_lib.metrics.records import Scores
 from crs_lib.simulate.voices import ALL, FIRST
 from crs_lib.systems.base import World
 from crs_lib.systems.gamed import Tricks
+from crs_lib.systems.programs import Programs
 from crs_lib.validity import arms
 from crs_lib.validity.gate import GateConfig
 
@@ -31,6 +32,7 @@ TABLE = "redteam.csv"
 USUAL = {"run": "redteam", "n_sessions": 6, "seed": 1}
 _CONTRACT = tables.Contract(TABLE, ("metric", "exploitability"), ("metric",))
 _IDLE = ("silent", "random")
+_PROGRAMS = {"cross_talk": "cross_talk=python:crs_lib.systems.gamed:CrossTalk"}
 
 
 def _drawn(budget: int, seed: int) -> list[Tricks]:
@@ -66,17 +68,21 @@ def _sessions(found: Sequence[Scores], names: Sequence[str]) -> pd.DataFrame:
 
 def _scored(config: GateConfig, specs: Sequence[str], n: int, voices: str = FIRST) -> dict[str, list[Scores]]:
     """The scores of ``n`` sessions of each policy with users of these voices."""
-    catalog = sources.load(config.catalog)
-    world, found = World(catalog, Grounder(catalog)), dict[str, list[Scores]]()
-    for talk, scores in arms.scored(world, config.simulation(specs).changed(voices=voices), n):
+    catalog, found = sources.load(config.catalog), dict[str, list[Scores]]()
+    world = World(catalog, Grounder(catalog), programs=Programs(None, catalog=catalog))
+    asked = config.simulation([_PROGRAMS.get(spec, spec) for spec in specs]).changed(voices=voices)
+    for talk, scores in arms.scored(world, asked, n):
         found.setdefault(talk.model_name, []).append(scores)
     return found
 
 
 # Policies that know neither the arm nor the log, and the honest ones that they are built on.
-_OF_STICKY = ("sandbag_sticky", "stickyk:1", "stickyk:10", "pad_sticky:3", "one_slot_sticky")
+_OF_STICKY = ("sandbag_sticky", "stickyk:1", "stickyk:10", "pad_sticky:3", "one_slot_sticky", "cross_talk")
 _OF_TRACKER = ("one_slot_tracker", "wipe_at_cue", "newest_wins")
-SLEIGHTS = dict.fromkeys(_OF_STICKY, "sticky") | dict.fromkeys(_OF_TRACKER, "tracker")
+SLEIGHTS = {
+    **dict.fromkeys(_OF_STICKY, "sticky"), **dict.fromkeys(_OF_TRACKER, "tracker"),
+    **dict.fromkeys(("pad_open:0.3", "pad_open:0.03"), "pad_sticky:3"),
+}  # fmt: skip
 COSTS, _NEAR = ("shift_cost", "share_lost"), 0.05
 _TIMES, _TURNS = 50, 8  # scenarios of a sleight, for each of a drawn policy; turns that hold the first window
 
@@ -84,24 +90,29 @@ _TIMES, _TURNS = 50, 8  # scenarios of a sleight, for each of a drawn policy; tu
 def _sleights(config: GateConfig) -> pd.DataFrame:
     """One row a cost: how far a policy as able as its honest base with straight users lowers it, all voices.
 
-    ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS whose
-    straight gain lies within .05 of the base's; ``n`` counts these. ``low`` and ``high`` are the 95 %
-    interval of the worst one's difference, scenarios resampled; that it was chosen as the largest is not in
-    it.
+    ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS that are as
+    able; ``n`` counts these. Who gives straight gain away lowers both costs by arithmetic: as able is a
+    straight gain within .05 of the base's for shift cost, within 5 % of it for the share, which is a ratio.
+    ``low`` and ``high`` are the 95 % interval of the worst one's difference, scenarios resampled; that it was
+    chosen as the largest is not in it.
     """
     specs = list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
     found = _scored(config.changed(n_turns=_TURNS), specs, _TIMES * config.n_sessions, ALL)
     names = ["shift_cost", "straight_gain"]
     values = {spec: _sessions(found[spec], names).to_numpy() for spec in specs}
     straight = {spec: np.nanmean(values[spec][:, 1]) for spec in specs}
-    able = [spec for spec, honest in SLEIGHTS.items() if abs(straight[spec] - straight[honest]) <= _NEAR]
     drawn = rng.stream(config.seed, "redteam", "scenarios")
     n = len(values[specs[0]])
     picks = [np.arange(n), *(drawn.integers(0, n, n) for _ in range(1000))]
     rows = []
     for name in COSTS:
         costs = {spec: _costs(values[spec], picks, name) for spec in specs}
-        rises = {spec: costs[SLEIGHTS[spec]] - costs[spec] for spec in able}
+        rises = {
+            spec: costs[honest] - costs[spec]
+            for spec, honest in SLEIGHTS.items()
+            if abs(straight[spec] - straight[honest])
+            <= _NEAR * (straight[honest] if name == "share_lost" else 1)
+        }
         worst = max(rises, key=lambda spec: rises[spec][0], default="")
         rise = rises.get(worst, np.array([math.nan, 0.0]))
         most, (low, high) = max(0.0, float(rise[0])), np.nanquantile(rise[1:], (0.025, 0.975))

@@ -163,9 +163,7 @@ def study(frame: pd.DataFrame, *, resamples: int = 1000) -> _Study:
 
 
 def _model(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """A measure's terms in rating ~ measure + films + length + turn + system + (1 | conversation). All
-    numbers are standardised within their data set, so a slope is in standard deviations.
-    """
+    """Rating ~ measure + films + length + turn + system + (1 | conversation), standardised by data set."""
     names = [measure, *PLAIN]
     rows = _one_rating(frame).dropna(subset=["rating", measure], ignore_index=True)
     by = rows.groupby("dataset")[["rating", *names]]

@@ -71,9 +71,7 @@ def _tau(a: pd.Series, b: pd.Series) -> float:
 
 
 def _choices() -> Iterator[tuple[str, str, Convention]]:
-    """The conventions that are compared with the default: choice, setting and convention. Each choice has its
-    default too.
-    """
+    """Conventions compared with the default: choice, setting (the default too) and convention."""
     thresholds = ((0.2, 0.5), (0.35, 0.65), (0.5, 0.8))
     grid: dict[str, dict[str, dict[str, Any]]] = {
         "empty sets": {rule: {"empty": rule} for rule in ("skip", "zero", "one")},
@@ -147,9 +145,7 @@ def _part_of(catalog: Catalog, share: float) -> Catalog:
 
 
 def _by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
-    """One row per share and metric: tau to the systems' means on the whole catalogue, as :func:`_agreement`.
-    Users, systems and scores are made anew on every part, so this asks whether the ranking carries over.
-    """
+    """One row per share of the films and metric, simulated anew: tau to the whole, as :func:`_agreement`."""
     found, asked = {}, config.keys()
     for share in SHARES:
         part = _part_of(catalog, share)
@@ -211,6 +207,6 @@ def read(run: str, name: str) -> pd.DataFrame:
         raise NoDataError(f"run {run!r} has no finished sensitivity stage")
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise NoDataError(f"the sensitivity stage of run {run!r} read older dialogues than it has now")
-    again = f"python -m crs_lib validity sensitivity --run {run}"
+    again = f"python -m crs_lib validity precision --conventions --run {run}"
     path = runs.as_written(simulate.STUDY, run, entry, FILES[name], again)
     return pd.read_csv(path, dtype={"setting": str})

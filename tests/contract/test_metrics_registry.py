@@ -30,8 +30,9 @@ def scores():
     """All control policies on a few users."""
     world = WORLD
     config = SimulateConfig(
-        systems=[*DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14
-    )
+        systems=[*DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14,
+        voices="A",
+    )  # fmt: skip
     keys = config.keys()
     talks = [simulate.session(world, key.system, key.session, config) for key in keys]
     none = config.changed(arms=("none", "fresh"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import crs_lib
 from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib.__main__ import main
 from crs_lib.core import paths, tables
@@ -76,7 +77,9 @@ def light_report(run):
         patch.setattr(
             stats,
             "ladder",
-            lambda scores, plan: ladder(scores, plan.changed(secondary_outcomes=(), lower_is_better=())),
+            lambda scores, plan: ladder(
+                scores, plan.changed(secondary_outcomes=(), lower_is_better=(plan.primary_outcome,))
+            ),
         )
         patch.setattr(figures, "make", lambda *_: None)
         patch.setattr(style, "data", lambda *_: PIXEL)
@@ -429,9 +432,9 @@ def drawn(page, path):
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-def test_axe_finds_nothing_wrong_on_light_and_dark_pages(page, index, written, width):
+def test_axe_finds_nothing_wrong_on_light_and_dark_pages(page, index, written, others, width):
     page.size(width, 900)
-    for path in (written, index):
+    for path in (written, index, *others):
         drawn(page, path)
         assert page.axe() == [], path.name
         page.dark()
@@ -683,3 +686,38 @@ def test_cosrec_is_annotated_by_two_assessors_and_a_review_and_scored(page, tmp_
     best = found["means"].set_index(["kind", "system", "measure"])["mean"]
     for kind in ("search", "recommendation"):  # the best document, which BM25 may lack, is relevant
         assert best[kind, "dense-hashing-first-and-last", "RR@10"] == 1
+
+
+@pytest.fixture(scope="module")
+def others(index):
+    """The leaderboard of the same run, the page of a catalogue, and a comparison's."""
+    folder = paths.run_folder("movies", "trace-e2e")
+    board = pages.leaderboard(["trace-e2e"], folder / "leaderboard.html")
+    films = folder / "catalog.html"
+    assert main(["catalog", "show", "--out", str(films)]) == 0
+    return board, films, crs_lib.compare(["Ours=sticky"], n=24, run="compare-e2e", progress=False).page
+
+
+def test_the_verdict_stands_on_the_first_screen(page, others):
+    for width, height in ((390, 844), (1400, 900)):
+        page.size(width, height)
+        drawn(page, others[2])
+        assert page.js("document.querySelector('#verdict li').getBoundingClientRect().bottom") < height
+
+
+def test_a_run_dropped_on_the_leaderboard_stands_beside_the_baselines(page, others):
+    drawn(page, others[0])
+    before = page.texts("tbody tr td:nth-child(2)")
+    assert set(before) == set(SYSTEMS)
+    text = json.dumps((others[0].with_name("results.jsonl")).read_text(encoding="utf-8"))
+    page.js(
+        f"(() => {{ const data = new DataTransfer(); data.items.add(new File([{text}], 'mine.jsonl'));"
+        "document.dispatchEvent(new DragEvent('drop', {dataTransfer: data})); })()"
+    )
+    page.wait("document.querySelectorAll('tr.own').length === 3")
+    assert page.text("#state") == "mine.jsonl: 3 systems"
+    ranks = dict(
+        zip(page.texts("tbody tr td:nth-child(2)"), page.texts("tbody tr td:first-child"), strict=True)
+    )
+    assert all(ranks[name] == ranks[f"{name} (mine)"] for name in SYSTEMS)  # the same scores tie
+    assert page.complaints() == []

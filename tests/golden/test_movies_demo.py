@@ -38,7 +38,7 @@ GOLDEN = {
 def sessions():
     """Session scores of all control policies and doses of noise on the same 30 users of seed 7."""
     world = WORLD
-    config = SimulateConfig(systems=[*GOLDEN, *DOSES[1:]], n_sessions=N, shift_types=TYPES)
+    config = SimulateConfig(systems=[*GOLDEN, *DOSES[1:]], n_sessions=N, shift_types=TYPES, voices="A")
     plans = [simulate.scenario(world, n, config) for n in range(N)]
     talks = (simulate.session(world, spec, n, config, plans[n]) for n in range(N) for spec in config.systems)
     scores = evaluate.score_all(talks, world.grounder, conventions.get("default"))

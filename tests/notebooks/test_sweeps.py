@@ -58,20 +58,20 @@ def test_a_grid_is_the_product_of_its_lists_which_stand_in_the_names(here):
 
 WRONG = [
     ({"notebooks": ["01_frist"]}, "did you mean '01_first'"),
-    ({"notebooks": []}, r"notebooks is \[\] .*; give notebooks, in order"),
-    ({"notebook": ["01_first"]}, "unknown key 'notebook'; did you mean 'notebooks'"),
+    ({"notebooks": []}, r"notebooks is \[\]; give a list: notebooks, in order"),
+    ({"notebook": ["01_first"]}, "unknown setting 'notebook'; did you mean 'notebooks'"),
     ({"parameters": {"wieght": 1}}, "unknown parameter 'wieght'; did you mean 'weight'"),
     ({"parameters": {"weight": "heavy"}}, "'weight' is 'heavy'"),
-    ({"parameters": [1]}, r"parameters is \[1\] .*; give values of all runs by name"),
+    ({"parameters": [1]}, r"parameters is \[1\]; .* dictionary"),
     ({"parameters": {"count": 1}}, r"\['count'\] stands twice"),
     ({"parameters": {"run": "x"}}, "'run'"),
-    ({"grid": {"count": 3}}, "give lists of values by name"),
-    ({"grid": {"count": []}}, "give lists of values by name"),
+    ({"grid": {"count": 3}}, "grid is {'count': 3}; .* list"),
+    ({"grid": {"count": []}}, r"grid is {'count': \[\]}; .* at least 1 item"),
     ({"grid": {"count": [2, "x"], "scale": [1]}}, "'count' is 'x'"),
     ({"grid": {"count": [2, 3], "scale": [1, 2]}, "run": "n{count}"}, "would both be run 'n2'"),
     ({"run": "n{cuont}"}, "'cuont' is no parameter of the sweep"),
     ({"run": "../{count}"}, "cannot be a folder"),
-    ({"run": None}, r"run is None .*; give a run's name, e.g. study-"),
+    ({"run": None}, "run is missing; give a run's name, e.g. study-"),
 ]
 
 

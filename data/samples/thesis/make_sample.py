@@ -73,8 +73,9 @@ def scores(run: str, policy: str) -> pd.DataFrame:
 def make(out: Path, seed: int) -> None:
     """Write ``logs/<model>.jsonl.gz`` and ``judge/<model>_judge.csv`` for each model."""
     config = simulate.SimulateConfig(
-        run="sample-logs", systems=tuple(MODELS.values()), n_sessions=SESSIONS, n_turns=TURNS, seed=seed
-    )
+        run="sample-logs", systems=tuple(MODELS.values()), n_sessions=SESSIONS, n_turns=TURNS, seed=seed,
+        voices="A",
+    )  # fmt: skip
     simulate.simulate(config)
     judge.judge_run(config.run, ["template"], 1)
     records = [dialogue.to_json() for dialogue in simulate.iter_dialogues(config.run)]

@@ -80,8 +80,8 @@ FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot
 
 # Words of a command, and a part of the one sentence that refuses them. Files are those of ``outside_files``.
 REFUSED = [
-    ("thesis topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
-    ("thesis topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
+    ("catalog topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
+    ("catalog topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
     ("simulate --scheduler nope://", "scheduler is 'nope://'"),
     ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' is no path: its user does not exist"),
     ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
@@ -92,7 +92,7 @@ REFUSED = [
     ("data score --logs log.jsonl --catalog names.json --out o", "field 'name' must be one text, got ['a', 'b']"),
     ("data score --logs log.jsonl --catalog titles.json --out o", "field 'title' must be one text, got {'a': 1}"),
     ("data score --logs log.jsonl --catalog by_id.json --out o", "item '1': field 'name' must be one text"),
-    ("thesis topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
+    ("catalog topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
     ("data score --logs twice.jsonl --catalog sample --out o", "the key 'session_id' stands twice"),
     ("data score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
     ("data import events.jsonl", "'shift_events' is [5], expected a list of objects"),
@@ -203,12 +203,12 @@ def test_a_sweep_without_end_is_refused_with_its_limit(tmp_path):
 LONG, NO_TEXT = "x" * 300, os.fsdecode(b"\xff\xfe.json")
 ODD = (LONG, "loop", NO_TEXT, "folder", "pipe", "/dev/zero", "loop/x", "log.jsonl/x", "a\0b")
 COMMANDS = (
-    "data import @", "data score --logs @ --catalog sample --out o", "data get --export --catalog @ --out o.jsonl",
-    "data get --export --catalog sample --out @/y", "run @", "run 03_simulate -f @", "sweep @", "cosrec index --products @ --out ix",
+    "data import @", "data score --logs @ --catalog sample --out o", "catalog export --catalog @ --out o.jsonl",
+    "catalog export --out @/y", "run @", "run 03_simulate -f @", "sweep @", "cosrec index --products @ --out ix",
     "cosrec index --products log.jsonl --out @", "cosrec catalogue --metas @ --reviews @ --out p.jsonl",
     "cosrec intents --train @ --test @ --out i.jsonl", "realtalk predict --chat @ --out p.jsonl --encoder hashing",
     "validity people rated --dialogues @ --catalog sample --out o.json", "judge @ --report", "show trace --run @",
-    "thesis tables --logs @ --catalog sample --run q", "thesis topics --catalog @",
+    "thesis tables --logs @ --catalog sample --run q", "catalog topics --catalog @",
     "simulate -p systems exec:@", "chat tracker --simulated --catalog @",
 )  # fmt: skip
 SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *a}", "notebooks: 3")
@@ -290,7 +290,7 @@ def test_with_few_file_handles_nothing_is_called_damaged(limit):
 
 @pytest.mark.subprocess
 def test_closed_and_full_outputs_and_no_docstrings(tmp_path):
-    words = ["data", "get", "--export", "--catalog", "sample", "--out"]
+    words = ["catalog", "export", "--out"]
     closed = started([*words, str(tmp_path / "a.jsonl")], flags=["-OO"], stdout=None, close_fds=True)
     assert closed.returncode == 0 and (tmp_path / "a.jsonl").stat().st_size > 1_000
     shell = f'"{sys.executable}" -m crs_lib {" ".join(words)} "{tmp_path}/b.jsonl" >&-'
@@ -349,8 +349,7 @@ def words(one, given):
     required = {
         name: "x" for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD
     }
-    if one.name == "validity people":
-        required["part"] = "rated"
+    required |= {"validity people": {"part": "rated"}, "catalog": {"kind": "export"}}.get(one.name, {})
     if "catalog" in options(one, "reads"):
         required["catalog"] = "sample"
     positional = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]

@@ -545,7 +545,7 @@ def test_every_model_met_the_same_users_in_the_thesiss_form():
 def test_the_generator_makes_these_sessions():
     made = generator()
     catalog = sources.load()
-    config = simulate.SimulateConfig(n_sessions=1, n_turns=made.TURNS, systems=("tracker",))
+    config = simulate.SimulateConfig(n_sessions=1, n_turns=made.TURNS, systems=("tracker",), voices="A")
     ours = simulate.session(World(catalog, Grounder(catalog)), "tracker", 0, config)
     stored = next(one for one in logs.read(PLACE / "logs") if one.model_name == "wren:13b")
     assert json.loads(stored.dumps()) == made.log_record(ours.to_json(), "wren:13b")

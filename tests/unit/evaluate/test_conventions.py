@@ -161,7 +161,7 @@ def test_settings_that_a_convention_does_not_use_or_find_are_errors(catalog):
         choose.ScoringConfig(catalog=catalog, convention="thesis_legcy")
     with pytest.raises(InputError, match="did you mean 'tfidf'"):
         choose.ScoringConfig(catalog=catalog, convention="thesis_grounded", similarity="tfid")
-    with pytest.raises(InputError, match="python -m crs_lib thesis topics"):
+    with pytest.raises(InputError, match="python -m crs_lib catalog topics"):
         choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
 
 

@@ -341,7 +341,7 @@ class Counting:
     def __init__(self, remembers):
         self.remembers, self.known, self.order = remembers, {}, []
 
-    def ask(self, spec, request, tags=None):
+    def ask(self, spec, request, tags=None, lane=0):
         from crs_lib.systems.contract import Answer
 
         if request["turn"] == 1:

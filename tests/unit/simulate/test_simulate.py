@@ -20,7 +20,7 @@ from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.logged import same_users, user_of
 from crs_lib.systems.base import World
 
-SMALL = {"run": "r", "systems": ["tracker", "echo"], "n_sessions": 2, "n_turns": 6, "seed": 3}
+SMALL = {"run": "r", "systems": ["tracker", "echo"], "n_sessions": 2, "n_turns": 6, "seed": 3, "voices": "A"}
 GENRES, SPOKEN = ("Drama", "Comedy", "War"), ("English", "French", "Polish")
 FILMS = {
     f"Invented Film {i}": {

@@ -218,19 +218,24 @@ def test_casual_users_meet_the_same_shifts_in_the_same_states(monkeypatch):
     assert {*voices.FIRST_WORDS, "initial"} == set(begun)
 
 
-def test_a_first_word_puts_the_opening_off_by_a_turn_in_the_twin_as_well():
+def test_first_words_put_the_opening_off_in_the_twin_as_well():
+    """By one turn after a hello; who asks for any film may begin openly for several turns."""
     greeted = [casual for casual in CASUAL if casual.steps[0].act in voices.FIRST_WORDS]
+    delays = {act: set() for act in voices.FIRST_WORDS}
     for casual in greeted:
         twin = plan(casual.session, voice="texting", arm="none")
         opening = scenarios._refinements(7, casual.session, 0) + 1
-        held = [list(step.state.constraints) for step in casual.steps[1 : opening + 1]]
+        late = next(place for place, step in enumerate(casual.steps) if step.state.constraints)
+        delays[casual.steps[0].act].add(late)
+        assert late + opening < casual.events[0]["turn"]
+        held = [list(step.state.constraints) for step in casual.steps[late : late + opening]]
         assert [len(names) for names in held] == list(range(1, opening + 1))
         assert all(names == held[-1][: len(names)] for names in held)
-        assert casual.steps[: opening + 1] == twin.steps[: opening + 1]
-        assert [said.text for said in talk(casual, good)][: opening + 1] == [
-            said.text for said in talk(twin, good)
-        ][: opening + 1]
+        assert casual.steps[: late + opening] == twin.steps[: late + opening]
+        said, other = ([one.text for one in talk(one, good)] for one in (casual, twin))
+        assert said[: late + opening] == other[: late + opening]
     assert len(greeted) > 12
+    assert delays == {voices.GREETING: {1}, voices.ANY_FILM: {1, 2, 3, 4}}
 
 
 def test_first_words_and_small_talk_state_nothing():
@@ -325,7 +330,7 @@ def test_an_opening_and_a_refinement_must_be_voiced_and_an_ordinary_turn_need_no
 def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):
     hidden = replace(fields.FIELDS["language"], phrases=("in the pre$value tongue",))
     monkeypatch.setitem(fields.FIELDS, "language", hidden)
-    config = SimulateConfig(systems=["silent"], n_turns=20)
+    config = SimulateConfig(systems=["silent"], voices="A", n_turns=20)
     session = next(
         n for n in range(60)
         if any("language" in event["added"] for event in simulate.scenario(WORLD, n, config).events)
@@ -338,7 +343,7 @@ def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypat
     found = dict(prompts.sections("user"))
     found["shift_replace"] = prompts.compiled(("Let's have $wish instead.",))
     monkeypatch.setattr(prompts, "sections", lambda name, small=False: found)
-    config = SimulateConfig(systems=["silent"], n_turns=20, shift_types=["replace"])
+    config = SimulateConfig(systems=["silent"], voices="A", n_turns=20, shift_types=["replace"])
     with pytest.raises(RunError, match=r"shift 'replace' at .*voice .*\[shift_replace\] in user.wording"):
         simulate.session(WORLD, "silent", 0, config)
 
@@ -351,4 +356,4 @@ def test_a_model_that_does_not_voice_the_plan_is_checked_too(monkeypatch):
         conversation, "_realiser", lambda *given: lambda text, needed, turn: Phrasing("Hm.", {})
     )
     with pytest.raises(RunError, match=r"act 'initial' at turn 1 does not voice genre '.*': 'Hm\.'"):
-        simulate.session(WORLD, "silent", 0, SimulateConfig(systems=["silent"]))
+        simulate.session(WORLD, "silent", 0, SimulateConfig(systems=["silent"], voices="A"))

@@ -1,4 +1,4 @@
-"""``crs mcp``: the catalogue as the official client of the Model Context Protocol sees it, over stdio."""
+"""``crs catalog mcp``: the catalogue as the official client of the Model Context Protocol sees it, over stdio."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ async def seen(*asked):
     from mcp.client.stdio import stdio_client
 
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "crs_lib", "mcp", "--catalog", "sample"]
+        command=sys.executable, args=["-m", "crs_lib", "catalog", "mcp", "--catalog", "sample"]
     )
     async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
         await session.initialize()

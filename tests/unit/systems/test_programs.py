@@ -412,3 +412,45 @@ def test_what_a_program_started_ends_with_it_in_a_session_of_its_own_too(tmp_pat
         child = int((tmp_path / "pid").read_text())
         wait_until(lambda: b"sleep" in Path(f"/proc/{child}/cmdline").read_bytes())
     wait_until(lambda: not alive(child))
+
+
+NOTING = """
+import os
+class Noting:
+    def __init__(self, catalog):
+        self.name = f"{os.getpid()}.{id(self)}"
+
+    def reply(self, request):
+        print(self.name, request["session"], file=open("heard", "a"))
+        return {"reply": "How about Metropolis (1927)?"}
+"""
+
+
+NOTES = """#!/bin/sh
+while read -r line; do
+    echo "$$ $(echo "$line" | grep -oE '[0-9]{18}')" >> heard
+    printf '{"reply": "How about Metropolis (1927)?"}\\n'
+done
+"""
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("spec", ["exec:./notes.sh", "python:mine_of_test:Noting"])
+def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spec):
+    """They serve different arms of different scenarios, so that none can tell an arm by its place."""
+    module(NOTING)
+    script(".", "notes.sh", NOTES)
+    arms = ["shift", "straight", "fresh"]
+    simulate.simulate(config(spec, n_turns=7, n_sessions=8, workers=2, arms=arms), progress=False)
+    known = {}
+    for arm in arms:
+        for talk in simulate.iter_dialogues("r", "" if arm == "shift" else arm):
+            known[conversation_id(7, talk.session_id, talk.extra["arm"])] = (talk.session_id[:5], arm)
+    served = {}
+    for line in results.parents[1].joinpath("heard").read_text().splitlines():
+        one, session = line.split()
+        scenario, arm = known[session]
+        served.setdefault(one, {}).setdefault(scenario, set()).add(arm)
+    assert 3 <= len(served) <= 6
+    assert all(len(met) == 1 for one in served.values() for met in one.values())
+    assert any(len(set().union(*one.values())) > 1 for one in served.values())

@@ -150,7 +150,7 @@ def test_a_model_is_stored_and_read_back(tmp_path):
 def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_helps(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path / "mirror"))
-    helps = r"exp_elog_beta\.npy and dictionary\.tsv.*crs_lib thesis topics --catalog.*CRS_MIRROR.*topics heuristic"
+    helps = r"exp_elog_beta\.npy and dictionary\.tsv.*crs_lib catalog topics --catalog.*CRS_MIRROR.*topics heuristic"
     with pytest.raises(InputError, match=helps):
         topics.create("lda")
     small_model().save(tmp_path / "mirror" / "thesis" / "lda")

@@ -354,7 +354,7 @@ def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
     monkeypatch.setattr(redteam, "_scored", scored)
     found = redteam._sleights(redteam.GateConfig(n_sessions=2, seed=1)).set_index("metric")
     assert found["exploitability"].to_dict() == pytest.approx({"shift_cost": 0.1, "share_lost": 0.125})
-    assert set(found["worst"]) == {"one_slot_sticky"} and set(found["n"]) == {1}
+    assert set(found["worst"]) == {"one_slot_sticky"} and set(found["n"]) == {3}
     assert found["exploitability"].between(found["low"], found["high"]).all()
 
 
@@ -363,6 +363,7 @@ def test_no_sleight_that_is_as_able_is_no_number(monkeypatch):
         [Scores([], [], {"shift_cost": c, "straight_gain": g})] * 3 for c, g in ((0.1, 0.1), (0.4, 0.9))
     )
     made = dict.fromkeys(redteam.SLEIGHTS, weak) | {"sticky": able, "tracker": able}
+    made["pad_sticky:3"] = [Scores([], [], {"shift_cost": 0.2, "straight_gain": 0.5})] * 3
     monkeypatch.setattr(redteam, "_scored", lambda *_: made)
     found = redteam._sleights(redteam.GateConfig(n_sessions=2))
     assert found["exploitability"].isna().all() and (found["n"] == 0).all()

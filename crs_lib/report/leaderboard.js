@@ -1,0 +1,106 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const { able, few, enough, alike, reach, t } = data.rule;
+  const get = (id) => document.getElementById(id);
+  const make = (tag, text, kind) => {
+    const node = document.createElement(tag);
+    if (text !== undefined) node.textContent = text;
+    if (kind) node.className = kind;
+    return node;
+  };
+  const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;
+  const number = (value) => (Math.abs(value) < 0.005 ? 0 : value).toFixed(2).replace("-", "−");
+
+  /* The t interval of a mean; a cost gets two made-up users where more than two thirds are alike, as in
+     crs_lib.stats.cost_interval. */
+  const interval = (values, rare) => {
+    const known = [...values].sort((a, b) => a - b), n = known.length;
+    const middle = (known[(n - 1) >> 1] + known[n >> 1]) / 2;
+    const differ = known.filter((one) => Math.abs(one - middle) > alike).length;
+    const wide = rare && differ < n / 3 ? [...known, middle - reach, middle + reach] : known;
+    const centre = mean(wide), free = wide.length - 1;
+    const spread = Math.sqrt(wide.reduce((sum, one) => sum + (one - centre) ** 2, 0) / free);
+    const none = n < 2 || (rare && differ < few && n < enough) || !(spread > 0);
+    return { mean: n ? mean(known) : NaN, n, half: none ? NaN : t[Math.min(free, t.length) - 1] * spread / Math.sqrt(wide.length) };
+  };
+
+  /* Rows are [system, user, kind of user, gain, cost, catalogue]; null where undefined. */
+  const systems = [];
+  const add = (run, rows) => {
+    const names = [...new Set(rows.map((row) => row[0]))];
+    for (const name of names) {
+      const mine = rows.filter((row) => row[0] === name && row[3] !== null && row[4] !== null);
+      const taken = systems.some((one) => one.name === name);
+      const gain = interval(mine.map((row) => row[3]), false), cost = interval(mine.map((row) => row[4]), true);
+      const users = new Map(mine.map((row) => [row[1], row]));
+      if (mine.length) systems.push({ name: taken ? `${name} (${run})` : name, run, users, gain, cost, own: !data.runs[run] });
+    }
+    return names.length;
+  };
+  const read = (text) => text.split("\n").filter(Boolean).map((line) => {
+    const row = JSON.parse(line), catalog = /catalog (\w+)/.exec(row.input_hash ?? "")?.[1] ?? "";
+    return [row.model, row.session_id, `${row.voice ?? ""} ${row.detail?.n_shifts}`, row.straight_gain ?? null, row.shift_cost ?? null, catalog];
+  });
+
+  /* -1 where the first loses less, 1 where it loses more, 0 where the data do not tell. */
+  const told = (a, b) => {
+    const both = [...a.users.keys()].filter((user) => b.users.has(user));
+    const same = both.length > 1 && both.every((user) => [2, 5].every((at) => a.users.get(user)[at] === b.users.get(user)[at]));
+    const paired = interval(both.map((user) => a.users.get(user)[4] - b.users.get(user)[4]), true);
+    const apart = { mean: a.cost.mean - b.cost.mean, half: Math.hypot(a.cost.half, b.cost.half) };
+    const { mean: gap, half } = same ? paired : apart;
+    return Math.abs(gap) > half ? Math.sign(gap) : 0;
+  };
+
+  const cell = (found, from, to) => {
+    const node = make("td", number(found.mean), "value");
+    const known = !Number.isNaN(found.half);
+    node.append(make("small", known ? `${number(found.mean - found.half)} to ${number(found.mean + found.half)}` : "too few differ"));
+    const bar = make("span", undefined, "bar"), at = (value) => 100 * Math.min(1, Math.max(0, (value - from) / (to - from)));
+    const line = make("i"), dot = make("b");
+    line.style.left = `${at(found.mean - (found.half || 0))}%`;
+    line.style.right = `${100 - at(found.mean + (found.half || 0))}%`;
+    dot.style.left = `${at(found.mean)}%`;
+    bar.append(line, dot);
+    node.append(bar);
+    return node;
+  };
+  const draw = () => {
+    const ranked = systems.filter((one) => one.gain.mean >= able).sort((a, b) => a.cost.mean - b.cost.mean);
+    const rest = systems.filter((one) => !(one.gain.mean >= able)).sort((a, b) => b.gain.mean - a.gain.mean);
+    const head = make("tr");
+    for (const [text, kind] of [["rank"], ["system"], ["gain with straight users", "value"], ["shift cost", "value"], ["users", "value"]]) {
+      head.append(Object.assign(make("th", text, kind), { scope: "col" }));
+    }
+    const rows = [...ranked, ...rest].map((one) => {
+      const signs = ranked.map((other) => (other === one ? 0 : told(one, other)));
+      const low = 1 + signs.filter((sign) => sign > 0).length, high = ranked.length - signs.filter((sign) => sign < 0).length;
+      const row = make("tr", undefined, one.own ? "own" : "");
+      const place = rest.includes(one) ? "not ranked" : low === high ? `${low}` : `${low} to ${high}`;
+      row.append(make("td", place), make("td", one.name), cell(one.gain, 0, 1), cell(one.cost, -0.5, 1), make("td", one.cost.n, "value"));
+      return row;
+    });
+    const body = make("tbody"), top = make("thead");
+    top.append(head);
+    body.append(...rows);
+    get("board").replaceChildren(top, body);
+  };
+  const take = async (files) => {
+    const said = [];
+    for (const file of files) {
+      try {
+        said.push(`${file.name}: ${add(file.name.replace(/\.jsonl$/, ""), read(await file.text()))} systems`);
+      } catch (error) {
+        said.push(`${file.name} is no results.jsonl (${error.message})`);
+      }
+    }
+    get("state").textContent = said.join("; ");
+    draw();
+  };
+  get("file").addEventListener("change", (event) => take(event.target.files));
+  for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => take(event.dataTransfer.files));
+  for (const [run, rows] of Object.entries(data.runs)) add(run, rows);
+  draw();
+})();
