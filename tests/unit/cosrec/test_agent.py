@@ -108,9 +108,11 @@ def test_the_router_learns_from_the_crowd_alone():
     assert all(name.startswith("Sample-Crowd") for name in data.turns["conversation"])
 
 
-def test_no_run_files(tmp_path):
+def test_a_folder_without_runs_and_a_run_of_something_else_are_refused(tmp_path):
     with pytest.raises(InputError, match="one TREC run file"):
         retrieve.read_runs(tmp_path)
+    with pytest.raises(InputError, match="none of its 1 topics is judged"):
+        evaluate.score(CURATED, {"ours": {"C_9_0_0": [Hit("x", 1)]}})
 
 
 RUN = {
@@ -136,11 +138,6 @@ def test_means_by_kind_and_by_user_index():
     assert kinds["n"].to_dict() == {"recommendation": 3, "search": 1}
     by_user = evaluate.means(frame[frame["kind"] == "recommendation"], ["RR@10"], ["user_index"])
     assert by_user.set_index("user_index")["mean"].to_dict() == {0: 0.5, 1: 0.5}
-
-
-def test_a_run_of_something_else_is_refused():
-    with pytest.raises(InputError, match="none of its 1 topics is judged"):
-        evaluate.score(CURATED, {"ours": {"C_9_0_0": [Hit("x", 1)]}})
 
 
 def test_tied_lines_in_any_order_score_the_same(tmp_path):

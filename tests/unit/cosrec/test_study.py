@@ -67,11 +67,15 @@ def test_one_run_alone_has_nothing_to_compare(results):
     assert set(found["by_reader"]["reader"]) == {"generic", "user"}
 
 
-def test_the_order_of_stages_is_told():
+def test_stages_and_tables_that_are_not_there_are_told():
     with pytest.raises(RunError, match="13_cosrec_retrieve -p run d"):
         STUDY.run("evaluate", ScoreSettings(run="d"))
     with pytest.raises(RunError, match="12_cosrec_generate"):
         generate.read_generated("d")
+    with pytest.raises(NoDataError, match="run 14_cosrec_evaluate -p run a"):
+        figure_table("a", "systems")
+    with pytest.raises(RunError, match="run 11_cosrec_corpus -p run nowhere"):
+        figure_table("nowhere", "judgments")
 
 
 @pytest.mark.slow
@@ -141,13 +145,6 @@ def test_the_files_give_what_the_corpus_gives():
         ("not relevant", "partially relevant", "highly relevant"), len(per_intent)
     )
     assert set(judged["n_intents"]) == {len(per_intent)}
-
-
-def test_what_is_not_there_is_said():
-    with pytest.raises(NoDataError, match="run 14_cosrec_evaluate -p run a"):
-        figure_table("a", "systems")
-    with pytest.raises(RunError, match="run 11_cosrec_corpus -p run nowhere"):
-        figure_table("nowhere", "judgments")
 
 
 @pytest.mark.slow

@@ -48,31 +48,21 @@ def chat(make_chat):
     )
 
 
-def test_days_are_counted_from_the_message(chat):
-    found = extracted(chat, "When did Ann go to the lake?", 0)
-    assert (found.text, found.days) == ("31 December 2023", ("2023-12-31", "2023-12-31"))
-    assert (
-        extracted(chat, "When did Ben buy kayaks?", 2).text == "2 January 2024"
-    )  # no date said: the day it was written
+@pytest.mark.parametrize(("question", "messages", "text"), [
+    ("When did Ann go to the lake?", [0], "31 December 2023"),
+    ("When did Ben buy kayaks?", [2], "2 January 2024"),  # no date said: the day it was written
+    ("Where did Ben buy kayaks?", [2], "Oslo"), ("How many kayaks did Ben buy?", [2], "three"),
+    ("Does Ann eat fish?", [3], "no"), ("Did Ben buy kayaks?", [2], "yes"),
+    ("What things did Ben buy?", [2, 4], "I bought three kayaks in Oslo, I also bought a paddle"),
+    ("What is Ann's salary?", [], None),
+])  # fmt: skip
+def test_what_is_asked_for_is_taken_from_the_messages(chat, question, messages, text):
+    assert extracted(chat, question, *messages).text == text
 
 
-def test_places_numbers_and_yes_or_no(chat):
-    assert extracted(chat, "Where did Ben buy kayaks?", 2).text == "Oslo"
-    assert extracted(chat, "How many kayaks did Ben buy?", 2).text == "three"
-    assert extracted(chat, "Does Ann eat fish?", 3).text == "no"
-    assert extracted(chat, "Did Ben buy kayaks?", 2).text == "yes"
-
-
-def test_a_list_has_a_part_of_each_message(chat):
-    found = extracted(chat, "What things did Ben buy?", 2, 4)
-    assert found.text == "I bought three kayaks in Oslo, I also bought a paddle" and found.ids == (
-        "D2:1",
-        "D3:1",
-    )
-
-
-def test_nothing_found_is_no_answer(chat):
-    assert extracted(chat, "What is Ann's salary?").text is None
+def test_an_answer_says_its_days_its_messages_and_why_there_is_none(chat):
+    assert extracted(chat, "When did Ann go to the lake?", 0).days == ("2023-12-31", "2023-12-31")
+    assert extracted(chat, "What things did Ben buy?", 2, 4).ids == ("D2:1", "D3:1")
     found = extracted(chat, "What is Ann's salary?", 1, near=0.05)
     assert found.text is None and "no message shares a word" in found.why
 

@@ -364,7 +364,7 @@ def test_shifts_that_no_log_tells_are_drawn_as_detected_and_no_hint_simulates_th
     picture = figures.make("experimental_design", events)
     assert any("detected shifts a system" in text.get_text() for text in picture.findobj(Text))
     assert "03_simulate" not in figures.base.why_not("shift_profile", "found", InputError("nothing"))
-    means = figures.latex.table_model_metrics(evaluate.read("found", "model_metrics"))
+    means = figures.latex._table_model_metrics(evaluate.read("found", "model_metrics"))
     assert re.search(r"& \d\.\d{3} \[", means) and not re.search(r"& \d\.\d\d \[", means)
 
 

@@ -176,7 +176,7 @@ def test_training_finds_the_two_themes_and_is_reproducible():
 
 @pytest.mark.parametrize("name", [n for n in topics.TOPICS.names() if n != "lda_replayed"])  # test_replay.py
 def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
-    def answer(request) -> str:
+    def answer(request):
         return json.dumps({"topics": ["love story"] if "love" in request.messages[-1].content else []})
 
     small_model().save(tmp_path)
@@ -248,7 +248,7 @@ class Words:
 
     name = "words"
 
-    def of(self, text: str) -> tuple[str, ...]:
+    def of(self, text):
         return tuple(dict.fromkeys(word for word in text.split() if len(word) > 3))[:5]
 
     def topics(self, texts):
