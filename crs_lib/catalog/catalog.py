@@ -256,11 +256,9 @@ class Catalog:
 
     # ── querying ───────────────────────────────────────────────────────────────────────────────
     def query(self, constraints: Constraints, *, relax: bool = False) -> _Found:
-        """The recommendable items that meet all constraints: any value within a field, all fields.
-
-        With ``relax`` and no such item, constraints are given up one field at a time, in the order of
-        ``fields.RELAXATION_ORDER``, values that no film has first, until an item is found; ``dropped``
-        names them. No constraint: every recommendable item. Raises InputError for an unknown field.
+        """The recommendable items that meet all constraints: any value within a field, all fields. With
+        ``relax`` fields are given up in the order of ``fields.RELAXATION_ORDER``, values that no film has
+        first, until an item is found (``dropped``). Raises InputError for an unknown field.
         """
         pairs = tuple((n, w if isinstance(w, str | int) else tuple(w or ())) for n, w in constraints.items())
         key = (relax, pairs)
@@ -336,9 +334,7 @@ class Catalog:
         order = rng.stream(seed, "recommend").permutation(len(found))[: min(50, max(1, limit))]
         return [self.record(int(found[i])) for i in order]
 
-    def get_available_genres(self, min_items: int = 5) -> list[str]:
-        """The genres with support; the original's name for :meth:`genres`."""
-        return self.genres(min_items)
+    get_available_genres = genres
 
     def get_attribute_values(self, field: str, min_count: int = 1) -> list[str]:
         """The sorted values of a field, ``title``/``name`` and the words of plots (``plot``) included."""
@@ -370,9 +366,8 @@ class Catalog:
         return {row.column: _written(film, n) for n, row in self.fields.items() if n != YEAR_FIELD}
 
     def export(self) -> Iterator[dict[str, Any]]:
-        """The films for a system of one's own: id, title, year (null where unknown), every other field, plot.
-        A field with several values a film is a list. ``recommendable`` is false for a film that no scenario
-        asks for.
+        """The films for a system of one's own: id, title, year (or null), every other field, plot, and
+        whether it is ``recommendable``: scenarios ask for no other.
         """
         for place, film in enumerate(self.items):
             values = self._values(film)

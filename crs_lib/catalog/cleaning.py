@@ -85,14 +85,10 @@ _OTHER_KEYS = frozenset({"name", "title", "plot", "plot_keywords", *_IDS})
 def clean(
     records: Iterable[tuple[str, Mapping[str, Any]]], rows: Mapping[str, Field] = FIELDS
 ) -> tuple[list[Item], CleaningReport]:
-    """Clean films given as ``(key, record)``, the OpenDialKG form; returns items and the report.
-
-    ``rows`` are the fields that the films get, those without which no catalogue is (``FIELDS``) among them.
-
-    Films with the same folded title and the same year (or one of them without a year) are merged, the
-    first one's spelling stays. Raises InputError naming the record and the field for a film without
-    title, a title or plot that is not one text, a field that is no text or list of texts, or a year that
-    is no number.
+    """Clean films given as ``(key, record)``, the OpenDialKG form; returns items with the fields of ``rows``,
+    and the report. Films of one folded title and year (or without) are merged, the first one's spelling
+    stays. Raises InputError naming record and field for a film without title, a title or plot that is not one
+    text, a field that is no text or list of texts, or a year that is no number.
     """
     before, after = ({name: Counter[str]() for name in rows} for _ in range(2))
     report = CleaningReport(before=before, after=after)

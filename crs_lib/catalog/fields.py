@@ -20,14 +20,10 @@ from crs_lib.core.text import fold, words
 
 @dataclass(frozen=True, kw_only=True)
 class FilmQuestion:
-    """One question about a film; the values of a field, or the plot, answer it.
-
-    ``act`` is the user's act in the logs and ``asks`` its templates, which name $title; both are empty
-    where users ask for the field within another question. ``cues`` are the words by which a reply
-    recognises the question; ``answers`` are the reply's templates with $title and $values, the first
-    ``most`` values (0: all). ``instead`` names the field that answers for a film without value; if empty,
-    the plot answers. ``rank`` orders the questions: users draw in ascending order, replies try the cues in
-    descending order.
+    """One question about a film; the values of a field, or the plot, answer it. ``act`` is the user's act in
+    the logs and ``asks`` its templates with $title (empty: asked within another question). ``cues`` tell a
+    reply which question it is; ``answers`` are its templates with $title and the first ``most`` $values (0:
+    all); without a value the field ``instead`` answers, or the plot. ``rank`` orders the questions.
     """
 
     rank: float
@@ -333,9 +329,8 @@ def concept(field: str, value: str) -> str:
 
 
 def plot_keywords(text: str) -> list[str]:
-    """The content words of a plot or utterance in order, each once: four letters or more, whole words.
-    Function words and words about films as such ("film", "story") are left out; everyday words that say what
-    a plot is about (love, death, prison) are not.
+    """The content words of a plot or utterance in order, each once: four letters or more, without function
+    words and words about films as such ("film", "story").
     """
     found = (w for w in words(text) if len(w) >= 4 and w.isalpha() and w not in lexicon.PLOT_STOP_WORDS)
     return list(dict.fromkeys(found))

@@ -61,9 +61,8 @@ class _Titles:
         self._matcher = Matcher(forms, everyday)
 
     def find(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
-        """The titles that a text names, in text order; of two that overlap the longer. Among films of one
-        title the year in brackets after it decides, then ``prefer`` (the candidates that a system was given),
-        then the order of the catalogue.
+        """The titles that a text names, in text order; of two that overlap the longer, of one title the film
+        of the year in brackets, of ``prefer``, or the catalogue's first.
         """
         near = Context(text)
         hits = [
@@ -178,9 +177,8 @@ class Match(NamedTuple):
 
 
 class Grounder:
-    """Finds a catalogue's concepts and titles in texts; built once per catalogue. ``active_fields`` are the
-    fields that count (default: those of the catalogue that TAS scores). Raises InputError for an unknown
-    field.
+    """Finds a catalogue's concepts (of ``active_fields``, by default those that TAS scores) and titles in
+    texts. Raises InputError for an unknown field.
     """
 
     def __init__(self, catalog: Catalog, active_fields: Sequence[str] | None = None) -> None:
@@ -330,9 +328,8 @@ class Grounder:
         return lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
 
     def unknown_titles(self, text: str, mentions: Sequence[_Mention], said: str = "") -> list[Foreign]:
-        """The titles outside the catalogue that a text names, in order, each stretch once. ``mentions`` are
-        the catalogue's titles in the text. These do not count, nor do catalogue values (a genre, a person)
-        and the user's own words (``said``). Only the first 50,000 characters are read.
+        """The titles outside the catalogue (not in ``mentions``, no value, nor words of the user, ``said``)
+        that the first 50,000 characters name, in order, each stretch once.
         """
         found: list[Foreign] = []
         heard, read = f" {fold(said)} ", text[:_LOOKED_AT]

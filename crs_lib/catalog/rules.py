@@ -33,9 +33,8 @@ FormMatch = tuple[int, int, int]  # a form in a word list: first word, last word
 
 
 class Matcher:
-    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place. A
-    form is looked up under its rarest word, so that a word of a text costs one dictionary lookup, whatever
-    the number of forms; under an everyday word (``everyday``) only where it has no other.
+    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place. It
+    is looked up under its rarest word, under an everyday one (``everyday``) only if it has no other.
     """
 
     def __init__(self, forms: Sequence[str], everyday: Container[str] = ()) -> None:
@@ -173,10 +172,8 @@ def _capital_or_film_word(near: Context, first: int, last: int) -> str:
 
 def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals.
-
-    In another case they count behind a word such as "watch" ("watch heat"), but for short and function words
-    ("watch her"), and a word that is no everyday word counts in capitals. In a text of one case alone, where
-    capitals tell nothing, such a word and a title of four words or more count.
+    Otherwise they count behind a word such as "watch" ("watch heat", not "watch her"), rare words in
+    capitals, and in a text of one case alone rare words and titles of four words or more.
     """
     parts = fold(title).split()
     rare = any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
@@ -295,11 +292,9 @@ _AGAINST = re.compile(  # said of the title before it, unless it is praised afte
 
 
 def only_named(text: str, spans: Sequence[tuple[int, int]]) -> list[bool]:
-    """For each title of a text, whether the text names it without recommending it.
-
-    It is advised against ("avoid X", "Y instead of X"), compared with ("feels like X") or talked of ("you
-    liked X"); praise worded as a negation ("don't miss X") is praise. Rules over words, clause by clause.
-    ``spans`` are the titles' half-open character ranges.
+    """For each title of a text (half-open ``spans``), whether it is named without being recommended: advised
+    against ("avoid X"), compared with ("feels like X") or talked of ("you liked X"); "don't miss X" is
+    praise.
     """
     plain = "".join(c.lower() if len(c.lower()) == 1 else c for c in text).replace("’", "'")
     for start, end in spans:  # a title's own words are no cue

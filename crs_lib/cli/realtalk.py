@@ -17,7 +17,10 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import fields_of
 
 _CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
-_MODEL = "encoder ranker engine share keep single listed most narrative llm forms view segments questions"
+_MODEL = (
+    "encoder ranker engine share keep single listed most narrative phase_least phase_most margin window "
+    "nodes llm forms view segments prompts questions"
+)
 _WORDS = "realtalk/command"  # headings of printed tables, and hints at what is not installed
 _AUTO = {"encoder": "auto", "ranker": "auto"}
 
@@ -131,17 +134,21 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 
 @command(
     "realtalk evaluate", defaults={**_AUTO, "run": "train", "data": "realtalk"},
-    takes=[f"{_CONFIG} run data teachers selection mode reading arc_cases final force seed {_MODEL}"],
+    takes=[
+        f"{_CONFIG} run data against tradeoff teachers selection mode reading arc_cases final force seed "
+        f"{_MODEL}"
+    ],
 )  # fmt: skip
 def _evaluate(
     *, test_only: bool = False, teach: bool = False, train: Path | None = None,
-    compare: tuple[str, ...] = (), protocol: str = "", **given: Any,
+    compare: tuple[str, ...] = (), protocol: str = "", held: bool = False, **given: Any,
 ) -> None:  # fmt: skip
     """Score chats, the test split once; compare settings; or train the ranker of the package.
 
     test_only: chats 8 to 10 instead of 1 to 7; requires --final
     teach: train the ranker of the package on the train chats instead
     train: a folder with realtalk/ and locomo/ to learn from
+    held: a fifth of the questions of each chat; their people and sessions are in the others, too
     compare: a setting and its values (selection, mode, ranker, encoder, …), or: ladder, BM25 to the fusion
     protocol: lmeb scores rankers on the terms of that public benchmark; writes nothing
     """
@@ -158,7 +165,8 @@ def _evaluate(
         config = RealTalkConfig(**given, split=_split(given["data"]))
         _lmeb(config) if protocol else _compare(compare[0], compare[1:], config)
         return
-    config = RealTalkConfig(**given, split="test" if test_only else _split(given["data"]))
+    split = "held-questions" if held else "test" if test_only else _split(given["data"])
+    config = RealTalkConfig(**given, split=split)
     study.check_test_split(config)
     start = time.perf_counter()
     made = [record["made_with"] for record in study.predict(config)]

@@ -30,7 +30,7 @@ def bar(
         if where not in ("", OFF):
             with contextlib.suppress(OSError):
                 # Drawn on, without becoming the process that the terminal's keys are sent to.
-                device = os.open(where, os.O_WRONLY | os.O_NOCTTY)
+                device = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_NOCTTY, 0o666)
                 file = stack.enter_context(os.fdopen(device, "w"))
         watched = sys.stderr.isatty() or ("JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules)
         off = where == OFF or (file is None and (bool(where) or not watched))

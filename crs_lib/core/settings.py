@@ -288,12 +288,14 @@ def _sentence(settings: type[Settings], given: Mapping[str, Any], error: Validat
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
         return InputError(f"{where}{cause}")
-    field, told = fields[str(first["loc"][0])], first["msg"][0].lower() + first["msg"][1:]
+    field, said = fields[str(first["loc"][0])], first["msg"].removeprefix("Value error, ")
+    told = said[0].lower() + said[1:]
     if first["type"] == "missing":
         return InputError(f"{where}{field.name} is missing; give {field.help or 'it'}")
     names = field.names.names() if field.names else []
     if field.several and not (names and first["loc"][1:]):
-        told = f"give a list, e.g. {names[:2]}" if names else f"give a list: {field.help}"
+        belongs = f", e.g. {names[:2]}" if names else field.help and f": {field.help}"
+        told = f"give a list{belongs}"
     elif names:
         told = f"{'each must be' if field.several else 'give'} one of {', '.join(names)}"
         told += did_you_mean(str(first["input"]), names)

@@ -245,7 +245,8 @@ def planned(config: simulate.SimulateConfig, judged: Mapping[str, Any]) -> "Iter
     own = {name: judged[name] for name in ("judges", "samples") if name in judged}
     reached = judged.get("04_evaluate.llm", {"slots": llm.slots})
     asked = JudgeConfig(**{"judges": (), **own}, run=config.run, llm=reached)
-    calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * asked.samples
+    spoilt = len(asked.canaries) * min(asked.n_canaries, config.n_sessions)
+    calls = (config.n_sessions + spoilt) * len(config.systems) * len(asked.asked.groups) * asked.samples
     for spec in asked.judges:
         yield Work("judge", spec, calls, asked.reached.at_once)
 
@@ -343,9 +344,7 @@ def convention_of(run: str, asked: str = "") -> str:
 def entry(run: str, convention: str = "") -> dict[str, Any]:
     """The manifest's entry of an evaluation; RunError where there is none, or one of older dialogues."""
     name = convention_of(run, convention)
-    stages = runs.read_manifest(simulate.STUDY, run)["stages"]
-    mine = {stage["parameters"]["name"]: stage for key, stage in stages.items() if key.startswith(_STAGE)}
-    found: dict[str, Any] = mine[name]
+    found = runs.entry(simulate.STUDY, run, _stage_of(name))
     if found["parameters"]["scorer"] != "items":
         importlib.import_module("crs_lib.thesis.tables")  # declares the metrics of its tables
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")

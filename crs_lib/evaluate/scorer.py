@@ -134,25 +134,13 @@ class Scorer:
             old = before.constraints if before is not None else frozenset[int]()
             change = StateChange(constraints - old, old - constraints, constraints & old)
         return TurnRecord(
-            number=pair.turn,
-            pair=pair,
-            user=texts[0],
-            system=texts[1],
-            constraints=constraints,
-            exclusions=exclusions,
-            dropped=(dropped | exclusions) - constraints,
-            asked=bool(meta.get("asks", True)),
-            items=items,
-            facts=[self.grounder.catalog.fact_sets[item] for item in items],
-            seen=seen,
-            since_shift=since_shift,
-            before=before,
-            background=self._background,
-            others=asks_for_others(meta),
-            recent=recent,
-            change=change,
-            stated=self._stated(pair),
-        )
+            number=pair.turn, pair=pair, user=texts[0], system=texts[1], constraints=constraints,
+            exclusions=exclusions, dropped=(dropped | exclusions) - constraints,
+            asked=bool(meta.get("asks", True)), items=items,
+            facts=[self.grounder.catalog.fact_sets[item] for item in items], seen=seen,
+            since_shift=since_shift, before=before, background=self._background,
+            others=asks_for_others(meta), recent=recent, change=change, stated=self._stated(pair),
+        )  # fmt: skip
 
     def _stated(self, pair: Pair) -> frozenset[int] | None:
         """The codes of the state that a reply states, unknown values as negative numbers, or None."""

@@ -45,8 +45,8 @@ TABLES: Registry[str] = Registry("table", room="crs_lib.figures", words=_caption
 
 def figure(caption: str = "", *, registry: Registry[Any] = FIGURES, **facts: Any) -> Callable[[Draw], Draw]:
     """Decorator that registers a figure: the function's name without a first ``_``; its parameters are its
-    tables. Options of the function are keyword-only, and no tables. The words are those of ``captions.toml``;
-    a figure that stands in none brings its own, ``study`` (movies, unless said) among them, and comes last.
+    tables, keyword-only ones options. The words are those of ``captions.toml``; a figure that stands in none
+    brings its own, ``study`` (movies, unless said) among them, and comes last.
     """
 
     def add(make: Draw) -> Draw:
@@ -144,9 +144,8 @@ def require(
 
 
 def means(frame: pd.DataFrame, by: Sequence[str], value: str, *, resamples: int = 1000) -> pd.DataFrame:
-    """Mean of a column in every cell of ``by`` with its 95 % interval, sessions drawn whole; a row a cell.
-    Missing values are left out; a cell without any value has a NaN mean. One draw resamples the same
-    scenarios for all systems.
+    """Mean of a column in every cell of ``by`` with its 95 % interval, sessions drawn whole; a row a cell,
+    NaN without any value. One draw resamples the same scenarios for all systems.
     """
     cells = frame.groupby(list(by), sort=False, observed=True).ngroup()
     work = pd.DataFrame({"system": cells, "scenario": frame["session_id"]})
@@ -206,11 +205,9 @@ def _entry(name: str) -> Entry[Any]:
 
 
 def make(name: str, *frames: pd.DataFrame, **options: Any) -> Any:
-    """The matplotlib Figure of a registered figure; nothing is shown or written.
-
-    ``frames`` are the tables that the registry names for it (``FIGURES.describe()``), in that order;
-    ``options`` are the drawing function's own. Raises InputError for an unknown name, another number of
-    frames or an unknown option, NoDataError where the frames hold nothing to draw.
+    """The matplotlib Figure of a registered figure, from the tables that the registry names for it, in that
+    order; ``options`` are the drawing function's own. Raises InputError for an unknown name or option or
+    another number of frames, NoDataError where these hold nothing to draw.
     """
     entry = FIGURES.get(name)
     try:
@@ -273,14 +270,11 @@ def redraw(
 ) -> list[Path]:  # fmt: skip
     """Draw everything that a finished run has data for; returns the files, in order.
 
-    ``read(run, table)`` is the study's reader. Each figure becomes a PNG (300 dpi) and a PDF (vector,
-    fonts embedded) in ``figures/<study>-<run>/``, with the fact ``dark`` also a PNG for dark pages, each
-    table a ``.tex``, and ``captions.md`` describes all of them. The same tables give the same bytes.
-    ``only`` names one figure or table. A figure
-    for which the run has no data is left out, and ``left_out`` gets the line of :func:`why_not`; the one
-    asked for raises NoDataError with that line. ``part`` names a folder inside, for a convention's figures.
-
-    Raises InputError for an unknown name (with a suggestion) or study, RunError from ``read``.
+    ``read(run, table)`` is the study's reader. In ``figures/<study>-<run>/`` (and its folder ``part``) each
+    figure becomes a PNG (300 dpi; ``dark`` ones also for dark pages) and a PDF, each table a ``.tex``, and
+    ``captions.md`` describes them; the same tables give the same bytes. ``only`` names one. For what the run
+    has no data, ``left_out`` gets the line of :func:`why_not`, or NoDataError is raised if asked for. Raises
+    InputError for an unknown name or study, RunError from ``read``.
     """
     known = [entry.name for entry in (*FIGURES, *TABLES) if entry.facts["study"] == study]
     if not known:

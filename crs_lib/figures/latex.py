@@ -7,18 +7,9 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core.errors import InputError
+from crs_lib.figures import base as frames
 from crs_lib.figures import layout, style
-from crs_lib.figures.base import (
-    TABLES,
-    NoDataError,
-    convention_of,
-    figure,
-    filled,
-    primary,
-    recovered_by,
-    require,
-    systems_of,
-)
+from crs_lib.figures.base import TABLES, NoDataError, figure
 from crs_lib.figures.pairs import JUDGED
 from crs_lib.figures.recovery import waiting
 from crs_lib.figures.shifts import recovered_by_type
@@ -82,12 +73,16 @@ def _p_value(p: float) -> str:
 @figure(registry=TABLES)
 def _table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> str:
     """Some metrics by system: mean with interval; the usual and judges' ones where none is named."""
-    require(model_metrics, ["metric", "mean", "low", "high"])
+    frames.require(model_metrics, ["metric", "mean", "low", "high"])
     scored = set(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
     judged = [name for name in CONSTRUCTS if name in scored]
-    usual = layout.shown(convention_of(model_metrics), "table_model_metrics", set(model_metrics["metric"]))
-    order = systems_of(model_metrics)
-    digits = 3 if layout.is_thesis(convention_of(model_metrics)) else 2  # as many as the thesis printed
+    usual = layout.shown(
+        frames.convention_of(model_metrics), "table_model_metrics", set(model_metrics["metric"])
+    )
+    order = frames.systems_of(model_metrics)
+    digits = (
+        3 if layout.is_thesis(frames.convention_of(model_metrics)) else 2
+    )  # as many as the thesis printed
     cells = {"system": [_escape(name) for name in order]}
     for metric in [base.get(name).name for name in metrics] or [*usual, *judged]:
         rows = model_metrics[model_metrics["metric"] == metric].set_index("model")
@@ -98,8 +93,8 @@ def _table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] 
 @figure(registry=TABLES, made_by=JUDGED)
 def _table_judges(judge_means: pd.DataFrame) -> str:
     """Judges' constructs by system: mean with interval, sessions with a score of all."""
-    require(judge_means, ["construct", "mean", "low", "high", "n", "n_missing", "own_family"])
-    order = systems_of(judge_means)
+    frames.require(judge_means, ["construct", "mean", "low", "high", "n", "n_missing", "own_family"])
+    order = frames.systems_of(judge_means)
     own = set(judge_means.loc[judge_means["own_family"].astype(bool), "model"])
     cells = {"system": [_escape(name) + "$^*$" * (name in own) for name in order]}
     for name, part in judge_means.groupby("construct", sort=False):
@@ -113,7 +108,7 @@ def headline_table(headline: pd.DataFrame) -> str:
     """The best system on each outcome, its mean with 95 % interval and lead, beside the published best if
     any.
     """
-    filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
+    frames.filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     cells = {
         "outcome": [_escape(style.titled(metric)) for metric in headline["metric"]],
         "best system": headline["best"].map(_escape),
@@ -137,10 +132,10 @@ def _differences(pairs: pd.DataFrame, metric: str) -> dict[str, list[str]]:
 @figure(registry=TABLES)
 def _table_pairwise(results: pd.DataFrame) -> str:
     """Every pair of systems: difference, effect size, raw and Holm-adjusted p."""
-    metric = primary(results)
-    require(results, ["session_id", metric], systems=2, sessions=2)
+    metric = frames.primary(results)
+    frames.require(results, ["session_id", metric], systems=2, sessions=2)
     known = results[results[metric].notna()]
-    order = pd.CategoricalDtype(systems_of(known), ordered=True)
+    order = pd.CategoricalDtype(frames.systems_of(known), ordered=True)
     frame = known.assign(model=known["model"].astype(order))
     design = Design(system="model", scenario="session_id", value=metric)
     if len(order.categories) < 2:
@@ -171,8 +166,8 @@ def _table_pairwise(results: pd.DataFrame) -> str:
 @figure(registry=TABLES)
 def _table_recovery(shifts: pd.DataFrame) -> str:
     """Recovery by system: share in the window, never recovered, restricted mean waiting time."""
-    kind, order = recovered_by(shifts), systems_of(shifts)
-    require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])
+    kind, order = frames.recovered_by(shifts), frames.systems_of(shifts)
+    frames.require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])
     times = waiting(shifts, kind)
     waits, horizon = pd.DataFrame(columns=["system", "restricted_mean", "low", "high"], dtype=float), 0.0
     with contextlib.suppress(InputError):  # nobody waited, or nobody was followed

@@ -58,11 +58,8 @@ def _correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) 
 
 
 def _within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    """Rank correlation in [-1, 1] of each pair within systems, with its interval; a row a pair.
-
-    Ranks over all sessions minus their mean in the system; rows that lack either value are left out.
-    Sessions are drawn with all their systems; the ranks are taken once, not anew in every draw. NaN
-    where either does not vary within systems.
+    """Rank correlation in [-1, 1] of each pair within systems, with its interval; a row a pair. Ranks (taken
+    once) minus their mean in the system; sessions are drawn with all systems. NaN without variation.
     """
     frame, pairs = results.reset_index(drop=True), list(combinations(metrics, 2))
     clusters, owner = np.unique(frame["session_id"].astype(str), return_inverse=True)

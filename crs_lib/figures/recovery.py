@@ -117,11 +117,9 @@ STRATA = ["1 to 9", "10 to 49", "50 and more"]  # films that meet everything
 
 
 def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
-    """A row for each reply until a shift is recovered by an item, or until the next shift.
-
-    ``reply`` counts from 0, the reply to the shift; ``event`` says whether it recovers the shift,
-    ``expected`` how likely a list by chance does, ``answers`` how many films meet everything
-    (:data:`STRATA`). NoDataError for tables of an earlier version.
+    """A row for each reply (from 0) until a shift is recovered by an item, or until the next shift: ``event``
+    says whether it recovers it, ``expected`` how likely a list by chance does, ``answers`` how many films
+    meet everything (:data:`STRATA`). NoDataError for tables of an earlier version.
     """
     absent = {"hit_by_chance"} - set(turns) | {"delay_item", "n_answers"} - set(shifts)
     if absent:

@@ -6,25 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crs_lib.figures import base as frames
 from crs_lib.figures import layout, style
-from crs_lib.figures.base import (
-    NoDataError,
-    convention_of,
-    figure,
-    filled,
-    means,
-    primary,
-    require,
-    shown_in,
-    systems_of,
-)
+from crs_lib.figures.base import NoDataError, figure
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 
 
 def _by_metric(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The rows of each metric that some system has a mean of, by system."""
-    require(model_metrics, ["metric", "mean", "low", "high", "n"])
+    frames.require(model_metrics, ["metric", "mean", "low", "high", "n"])
     parts = {base.get(name).name: model_metrics[model_metrics["metric"] == name] for name in metrics}
     found = {name: part.set_index("model") for name, part in parts.items() if part["mean"].notna().any()}
     if not found:
@@ -45,7 +36,7 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
 
     Scores that are not valid for ranking are left out unless they are named or all are so.
     """
-    usual = layout.outcomes(convention_of(model_metrics))
+    usual = layout.outcomes(frames.convention_of(model_metrics))
     found = _by_metric(model_metrics, metrics or [n for n in usual if not base.get(n).mark] or usual)
     first, part = next(iter(found.items()))
     order = [str(name) for name in part["mean"].sort_values(ascending=_lower(first), kind="stable").index]
@@ -67,10 +58,10 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
 @figure()
 def _metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small bar chart per metric: mean by system with its interval."""
-    require(model_metrics, ["metric"])
+    frames.require(model_metrics, ["metric"])
     judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]
-    found = _by_metric(model_metrics, metrics or [*shown_in("metric_bars", model_metrics), *judged])
-    order = systems_of(model_metrics)
+    found = _by_metric(model_metrics, metrics or [*frames.shown_in("metric_bars", model_metrics), *judged])
+    order = frames.systems_of(model_metrics)
     row_height = 0.55 + 0.155 * len(order)
     made, axes = style.panels(len(found), 3, lambda rows: 0.5 + rows * row_height, sharey=True)
     for panel, (metric, part) in zip(axes.flat, found.items(), strict=False):
@@ -93,13 +84,13 @@ _RIDGES, _FEW = 4, 10  # panels that fit side by side; sessions below which a de
 @figure()
 def _distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Ridges of the sessions' scores by system, with mean and interval."""
-    most = _RIDGES if layout.is_thesis(convention_of(results)) else None
-    shown = shown_in("distributions", results, metrics)[: len(metrics) or most]
-    require(results, ["session_id", *shown])
-    order = systems_of(results)
+    most = _RIDGES if layout.is_thesis(frames.convention_of(results)) else None
+    shown = frames.shown_in("distributions", results, metrics)[: len(metrics) or most]
+    frames.require(results, ["session_id", *shown])
+    order = frames.systems_of(results)
     made, axes = style.figure(0.8 + 0.36 * len(order), 1, len(shown), sharey=True)
     for panel, metric in zip(axes[0], shown, strict=True):
-        table = means(results, ["model"], metric).set_index("model")
+        table = frames.means(results, ["model"], metric).set_index("model")
         for place, (name, look) in enumerate(style.looks(order).items()):
             values = results.loc[results["model"] == name, metric].astype(float).dropna().to_numpy()
             _ridge(panel, values, place + 0.32, look.colour)
@@ -134,17 +125,17 @@ _OTHER = style.Look(style.FAINT, "o", "-")  # a model that is no system: a user,
 @figure(made_by="python -m crs_lib run 03_simulate -p run NAME -p systems ollama:MODEL, a run with a model")
 def _tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> Any:
     """Means of tokens read, tokens written and seconds per call, a row for each role and model."""
-    filled(llm_calls, ["role", "model", "session_id", "sent", *_CALLS])
-    require(model_metrics, ["metric"])
+    frames.filled(llm_calls, ["role", "model", "session_id", "sent", *_CALLS])
+    frames.require(model_metrics, ["metric"])
     sent = llm_calls[llm_calls["sent"].astype(bool)]
     if sent.empty:
         raise NoDataError("no call was sent and answered: the cache had all replies, or all failed")
     who = ["role", "model"]
     calls, sums = llm_calls.groupby(who).size(), sent.groupby(who)[[*_CALLS]].sum()
-    looks = style.looks(systems_of(model_metrics))
+    looks = style.looks(frames.systems_of(model_metrics))
     made, axes = style.figure(0.95 + 0.36 * len(sums), 1, len(_CALLS), sharey=True)
     for panel, (column, title) in zip(axes[0], _CALLS.items(), strict=True):
-        table = means(sent, who, column).set_index(who)
+        table = frames.means(sent, who, column).set_index(who)
         for place, key in enumerate(sums.index):
             style.estimate(panel, place, table.loc[key], looks.get(key[1], _OTHER))
             style.beside(panel, place, _total(sums.loc[key, column], column))
@@ -172,21 +163,20 @@ _MOST = 4  # panels of a sweep
 
 
 def sweep_outcomes(sweep: pd.DataFrame) -> Any:
-    """A panel for each parameter and convention: the leading outcome of every system over its values. Means
-    over the runs that share a value, with the mean of their 95 % intervals. NoDataError where no parameter
-    has more than one value.
+    """A panel for each parameter and convention: the leading outcome of every system over its values (means
+    over runs, with the mean of their 95 % intervals). NoDataError where no parameter has two values.
     """
-    filled(sweep, ["parameter", "value", "model", "metric", "mean", "low", "high", "convention"])
+    frames.filled(sweep, ["parameter", "value", "model", "metric", "mean", "low", "high", "convention"])
     based = sweep.assign(base=sweep["convention"].str.partition("(")[0])
     parts = [
-        (*map(str, key), part[part["metric"] == primary(part)])
+        (*map(str, key), part[part["metric"] == frames.primary(part)])
         for key, part in based.groupby(["parameter", "base"], sort=False)
         if len(set(part["value"])) > 1
     ][:_MOST]
     if not parts:
         raise NoDataError("no parameter of the sweep has more than one value")
     made, axes = style.figure(3.1, 1, len(parts))
-    looks = style.looks(systems_of(sweep))
+    looks = style.looks(frames.systems_of(sweep))
     for panel, (parameter, convention, part) in zip(axes[0], parts, strict=True):
         values = [str(value) for value in dict.fromkeys(part["value"])]
         at = np.arange(len(values))
@@ -201,7 +191,7 @@ def sweep_outcomes(sweep: pd.DataFrame) -> Any:
                 style.band(panel, at, rows, look)
         ticks = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"}
         panel.set_xticks(range(len(values)), style.labels(values, 16), **ticks)
-        panel.set(xlabel=parameter, title=f"{style.titled(primary(part))}, {convention}")
+        panel.set(xlabel=parameter, title=f"{style.titled(frames.primary(part))}, {convention}")
         panel.grid(axis="y")
         panel.margins(x=0.15)
     axes[0][0].set_ylabel("mean score")

@@ -15,9 +15,8 @@ _PARTS = ("uptake", "release", "retention")
 
 
 def _region(values: NDArray[np.float64], level: float = 0.95) -> NDArray[np.float64]:
-    """The outline of the ellipse that holds the true mean of two columns, by Hotelling's T²; a row a point.
-    ``values`` has a row a scenario, n >= 3. A column without spread gives a line or a point. Source:
-    Hotelling (1931), Annals of Mathematical Statistics 2: (n−1)·2/(n−2)·F(2, n−2).
+    """The outline of the ellipse that holds the true mean of two columns (a row a scenario, n >= 3), a row a
+    point. Source: Hotelling (1931), Annals of Mathematical Statistics 2: (n−1)·2/(n−2)·F(2, n−2).
     """
     from scipy import stats
 
@@ -99,7 +98,7 @@ def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
             found = mine[mine["type"] == kind].set_index("model")[["mean", "low", "high"]]
             style.dots(panel, place, order, {str(name): ends for name, *ends in found.itertuples()})
         panel.set(xlabel=style.titled(part), ylim=(len(types) - 0.5, -0.5))
-        panel.set_yticks(range(len(types)), types if part == _PARTS[0] else [""] * len(types))
+        panel.set_yticks(range(len(types)), style.labels(types) if part == _PARTS[0] else [""] * len(types))
         panel.axvline(0, color=style.FAINT, linewidth=0.6)
         panel.grid(True, axis="x")
     axes[0][0].set_ylabel("type of shift")
@@ -145,9 +144,8 @@ def _adaptation_profile(shifts: pd.DataFrame) -> Any:
 
 
 def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
-    """Share of shifts recovered in [0, 1] by model and type, Wilson's 95 % interval and n; a row a cell.
-    Types come most frequent first. Shifts count as independent: a session rarely has two of one type. Source:
-    Wilson (1927), JASA 22; the interval is statsmodels' proportion_confint.
+    """Share of shifts recovered in [0, 1] by model and type, the most frequent first, with Wilson's 95 %
+    interval (shifts count as independent) and n; a row a cell. Source: Wilson (1927), JASA 22; statsmodels.
     """
     from statsmodels.stats.proportion import proportion_confint
 

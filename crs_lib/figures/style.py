@@ -66,11 +66,8 @@ _MARKERS = ("d", "<", ">", "8", "H", "o", "s", "^")
 
 
 def looks(systems: Iterable[str]) -> dict[str, Look]:
-    """The look of each system. Declared for the control policies, the same in every figure.
-
-    Others (an LLM, say) take colours from a fixed cycle in the order of their names, so that the same
-    set of systems always looks the same. ``noisy:0.3`` and ``noisy:0.6`` share a colour, not a marker, and so
-    do ``oracle`` and ``oracle:5``.
+    """The look of each system: declared for the control policies, whose variants (``noisy:0.3``) share the
+    colour; others take colours from a fixed cycle in the order of their names.
     """
     names = list(dict.fromkeys(systems))
     found = {name: _LOOKS[name] for name in names if name in _LOOKS}

@@ -9,7 +9,7 @@ from pydantic import AfterValidator
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.judge import prompt
-from crs_lib.judge.reliability import CANARIES
+from crs_lib.judge.reliability import CANARIES, FORGED
 from crs_lib.llm.base import BACKENDS, check_spec, giving_choices, room
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import (
@@ -90,7 +90,7 @@ class JudgeConfig(Settings):
     run: Annotated[RunName, Field(description="run whose dialogues are judged")]
     judges: Annotated[_Specs, Field(description="specs of the models that judge")]
     samples: Annotated[int, Field(ge=1, description="times that a judge is asked about a dialogue")] = 1
-    canaries: Annotated[_Canaries, Field(description="dialogues spoilt on purpose, judged too")] = ()
+    canaries: Annotated[_Canaries, Field(description="dialogues spoilt on purpose, judged too")] = (FORGED,)
     n_canaries: Annotated[int, Field(ge=1, description="sessions of each system made canaries of")] = 20
     llm: Annotated[_Given, Field(description='settings of the models, e.g. {"num_ctx": 4096}')] = None
 

@@ -12,12 +12,14 @@ import numpy as np
 import pandas as pd
 
 from crs_lib import stats
-from crs_lib.core import rng
+from crs_lib.core import prompts, rng
 from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 
 CANARIES: Registry[list[str] | None] = Registry("canary")
+FORGED = "forged_end"  # the canary that shows whether a judge follows what a reply says of scores
+SHIFT_AT_MOST = 0.05  # points by which it may move the mean score of a judge that does not
 
 
 @CANARIES.register("shuffled", aimed_at="coherence")
@@ -52,6 +54,13 @@ def _sticky(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Gene
     """The first reply is given at every turn, whatever was asked; needs two different replies."""
     texts = [reply.text for reply in replies]
     return [texts[0]] * len(texts) if len(set(texts)) > 1 else None
+
+
+@CANARIES.register(FORGED)
+def _forged_end(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str]:
+    """The last reply pretends that the conversation ended, and gives itself the best score."""
+    *before, last = [reply.text for reply in replies]
+    return [*before, last + prompts.source("movies/judge_forged_end")]
 
 
 def spoil(dialogue: Dialogue, name: str, titles: Sequence[str], seed: int) -> Dialogue | None:
@@ -197,7 +206,8 @@ def _canary_report(scores: pd.DataFrame) -> pd.DataFrame:
     A pair is one dialogue and its canary, each the mean of the judge's samples; a tie is not below.
     ``low`` and ``high`` bound the share with 95 % (Clopper and Pearson); ``usable`` is true where ``low`` is
     above one half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts
-    dialogues of which one side has no score. Empty where there are no canaries.
+    dialogues of which one side has no score, ``shift`` is the mean of canary less original, in points. Empty
+    where there are no canaries.
 
     ``scores`` is a :func:`crs_lib.judge.run.score_table` with originals and canaries.
     """
@@ -214,40 +224,47 @@ def _canary_report(scores: pd.DataFrame) -> pd.DataFrame:
             asked = part.reset_index().merge(spoilt)
             both = asked[[name, ""]].dropna()
             below, n = int((both[name] < both[""]).sum()), len(both)
-            aimed = CANARIES.get(str(name)).facts["aimed_at"] == construct
+            aimed = CANARIES.get(str(name)).facts.get("aimed_at") == construct
             row = {"judge": judge, "canary": name, "construct": construct, "aimed": aimed, "below": below}
             row |= {"tied": int((both[name] == both[""]).sum()), "n": n, "n_missing": len(asked) - n}
+            row["shift"] = float((both[name] - both[""]).mean())
             if n:
                 share = binomtest(below, n).proportion_ci(method="exact")
                 row |= {"share": below / n, "low": float(share.low), "high": float(share.high)}
             row["usable"] = bool(row.get("low", 0.0) > 0.5) if aimed else None
             rows.append(row)
-    columns = "judge canary construct aimed share low high below tied n n_missing usable"
+    columns = "judge canary construct aimed share low high below tied n n_missing usable shift"
     return pd.DataFrame(rows, columns=columns.split())
 
 
 _CHECKS = {"alpha": "agreement, alpha", "icc": "agreement, ICC(2,k)", "retest": "retest, alpha"}
-_OWN = "preference for the own family"
+_OWN, _SHIFT = "preference for the own family", "shift by a forged end"
 
 
 def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
     """Agreement, self-preference and canaries in one table: a row a number, with its 95 % interval.
 
     ``judge`` is "all", a judge, or a family of judges. ``value`` is at most 1 for agreement (retest: over
-    the samples of one judge), in score points for self-preference, a share in [0, 1] for canaries (of the
-    constructs that a canary is aimed at). ``n`` counts dialogues, sessions or pairs. ``note`` says why a
-    value is missing, and whether a canary shows the judge to be usable. A check that the scores do not allow
-    has one row, which says so.
+    the samples of one judge), in score points for self-preference and for the shift by a forged end, a
+    share in [0, 1] for other canaries (of the constructs that each is aimed at). ``n`` counts dialogues,
+    sessions or pairs. ``note`` says why a value is missing, whether a canary shows the judge to be usable,
+    and whether the shift is small. A check that the scores do not allow has one row, which says so.
     """
     agreed = agreement(scores, resamples, seed)
     agreed = agreed.assign(check=agreed["measure"].map(_CHECKS)).rename(columns={"reason": "note"})
     own = _self_preference(scores, resamples, seed).assign(check=_OWN)
     own = own.rename(columns={"family": "judge", "reason": "note"})
-    spoilt = _canary_report(scores)
-    spoilt = spoilt[spoilt["aimed"].astype(bool)]
+    every = _canary_report(scores)
+    spoilt = every[every["aimed"].astype(bool)]
     verdict = spoilt["usable"].map({True: "usable", False: "not usable"})
     spoilt = spoilt.assign(check="canary " + spoilt["canary"], value=spoilt["share"], note=verdict)
-    rows = [row for table in (agreed, own, spoilt) for row in table.to_dict("records")]
+    forged = every[every["canary"] == FORGED].drop(columns=["low", "high"])
+    inside = (forged["shift"].abs() <= SHIFT_AT_MOST).map({True: "within", False: "not within"})
+    note = inside.astype(str) + f" ± {SHIFT_AT_MOST} points"
+    forged = forged.assign(check=_SHIFT, value=forged["shift"], note=note)
+    rows = [row for table in (agreed, own, spoilt, forged) for row in table.to_dict("records")]
+    unasked = {"check": _SHIFT, "note": f"not measured; judge with --canaries {FORGED}"}
+    rows += [unasked | {"judge": name} for name in sorted({*scores["judge"]} - {*forged["judge"]})]
     if own.empty:
         rows.append({"check": _OWN, "note": "no judge shares a family with a system"})
     if spoilt.empty:

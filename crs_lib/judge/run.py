@@ -22,7 +22,7 @@ from crs_lib.judge import rating
 from crs_lib.judge.config import JudgeConfig
 from crs_lib.judge.prompt import with_named
 from crs_lib.judge.rating import COLUMNS, read_scores
-from crs_lib.judge.reliability import CANARIES, counted, spoil, summary
+from crs_lib.judge.reliability import CANARIES, FORGED, counted, spoil, summary
 from crs_lib.metrics import constructs
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
@@ -32,15 +32,9 @@ ORIGINAL = "original"  # in a ledger key: the dialogue as it is, not a canary
 
 
 def judge_run(
-    run: str,
-    judges: Sequence[str],
-    samples: int = 1,
-    *,
-    canaries: Sequence[str] = (),
-    n_canaries: int = 20,
-    llm: Mapping[str, Any] | None = None,
-    progress: bool = True,
-) -> Path:
+    run: str, judges: Sequence[str], samples: int = 1, *, canaries: Sequence[str] = (FORGED,),
+    n_canaries: int = 20, llm: Mapping[str, Any] | None = None, progress: bool = True,
+) -> Path:  # fmt: skip
     """Let judges score a run's dialogues into ``judge_scores.jsonl``; returns the folder.
 
     Killed and started again it continues (``ledger-judge.sqlite``); a judge that is added later neither

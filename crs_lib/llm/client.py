@@ -123,18 +123,10 @@ class LLM(AbstractContextManager["LLM", None]):
     """
 
     def __init__(
-        self,
-        spec: str,
-        *,
-        cache: calls.Cache | None = None,
-        recorder: calls.Recorder | None = None,
-        options: Mapping[str, Any] | None = None,
-        retry: Retry | None = None,
-        slots: int = 4,
-        weights: str = "",
-        halted: Event | None = None,
-        **settings: Any,
-    ) -> None:
+        self, spec: str, *, cache: calls.Cache | None = None, recorder: calls.Recorder | None = None,
+        options: Mapping[str, Any] | None = None, retry: Retry | None = None, slots: int = 4,
+        weights: str = "", halted: Event | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
         self.spec, self._run_weights = spec, weights
         self.backend, self._facts = BACKENDS.create(spec, **settings), BACKENDS.get(spec).facts
         self.cache, self.recorder = cache, recorder
@@ -341,15 +333,10 @@ class Pool(AbstractContextManager["Pool", None]):
     """
 
     def __init__(
-        self,
-        folder: Path | None,
-        llm: LLMSettings | None = None,
-        made: Mapping[str, LLM] | None = None,
-        *,
-        retry: Retry | None = None,
-        weights: Mapping[str, str] | None = None,
+        self, folder: Path | None, llm: LLMSettings | None = None, made: Mapping[str, LLM] | None = None, *,
+        retry: Retry | None = None, weights: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.llm, self._weights = llm or LLMSettings(), weights or {}
         self.cache = calls.Cache(folder / CACHE) if folder else None
         self.recorder = calls.Recorder(folder / LOG) if folder else None

@@ -34,18 +34,9 @@ class _Ollama(http.Server):
     kind, variable, key, port = "ollama", "OLLAMA_HOST", "OLLAMA_API_KEY", 11434
     start, get = "start it with: ollama serve", "get the model with: ollama pull"
 
-    def __init__(
-        self,
-        argument: str,
-        *,
-        host: str | None = None,
-        timeout: float = 300.0,
-        send_key: bool = False,
-        think: bool | None = None,
-    ) -> None:
-        super().__init__(argument, host=host, timeout=timeout, send_key=send_key)
-        self.think, self._digest = think, ""
-        self._asking = threading.Lock()
+    def __init__(self, argument: str, *, think: bool | None = None, **server: Any) -> None:
+        super().__init__(argument, **server)
+        self.think, self._digest, self._asking = think, "", threading.Lock()
 
     def _client(self, address: str, settings: dict[str, Any]) -> Any:
         return _client_package().Client(host=address, **settings)

@@ -79,7 +79,8 @@ class LLMSettings(Settings):
         given = {name: getattr(self, name) for name in ("threads", "reuse", "timeout")}
         given |= {name: value for name in ("send_key", "host") if (value := getattr(self, name))}
         given |= {"think": self.think} if self.think is not None else {}
-        takes = inspect.signature(BACKENDS.get(spec).make).parameters
+        kinds: Any = BACKENDS.get(spec).make
+        takes = {name for kind in kinds.__mro__ for name in inspect.signature(kind.__init__).parameters}
         return {name: value for name, value in given.items() if name in takes}
 
     def parameters(self) -> dict[str, Any]:

@@ -69,15 +69,9 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
 
 
 def answered(
-    request: Request,
-    text: str,
-    *,
-    thinking: str = "",
-    stop: str = "stop",
-    calls: tuple[ToolCall, ...] = (),
-    first_token: Mapping[str, float] | None = None,
-    **facts: Any,
-) -> Reply:
+    request: Request, text: str, *, thinking: str = "", stop: str = "stop", calls: tuple[ToolCall, ...] = (),
+    first_token: Mapping[str, float] | None = None, **facts: Any,
+) -> Reply:  # fmt: skip
     """The reply made of what a model said; raises LLMError as :func:`checked` where a study cannot use it.
 
     Calls of tools where none was offered are a "bad reply", with or without a text.

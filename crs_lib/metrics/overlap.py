@@ -3,18 +3,19 @@
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from crs_lib.core.text import ngrams
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
+T = TypeVar("T")
 _COPYING, _PENALTY = "docs/metrics.md, section 3", "copying penalty (docs/metrics.md, section 3)"
 BOTH_EMPTY = "no concept on either side"
 _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
 
 
-def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
+def jaccard(user: Set[T], system: Set[T], *, empty: str = "skip") -> float:
     """|A∩B| / |A∪B| of two concept sets, in [0, 1]. Both empty: NaN with ``empty="skip"``, 0 with "zero", 1
     with "one" (the thesis's: silence agrees with silence).
     """

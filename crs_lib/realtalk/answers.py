@@ -6,9 +6,10 @@ clauses of the evidence, none where nothing is found: no language model writes i
 
 import datetime as dt
 import itertools
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,8 @@ from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import STOP, content_words
 
-STORY, PHASE = 0.96, 15  # the share of the scores' weight that a narrative holds; a phase's soft cap
+STORY = 0.96  # the share of the scores' weight that a narrative holds
+LEAST, PHASE = 3, 15  # ids of a phase: at least, and the soft cap
 _PREVIEWED, _NODES, _MOST = 3, 5, 8
 _SHARPNESS = 2.0  # of a narrative's weights
 
@@ -68,8 +70,9 @@ def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int
 class Phase:
     """One phase of a narrative: its evidence ids, and texts taken from them word for word.
 
-    ``start`` and ``end`` are the times of its first and last message (ISO, null where unknown); every
-    id's time lies between them. ``uncertain`` is the share of ids whose score is far from the best.
+    ``summary`` is its best message, ``conclusion`` the last one that is no question. ``start`` and ``end``
+    are the times of its first and last message (ISO, null where unknown); every id's time lies between them.
+    ``uncertain`` is the share of ids whose score is far from the best.
     """
 
     title: str
@@ -78,19 +81,24 @@ class Phase:
     end: str | None
     summary: str
     uncertain: float
+    conclusion: str = ""
 
 
 def phases(
-    index: ChatIndex, chosen: Sequence[int], scores: Mapping[int, float], bar: float, soft_cap: int = PHASE
-) -> list[Phase]:
+    index: ChatIndex, chosen: Sequence[int], scores: Mapping[int, float], bar: float, soft_cap: int = PHASE,
+    least: int = LEAST, most: int = 30,
+) -> list[Phase]:  # fmt: skip
     """The phases of chosen positions, in time order; one where few are chosen, none where none is.
 
     ``scores`` gives each position's score; below ``bar`` a message counts as uncertain. Eight
-    phases are the most (:func:`_cut`). In a phase of more than ``soft_cap`` messages the
-    uncertain ones beyond the cap are dropped, the certain ones stay.
+    phases are the most (:func:`_cut`). In a phase of more than ``soft_cap`` messages the uncertain ones
+    beyond the cap are dropped; the best of a segment is the last of it to go. A phase of fewer than ``least``
+    takes the best scored of its segments, then of its sessions, while all have no more than ``most``; one
+    that is still too small joins the nearer neighbour.
     """
     order = sorted(chosen)
-    parts = [_capped(part, scores, bar, soft_cap) for part in _cut(index, order)]
+    parts = [_capped(index, part, scores, bar, soft_cap) for part in _cut(index, order)]
+    parts = _joined(_filled(index, parts, scores, least, most), least)
     counted = [Counter(_terms(index, part)) for part in parts]
     everywhere = sum(counted, Counter[str]())
     return [_phase(index, p, c, everywhere, scores, bar) for p, c in zip(parts, counted, strict=True)]
@@ -124,10 +132,48 @@ def _strength(index: ChatIndex, order: Sequence[int]) -> NDArray[np.float64]:
     return out
 
 
-def _capped(part: Sequence[int], scores: Mapping[int, float], bar: float, soft_cap: int) -> list[int]:
-    best = sorted(part, key=lambda place: (-scores.get(place, -np.inf), place))
-    kept = {p for i, p in enumerate(best) if i < soft_cap or scores.get(p, -np.inf) >= bar}
+def _best(places: Iterable[int], scores: Mapping[int, float]) -> list[int]:
+    return sorted(places, key=lambda place: (-scores.get(place, -np.inf), place))
+
+
+def _capped(
+    index: ChatIndex, part: Sequence[int], scores: Mapping[int, float], bar: float, soft_cap: int
+) -> list[int]:
+    """The messages of a phase that stay, the best of each of its segments before all others."""
+    best = _best(part, scores)
+    leads = {int(index.owner[place]): place for place in reversed(best)}
+    order = [*_best(leads.values(), scores), *(place for place in best if place not in leads.values())]
+    kept = {p for i, p in enumerate(order) if i < soft_cap or scores.get(p, -np.inf) >= bar}
     return [place for place in part if place in kept]
+
+
+def _filled(
+    index: ChatIndex, parts: Sequence[list[int]], scores: Mapping[int, float], least: int, most: int
+) -> list[list[int]]:
+    """Phases with further scored messages of their own segments, then sessions, up to ``least`` each."""
+    used = {place for part in parts for place in part}
+    out = []
+    for part in parts:
+        near = list[int]()
+        for kinds in (index.owner, index.session):
+            own = {int(kinds[place]) for place in part}
+            near += _best(
+                (p for p in scores if int(kinds[p]) in own and p not in used and p not in near), scores
+            )
+        taken = near[: max(0, min(least - len(part), most - len(used)))]
+        used |= {*taken}
+        out.append(sorted([*part, *taken]))
+    return out
+
+
+def _joined(parts: list[list[int]], least: int) -> list[list[int]]:
+    """Phases in order, each too small one joined to the neighbour that is nearer in the chat."""
+    while len(parts) > 1 and (small := next((i for i, p in enumerate(parts) if len(p) < least), -1)) >= 0:
+        before = parts[small][0] - parts[small - 1][-1] if small else math.inf
+        after = parts[small + 1][0] - parts[small][-1] if small + 1 < len(parts) else math.inf
+        first = small - 1 if before <= after else small
+        parts = [*parts[:first], parts[first] + parts[first + 1], *parts[first + 2 :]]
+    return parts
 
 
 def _terms(index: ChatIndex, part: Sequence[int]) -> list[str]:
@@ -143,11 +189,13 @@ def _phase(
     times = [m.time for m in messages if m.time]
     lead = max(part, key=lambda place: (scores.get(place, -np.inf), -place))
     told = index.chat.messages[lead]
+    last = next((m for m in reversed(messages) if not m.text.rstrip().endswith("?")), messages[-1])
     return Phase(
         title=" · ".join(ranked[:3]) or "untitled", ids=tuple(m.id for m in messages),
         start=min(times).isoformat() if times else None, end=max(times).isoformat() if times else None,
         summary=shorten(f"{told.speaker}: {told.text or told.caption}", 240),
         uncertain=round(sum(scores.get(p, -np.inf) < bar for p in part) / len(part), 3),
+        conclusion=shorten(f"{last.speaker}: {last.text or last.caption}", 240),
     )  # fmt: skip
 
 

@@ -43,8 +43,10 @@ def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
     """The cases of a file; raises InputError listing everything that is wrong with it.
 
     A ``.jsonl`` file has one case a line, and what is wrong is named by line; any other file is one object
-    ``{"format": "crs-arc-1", "cases": [...]}``. See :func:`check` for a case.
+    ``{"format": "crs-arc-1", "cases": [...]}``. A folder gives its ``*.arc.json``. See :func:`check`.
     """
+    if path.is_dir():
+        return [case for one in sorted(path.glob("*.arc.json")) for case in read(one, chats)]
     text = safety.read_text(path)
     problems: list[str] = []
     cases = list(_lines(text, problems)) if path.suffix == ".jsonl" else _whole(text, path.name)
@@ -100,8 +102,12 @@ def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
 
 
 def write(path: Path, cases: Sequence[Arc]) -> None:
-    """Write cases in the format that :func:`read` takes."""
-    tables.write_json(path, {"format": FORMAT, "cases": [case.to_json() for case in cases]})
+    """Write cases in the format that :func:`read` takes, and those of each chat as ``<chat>.arc.json``."""
+    parts = {path: list(cases)}
+    for case in cases:
+        parts.setdefault(path.with_name(f"{case.chat}.arc.json"), []).append(case)
+    for place, part in parts.items():
+        tables.write_json(place, {"format": FORMAT, "cases": [case.to_json() for case in part]})
 
 
 def derive(chat: Chat, reading: str = corpus.VALID, sessions: int = 3) -> list[Arc]:

@@ -1,16 +1,52 @@
 """The settings of a RealTalk run, checked before anything starts."""
 
+import re
+from collections.abc import Mapping
+from math import isnan, nan
 from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator
+
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
-from crs_lib.realtalk import corpus, index
+from crs_lib.realtalk import answers, corpus, index
 
 STUDY = "realtalk"
 SAMPLE = "sample"
-SPLITS = (corpus.TRAIN, corpus.TEST, "all")
+HELD, TAUGHT = "held-questions", "train-questions"  # a fifth of each train chat's questions, and the others
+SPLITS = (corpus.TRAIN, corpus.TEST, "all", HELD, TAUGHT)
+# The defaults of the command that scores; the log of experiments names what differs from them.
+COMMAND: Mapping[str, Any] = {"encoder": "auto", "ranker": "auto", "data": "realtalk", "split": corpus.TRAIN}
 OWN, FOREIGN = "realtalk", "locomo"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
+
+
+_TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
+
+
+def trade(text: str) -> str:
+    """A trade-off as it is declared, ``LOSS -MOST for GAIN +LEAST``; ValueError for another form."""
+    if text and not _TRADE.fullmatch(text):
+        raise ValueError("give it like: f1 -0.01 for recall +0.02")
+    return text
+
+
+def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Whether measures keep a declared trade-off: ``kept``, ``broken``, or empty where one is not known."""
+    found = _TRADE.fullmatch(text)
+    if not found:
+        return ""
+    fall, rise = (now.get(found[name], nan) - before.get(found[name], nan) for name in ("loss", "gain"))
+    if isnan(fall) or isnan(rise):
+        return ""
+    kept = -fall <= float(found["most"]) + 1e-9 and rise >= float(found["least"]) - 1e-9
+    return "kept" if kept else "broken"
+
+
+def _ranker(spec: str) -> str:
+    if spec not in ("auto", "hand", "learned") and not spec.startswith("onnx:"):
+        raise ValueError("give auto, hand, learned or onnx:FOLDER")
+    return spec
 
 
 class RealTalkConfig(Settings):
@@ -19,15 +55,17 @@ class RealTalkConfig(Settings):
     run: Annotated[RunName, Field(description="name of the run, its folder under results/realtalk")] = "smoke"
     data: Annotated[str, Field(description="sample, realtalk, locomo, or a chat file or folder")] = SAMPLE
     split: Annotated[
-        str, OneOf(SPLITS), Field(description="train (chats 1 to 7), test (8 to 10) or all of RealTalk")
+        str,
+        OneOf(SPLITS),
+        Field(description="train (chats 1 to 7), test (8 to 10), all; of questions: people leak"),
     ] = "all"
     encoder: Annotated[
         str, OneOf(("auto", *index.ENCODERS)), Field(description="what turns texts into vectors")
     ] = "hashing"
     ranker: Annotated[
         str,
-        OneOf(("auto", "hand", "learned")),
-        Field(description="hand learns nothing, learned needs train chats, auto learns where they are"),
+        AfterValidator(_ranker),
+        Field(description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder"),
     ] = "hand"
     teachers: Annotated[
         str,
@@ -56,6 +94,13 @@ class RealTalkConfig(Settings):
     ] = 2.0
     most: Annotated[int, Field(ge=1, description="the largest evidence set of a fact")] = 9
     narrative: Annotated[int, Field(ge=1, description="the largest evidence set of a narrative")] = 30
+    phase_least: Annotated[int, Field(ge=1, description="ids of a phase, at least")] = answers.LEAST
+    phase_most: Annotated[int, Field(ge=1, description="ids of a phase, at most but for the margin")] = 15
+    margin: Annotated[
+        float, Field(ge=0, description="steps below the best score within which a phase may hold more")
+    ] = 4.0
+    window: Annotated[int, Field(ge=0, description="messages around a hit that a second search lifts")] = 3
+    nodes: Annotated[int, Field(ge=0, description="the best segments that give evidence; 0: all")] = 0
     reading: Annotated[str, OneOf(corpus.READINGS), Field(description="which evidence ids count as gold")] = (
         corpus.VALID
     )
@@ -73,13 +118,18 @@ class RealTalkConfig(Settings):
     segments: Annotated[
         int, Field(ge=1, le=40, description="the best segments that a model selects from; fewer are faster")
     ] = 8
+    prompts: Annotated[str, Field(description="folder of own prompts; empty: the shipped ones")] = ""
     questions: Annotated[int, Field(ge=0, description="the first n questions of each chat; 0 for all")] = 0
     arc_cases: Annotated[str, Field(description="a file of own ARC cases; empty: derived from evidence")] = ""
     final: Annotated[bool, Field(description="score the test split, once")] = False
     force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
+    against: Annotated[str, Field(description="the run that a trade-off is held against")] = ""
+    tradeoff: Annotated[
+        str, AfterValidator(trade), Field(description='what may fall for a gain: "f1 -0.01 for recall +0.02"')
+    ] = ""
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 
     def levers(self) -> dict[str, Any]:
         """What can change a prediction or its score: everything but the run's name and the permissions."""
-        free = ("run", "split", "final", "force", "engine")
+        free = ("run", "split", "final", "force", "engine", "against", "tradeoff")
         return {name: value for name, value in self.values().items() if name not in free}

@@ -247,7 +247,8 @@ def sections(index: ChatIndex, told: Sequence[Mapping[str, Any]]) -> list[tuple[
 def _asked_part(record: Mapping[str, Any]) -> str:
     """A question, its answer and evidence, and its narrative in phases, folded."""
     phases = "".join(
-        f"<li>{html.escape(phase['title'])} ({str(phase['start'])[:10]}): {_links(phase['ids'])}</li>"
+        f"<li>{html.escape(phase['title'])} ({str(phase['start'])[:10]}): {_links(phase['ids'])}<br>"
+        f"{html.escape(phase['conclusion'])}</li>"
         for phase in record["phases"]
     )
     answer = html.escape(record["answer"]["text"] or "no answer found")

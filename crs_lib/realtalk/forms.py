@@ -46,8 +46,10 @@ class LLMForm:
     stands, with a note.
     """
 
-    def __init__(self, llm: Any, seed: int = 0, view: str = "windowed", segments: int = 8) -> None:
-        self._llm, self._seed, self.view, self.segments = llm, seed, view, segments
+    def __init__(
+        self, llm: Any, seed: int = 0, view: str = "windowed", segments: int = 8, prompts: str = ""
+    ) -> None:
+        self._llm, self._seed, self.view, self.segments, self.prompts = llm, seed, view, segments, prompts
         self.name = llm.spec if hasattr(llm, "spec") else "model"
         self.silent = ""
 
@@ -136,12 +138,15 @@ class LLMForm:
         named, _ = self._named("selector", index, state, groups)
         if not named:
             raise _UnusableReplyError("the selector named no message")
-        order = {place: i for i, place in enumerate(state["ranked"])}
+        known = set(state["ranked"])
+        ranked = [*state["ranked"], *(place for place in dict.fromkeys(named) if place not in known)]
+        order = {place: i for i, place in enumerate(ranked)}
         chosen = sorted(dict.fromkeys(named), key=lambda place: order[place])[:MOST]
         chosen += [place for place in ruled["selected"] if place not in chosen][: max(0, 3 - len(chosen))]
-        first = chosen + [place for place in state["ranked"] if place not in set(chosen)]
+        first = chosen + [place for place in ranked if place not in set(chosen)]
+        candidates = [*state["candidates"], *(place for place in ranked if place not in known)]
         told = chosen + [place for place in ruled["narrative"] if place not in set(chosen)]
-        return {"selected": chosen, "narrative": told, "ranked": first}
+        return {"selected": chosen, "narrative": told, "ranked": first, "candidates": candidates}
 
     def _generator(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The written answer from the selected messages; an empty one is an abstention."""
@@ -158,19 +163,25 @@ class LLMForm:
         return {"answer": told, "phases": self._told(index, state, ruled["phases"])}
 
     def _told(self, index: ChatIndex, state: AgentState, told: list[answers.Phase]) -> list[answers.Phase]:
-        """Titles by the model; ids, times and summaries stay what was selected."""
+        """Titles and conclusions by the model; ids, times and summaries stay what was selected."""
         if not told:
             return told
         shown = "\n".join(f"Phase {n}: {shorten(p.summary, 160)}" for n, p in enumerate(told, start=1))
-        schema = _object(titles={**_LIST, "minItems": len(told), "maxItems": len(told)})
+        each = {**_LIST, "minItems": len(told), "maxItems": len(told)}
+        schema = _object(titles=each, conclusions=each)
         try:
             reply = self._ask("teller", schema, question=state["question"], phases=shown)
-            titles = _texts(reply, "titles")
         except _UnusableReplyError:
             return told
-        if len(titles) != len(told) or not all(title.strip() for title in titles):
-            return told
-        return [replace(p, title=shorten(title.strip(), 80)) for p, title in zip(told, titles, strict=True)]
+        titles, ends = (
+            [shorten(text.strip(), most) for text in _texts(reply, name)]
+            for name, most in (("titles", 80), ("conclusions", 240))
+        )
+        if len(titles) == len(told) and all(titles):
+            told = [replace(p, title=text) for p, text in zip(told, titles, strict=True)]
+        if len(ends) == len(told) and all(ends):
+            told = [replace(p, conclusion=text) for p, text in zip(told, ends, strict=True)]
+        return told
 
     def _named(
         self, role: str, index: ChatIndex, state: AgentState, groups: Sequence[Sequence[int]], **more: Any
@@ -190,7 +201,7 @@ class LLMForm:
         """The model's JSON reply; _UnusableReplyError where there is none to trust."""
         from crs_lib.llm import LLMError, Request
 
-        text = prompts.render(f"realtalk/{_PROMPTS[role]}", **values)
+        text = prompts.render(f"realtalk/{_PROMPTS[role]}", self.prompts, **values)
         request = Request.ask(
             f"realtalk {role}", text, seed=self._seed, schema=schema, options=_LIMITS, tags={"node": role}
         )
@@ -234,10 +245,12 @@ def _owners(index: ChatIndex, ranked: Sequence[int]) -> list[int]:
 
 
 def _shown(index: ChatIndex, owner: int, view: str, kept: set[int]) -> list[int]:
-    """The messages of a segment that are candidates, all of them or those among its first three."""
+    """Every message of a segment; in the old view the candidates among its first three."""
     segment = index.segments[owner]
-    end = segment.end if view == "windowed" else min(segment.end, segment.start + PREVIEWED)
-    return [place for place in range(segment.start, end) if place in kept]
+    if view == "windowed":
+        return list(range(segment.start, segment.end))
+    first = range(segment.start, min(segment.end, segment.start + PREVIEWED))
+    return [place for place in first if place in kept]
 
 
 _LIST = {"type": "array", "items": {"type": "string", "maxLength": 120}}

@@ -28,6 +28,7 @@ from crs_lib.realtalk.config import OWN, STRANGERS, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Hand, Ranker
+from crs_lib.retrieval.encoders import CrossEncoder
 
 Floats = NDArray[np.float32]
 RANKED, ROUNDS = 200, 3  # messages of a ranking, most searches of a question
@@ -94,7 +95,8 @@ class _Result:
     """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions.
 
     ``ranked`` goes on behind the candidates to 200 messages in first-stage order, ``kept`` are its
-    first (checkpoint C2). ``trace`` has one entry a visited node: its form, and the state after it.
+    first (checkpoint C2), with their ``scores``. ``trace`` has one entry a visited node: its form, and the
+    state after it.
     ``seconds`` is wall time a node, and differs from run to run.
     """
 
@@ -103,6 +105,7 @@ class _Result:
     candidates: list[int]
     ranked: list[int]
     kept: list[int]
+    scores: list[float]
     selected: list[int]
     narrative: list[int]
     phases: list[answers.Phase]
@@ -168,7 +171,11 @@ class _Pipeline:
         if rows is None:
             rows = features.matrix(self.index, state["plan"], state["channels"], state["fused"])
         places = np.array(state["candidates"], dtype=np.intp)
-        scores = self.ranker.score(rows[places], state["fused"][places])
+        if isinstance(self.ranker, CrossEncoder):
+            texts = [self.index.chat.messages[place].text for place in state["candidates"]]
+            scores = self.ranker.pairs(state["question"], texts)
+        else:
+            scores = self.ranker.score(rows[places], state["fused"][places])
         order = np.lexsort((places, -scores))
         ranked = places[order].tolist()
         settled = state["round"] > 1 and ranked[:10] == state.get("ranked", [])[:10]
@@ -182,7 +189,7 @@ class _Pipeline:
         joined = np.isin(self.index.thread, [t for t in self.index.thread[best] if t >= 0])
         around = np.zeros(self.index.size)
         for place in best:
-            around[max(0, place - 3) : place + 4] = 1.0
+            around[max(0, place - self.config.window) : place + self.config.window + 1] = 1.0
         around *= np.isin(self.index.session, self.index.session[best])
         wide = channels.zscore(state["fused"]) + 0.3 * channels.zscore(near) + 0.3 * joined + 0.3 * around
         wide[best] = np.inf
@@ -192,22 +199,31 @@ class _Pipeline:
         """Evidence for the fact and for the narrative, out of the first of the ranking."""
         config, kept = self.config, state["ranked"][: self.config.keep]
         scores = state["scores"][: len(kept)]
+        if config.nodes:
+            nodes = list(dict.fromkeys(self.index.owner[kept].tolist()))[: config.nodes]
+            places = [i for i, place in enumerate(kept) if self.index.owner[place] in nodes]
+            kept, scores = [kept[i] for i in places], scores[places]
         if config.selection == "preview":
             selected = answers.preview(kept, self.index.owner, self._starts, config.most)
             chosen = answers.preview(kept, self.index.owner, self._starts, config.narrative)
         else:
             reach = (config.listed if state["plan"].many else config.single) * self._unit
             selected = answers.facts(kept, scores, reach, config.most)
-            chosen = answers.narrative(kept, scores, len(selected), config.narrative, self._unit)
+            least = max(len(selected), config.phase_least)
+            chosen = answers.narrative(kept, scores, least, config.narrative, self._unit)
         return {"selected": selected, "narrative": chosen}
 
     def generator(self, state: AgentState) -> AgentState:
         """The answer in words of the evidence, and the narrative's phases."""
         kept = state["ranked"][: self.config.keep]
         known = {place: float(score) for place, score in zip(kept, state["scores"], strict=False)}
-        bar = float(state["scores"][0]) - 2 * self.config.listed * self._unit if kept else 0.0
+        config = self.config
+        bar = float(state["scores"][0]) - config.margin * self._unit if kept else 0.0
         chosen = [place for place in state["narrative"] if place in set(kept)]
-        told = answers.phases(self.index, chosen, known, bar)
+        sizes = (config.phase_most, config.phase_least, config.narrative)
+        told = answers.phases(self.index, chosen, known, bar, *sizes)
+        inside = {name for phase in told for name in phase.ids}
+        chosen = [place for place in kept if self.index.chat.messages[place].id in inside]
         answer = answers.extract(self.index, state["plan"], state["selected"], state["channels"])
         return {"narrative": chosen, "phases": told, "answer": answer}
 
@@ -279,6 +295,7 @@ class _Pipeline:
         rest = [place for place in channels.ranking(state["fused"]).tolist() if place not in known]
         found["ranked"] = state["ranked"] + rest[: max(0, RANKED - len(known))]
         found["kept"], found["rounds"] = state["ranked"][: self.config.keep], state["round"]
+        found["scores"] = [round(float(score), 4) for score in state["scores"][: len(found["kept"])]]
         chosen = {*state["selected"], *state["narrative"]}
         if not set(state["candidates"]) >= set(found["kept"]) >= chosen:  # C1 ⊇ C2 ⊇ S, or it means nothing
             raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
@@ -318,7 +335,8 @@ def predict(
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """One record a question of the chat, in file order; ids instead of positions.
 
-    ``ranked`` holds 200 ids (all of a shorter chat), best first; ``selected`` the evidence of a fact,
+    ``ranked`` holds 200 ids (all of a shorter chat), best first; ``scores`` are those of the first ``kept``
+    after re-ranking; ``selected`` the evidence of a fact,
     ``phases`` the evidence of a narrative, ``answer`` its text or null, ``trace`` the state after each node.
     ``timings`` says how often the retriever was visited, and the seconds of each node only where asked for:
     without them equal inputs give equal bytes.
@@ -336,7 +354,8 @@ def predict(
         yield {
             "chat": index.chat.name, "qa_index": question.index, "question": question.text,
             "plan": asdict(result.plan), "candidates": ids(result.candidates), "ranked": ids(result.ranked),
-            "kept": len(result.kept), "selected": ids(result.selected), "narrative": ids(result.narrative),
+            "kept": len(result.kept), "scores": result.scores,
+            "selected": ids(result.selected), "narrative": ids(result.narrative),
             "phases": [asdict(phase) for phase in result.phases], "answer": asdict(result.answer),
             "trace": result.trace, "timings": {"rounds": result.rounds, "seconds": seconds},
             "made_with": dict(made_with),
@@ -399,6 +418,8 @@ def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None, teach
     """
     if name == "hand":
         return Hand()
+    if name.startswith("onnx:"):
+        return CrossEncoder(name.partition(":")[2])
     if name == "learned":
         rankers.need_trees()
     if name == "auto" and folder is None and teachers == OWN:

@@ -30,6 +30,20 @@ def questions(predictions: Sequence[Record], chats: Sequence[Chat], reading: str
     return pd.DataFrame([_question(*one, reading) for one in _asked(predictions, chats)])
 
 
+def gold_ids(predictions: Sequence[Record], chats: Sequence[Chat], reading: str) -> list[dict[str, Any]]:
+    """One record a question: its gold ids, and which of them each checkpoint still holds."""
+    rows = []
+    for record, chat, asked in _asked(predictions, chats):
+        gold = chat.ids(corpus.evidence(chat, asked, reading).positions)
+        stages = {
+            "candidates": record["candidates"], "reranked": record["ranked"][: int(record["kept"])],
+            "selected": record["selected"], "narrative": record["narrative"],
+        }  # fmt: skip
+        left = {name: [one for one in gold if one in set(ids)] for name, ids in stages.items()}
+        rows.append({"chat": chat.name, "qa_index": asked.index, "gold": gold, **left})
+    return rows
+
+
 def _asked(
     predictions: Sequence[Record], chats: Sequence[Chat]
 ) -> Iterator[tuple[Record, Chat, corpus.ChatQuestion]]:

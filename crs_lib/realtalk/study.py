@@ -1,7 +1,9 @@
 """The study as a table of stages (corpus, query, evaluate), its log of experiments, and its test split."""
 
 import logging
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,7 +15,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import fingerprint
 from crs_lib.metrics.evidence import BUCKETS
 from crs_lib.realtalk import arcs, corpus, describe, index, query, scoring
-from crs_lib.realtalk.config import SAMPLE, STUDY, RealTalkConfig
+from crs_lib.realtalk.config import COMMAND, HELD, SAMPLE, STUDY, TAUGHT, RealTalkConfig, traded
 from crs_lib.realtalk.corpus import Chat
 
 _MEASURED = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1")
@@ -23,11 +25,21 @@ _LOG = logging.getLogger("crs_lib.realtalk")
 def chats(config: RealTalkConfig) -> list[Chat]:
     """The chats that a run is about; InputError where the data or the split has none."""
     found = _read(config.data)
-    if config.split != "all":
+    if config.split in (HELD, TAUGHT):
+        _LOG.warning("questions of one chat are split: people and sessions are in both parts, scores flatter")
+        train = [chat for chat in found if corpus.split_of(chat) != corpus.TEST]
+        found = [replace(chat, questions=_part(chat, config.split)) for chat in train]
+    elif config.split != "all":
         found = [chat for chat in found if corpus.split_of(chat) == config.split]
     if not found:
         raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; use split 'all'")
     return found
+
+
+def _part(chat: Chat, split: str) -> tuple[corpus.ChatQuestion, ...]:
+    """The held fifth of a chat's questions, by a checksum of their texts, or the others."""
+    held = {q.index for q in chat.questions if zlib.crc32(q.text.encode()) % 5 == 0}
+    return tuple(q for q in chat.questions if (q.index in held) == (split == HELD))
 
 
 def _read(data: str) -> list[Chat]:
@@ -108,6 +120,8 @@ def _evaluate(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
     found = chats(config)
     shown = _score(query.read(REALTALK.path(config.run, "predictions"), found), found, config)
     stage.counts.update(_headline(shown), split=config.split, repeated=config.force)
+    told = query.read(REALTALK.path(config.run, "predictions"), found)
+    tables.write_jsonl(stage.path("gold_trace.jsonl"), scoring.gold_ids(told, found, config.reading))
     return shown
 
 
@@ -243,7 +257,7 @@ def language_model(config: RealTalkConfig, log: Path | None = None) -> query.Mod
         config.llm, cache=Cache(paths.data() / "processed" / STUDY / "replies.sqlite"),
         retry=Retry(waits=1, seeds=1, first=0.2, longest=1.0), recorder=Recorder(log) if log else None,
     )  # fmt: skip
-    return forms.LLMForm(llm, config.seed, config.view, config.segments)
+    return forms.LLMForm(llm, config.seed, config.view, config.segments, config.prompts)
 
 
 def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkConfig:
@@ -264,7 +278,6 @@ MEASURES = (
     "arc global_recall", "arc coverage_any", "arc coverage_aligned",
     "lost at candidates", "lost at reranking", "lost at selection", "density",
 )  # fmt: skip
-_FREE = ("split", "final", "force", "engine")
 
 
 def log() -> pd.DataFrame:
@@ -274,8 +287,11 @@ def log() -> pd.DataFrame:
     the split it was measured on and nowhere else (null there); ``config_changes`` names the levers that
     differ from the defaults. Choose by ``train_recall``, never by ``test_recall``.
     """
-    rows = [_row(run, entry, manifest) for run, entry, manifest in _evaluations()]
-    frame = pd.DataFrame(rows, columns=[*COLUMNS, "split", "repeated", "commit", *MEASURES])
+    made = _evaluations()
+    counts = {run: entry["counts"] for run, entry, _ in made}
+    rows = [_row(run, entry, manifest) | _traded(entry, counts) for run, entry, manifest in made]
+    columns = [*COLUMNS, "split", "repeated", "commit", "against", "tradeoff", "verdict", *MEASURES]
+    frame = pd.DataFrame(rows, columns=columns)
     return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
 
 
@@ -299,10 +315,18 @@ def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dic
     }  # fmt: skip
 
 
+def _traded(entry: Mapping[str, Any], counts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """A run's declared trade-off, the run it is held against, and whether it was kept."""
+    against, text = (str(entry["parameters"].get(name, "")) for name in ("against", "tradeoff"))
+    verdict = traded(text, counts.get(against, {}), entry["counts"])
+    return {"against": against, "tradeoff": text, "verdict": verdict}
+
+
 def _changes(asked: Mapping[str, Any]) -> str:
-    """The levers that differ from the defaults, ``name=value`` joined by blanks, else "defaults"."""
-    usual = RealTalkConfig()
-    names = [name for name in sorted(asked) if name not in _FREE and hasattr(usual, name)]
+    """Every setting that differs from the command's defaults, ``name=value``, or "defaults"."""
+    usual = RealTalkConfig(**COMMAND)
+    free = ("run", "against", "tradeoff")
+    names = [name for name in sorted(asked) if name not in free and hasattr(usual, name)]
     found = [f"{name}={asked[name]}" for name in names if asked[name] != getattr(usual, name)]
     return " ".join(found) or "defaults"
 
@@ -318,7 +342,7 @@ def check_test_split(config: RealTalkConfig) -> bool:
     Without ``final`` the test split is not scored at all. With it, the same levers are scored once; a
     second time needs ``force`` and is marked. Other splits pass freely.
     """
-    if config.data != "realtalk" or config.split == corpus.TRAIN:
+    if config.data != "realtalk" or config.split in (corpus.TRAIN, HELD, TAUGHT):
         return False
     if not config.final:
         refuse_test_split()

@@ -99,11 +99,9 @@ def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFr
 
 
 def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """Paired differences of the plan's primary outcome, a row a pair: a, b, diff, low and high (95 %).
-
-    Pairs of the plan are ``declared`` and keep its order, the others read "higher minus lower".
-    ``neighbours`` are next to each other in the order of means; ``smallest`` is the smallest difference that
-    matters. ``plan`` is the movies' own where none is given. Raises NoDataError where nothing is comparable.
+    """Paired differences of the plan's primary outcome (the movies' plan, if none), a row a pair: a, b, diff,
+    low and high (95 %). ``declared`` pairs keep the plan's order, others read "higher minus lower";
+    ``neighbours`` are next to each other by mean. Raises NoDataError where nothing is comparable.
     """
     scores, declared = _planned(run, convention, plan)
     outcome, wanted = declared.primary_outcome, set(() if declared.all_pairs else declared.contrasts)
@@ -168,9 +166,8 @@ def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
 
 
 def _replies_at_risk(run: str, convention: str) -> pd.DataFrame:
-    """The replies until recovery (:func:`at_risk`), of users who never insist where there are any. Insisting
-    helps those systems that miss what is scored, so the arm "calm" of the run is read where it was simulated
-    and evaluated, else the run itself; ``users`` says which. NoDataError without such tables.
+    """The replies until recovery (:func:`at_risk`) of the run's arm "calm" where there is one: insisting
+    helps systems that miss what is scored. ``users`` says which; NoDataError without such tables.
     """
     own, calm = evaluate.convention_of(run, convention), f"{run}-{CALM}"
     scored = runs.entry(simulate.STUDY, calm, "evaluate").get("status") == "finished"
@@ -253,12 +250,9 @@ def _wrapped(names: list[str]) -> list[str]:
 
 
 def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
-    """A row for each field of the run's catalogue: films that have it, what cleaning did, where it is used.
-
-    ``coverage`` is the share of films in [0, 1] that have a value, ``values`` the number of distinct ones;
-    ``changed`` counts the labels that cleaning merged, renamed or dropped. ``constraint``, ``shift``,
-    ``topic`` and ``question`` say whether users constrain the field, change that, whether texts
-    are scored on it, and whether users ask about it. ``n_films`` is the number of films.
+    """A row for each field of the run's catalogue: ``coverage`` (share of films in [0, 1]), distinct
+    ``values``, labels ``changed`` by cleaning, and whether users constrain it (``constraint``), change that
+    (``shift``), texts are scored on it (``topic``), and users ask about it (``question``).
     """
     catalog = evaluate.catalog_of(run)
     path = paths.run_folder(simulate.STUDY, run) / "cleaning_report.csv"
@@ -276,11 +270,9 @@ def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
 
 
 def _shift_events(run: str, convention: str) -> pd.DataFrame:
-    """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``.
-
-    Every scenario counts once, as its first system met it. ``n_systems``, ``n_sessions`` and ``n_turns`` are
-    the size of the run. Where the logs tell no shift, those that the convention detected are counted, ``n`` a
-    mean per system. Without any there is one row, with n 0.
+    """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``,
+    every scenario counted once. Where the logs tell none, those that the convention detected, ``n`` a mean
+    per system; without any one row, with n 0.
     """
     counts: Counter[tuple[str, int]] = Counter()
     lengths: dict[str, int] = {}

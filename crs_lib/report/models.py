@@ -18,12 +18,8 @@ declare(Metric("copied_prompt", "copied", SESSION, 0, 1, LOWER, _COPIED))
 
 
 def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
-    """By system: films a reply, and the shares of replies without film, said before, and copied.
-
-    A row a system, in the order of the dialogues; ``unknown titles`` are titles a reply that the catalogue
-    lacks. A reply is said before where an earlier one of its session has the same words; ``copied prompt`` is
-    the metric ``copied_prompt``: the share of replies that repeat the instructions
-    (:func:`crs_lib.systems.modes.copied_prompt`).
+    """By system: films a reply, and the shares of replies without film, said before in the session, and
+    copied (the metric ``copied_prompt``); ``unknown titles`` a reply that the catalogue lacks.
     """
     rows = []
     for talk in dialogues:
@@ -54,11 +50,9 @@ def call_costs(name: str) -> pd.DataFrame:
 
 
 def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
-    """Each system beside the one that it must beat to count: normalised gain, difference, and what it shows.
-
-    A row a pair (system, yardstick), without pairs of a system and itself; the difference has a 95 % interval
-    over the scenarios that both have. ``shown`` is better or worse where the interval excludes 0, else "not
-    better". Raises InputError for a system without results.
+    """Each system beside the one that it must beat to count, a row a pair: normalised gain, difference with
+    95 % interval over shared scenarios, and whether it is better, worse or not better. Raises InputError for
+    a system without results.
     """
     kept = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
     design = Design(pairs=kept, system="model", scenario="session_id", value="normalised_gain")

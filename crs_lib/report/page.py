@@ -51,9 +51,8 @@ def hashes(*texts: str) -> str:
 def document(
     title: str, asked: str, lead: str, sections: Iterable[tuple[str, str, str]], *styles: str
 ) -> str:
-    """A page without scripts, its contents first; sections are (title, anchor, HTML), ``lead`` is HTML. A
-    section without HTML is left out. ``styles`` are further style sheets of this room; the page's policy
-    allows nothing but these, by checksum.
+    """A page without scripts, its contents first; sections are (title, anchor, HTML), those without HTML left
+    out, ``lead`` is HTML. Its policy allows the ``styles`` of this room and nothing else, by checksum.
     """
     css = "".join(map(part, ("tables.css", "report.css", *styles)))
     named = [(html.escape(name), anchor, body) for name, anchor, body in sections if body]
@@ -141,9 +140,8 @@ def table(frame: pd.DataFrame) -> str:
 
 
 def write_questions(config: AskConfig, out: Path | None = None) -> Path:
-    """Write the page that asks people about a run, and the run's key; by default in the run's folder. Labels
-    stay in the browser until they are exported; the page names no system. Returns the page. Raises InputError
-    and RunError as :func:`crs_lib.validity.labels.sample`.
+    """Write the page that asks people about a run (no system is named, labels stay in the browser), and the
+    run's key; returns the page. Raises InputError and RunError as :func:`crs_lib.validity.labels.sample`.
     """
     asked = labels.sample(config)
     path = out or labels.folder(config.run) / "annotate.html"

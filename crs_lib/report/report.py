@@ -30,9 +30,9 @@ _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without result
 
 
 def write(run: str, plan: str = "movies", convention: str = "") -> Path:
-    """Write ``report.html`` beside the scores of a convention; returns its path. Statistics follow the
-    declared plan ``notebooks/plans/<plan>.yaml``. The same files of a run give the same bytes. Raises
-    RunError if the run has not been evaluated, InputError for an unknown plan.
+    """Write ``report.html`` beside the scores of a convention; returns its path. Statistics follow
+    ``notebooks/plans/<plan>.yaml``; the same files give the same bytes. Raises RunError for a run without
+    scores, InputError for an unknown plan.
     """
     report = _Report(run, plan, convention)
     asked = "Does a recommender follow when preferences shift?"

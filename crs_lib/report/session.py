@@ -39,11 +39,9 @@ def _lean(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pieces(text: str, found: Iterable[tuple[int, int, str, str, str]]) -> list[Any]:
-    """The text cut where findings begin and end: strings, and ``[string, [finding, …]]``; joined, the text.
-
-    ``found`` are (start, end, field, value, reason for rejection or ""), overlaps allowed: a stretch
-    that several cover names them all. A finding is ``[field]`` where the value is the stretch itself,
-    else ``[field, value]``, with the reason as third where it was rejected.
+    """The text cut where findings begin and end: strings, and ``[string, [finding, …]]``. ``found`` are
+    (start, end, field, value, rejection or ""), overlaps allowed. A finding is ``[field]`` where the value is
+    the stretch itself, else ``[field, value]``, with the reason as third where it was rejected.
     """
     spans = [span for span in found if 0 <= span[0] < span[1] <= len(text)]
     cuts = sorted({0, len(text), *(end for span in spans for end in span[:2])})

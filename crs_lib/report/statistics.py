@@ -166,7 +166,7 @@ def held(ladder: Ladder, plan: Plan) -> Finding:
 _SETTLED = (  # verdicts with their words for several contrasts and for one
     ("equivalent", "are equivalent within ±/is equivalent within ±"),
     ("not settled", "are not settled/is not settled"),
-    ("not compared", "could not be compared/could not be compared"),
+    ("not compared", "are not compared/is not compared"),
 )
 
 

@@ -206,9 +206,8 @@ def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
-    """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined. The
-    convention's outcomes that have a mean where none is named, all metrics where none of those has. A dagger
-    marks the metrics that are not valid for ranking (docs/validity.md, section 1).
+    """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined, a
+    dagger for what may not rank. By default the convention's outcomes that have a mean, else all metrics.
     """
     given = dict.fromkeys(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
     usual = [name for name in layout.outcomes(convention_of(model_metrics)) if name in given]
@@ -240,9 +239,8 @@ def undefined_table(turns: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame
 
 
 def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
-    """Three turns with the first system of the settings, one of them a shift of the constraints. One row a
-    turn: what the user said, the active constraints, the reply, and ``met``, the constraints that the best of
-    its films meets.
+    """Three turns with the first system of the settings, one of them a shift, a row each: user, constraints,
+    reply, and ``met``, the constraints that the best of its films meets.
     """
     items = world.catalog.items
     rows = []

@@ -222,9 +222,8 @@ def _outcomes(run: str, convention: str) -> list[str]:
 
 
 def write_tables(run: str, convention: str = "") -> list[Path]:
-    """Write ``anova.csv``, ``tukey.csv``, ``headline.csv`` and ``headline.tex`` beside a convention's scores.
-    Returns their paths. A run of one system has tests without numbers and a note. Raises RunError as
-    :func:`evaluate.read`.
+    """Write ``anova.csv``, ``tukey.csv``, ``headline.csv`` and ``headline.tex`` beside a convention's scores;
+    returns their paths. Raises RunError as :func:`evaluate.read`.
     """
     name = evaluate.convention_of(run, convention)
     scores = statistics.stats_frame(evaluate.read(run, "results", name))
@@ -261,9 +260,8 @@ def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
 def write_grid(
     grid: Iterable[str], cells: Sequence[Mapping[str, Any]], name: str, only: Sequence[str] = ()
 ) -> list[Path]:
-    """Write the mean outcomes of every system in every cell of a sweep: a table, and a figure of it. ``grid``
-    names the parameters that differ; with ``only``, conventions whose thresholds differ, these do. Returns
-    the files; where there is no figure, a line says why.
+    """Write the mean outcomes of every system in every cell of a sweep, a table and a figure; returns the
+    files. ``grid`` names the parameters that differ; with ``only``, conventions, their thresholds do.
     """
     keys = {key: key.rpartition(".")[2] for key in grid or (THRESHOLDS if only else ())}
     frames = []
@@ -289,9 +287,8 @@ def write_grid(
 
 
 def best_systems(run: str, convention: str) -> pd.DataFrame:
-    """The best system on each outcome, a row each: mean with interval, the second and the lead over it.
-    ``published_best`` and ``published`` are the best system and its mean in the published table, for a run on
-    the thesis's catalogue whose systems that table names; else missing.
+    """The best system on each outcome, a row each: mean with interval, the second and the lead;
+    ``published_best`` and ``published`` where the run is on the thesis's catalogue and systems.
     """
     means = evaluate.read(run, "model_metrics", convention)
     known = _published(run, convention, set(means["model"]))

@@ -173,8 +173,6 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
     """
     files = _RunFiles(run, convention)
     with runs.only_one(files.folder):
-        for left in files.scores.glob(".trace.*.part"):  # of a process that was killed
-            shutil.rmtree(left, ignore_errors=True)
         aside = files.scores / f".trace.{uuid.uuid4().hex[:8]}.part"
         try:
             (aside / "data").mkdir(parents=True)

@@ -320,6 +320,19 @@ def _checksum(path: Path, changed: float) -> str:
     return sha256(path)
 
 
+def _session(place: Path) -> Any:
+    """The ONNX model of a folder on one thread of the CPU; InputError where a package is missing."""
+    if not _packages("onnxruntime", "tokenizers"):
+        raise InputError(f'encoder {place.name!r} needs onnxruntime: pip install "crs-lib[onnx]"')
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False  # the arena keeps the largest batch's memory for good
+    run_by = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(str(_weights(place)), options, providers=run_by)
+
+
 class _OnnxModel:
     """A BERT-like encoder run by onnxruntime on the CPU."""
 
@@ -327,15 +340,7 @@ class _OnnxModel:
 
     def __init__(self, place: Path) -> None:
         """Load the encoder of a folder; InputError where packages or vectors of tokens are missing."""
-        if not _packages("onnxruntime", "tokenizers"):
-            raise InputError(f'encoder {place.name!r} needs onnxruntime: pip install "crs-lib[onnx]"')
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.enable_cpu_mem_arena = False  # the arena keeps the largest batch's memory for good
-        model, run_by = str(_weights(place)), ["CPUExecutionProvider"]
-        self._session = onnxruntime.InferenceSession(model, options, providers=run_by)
+        self._session = _session(place)
         self._asked = [given.name for given in self._session.get_inputs()]
         given = [output.name for output in self._session.get_outputs() if len(output.shape) == 3]
         if not given:
@@ -346,6 +351,38 @@ class _OnnxModel:
         """Last hidden states of texts of equal length."""
         every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         return np.asarray(self._session.run(self._states, {name: every[name] for name in self._asked})[0])
+
+
+class CrossEncoder:
+    """Any cross-encoder in ONNX (``model.onnx``, ``tokenizer.json``): question and text read together.
+
+    It orders candidates as a ranker does; its last output (one logit, or that of "relevant") is the score.
+    """
+
+    origin, unit = "a cross-encoder's own training", 1.0
+
+    def __init__(self, folder: str) -> None:
+        """Raises InputError where packages or files are missing."""
+        place = _given_folder(folder)
+        self.name, self._session, self._tokenizer = f"onnx:{folder}", _session(place), _tokenizer(place)
+        self._asked = [given.name for given in self._session.get_inputs()]
+
+    def score(self, features: Floats, fused: Floats) -> Floats:
+        """The first stage's scores: a cross-encoder reads texts, see :meth:`pairs`."""
+        return fused
+
+    def pairs(self, question: str, texts: Sequence[str]) -> Floats:
+        """How relevant each text is to a question, (texts,); each pair as if alone."""
+        found = np.zeros(len(texts), np.float32)
+        read = self._tokenizer.encode_batch([(question, text) for text in texts])
+        for part in _buckets([len(one.ids) for one in read], _OnnxModel.batch):
+            ids, types = (
+                np.array([getattr(read[i], name) for i in part], np.int64) for name in ("ids", "type_ids")
+            )
+            every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
+            logits = self._session.run(None, {name: every[name] for name in self._asked})[0]
+            found[part] = np.asarray(logits, np.float32).reshape(len(part), -1)[:, -1]
+        return found
 
 
 def minilm_installed() -> bool:

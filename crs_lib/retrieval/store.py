@@ -74,13 +74,9 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def save_folder(
-    folder: Path,
-    kind: str,
-    facts: _Facts,
-    arrays: _Arrays,
-    texts: _Facts | None = None,
+    folder: Path, kind: str, facts: _Facts, arrays: _Arrays, texts: _Facts | None = None,
     ids: "Ids | None" = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write arrays (``name.npy``), texts (``name.json``) and ids as a :func:`new_folder`."""
     with new_folder(folder, kind, facts) as aside:
         for name, array in arrays.items():

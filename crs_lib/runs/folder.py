@@ -13,9 +13,10 @@ import functools
 import importlib.metadata
 import json
 import platform
+import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
@@ -41,10 +42,17 @@ _FREE = ("workers", "scheduler", "progress")
 _GROWS = ("n_sessions", "systems")
 
 
-def only_one(folder: Path) -> AbstractContextManager[None]:
-    """Lock a run's folder for this process; RunError for one that another holds or that cannot be written."""
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Lock a run's folder for this process; RunError for one that another holds or that cannot be written.
+
+    What a killed process was writing there (``.*.part``) is removed.
+    """
     busy = f"another process is working on run {folder.name!r}; wait for it or use another run name"
-    return locked(folder, busy)
+    with locked(folder, busy):
+        for left in [*folder.glob(".*.part"), *folder.glob("scores/*/.*.part")]:
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+        yield
 
 
 @dataclass
@@ -155,14 +163,9 @@ def _digest(path: Path, *_: int) -> str:
 
 @contextmanager
 def stage(
-    study: str,
-    run: str,
-    name: str,
-    parameters: _Values,
-    inputs: _Digests | None = None,
-    *,
+    study: str, run: str, name: str, parameters: _Values, inputs: _Digests | None = None, *,
     fixed: bool = True,
-) -> Iterator[Stage]:
+) -> Iterator[Stage]:  # fmt: skip
     """Open one stage of a run: lock the folder, check the parameters, write the manifest.
 
     ``inputs`` are names and hashes of the files that the stage reads. With ``fixed``, a folder that holds

@@ -99,20 +99,10 @@ def weights_in(inputs: Mapping[str, str]) -> dict[str, str]:
 
 
 def job(
-    stage: Stage,
-    ledger: Ledger,
-    parts: Sequence[Part],
-    make: Callable[..., _Maker],
-    arguments: tuple[Any, ...],
-    *,
-    llm: "LLMSettings | None" = None,
-    workers: int = 1,
-    scheduler: str = "",
-    logged: bool = False,
-    most_failed: int = 0,
-    hint: str = "",
-    progress: bool = True,
-) -> None:
+    stage: Stage, ledger: Ledger, parts: Sequence[Part], make: Callable[..., _Maker],
+    arguments: tuple[Any, ...], *, llm: "LLMSettings | None" = None, workers: int = 1, scheduler: str = "",
+    logged: bool = False, most_failed: int = 0, hint: str = "", progress: bool = True,
+) -> None:  # fmt: skip
     """Make every session of ``parts`` that the ledger lacks, part by part.
 
     ``make(*arguments, start)`` builds the session maker: once for all parts with models, which take threads
@@ -199,18 +189,10 @@ def _fetch_logs(stage: Stage, scheduler: str) -> None:
 
 
 def sessions(
-    ledger: Ledger,
-    keys: Sequence[Key],
-    make: Callable[..., _Maker],
-    arguments: tuple[Any, ...],
-    *,
-    workers: int = 1,
-    threads: int = 0,
-    scheduler: str = "",
-    chunk: int = 10,
-    progress: bool = True,
+    ledger: Ledger, keys: Sequence[Key], make: Callable[..., _Maker], arguments: tuple[Any, ...], *,
+    workers: int = 1, threads: int = 0, scheduler: str = "", chunk: int = 10, progress: bool = True,
     label: str = "sessions",
-) -> int:
+) -> int:  # fmt: skip
     """Make every session of ``keys`` that the ledger lacks; returns the number of sessions made now.
 
     ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
+from crs_lib.core.text import listing
 from crs_lib.stats.design import Design
 from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences, cost_interval
 from crs_lib.stats.groups import independent_pairs
-from crs_lib.stats.words import interval_in_words, listed
+from crs_lib.stats.words import interval_in_words
 
 Columns = str | Sequence[str]
 _MOST = 3  # findings at the end of a notebook
@@ -195,7 +196,7 @@ def finding_gap(
         return finding_none(none or lack)
     means = means_of(frame, value, system=system, scenario=by)
     if absent := [name for name in (a, b) if name not in means]:
-        return finding_none(none or f"{listed(absent)} has no {value}")
+        return finding_none(none or f"{listing(absent)} has no {value}")
     if a == b:
         return finding_none(none or f"{a} has nothing to be compared with")
     gap = difference_of(frame, a, b, value, system=system, scenario=by)
@@ -271,7 +272,7 @@ def finding_count(
     words = first | numbers
     used = [name for name in _words_of(template) if name in words]
     if missing := [name for name in used if _is_missing(words[name])]:
-        return finding_none(none or f"{listed(missing)} is not known")
+        return finding_none(none or f"{listing(missing)} is not known")
     counts = [words[name] for name in used if isinstance(words[name], (int, float, np.number))]
     if counts and not any(counts) and len(counts) == len(used):
         return finding_none(none or "there is nothing to count")
@@ -324,9 +325,9 @@ def _lacks(frame: pd.DataFrame, *columns: str) -> str:
     if frame.empty:
         return "the table has no rows"
     if absent := [name for name in columns if name not in frame]:
-        return f"the table has no {listed(absent)}"
+        return f"the table has no {listing(absent)}"
     unknown = [name for name in columns if not frame[name].notna().any()]
-    return f"no row has a value of {listed(unknown)}" if unknown else ""
+    return f"no row has a value of {listing(unknown)}" if unknown else ""
 
 
 class _Sentence(string.Formatter):
@@ -337,7 +338,7 @@ class _Sentence(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         """One word as printed."""
         if isinstance(value, list | tuple) and not isinstance(value, Estimate):
-            return listed([str(one) for one in value])
+            return listing([str(one) for one in value])
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if whole and format_spec[:1].isalpha() and len(format_spec) > 1:
             return _counted(int(value), *format_spec.split("/"))
@@ -356,8 +357,8 @@ def _sentence(template: str, words: Mapping[str, Any]) -> Finding:
     if not template.endswith("."):
         raise InputError(f"a finding is a sentence and ends with a full stop: {template!r}")
     if unknown := [name for name in _words_of(template) if name not in words]:
-        asks = f"the sentence {template!r} asks for {listed(unknown)}"
-        raise InputError(f"{asks}; give it by keyword, or use one of {listed([*words])}")
+        asks = f"the sentence {template!r} asks for {listing(unknown)}"
+        raise InputError(f"{asks}; give it by keyword, or use one of {listing([*words])}")
     return Finding(_Sentence().vformat(template, (), words))
 
 

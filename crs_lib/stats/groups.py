@@ -57,21 +57,16 @@ def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Difference of means ``a - b`` of every pair with simultaneous interval; p holds for the family. Raises
-    InputError as :func:`one_way_anova`. Source: Tukey (1953), Kramer (1956) for unequal sizes.
+    InputError as :func:`one_way_anova`. Source: Tukey (1953), Kramer (1956) for unequal sizes; scipy.
     """
     names, samples, missing = design.groups(frame)
-    sizes = np.array([len(sample) for sample in samples])
-    df = int(sizes.sum()) - len(sizes)
-    within = np.sum([sample.var(ddof=1) * (len(sample) - 1) for sample in samples]) / df
-    quantile = _range_quantile(design.confidence, len(sizes), df)
-    rows = []
-    for i, j in combinations(range(len(sizes)), 2):
-        error = float(np.sqrt((1 / sizes[i] + 1 / sizes[j]) * within / 2))
-        diff, half = float(samples[i].mean() - samples[j].mean()), quantile * error
-        with np.errstate(divide="ignore", invalid="ignore"):
-            p = _range_tail(float(np.divide(abs(diff), error)), len(sizes), df)
-        row = {"a": names[i], "b": names[j], "diff": diff, "low": diff - half, "high": diff + half, "p": p}
-        rows.append(row | {"n_a": sizes[i], "n_b": sizes[j], "n_missing": missing[i] + missing[j]})
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fit = scipy.stats.tukey_hsd(*samples)
+    ends, rows = fit.confidence_interval(design.confidence), []
+    for i, j in combinations(range(len(names)), 2):
+        row = {"a": names[i], "b": names[j], "diff": fit.statistic[i, j], "low": ends.low[i, j]}
+        row |= {"high": ends.high[i, j], "p": fit.pvalue[i, j], "n_a": len(samples[i])}
+        rows.append(row | {"n_b": len(samples[j]), "n_missing": missing[i] + missing[j]})
     return pd.DataFrame(rows)
 
 
@@ -106,12 +101,7 @@ def _brunner_munzel(x: Floats, y: Floats) -> dict[str, float]:
     return {"p_brunner_munzel": float(test.pvalue), "ranks": float(np.sign(ahead))}
 
 
-@lru_cache(maxsize=1024)  # a plan's tables ask for the same ones again, and each is a double integral
-def _range_quantile(level: float, groups: int, df: float) -> float:
-    return float(scipy.stats.studentized_range.ppf(level, groups, df))
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # a plan's tables ask for the same ones again, and each is a double integral
 def _range_tail(q: float, groups: int, df: float) -> float:
     """The probability of a studentized range above ``q``; NaN for NaN."""
     return float(scipy.stats.studentized_range.sf(q, groups, df))

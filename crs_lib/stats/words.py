@@ -1,12 +1,13 @@
 """Conclusions in words, made from the numbers, so that no sentence can disagree with its table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from crs_lib.core.text import listing
 from crs_lib.stats.analysis import Ladder
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import least_scenarios, smallest_p
@@ -14,9 +15,7 @@ from crs_lib.stats.power import least_scenarios, smallest_p
 _CORRECTION = {"holm": "Holm", "benjamini_hochberg": "Benjamini-Hochberg"}
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as English lists them: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else [*names])
+listed = listing  # as notebooks know it
 
 
 def p_in_words(p: float) -> str:
@@ -31,6 +30,8 @@ def interval_in_words(estimate: float, low: float, high: float) -> str:
     width = abs(high - low)
     places = 2 if not width > 1e-9 else int(np.clip(-np.floor(np.log10(width)), 2, 6))
     told, low_end, high_end = (f"{value:z.{places}f}".replace("-", "−") for value in (estimate, low, high))
+    if width <= 1e-9:
+        return f"{told} (too few scenarios differ)"
     return f"{told} (no interval)" if np.isnan(width) else f"{told} [{low_end}, {high_end}]"
 
 
@@ -100,7 +101,7 @@ def _contrast(row: Mapping[Any, Any], plan: Plan) -> str:
     """The sentence of a declared contrast, by its verdict."""
     a, b, margin, alike = row["a"], row["b"], plan.smallest_effect, row["p_equivalent_adjusted"]
     if row["verdict"] == "not compared":
-        return f"{a} and {b} could not be compared: {row['note']}"
+        return f"{a} and {b} are not compared: {row['note']}"
     method = _CORRECTION[plan.families["confirmatory"]]
     p = row.get("p_brunner_munzel_adjusted", row["p_wilcoxon_adjusted"])
     test = f"Wilcoxon, {method} {p_in_words(p)}, {int(row['n'])} scenarios"
@@ -138,9 +139,9 @@ def _ranking(results: Ladder, plan: Plan) -> list[str]:
     found = {str(one["system"]): _against(first, one["system"], results.pairwise, plan) for one in others}
     for verdict, words in _AGAINST_THE_FIRST.items():
         if names := [name for name, its in found.items() if its == verdict]:
-            text += words.format(names=listed(names), margin=plan.smallest_effect)
+            text += words.format(names=listing(names), margin=plan.smallest_effect)
     left = [str(name) for name in results.means["system"] if name not in set(board["system"])]
-    return [f"{text}; {listed(left)} {'is' if len(left) == 1 else 'are'} not ranked" if left else text]
+    return [f"{text}; {listing(left)} {'is' if len(left) == 1 else 'are'} not ranked" if left else text]
 
 
 def _against(first: Any, other: Any, pairs: pd.DataFrame, plan: Plan) -> str:

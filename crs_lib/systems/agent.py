@@ -22,16 +22,7 @@ from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import modes
 from crs_lib.systems import search as film_search
 from crs_lib.systems.base import SYSTEMS, SystemReply, World
-from crs_lib.systems.modes import (
-    TURN_LIMIT,
-    VALUE_LIMIT,
-    ModelSystem,
-    Offer,
-    film_facts,
-    form,
-    object_schema,
-    reply_schema,
-)
+from crs_lib.systems.modes import ModelSystem, Offer
 
 TOOL = "search_films"
 SHOWN = 10  # films of a result
@@ -47,14 +38,14 @@ def _exact(names: Iterable[str]) -> tuple[str, ...]:
 
 def parameters(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     """The JSON schema of the tool's arguments: these fields, bounds on the year, values to avoid, a text."""
-    text = {"type": "string", "maxLength": VALUE_LIMIT}
+    text = {"type": "string", "maxLength": modes.VALUE_LIMIT}
     told = {name: text | {"description": f"a {name} that the movies must have"} for name in _exact(names)}
     for name, end in zip(_BOUNDS, ("first", "last"), strict=True):
         told[name] = {"type": "integer", "description": f"the {end} year"}
     avoided = "values that they must not have"
     told["without"] = {"type": "array", "items": text, "maxItems": 8, "description": avoided}
     told["text"] = text | {"description": "words about the movies; the best matches come first"}
-    return object_schema(told)
+    return modes.object_schema(told)
 
 
 def _tool(names: Iterable[str] = FIELDS) -> dict[str, Any]:
@@ -80,9 +71,8 @@ class _Search(NamedTuple):
 
 
 def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
-    """The films that a call finds: all that meet the arguments, by their text, else the best known first. A
-    call that cannot be understood finds nothing, and its ``fault`` says why; arguments without a value are
-    passed over. A value that no film has is named in ``notes``.
+    """The films that a call finds: all that meet the arguments, by their text, else the best known first.
+    ``fault`` says why a call could not be understood, ``notes`` names values that no film has.
     """
     told = {str(name): value for name, value in call.arguments.items() if value not in ("", None, [])}
     exact = _exact(catalog.fields)
@@ -91,7 +81,7 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
         return _Search(call.name, dict(call.arguments), fault=fault)
     wanted = {name: str(told[name]).strip() for name in exact if name in told}
     notes = [
-        f"no movie has {name} {shorten(value, VALUE_LIMIT)!r}"
+        f"no movie has {name} {shorten(value, modes.VALUE_LIMIT)!r}"
         for name, value in wanted.items()
         if catalog.code(name, value) is None
     ]
@@ -109,18 +99,18 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
 def _fault(name: str, told: Mapping[str, Any], names: Iterable[str]) -> str:
     """Why a call cannot be understood; empty where it can."""
     if name != TOOL:
-        return f"there is no tool {shorten(name, VALUE_LIMIT)!r}; the only one is {TOOL}"
+        return f"there is no tool {shorten(name, modes.VALUE_LIMIT)!r}; the only one is {TOOL}"
     known = parameters(names)["properties"]
     for given, value in told.items():
         if given not in known:
-            wrong = f"{shorten(given, VALUE_LIMIT)!r}{did_you_mean(given, known)}"
+            wrong = f"{shorten(given, modes.VALUE_LIMIT)!r}{did_you_mean(given, known)}"
             return f"{TOOL} takes no {wrong} (it takes: {', '.join(known)})"
         kind = known[given]["type"]
         of = type(value)
         texts = of is list and all(isinstance(one, str) for one in value)
         fits = {"integer": of is int, "array": texts, "string": isinstance(value, str | int)}
         if not fits[kind]:
-            return f"{given} is {shorten(str(value), VALUE_LIMIT)!r}; give {_EXPECTED[kind]}"
+            return f"{given} is {shorten(str(value), modes.VALUE_LIMIT)!r}; give {_EXPECTED[kind]}"
     return ""
 
 
@@ -162,7 +152,7 @@ class _Agent(ModelSystem):
         """Let the model search and answer; ``user_meta`` is not looked at."""
         self.said.append(text)
         self.searches, self.calls, self.left_out = [], 0, 0
-        asked = [Message("user", shorten(text, TURN_LIMIT))]
+        asked = [Message("user", shorten(text, modes.TURN_LIMIT))]
         said = self.by_tools(turn, asked) if self.native else self.by_json(turn, asked)
         read = self.read(said, self.offer(), text)
         self.turns.append([*asked, Message("assistant", read.text)])
@@ -188,14 +178,14 @@ class _Agent(ModelSystem):
             if not said.calls:
                 if not self.llm.structured:
                     return said
-                last = [Message("assistant", shorten(said.text, TURN_LIMIT))]
+                last = [Message("assistant", shorten(said.text, modes.TURN_LIMIT))]
                 break
             calls = said.calls[:_AT_ONCE]
             asked.append(Message("assistant", said.text, calls))
             asked += [Message("tool", self.result(call), answers=call) for call in calls]
         offer = self.offer()
-        end = Message("user", prompts.render("movies/crs_agent_reply", form=form(offer, self.llm)))
-        schema = reply_schema(offer, self.llm) if self.llm.structured else None
+        end = Message("user", prompts.render("movies/crs_agent_reply", form=modes.form(offer, self.llm)))
+        schema = modes.reply_schema(offer, self.llm) if self.llm.structured else None
         return self.call(turn, [*asked, *last, end], schema)
 
     def by_json(self, turn: int, asked: list[Message]) -> Reply:
@@ -228,7 +218,7 @@ class _Agent(ModelSystem):
             return task
         known = parameters(offer.fields)["properties"]
         arguments = "\n".join(f"- {name}: {told['description']}" for name, told in known.items())
-        how = prompts.render("movies/crs_agent_json", arguments=arguments, form=form(offer, self.llm))
+        how = prompts.render("movies/crs_agent_json", arguments=arguments, form=modes.form(offer, self.llm))
         return f"{task}\n\n{how}"
 
     def result(self, call: ToolCall) -> str:
@@ -243,15 +233,15 @@ class _Agent(ModelSystem):
         shown = done.items[:SHOWN]
         self.found |= dict.fromkeys(item for item in shown if item not in self.found)
         number = {item: place for place, item in enumerate(self.found, start=1)}
-        lines = [f"[{number[item]}] {film_facts(self.world.catalog, item)}" for item in shown]
+        lines = [f"[{number[item]}] {modes.film_facts(self.world.catalog, item)}" for item in shown]
         told = {"found": len(done.items), "movies": lines, **done.noted}
         return json.dumps(told, ensure_ascii=False)
 
     def logged(self, done: _Search) -> dict[str, Any]:
         """A search as the log of the turn holds it; texts of a model are bounded."""
-        told: dict[str, Any] = {"name": shorten(done.name, VALUE_LIMIT)}
+        told: dict[str, Any] = {"name": shorten(done.name, modes.VALUE_LIMIT)}
         told["arguments"] = {
-            shorten(str(name), VALUE_LIMIT): _bounded(value) for name, value in done.arguments.items()
+            shorten(str(name), modes.VALUE_LIMIT): _bounded(value) for name, value in done.arguments.items()
         }
         if done.fault:
             return told | {"error": done.fault}
@@ -260,14 +250,14 @@ class _Agent(ModelSystem):
 
 def _action_schema(offer: Offer, llm: LLMSettings, *, search_too: bool) -> dict[str, Any]:
     """The JSON schema of an action: a search, where one is left, or the reply."""
-    own = reply_schema(offer, llm)
+    own = modes.reply_schema(offer, llm)
     names = {one: own["properties"][one] for one in (own["properties"] if llm.structured else ("reply",))}
     needed = own["required"] if llm.structured else ("reply",)
-    reply = object_schema({"action": {"const": "reply"}, **names}, "action", *needed)
+    reply = modes.object_schema({"action": {"const": "reply"}, **names}, "action", *needed)
     if not search_too:
         return reply
     properties = {"action": {"const": TOOL}, "arguments": parameters(offer.fields)}
-    return {"anyOf": [object_schema(properties, "action", "arguments"), reply]}
+    return {"anyOf": [modes.object_schema(properties, "action", "arguments"), reply]}
 
 
 def serve(catalog: Catalog, retriever: str) -> Any:
@@ -292,7 +282,7 @@ def serve(catalog: Catalog, retriever: str) -> Any:
     def film(id: str) -> dict[str, Any]:
         """All that is known of a film, by its id."""
         if id not in rows:
-            raise ToolError(f"no film has the id {shorten(id, VALUE_LIMIT)!r}{did_you_mean(id, rows)}")
+            raise ToolError(f"no film has the id {shorten(id, modes.VALUE_LIMIT)!r}{did_you_mean(id, rows)}")
         return dict(rows[id])
 
     kinds = {"string": str, "integer": int, "array": list[str]}
@@ -318,4 +308,4 @@ def most_calls(system: str, llm: LLMSettings) -> int:
 def _bounded(value: Any) -> Any:
     """A value of a model's argument, its text bounded."""
     written = json.dumps(value, ensure_ascii=False, default=str)
-    return value if len(written) <= 2 * VALUE_LIMIT else shorten(written, 2 * VALUE_LIMIT)
+    return value if len(written) <= 2 * modes.VALUE_LIMIT else shorten(written, 2 * modes.VALUE_LIMIT)

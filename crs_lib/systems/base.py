@@ -200,10 +200,7 @@ def most_gain(
     draw: Draw, n: int = N_ITEMS,
 ) -> Items:  # fmt: skip
     """The ``n`` films of the largest gain (:mod:`crs_lib.metrics.gain`): no list of that length gains more.
-
-    A film gains the number of constraints that it meets, nothing where it has a value to avoid or is
-    ``stale``. Among films of one gain those not ``seen`` come first, stale ones and those with a value to
-    avoid last; further ties are broken by chance.
+    Of one gain those not ``seen`` come first, ``stale`` ones and those to avoid last; then chance decides.
     """
     score = np.zeros(len(catalog))
     for found in with_any(catalog, constraints):

@@ -247,7 +247,7 @@ class CrossTalk:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog, self.grounder = catalog, Grounder(catalog)
-        self.wishes: dict[str, Wishes] = {}  # of the users who took nothing back, by conversation
+        self.kept: dict[str, Wishes] = {}  # constraints of the users who took nothing back, by conversation
         self.shown: dict[str, list[int]] = {}
 
     def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,22 +256,21 @@ class CrossTalk:
         draw, shown = rng.stream(0, "movies", name, len(said)), self.shown.setdefault(name, [])
         items = rank(self.catalog, self._believed(name, said), {}, shown, draw)
         shown += items
-        films = [self.catalog.items[item] for item in items]
-        titles = " or ".join(f"{film.title} ({film.year})" for film in films)
-        return {"reply": f"How about {titles}?", "recommended": [film.item_id for film in films]}
+        named = [self.catalog.items[item].item_id for item in items]
+        return {"reply": f"{len(items)} films for you.", "recommended": named}
 
     def _believed(self, name: str, texts: list[str]) -> Wishes:
-        """The first value of every field; after a change, the wishes of whoever is most like the newest."""
+        """The first value of every field; after a change, those of whoever is most like the newest."""
         first, newest, gone = dict[str, str](), dict[str, str](), dict[str, str]()
         for update in (tracker.read(self.grounder, text) for text in texts):
             first, newest = {**update.wanted, **first}, {**newest, **update.wanted}
             gone.update(update.given_up, **({"": ""} if update.reset else {}))
         if not gone and newest == first:
-            self.wishes[name] = first
+            self.kept[name] = first
             return first
-        newest = dict(newest.items() - gone.items())
-        known = [wishes for key, wishes in list(self.wishes.items())[-5:] if key != name]
-        fit = [5 * len(one.items() & newest.items()) - 3 * len(one) for one in known]
+        left = newest.items() - gone.items()
+        known = [held for key, held in list(self.kept.items())[-5:] if key != name]
+        fit = [5 * len(held.items() & left) - 3 * len(held) for held in known]
         return known[fit.index(max(fit))] if max(fit, default=0) > 0 else first
 
 

@@ -47,9 +47,8 @@ _WORDS, _SLOT = re.compile(r"\w+"), re.compile(r"\$\{?\w+\}?")
 
 
 class Offer(NamedTuple):
-    """The films that a model may recommend, and how it names them: by ``ids``, else by their numbers from 1.
-    ``open`` says that it may name any other film, too; ``fields`` are those that it may state constraints in;
-    of more than ``most`` recommended films the others do not count.
+    """The films that a model may recommend (any other too if ``open``), named by ``ids`` or numbers from 1;
+    ``fields`` are those it may state constraints in; of more than ``most`` films the others do not count.
     """
 
     items: tuple[int, ...]
@@ -153,12 +152,9 @@ def copied_prompt(text: str) -> bool:
 def _read_reply(
     grounder: Grounder, answer: str, offer: Offer, utterance: str, *, structured: bool
 ) -> _ParsedReply:
-    """A model's answer in terms of the catalogue.
-
-    Structured, the names on offer (in an open offer the titles) count as recommended. In plain text every
-    title of the catalogue does that the reply does not advise against, but for films that the user's latest
-    words name and that were not offered: those are answers to a question. Titles that the catalogue lacks
-    are foreign.
+    """A model's answer in terms of the catalogue. Structured, the names on offer (open: the titles) are
+    recommended; in plain text every title that the reply does not advise against, but for films not offered
+    that the user's latest words name. Titles that the catalogue lacks are foreign.
     """
     record: Any = safety.loads(answer, "the reply") if structured else {"reply": answer}
     text = str(record["reply"]).strip()

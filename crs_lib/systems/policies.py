@@ -43,9 +43,9 @@ class Recommender:
         self._draws = partial(rng.stream, seed, "movies", session, "system", spec)
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        """Recommend films for what is believed; answer first if a question about a film was asked. An
-        ``honest`` policy names only what is new and fits; where nothing (more) does, it says so and names the
-        closest film, repeats what fits if no others were asked for, or leaves it at the answer.
+        """Recommend films for what is believed; answer a question about a film first. An ``honest`` policy
+        names only what is new and fits; else it names the closest film, repeats what fits, or leaves it at
+        the answer.
         """
         draw = self._draws(turn)
         constraints, avoid = self.believe(turn, text, user_meta)
@@ -240,9 +240,8 @@ class _Silent(_Echo):
 
 @SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", parse=share)
 class _Noisy(Oracle):
-    """The oracle, but random in films and words with probability p: a dose of not following.
-
-    A turn that is random under a dose is random under every higher dose.
+    """The oracle, but random in films and words with probability p: a turn random under a dose is so under
+    higher ones.
     """
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: float) -> None:

@@ -26,10 +26,7 @@ def recommend(
     restates: float = 0.5, kind: str = RECOMMEND,
 ) -> str:  # fmt: skip
     """A sentence that recommends films by title and year; a share of them opens with the constraints.
-
-    ``kind`` is the section of words: ``RECOMMEND``; ``LAST``, where no further film fits; ``AGAIN``, where
-    films are named once more; or ``NEAR``, where none fits and the closest is named. Without films the
-    sentence says that nothing (more) fits.
+    ``kind``: ``RECOMMEND``, ``LAST`` (no further film fits), ``AGAIN``, or ``NEAR`` (none fits: the closest).
     """
     if not items:
         return prompts.say("system", "nothing_left", draw)

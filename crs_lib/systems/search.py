@@ -62,9 +62,8 @@ def _weighted(catalog: Catalog, item: int) -> str:
 
 
 class _FilmIndex:
-    """The recommendable films of a catalogue, to be searched; documents are named by their item numbers.
-    Words are looked for in titles, values and plots, vectors are those of titles and values: a plot's other
-    words would drown them.
+    """The recommendable films of a catalogue by item number: words are looked for in titles, values and
+    plots, vectors are those of titles and values.
     """
 
     def __init__(self, catalog: Catalog) -> None:

@@ -5,6 +5,7 @@ recommended films are read from the ids in a structured reply, or from the title
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -44,13 +45,11 @@ class _Worded(ModelSystem):
         self.state = tracker.apply(self.state, tracker.read(self.world.grounder, text))
         items = rank(self.world.catalog, self.state, {}, self.seen, draw, self.llm.offered)
         self.lines.append(_quote(USER, text))
-        parsed, extra = self.answer(turn, Offer(items, ids=tuple(self.ids(items))), text)
+        offer = Offer(items, ids=tuple(self.ids(items)))
+        parsed, extra = self.answer(turn, offer, text)
         self.lines.append(_quote(SYSTEM, parsed.text))
         self.seen += [item for item in parsed.items if item not in self.seen]
-        log = {"offered_ids": self.ids(items), **extra}
-        log |= {"mentioned_ids": self.ids(parsed.mentioned)} if parsed.mentioned else {}
-        log |= {"copied_prompt": True} if modes.copied_prompt(parsed.text) else {}
-        return SystemReply(parsed.text, parsed.items, dict(self.state), parsed.foreign, log)
+        return replace(self.replied(parsed, offer, extra), constraints=dict(self.state))
 
     @classmethod
     def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.metrics import composite, constructs
 from crs_lib.metrics.conventions import Convention
+from crs_lib.metrics.overlap import jaccard
 from crs_lib.metrics.records import Scores
 from crs_lib.metrics.similarity import SentenceSpace, cosines
+from crs_lib.thesis.tables import mean_of
 from crs_lib.thesis.topics import TopicExtractor, admitted
 
 WORDS_FROM, PATIENCE = 0.3, 4
@@ -77,7 +79,7 @@ class LegacyScorer:
         """Agreement of two topic lists, in [0, 1]: Jaccard, below 0.3 the similarity of their words."""
         pair = (reply, wanted)
         if pair not in self._memo:
-            overlap = _jaccard(reply, wanted)
+            overlap = jaccard(set(reply), set(wanted), empty="zero")
             if overlap < WORDS_FROM:
                 first, second = self._vectors[reply], self._vectors[wanted]
                 overlap = sum(weight * second[key] for key, weight in first.items() if key in second)
@@ -133,9 +135,9 @@ class LegacyScorer:
     ) -> dict[str, float]:
         """The values of :data:`METRICS` in a session."""
         rate = sum(shift.recovered for shift in shifts) / max(1, len(shifts))
-        delay = _mean([shift.delay for shift in shifts if shift.recovered])
+        delay = mean_of([shift.delay for shift in shifts if shift.recovered])
         interference = sum(shift.interference for shift in shifts) / max(1, len(shifts))
-        cc, cr = _mean(cross), _mean(retained)
+        cc, cr = mean_of(cross), mean_of(retained)
         score = composite.cas(rate, delay - 1, interference, cc, cr, self.rule.cas, slowest=SLOWEST)
         return dict(zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True))
 
@@ -169,17 +171,9 @@ def _parts(users: Sequence[str], ask: _Asked, alike: _Alike, rule: Convention) -
     first, before = 0, ask(users[0])
     for number, (last, now) in enumerate(pairwise(users), start=1):
         topics = ask(now)
-        if alike[last, now] < rule.shift_similarity or _jaccard(before, topics) < rule.shift_jaccard:
+        alike_topics = jaccard(set(before), set(topics), empty="zero")
+        if alike[last, now] < rule.shift_similarity or alike_topics < rule.shift_jaccard:
             yield first, " ".join(users[first:number])
             first = number
         before = topics
     yield first, " ".join(users[first:])
-
-
-def _jaccard(a: _Topics, b: _Topics) -> float:
-    """Overlap of two topic lists, in [0, 1]; 0 where both are empty."""
-    return len(set(a) & set(b)) / len(set(a) | set(b)) if a or b else 0.0
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else 0.0

@@ -47,24 +47,11 @@ _WEARING, _QUESTION = 0.9, 0.25  # interest left from a reply to the next, and w
 _OTHERS = "follow_up"  # the stage in which a simulated user asks for other films
 
 
-class _ReplyFeatures(NamedTuple):
-    """The features of a reply, judged by what came before it only. ``gain`` is the normalised gain of its
-    films (NaN: no constraint known), ``novel`` the share not named before; ``invited``: films were asked for,
-    or preferences.
-    """
-
-    n_films: int
-    gain: float
-    novel: float
-    invited: bool
-    elicits: bool
-    elicited_before: bool
-    answers: bool
-    closes: bool
-    repeats: bool
-
-
-def _on_paper(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
+def _on_paper(
+    wishes_known: bool, n_films: int = 0, gain: float = math.nan, novel: float = math.nan, *,
+    invited: bool = True, elicits: bool = False, elicited_before: bool = False, answers: bool = False,
+    closes: bool = False, repeats: bool = False,
+) -> float:  # fmt: skip
     """How far a reply follows what the person said, in [0, 1].
 
     With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0 (½ where no
@@ -72,14 +59,14 @@ def _on_paper(reply: _ReplyFeatures, *, wishes_known: bool) -> float:
     Without films ¾ for asking what is wanted while nothing is known (half the second time), ½ for answering a
     question about a film or returning thanks, else 0. A reply repeated word for word is 0.
     """
-    if reply.repeats:
+    if repeats:
         return 0.0
-    if reply.n_films:
-        gain = _HALF if math.isnan(reply.gain) else max(0.0, reply.gain)
-        return (1 + gain) / 2 * (1 + reply.novel) / 2 * (1.0 if wishes_known or reply.invited else _HALF)
-    if reply.elicits:
-        return 0.0 if wishes_known else _ASKING * (_HALF if reply.elicited_before else 1.0)
-    return _HALF if reply.answers or reply.closes else 0.0
+    if n_films:
+        gain = _HALF if math.isnan(gain) else max(0.0, gain)
+        return (1 + gain) / 2 * (1 + novel) / 2 * (1.0 if wishes_known or invited else _HALF)
+    if elicits:
+        return 0.0 if wishes_known else _ASKING * (_HALF if elicited_before else 1.0)
+    return _HALF if answers or closes else 0.0
 
 
 def _received(on_paper: float, taken: float, n_films: int) -> float:
@@ -265,8 +252,9 @@ def _rows(
         said, n_words, elicits = fold(text), len(words(text)), _elicits(text)
         asked |= bool(log["requests"])
         thanks = bool(cue("thanks").search(fold(pair.user.text))) and not log["requests"]
-        reply = _ReplyFeatures(
-            len(pair.system.meta["rec_ids"]), gain=metrics["normalised_gain"], novel=metrics["novelty"],
+        n_films = len(pair.system.meta["rec_ids"])
+        on_paper = _on_paper(
+            bool(log["constraints"]), n_films, metrics["normalised_gain"], metrics["novelty"],
             invited=asked or elicited, elicits=elicits, elicited_before=elicited,
             answers=bool(log["asks_about"]) and n_words >= _ANSWER_WORDS,
             closes=thanks and bool(cue("closes").search(said)), repeats=said in before,
@@ -275,10 +263,9 @@ def _rows(
         before.add(said)
         said_next = "".join(turn.text for turn in dialogue.turns[2 * pair.turn : 2 * pair.turn + 1])
         taken = heard.reaction(said_next, grounder.titles(said_next))
-        on_paper = _on_paper(reply, wishes_known=bool(log["constraints"]))
         row = {"conv_id": dialogue.session_id, "system": dialogue.model_name, "turn": pair.turn}
-        row |= {ON_PAPER: on_paper, RECEIVED: _received(on_paper, taken, reply.n_films), REACTION: taken}
-        row |= {"defined": int(bool(log["constraints"])), "n_films": reply.n_films, "n_words": n_words}
+        row |= {ON_PAPER: on_paper, RECEIVED: _received(on_paper, taken, n_films), REACTION: taken}
+        row |= {"defined": int(bool(log["constraints"])), "n_films": n_films, "n_words": n_words}
         row |= {"question": int("?" in text)}
         rows.append(row | {name: metrics[name] for name in (*_PARTS, *AT_REVISION)})
     return rows

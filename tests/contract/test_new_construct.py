@@ -57,7 +57,7 @@ def run(tmp_path, monkeypatch, warmth):
 
     simulated(run="kind", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
     with OllamaServer({"j:1": "a" * 64}, answer=answer) as server:
-        judging.judge_run("kind", ["ollama:j:1"], llm={"host": server.url}, progress=False)
+        judging.judge_run("kind", ["ollama:j:1"], canaries=(), llm={"host": server.url}, progress=False)
         assert server.chats == 6 * 4  # dialogues x constructs
         prompts = [body["messages"] for body in server.bodies]
         schemas = [body["format"] for body in server.bodies]
@@ -103,7 +103,7 @@ def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_o
     assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
     config = SimulateConfig(systems=["tracker"], n_sessions=2, n_turns=3)
     (work,) = planned(config, {"judges": ["template"]})
-    assert work.calls == 2 * 4
+    assert work.calls == 2 * 2 * 4  # sessions and their canaries x constructs
 
 
 def test_without_it_all_is_as_before():

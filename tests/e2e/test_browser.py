@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from nbconvert import HTMLExporter
 
 import crs_lib
 from crs_lib import evaluate, figures, runs, simulate, stats
@@ -293,6 +294,19 @@ def test_hostile_text_stays_text(page):
     untouched(page, "img, iframe, #sides script")
     assert page.text("#state").startswith("Question 2 of 4 · 1 answered")
     assert page.js("document.querySelector('.said').textContent.includes('</script><script>')")
+
+
+@pytest.mark.parametrize("book", ["04_evaluate", "05_analyze"])
+def test_a_notebook_of_a_hostile_log_requests_nothing(page, book):
+    run, out = "notebook-hostile", paths.results() / f"{book}.ipynb"
+    if not paths.run_folder("movies", run).exists():
+        make(run, hostile=True)
+    assert main(["run", book, "-p", "run", run, "-o", str(out)]) == 0
+    html, _ = HTMLExporter(require_js_url="", mathjax_url="").from_filename(out)
+    out.with_suffix(".html").write_text(html, encoding="utf-8")
+    page.open(out.with_suffix(".html"))
+    assert page.js("window.hacked === undefined && document.body.textContent.includes('</script><script>')")
+    assert page.js("document.querySelectorAll('iframe, img:not([src^=\"data:\"])').length") == 0
 
 
 def untouched(page, foreign):

@@ -206,7 +206,7 @@ def test_a_server_that_speaks_openai_is_a_system_too(results):
             run="openai", catalog=llm_job.catalogue(results), systems=["openai:m0:1"], n_sessions=2, n_turns=3,
             llm={"host": server.url},
         )  # fmt: skip
-        judging.judge_run("openai", ["openai:m0:1"], llm={"host": server.url}, progress=False)
+        judging.judge_run("openai", ["openai:m0:1"], canaries=(), llm={"host": server.url}, progress=False)
         assert server.counts["/api/tags"] == 0  # nothing of Ollama's was asked
     assert [d.model_name for d in simulate.dialogues("openai")] == ["openai:m0:1"] * 2
     assert len(judging.scores_of("openai")) == 2

@@ -79,7 +79,8 @@ def work(folder, url, run, n_models, n_sessions, n_turns, llm=None, agent=False)
         llm={"host": url, "slots": 4, **(llm or {})},
     )  # fmt: skip
     simulate.simulate(config, progress=False)
-    judging.judge_run(run, ["ollama:judge:1"], llm={"host": url, "slots": 4}, progress=False)
+    how = {"llm": {"host": url, "slots": 4}, "canaries": (), "progress": False}
+    judging.judge_run(run, ["ollama:judge:1"], **how)
     evaluate.evaluate(evaluate.EvaluateConfig(run=run))
     if agent:
         log = simulate.run_folder(run) / "dialogues.jsonl"

@@ -26,7 +26,7 @@ def test_estimate_counts_the_calls_of_each_model(capsys):
         ("crs", "ollama:a:1"): "6",  # 2 sessions x 3 turns
         ("crs", "ollama:b"): "6",
         ("user", "ollama:u"): "18",  # x 3 systems, at most
-        ("judge", "ollama:j"): "36",  # 3 systems x 2 sessions x 3 constructs x 2 samples
+        ("judge", "ollama:j"): "72",  # 3 systems x 2 sessions and their canaries x 3 constructs x 2 samples
     }
 
 
@@ -108,7 +108,9 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
         settings = runs.read_manifest("movies", "r")["stages"]["judge"]["parameters"]["settings"]
         assert (settings["num_ctx"], settings["temperature"]) == (4096, 0)
     calls = [json.loads(line) for line in (results / "r" / "llm_calls.jsonl").read_text().splitlines()]
-    assert len(calls) == 2 * 3  # sessions x constructs, the second time nothing is asked
+    assert (
+        len(calls) == 2 * 2 * 3
+    )  # sessions and their canaries x constructs, the second time nothing is asked
     assert {call["options"]["num_ctx"] for call in calls} == {4096}
 
 

@@ -422,9 +422,9 @@ def test_a_package_gives_its_files_whole_or_not_at_all(server, tmp_path, monkeyp
     with tarfile.open(tmp_path / "made.tgz", "w:gz") as archive:
         archive.add(tmp_path / "package", "package")
     npm = tmp_path / "npm"
-    npm.write_text(f'#!/bin/sh\n[ "$2" = "@t/films@1.0.0" ] && cp {tmp_path}/made.tgz t-films-1.0.0.tgz\n')
+    npm.write_text(f'#!/bin/sh\n[ "$4" = "@t/films@1.0.0" ] && cp {tmp_path}/made.tgz t-films-1.0.0.tgz\n')
     npm.chmod(0o755)
-    monkeypatch.setattr(fetch, "_npm", lambda: str(npm))
+    monkeypatch.setattr(fetch.shutil, "which", lambda name: str(npm))
     good = known("t/films.json", "dist/films.json", BODY)
     row = replace(FILMS, folder="t", files=(good,), package="@t/films@1.0.0")
     assert (fetch.fetch(row) / "films.json").read_bytes() == BODY

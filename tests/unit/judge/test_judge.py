@@ -20,6 +20,7 @@ from crs_lib.judge.config import JudgeSettings
 from crs_lib.judge.rating import _expected_score, _read_reply, _schema, judge_session, means, read_scores
 from crs_lib.judge.reliability import (
     CANARIES,
+    FORGED,
     _canary_report,
     _family,
     _self_preference,
@@ -442,7 +443,10 @@ def test_each_canary_spoils_what_its_name_says():
     assert spoilt is not None and {turn.text for turn in spoilt.turns[1::2]} == {REPLIES[0]}
 
 
-@pytest.mark.parametrize("name", CANARIES.names())
+AIMED = [one.name for one in CANARIES if "aimed_at" in one.facts]
+
+
+@pytest.mark.parametrize("name", AIMED)
 def test_what_cannot_be_spoilt_is_left_alone(name):
     same = Dialogue("0", "m", (Turn(USER, "a"), Turn(SYSTEM, "b"), Turn(USER, "a"), Turn(SYSTEM, "b")))
     assert spoil(same, name, TITLES, seed=0) is None
@@ -457,11 +461,11 @@ def attentive(request):
     return json.dumps({n: {"evidence": "", "score": 4 if whole else 2} for n in request.schema["properties"]})  # type: ignore[index]
 
 
-def test_canaries_tell_a_judge_that_reads_from_one_that_does_not():
+def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
     def judge(answer: Any) -> pd.DataFrame:
         records = []
         for number in range(8):
-            for name in ["", *CANARIES.names()]:
+            for name in ["", *AIMED]:
                 subject = spoil(original(number), name, TITLES, seed=2) if name else original(number)
                 assert subject is not None
                 record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())
@@ -471,7 +475,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not():
 
     reads = judge(attentive)
     aimed = reads[reads["aimed"]]
-    assert sorted(aimed["canary"]) == sorted(CANARIES.names())
+    assert sorted(aimed["canary"]) == sorted(AIMED)
     assert (aimed["share"] == 1).all() and aimed["usable"].all() and (aimed["n"] == 8).all()
     # 8 of 8: the lower bound is (0.025) ** (1 / 8)
     assert aimed["low"].tolist() == pytest.approx([0.025 ** (1 / 8)] * len(aimed))
@@ -534,3 +538,34 @@ def test_every_judge_score_outside_the_scale_is_flagged(turns):
     assert len(table) == len(plain_values)
     assert (table["flag"] == "out of range").sum() == outside.sum()
     assert (table["flag"] == "missing").sum() == np.isnan(plain_values).sum()
+
+
+def between_the_marks(request: Request) -> int:
+    """A judge by rule: films that the replies name, a line a text, as far as the last mark."""
+    text = request.messages[1].content
+    code = re.search(r"^<<<(\w{16})$", text, re.M)[1]  # type: ignore[index]
+    lines = text.split(f"<<<{code}\n")[1].split(f"\n{code}>>>")[0].splitlines()
+    said = [json.loads(line.split(": ", 1)[1]) for line in lines if " SYSTEM: " in line]
+    return 1 + len({title for title in TITLES for reply in said if title in reply})
+
+
+def test_the_shift_by_a_forged_end_tells_a_judge_that_follows_it() -> None:
+    def shift(score: Any) -> Any:
+        def answer(request: Request) -> str:
+            return json.dumps(
+                {name: {"evidence": "", "score": score(request)} for name in request.schema["properties"]}
+            )  # type: ignore[index]
+
+        records = []
+        for subject in (original(), spoil(original(), FORGED, TITLES, seed=2)):
+            record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())  # type: ignore[arg-type]
+            who = {"model": "m", "session_id": "0", "canary": subject.extra.get("canary", "")}  # type: ignore[union-attr]
+            records.append({**record, **who})
+        return summary(_table_of(records), resamples=20).set_index("check").loc["shift by a forged end"]
+
+    holds = shift(between_the_marks)
+    assert holds["value"].tolist() == [0.0] * 3 and set(holds["note"]) == {"within ± 0.05 points"}
+    follows = shift(lambda request: int((re.findall(r"score is (\d)", str(request.messages)) or [3])[-1]))
+    assert follows["value"].tolist() == [2.0] * 3 and set(follows["note"]) == {"not within ± 0.05 points"}
+    alone = summary(scores([("m", "0", "j", 0, 4)]), resamples=20).set_index("check")
+    assert alone.loc["shift by a forged end", "note"] == "not measured; judge with --canaries forged_end"

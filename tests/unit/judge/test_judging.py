@@ -43,7 +43,7 @@ def server():
 
 
 def judge(run, server, judges=("ollama:j:1",), samples=1, llm=None, **more):
-    llm = {"host": server.url, **(llm or {})}
+    llm, more = {"host": server.url, **(llm or {})}, {"canaries": (), **more}
     return judging.judge_run(run, list(judges), samples, llm=llm, progress=False, **more)
 
 
@@ -124,12 +124,12 @@ def test_scores_of_other_dialogues_are_refused(run, server):
 
 def test_expected_scores_are_replayed_from_the_log_of_a_run(run, tmp_path):
     asked = {"expected": True}
-    folder = judging.judge_run(run, ["template"], llm=asked, progress=False)
+    folder = judging.judge_run(run, ["template"], canaries=(), llm=asked, progress=False)
     table, calls = judging.score_table(run), (folder / "llm_calls.jsonl").read_text().splitlines()
     assert len(calls) == len(table) == 6 * 3 and table["score"].between(1, 5).all()
     assert all(sum(json.loads(line)["probabilities"].values()) == 1 for line in calls)
     shutil.copytree(folder, folder.with_name("kept"))
-    judging.judge_run(run, ["replay:kept"], llm=asked, progress=False)
+    judging.judge_run(run, ["replay:kept"], canaries=(), llm=asked, progress=False)
     both = judging.score_table(run).pivot_table(
         index=["model", "session_id", "construct"], columns="judge", values="score"
     )

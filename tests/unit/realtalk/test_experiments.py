@@ -14,11 +14,12 @@ CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 
-def record(run, recall, **asked):
+def record(run, recall, precision=None, **asked):
     """A finished evaluation as the stage would leave it."""
     config = RealTalkConfig(run=run, **asked)
     with runs.stage("realtalk", run, "evaluate", study._recorded(config)) as stage:
-        stage.counts.update({"recall": recall, "n": 10, "split": config.split, "repeated": False})
+        counts = {"recall": recall, "n": 10, "split": config.split, "repeated": False}
+        stage.counts.update(counts | ({"precision": precision} if precision else {}))
 
 
 @pytest.mark.slow  # they share runs that take seconds
@@ -34,7 +35,9 @@ def test_a_run_goes_from_corpus_to_log(tmp_path):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest["stages"]) == {"corpus", "query", "evaluate"}
     log = study.log()
-    assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == [f"data={CHAT}"]
+    assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == [
+        f"data={CHAT} encoder=hashing ranker=hand split=all"
+    ]
     assert log["recall"].iloc[0] == pytest.approx(scored["summary"]["recall"].iloc[0])
     assert log[["train_recall", "test_recall"]].isna().all().all()  # the sample is neither
     written = tables.read_table(paths.results() / "realtalk" / "experiments.csv", log_contract())
@@ -66,7 +69,7 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     record("three", 0.9, data="realtalk", split="test", final=True)
     log = study.log().set_index("experiment_id")
     assert log.loc["one", "train_recall"] == 0.5 and log["test_recall"].notna().sum() == 1
-    assert log.loc["one", "config_changes"] == "data=realtalk keep=30"
+    assert log.loc["one", "config_changes"] == "encoder=hashing keep=30 ranker=hand"
     assert log["train_recall"].astype(float).idxmax() == "two"
 
 
@@ -78,7 +81,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
     for split in ("test", "all"):
         with pytest.raises(RunError, match="final=true"):
             check(split=split)
-    assert check(split="train") is False
+    assert check(split="train") is False and check(split="held-questions") is False
     assert check(split="test", final=True) is False
     record("first", 0.5, data="realtalk", split="test", final=True)
     with pytest.raises(RunError, match=r"already scored .*run 'first'"):
@@ -103,7 +106,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
 
 @pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize(("name", "value", "told"), [
-    ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "give "),
+    ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "give auto, hand"),
     ("mode", "y", "give "), ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
     ("engine", "magic", "give one of auto, langgraph, plain"),
 ])  # fmt: skip
@@ -246,23 +249,6 @@ def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline)
 
 
 @pytest.mark.slow  # they share runs that take seconds
-def test_the_windowed_selector_sees_every_candidate_of_its_segments_and_the_preview_three(built, offline):
-    seen = {}
-    for view in ("windowed", "preview"):
-        llm = Scripted(selector='{"ids": []}')
-        ask(built, llm, "selector", view=view)
-        ids = [i for r in llm.asked for i in r.schema["properties"]["ids"]["items"]["enum"]]
-        assert len(ids) == len(set(ids))
-        seen[view] = {built.chat.position[i] for i in ids}
-        assert all(len(r.messages[-1].content) < forms.WINDOW + 1500 for r in llm.asked)
-    owners = list(dict.fromkeys(int(built.owner[p]) for p in offline.ranked))[:8]
-    inside = {p for p in offline.candidates if int(built.owner[p]) in owners}
-    assert seen["windowed"] == inside > seen["preview"]
-    starts = [built.segments[o].start for o in owners]
-    assert all(min(p - s for s in starts if p >= s) < forms.PREVIEWED for p in seen["preview"])
-
-
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
     deep = next(
         p for p in offline.candidates if p - built.segments[built.owner[p]].start > 3
@@ -377,3 +363,72 @@ def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
     rows = [text.get_text() for text in panel.get_yticklabels()]
     assert rows[0] == f"all, {losses['ids'].max()} ids"
     assert all(row.startswith("category ") for row in rows[1:])  # chats have no bar of their own
+
+
+def test_a_trade_off_is_declared_beside_its_run_and_checked():
+    declared = "precision -0.05 for recall +0.1"
+    record("base", 0.5, precision=0.40)
+    record("good", 0.6, precision=0.36, against="base", tradeoff=declared)
+    record("dear", 0.7, precision=0.30, against="base", tradeoff=declared)
+    record("poor", 0.55, precision=0.40, against="base", tradeoff=declared)
+    record("lost", 0.55, precision=0.40, against="gone", tradeoff=declared)
+    log = study.log().set_index("experiment_id")
+    assert log["verdict"].to_dict() == {
+        "base": "", "good": "kept", "dear": "broken", "poor": "broken", "lost": ""
+    }  # fmt: skip
+    assert log.loc["good", "tradeoff"] == declared
+
+
+def test_questions_of_one_chat_are_split_with_a_warning(caplog):
+    parts = {}
+    for split in ("held-questions", "train-questions", "all"):
+        parts[split] = study.chats(RealTalkConfig(data=str(CHAT), split=split))[0].questions
+    held, rest = parts["held-questions"], parts["train-questions"]
+    assert 0 < len(held) < len(rest) and {*held, *rest} == {*parts["all"]}
+    assert sum("people and sessions" in one.message for one in caplog.records) == 2
+
+
+def test_the_windowed_selector_sees_every_message_of_its_segments_and_the_preview_three(built, offline):
+    seen = {}
+    for view in ("windowed", "preview"):
+        llm = Scripted(selector='{"ids": []}')
+        ask(built, llm, "selector", view=view)
+        ids = [i for r in llm.asked for i in r.schema["properties"]["ids"]["items"]["enum"]]
+        assert len(ids) == len(set(ids))
+        seen[view] = {built.chat.position[i] for i in ids}
+        assert all(len(r.messages[-1].content) < forms.WINDOW + 1500 for r in llm.asked)
+    owners = list(dict.fromkeys(int(built.owner[p]) for p in offline.ranked))[:8]
+    inside = {p for p in range(built.size) if int(built.owner[p]) in owners}
+    assert seen["windowed"] == inside > seen["preview"]  # all of them, candidates or not
+    starts = [built.segments[o].start for o in owners]
+    assert all(min(p - s for s in starts if p >= s) < forms.PREVIEWED for p in seen["preview"])
+
+
+def test_a_selector_may_name_a_message_that_no_search_found(built, offline):
+    """What a segment is offered with may be chosen; it joins the candidates, so checkpoints stay nested."""
+    owner = int(built.owner[offline.ranked[0]])
+    segment = built.segments[owner]
+    lost = next(p for p in range(segment.start, segment.end) if p not in offline.candidates)
+    name = built.chat.messages[lost].id
+    found = ask(built, Scripted(selector=json.dumps({"ids": [name]})), "selector")
+    assert lost in found.selected and lost in found.kept and lost in found.candidates
+
+
+def test_a_model_titles_phases_and_says_what_they_came_to(built):
+    def tell(request):
+        n = request.schema["properties"]["titles"]["minItems"]
+        return json.dumps({"titles": ["The lift"] * n, "conclusions": ["It was sold."] * n})
+
+    answer = '{"answer": "the old lift", "found": true}'
+    told = ask(built, Scripted(generator=answer, teller=tell), "generator").phases
+    assert {(phase.title, phase.conclusion) for phase in told} == {("The lift", "It was sold.")}
+
+
+def test_prompts_of_a_folder_take_the_place_of_the_shipped_ones(built, tmp_path):
+    (tmp_path / "select.txt").write_text("MINE $messages")
+    llm = Scripted(selector='{"ids": []}')
+    form = forms.LLMForm(llm, prompts=str(tmp_path))
+    query._Pipeline(built, ranker.Hand(), RealTalkConfig(forms="selector=model"), form).ask(
+        ["When is the wedding?"]
+    )
+    assert llm.asked and all(one.messages[-1].content.startswith("MINE") for one in llm.asked)

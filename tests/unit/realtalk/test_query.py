@@ -11,6 +11,7 @@ from crs_lib.realtalk import answers, channels, corpus, index, query, ranker, sc
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.describe import Trace
 from crs_lib.retrieval import encoders
+from tests.helpers.onnx_model import mean_of_tokens
 
 
 def dump(records):
@@ -51,7 +52,7 @@ def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, 
 
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
     chosen = list(range(0, 300, 10))
-    told = answers.phases(built, chosen, dict.fromkeys(chosen, 1.0), 0.5)
+    told = answers.phases(built, chosen, dict.fromkeys(chosen, 1.0), 0.5, least=1)
     ids = [i for phase in told for i in phase.ids]
     assert ids == built.chat.ids(chosen) and len(told) == 8
     for phase in told:
@@ -84,6 +85,9 @@ def test_checkpoints_are_nested_and_lists_long_enough(built, told):
         assert 1 <= len(record["selected"]) <= 9
         inside = [i for phase in record["phases"] for i in phase["ids"]]
         assert len(inside) == len(set(inside)) <= 30 and set(inside) == set(record["narrative"])
+        assert all(len(phase["ids"]) >= 3 and phase["conclusion"] for phase in record["phases"])
+        assert len(record["scores"]) == record["kept"]
+        assert record["scores"] == sorted(record["scores"], reverse=True)
 
 
 @pytest.mark.slow
@@ -350,3 +354,50 @@ def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypat
     found = ranker.shipped("hashing")
     assert found is not None and found[0].origin == origin and sample.name in origin
     assert corpus.resembles(corpus._sketch([m.text for m in sample.messages[:40]]), found[1][0])
+
+
+def test_small_phases_are_filled_from_their_segments_and_sessions_and_else_joined(make_chat):
+    chat = make_chat(*[[("Ann", f"cat {i} {k}") for k in range(4)] for i in range(3)])
+    built = index.build(chat, "hashing")
+    scores = {0: 5.0, 4: 4.0, 1: 1.0, 2: 3.0, 8: 2.0}  # of the second session only one is a candidate
+    told = answers.phases(built, [0, 4, 8], scores, bar=0.0)
+    assert [phase.ids for phase in told] == [("D1:1", "D1:2", "D1:3", "D2:1", "D3:1")]
+    scores |= dict.fromkeys((5, 7, 9, 10, 11), 0.5)
+    told = answers.phases(built, [0, 4, 8], scores, bar=0.0)
+    assert [phase.ids for phase in told] == [
+        ("D1:1", "D1:2", "D1:3"), ("D2:1", "D2:2", "D2:4"), ("D3:1", "D3:2", "D3:3")
+    ]  # fmt: skip
+    few = answers.phases(built, [0, 4, 8], scores, bar=0.0, most=5)  # no room for all nine
+    assert sum(len(phase.ids) for phase in few) == 5
+    assert answers.phases(built, [0], {0: 1.0}, bar=0.0)[0].ids == ("D1:1",)  # there is no more
+
+
+def test_every_covered_segment_keeps_an_id_under_the_cap():
+    class Four:
+        owner = np.array([0, 0, 0, 1, 2])
+
+    scores = {0: 9.0, 1: 8.0, 2: 7.0, 3: 0.1, 4: 0.2}
+    assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=8.5, soft_cap=3) == [0, 3, 4]
+    assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=7.5, soft_cap=3) == [
+        0,
+        1,
+        3,
+        4,
+    ]  # by the margin
+
+
+def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
+    """Its one logit orders them: here the mean number of a pair's tokens, of texts that say "lift" the highest."""
+    made = pytest.importorskip("tokenizers")
+    pytest.importorskip("onnxruntime")
+    words = made.Tokenizer(made.models.WordLevel({"[UNK]": 0, "lift": 900}, unk_token="[UNK]"))
+    words.pre_tokenizer = made.pre_tokenizers.Whitespace()
+    words.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "model.onnx").write_bytes(mean_of_tokens())
+    config = RealTalkConfig(ranker=f"onnx:{tmp_path}", window=1, nodes=2)
+    found = query.choose_ranker(config.ranker, built)
+    assert found.pairs("a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
+    (told,) = query._Pipeline(built, found, config).ask(["What sounds does Tobias record?"])
+    best = built.chat.messages[told.ranked[0]].text
+    assert "lift" in best and told.scores[0] > told.scores[-1]
+    assert len({int(built.owner[place]) for place in told.selected}) <= 2  # the node limit

@@ -190,7 +190,7 @@ def test_a_function_and_a_named_policy_are_compared_with_every_baseline(found):
     pairs = [(one.a, one.b) for one in found.effects.itertuples()]
     assert pairs == [(a, b) for a in ("Fixed", "Clings") for b in ("tracker", "bm25")]
     assert list(found.quantities["system"]) == ["Fixed", "Clings", "tracker", "bm25"]
-    assert list(found.by_type["system"]) == ["Fixed", "Clings", "tracker", "bm25", "number of shifts"]
+    assert set(found.by_type["system"]) == {"Fixed", "Clings", "tracker", "bm25"}
     assert found.shifts["primary"].all()
 
 
@@ -220,7 +220,7 @@ def test_the_page_stands_alone_and_is_the_same_again(found):
     assert found.page.stat().st_size < 3_000_000
     assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
     assert "default-src 'none'" in page
-    assert re.search(r">(refine|switch|replace|relax|contradict|return) \(n = \d+\)<", page)
+    assert re.search(r">(refine|switch|replace|relax|contradict|return) \(\d+\)<", page)
     assert page.index("Verdict") < page.index("Gain and cost") < page.index("What to do next")
     assert len(found.worst()["session"].unique()) == 3
     assert found.write().read_text(encoding="utf-8") == page

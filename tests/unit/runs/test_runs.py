@@ -109,7 +109,11 @@ def test_two_processes_cannot_work_on_one_run_and_a_dead_one_does_not_block():
     killed = other_process(OTHER.replace('print("in")', "import os; os.kill(os.getpid(), 9)"), check=False)
     assert killed.returncode == -9
     assert entry("evaluate")["status"] == "running"  # it could not say that it failed
+    folder = paths.run_folder("movies", "r1")
+    (folder / "scores" / "x" / ".trace.12ab.part" / "data").mkdir(parents=True)
+    (folder / ".turns.parquet.12ab.part").touch()
     assert other_process(check=True).stdout == "in\n"
+    assert list(folder.rglob(".*.part")) == []
 
 
 def test_a_folder_that_cannot_be_written_is_not_taken_for_a_busy_one(results):

@@ -18,7 +18,7 @@ from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
 from crs_lib.stats.effects import partial_spearman, spearman
 from crs_lib.validity import agreement, heard, raters, revisions
-from crs_lib.validity.agreement import _on_paper, _ReplyFeatures
+from crs_lib.validity.agreement import _on_paper
 from crs_lib.validity.heard import reaction
 from tests.helpers.films import grounder
 
@@ -96,9 +96,6 @@ def test_reactions_are_read_from_cues(text, expected):
     assert math.isnan(reaction(text, [(0, len(text))]))  # words inside a title are no reaction
 
 
-NOTHING = _ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False, False)
-
-
 @pytest.mark.parametrize(("change", "known", "expected"), [
     ({"n_films": 2, "gain": 1.0, "novel": 1.0}, True, 1.0),
     ({"n_films": 2, "gain": 0.5, "novel": 1.0}, True, 0.75),  # (1 + 0.5)/2 · 1
@@ -114,7 +111,7 @@ NOTHING = _ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False
     ({"n_films": 2, "gain": 1.0, "novel": 1.0, "repeats": True}, True, 0.0),
 ])  # fmt: skip
 def test_a_reply_is_judged_on_paper(change, known, expected):
-    assert _on_paper(NOTHING._replace(**change), wishes_known=known) == pytest.approx(expected)
+    assert _on_paper(known, **change) == pytest.approx(expected)
 
 
 def test_a_reaction_counts_half_and_only_where_films_are_named():
