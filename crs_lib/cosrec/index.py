@@ -96,7 +96,7 @@ class Passage:
 
 
 def _files(path: Path) -> list[Path]:
-    """A file itself; of a folder (MS MARCO's passages) its files by name. Raises InputError for an empty folder."""
+    """A file itself; of a folder (MS MARCO's passages) its files by name, of which there must be one."""
     found = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
     if not found:
         raise InputError(f"{path}: the folder holds no file")
