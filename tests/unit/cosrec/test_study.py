@@ -67,6 +67,7 @@ def test_one_run_alone_has_nothing_to_compare(results):
     assert set(found["by_reader"]["reader"]) == {"generic", "user"}
 
 
+@pytest.mark.usefixtures("place")
 def test_stages_and_tables_that_are_not_there_are_told():
     with pytest.raises(RunError, match="13_cosrec_retrieve -p run d"):
         STUDY.run("evaluate", ScoreSettings(run="d"))
@@ -116,7 +117,7 @@ def test_systems_have_names_of_their_own():
 
 
 @pytest.fixture(scope="module")
-def figures_results(tmp_path_factory):
+def audited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
@@ -124,13 +125,14 @@ def figures_results(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def place(figures_results, tmp_path, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(figures_results))
-    monkeypatch.setenv("CRS_FIGURES", str(tmp_path))
-    return tmp_path
+@pytest.fixture
+def place(audited, results, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(audited))
+    monkeypatch.setenv("CRS_FIGURES", str(results))
+    return results
 
 
+@pytest.mark.usefixtures("place")
 def test_the_files_give_what_the_corpus_gives():
     found = corpus.load_all("sample")
     ratings = audit.conversation_ratings(found)
