@@ -268,10 +268,10 @@ def _wrapped(names: list[str]) -> list[str]:
 
 
 def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
-    """A row for each field of the catalogue as it was scored: ``coverage`` (share of films in [0, 1]), distinct
-    ``values``, labels ``changed`` by cleaning, and whether users constrain it (``constraint``), change that
-    (``shift``), texts are scored on it (``topic``), and users ask about it (``question``). ``steps`` is the
-    preparation of the data set, boxes of lines.
+    """A row for each field of the catalogue as it was scored: ``coverage`` (share of films in [0, 1]),
+    distinct ``values``, labels ``changed`` by cleaning, and whether users constrain it (``constraint``),
+    change that (``shift``), texts are scored on it (``topic``), and users ask about it (``question``).
+    ``steps`` is the preparation of the data set, boxes of lines.
     """
     catalog, scored = evaluate.catalog_of(run), evaluate.entry(run, convention)["parameters"]
     path = paths.run_folder(simulate.STUDY, run) / "cleaning_report.csv"
