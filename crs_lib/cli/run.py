@@ -1,13 +1,15 @@
 """Runs: notebooks, sweeps over a grid, simulation without a notebook, and judges over a finished run."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from crs_lib import llm, notebooks
 from crs_lib.cli.app import command, table
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field
 from crs_lib.notebooks import runner
 
 _Pairs = tuple[list[str], ...]
@@ -57,10 +59,11 @@ def _yaml(file: Path) -> dict[str, Any]:
 
 
 @command("sweep")
-def _sweep(file: str) -> None:
+def _sweep(file: str, *, jobs: Annotated[int, Field(ge=1, le=64)] = 1) -> None:
     """Run notebooks over a grid of parameters.
 
     file: a file, or the name of one in notebooks/sweeps
+    jobs: runs at once
     """
     from crs_lib import evaluate
     from crs_lib.cli import show
@@ -68,7 +71,7 @@ def _sweep(file: str) -> None:
 
     found = sweeps.read(file)
     try:
-        table(sweeps.run(file, say=print, ready=evaluate.check_models))
+        table(sweeps.run(file, say=partial(print, flush=True), ready=evaluate.check_models, jobs=jobs))
     finally:
         show.finish(found, Path(file).stem)
 

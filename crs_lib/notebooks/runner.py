@@ -278,12 +278,26 @@ def execute(
             _interruptibly(do, started)
         failed.replace(out)
     except papermill.PapermillExecutionError as error:
-        raise _plain(error, source, failed) from None
+        raise _plain(error, source, _aside(failed)) from None
     except DeadKernelError as error:
         why = "its Python process ended without an answer, often for want of memory"
         raise RunError(f"{source.stem}: {why}; what is finished is kept, start it again") from error
     except OSError as error:
         raise RunError(f"{source.stem}: could not write {paths.shown(out)} ({error})") from error
+
+
+def _aside(failed: Path) -> Path:
+    """Where a failed notebook is kept: in its run, or of a run without any file beside all runs."""
+    run = failed.parent.parent
+    if failed.parent.name != "notebooks" or [*run.rglob("*.*")] != [failed]:
+        return failed
+    place = run.parent / "notebooks" / f"{run.name}-{failed.name}"
+    place.parent.mkdir(exist_ok=True)
+    failed.replace(place)
+    with contextlib.suppress(OSError):
+        failed.parent.rmdir()
+        run.rmdir()
+    return place
 
 
 def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:

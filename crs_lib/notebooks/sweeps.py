@@ -15,7 +15,9 @@ takes it; ``04_evaluate.llm`` goes to that notebook alone.
 import itertools
 import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -120,12 +122,14 @@ def _slug(cell: Mapping[str, Any], found: re.Match[str]) -> str:
 
 
 def run(
-    file: str | Path, say: Callable[[str], object] = lambda text: None, ready: _Ready = lambda steps: None
-) -> pd.DataFrame:
+    file: str | Path, say: Callable[[str], object] = lambda text: None, ready: _Ready = lambda steps: None,
+    jobs: int = 1,
+) -> pd.DataFrame:  # fmt: skip
     """Run a sweep; returns a row for each run and notebook: the grid's values and done, kept or failed.
 
-    ``say`` receives one line for each notebook that starts. ``ready`` receives all notebooks that will run,
-    with their parameters, before the first one starts; an error that ``ready`` raises ends the sweep.
+    ``say`` receives one line for each notebook that starts or ends. ``ready`` receives all notebooks that
+    will run, with their parameters, before the first one starts; an error that it raises ends the sweep.
+    ``jobs`` runs go on at once.
 
     A finished notebook with the same code and parameters is kept; a stopped one is run again and continues.
     A run that fails does not stop the others; at the end a RunError with the table names the failures.
@@ -133,20 +137,34 @@ def run(
     sweep = read(file)
     plan = [list(_steps(cell, sweep.notebooks)) for cell in sweep.cells]
     ready([(book.stem, values) for steps in plan for book, values, kept in steps if not kept])
-    rows, errors = [], []
-    for cell, steps in zip(sweep.cells, plan, strict=True):
-        point = {name: cell[name] for name in ("run", *sweep.grid)}
+    ended, total = itertools.count(1), sum(map(len, plan))
+
+    def chain(cell: Mapping[str, Any], steps: Sequence[_Planned]) -> tuple[list[dict[str, Any]], list[str]]:
+        """The rows of a run's notebooks, one after the other, and what went wrong."""
+        rows: list[dict[str, Any]] = []
         for book, values, kept in steps:
+            point = {name: cell[name] for name in ("run", *sweep.grid)}
             rows.append(point | {"notebook": book.stem, "status": "kept" if kept else "done"})
+            began = time.monotonic()
             try:
                 if not kept:
                     say(f"{cell['run']}: {book.stem} …")
                     runner.run(book, values)
+                    say(f"{next(ended)}/{total} {cell['run']}: {book.stem} {time.monotonic() - began:.0f} s")
+                else:
+                    next(ended)
             except (InputError, RunError) as error:
                 rows[-1]["status"] = "failed"
-                errors.append(f"{cell['run']}: {error}")
-                break
-    table = pd.DataFrame(rows)
+                return rows, [f"{cell['run']}: {error}"]
+        return rows, []
+
+    if jobs == 1:
+        found = list(map(chain, sweep.cells, plan))
+    else:
+        with ThreadPoolExecutor(jobs) as pool:
+            found = list(pool.map(chain, sweep.cells, plan))
+    table = pd.DataFrame([row for rows, _ in found for row in rows])
+    errors = [error for _, several in found for error in several]
     if errors:
         raise RunError(f"{table.to_string(index=False)}\n{len(errors)} failed:\n" + "\n".join(errors))
     return table

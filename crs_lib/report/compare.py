@@ -18,7 +18,6 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
-from crs_lib.metrics.gain import ABLE
 from crs_lib.notebooks.look import heading
 from crs_lib.report import findings, statistics
 from crs_lib.report.page import Mean, bullets, document, figure, quiet, table
@@ -44,10 +43,8 @@ _System = str | Callable[[list[dict[str, str]]], object]
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``.
-
-    ``ours`` and ``against`` are names of systems of the run ``run``. In a notebook it shows its verdict and
-    its table.
+    """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``. ``ours`` and
+    ``against`` are names of systems of the run ``run``. In a notebook it shows its verdict and its table.
     """
 
     run: str
@@ -92,21 +89,13 @@ class Comparison:
 
     @cached_property
     def by_type(self) -> pd.DataFrame:
-        """Mean shift cost by type of shift, a row a system; the last row counts the shifts."""
-        return self._grouped("type")
+        """Mean shift cost by type of shift, a row a system; in brackets the shifts of a type."""
+        return statistics.costs_by_type(evaluate.read(self.run, "shifts"))
 
     @cached_property
-    def by_voice(self) -> pd.DataFrame:
-        """The same by voice of the user; empty where all users speak with one."""
-        voices = set(self.shifts.get("voice", ()))
-        return self._grouped("voice") if len(voices) > 1 else pd.DataFrame()
-
-    def _grouped(self, by: str) -> pd.DataFrame:
-        known = self.shifts.dropna(subset=["shift_cost"]).rename(columns={"model": "system"})
-        wide = known.pivot_table("shift_cost", "system", by, observed=True)
-        wide = wide.reindex([*self.ours, *self.against])
-        wide.loc["number of shifts"] = known.groupby(by, observed=True)["session_id"].nunique()
-        return wide.rename_axis(columns=None).reset_index()
+    def by_voice(self) -> pd.DataFrame | None:
+        """The same by voice of the user; None where all users speak with one."""
+        return statistics.by_voice(evaluate.read(self.run, "results"))
 
     @cached_property
     def verdict(self) -> list[str]:
@@ -118,7 +107,7 @@ class Comparison:
 
     def _decides(self) -> str:
         """The smallest differences that this number of scenarios can decide, and what more would take."""
-        known = self.effects[[not self._unable & {one.a, one.b} for one in self.effects.itertuples()]]
+        known = self.effects[self.effects["verdict"] != "not compared"]
         if "detectable_effect" in known:
             known = known.dropna(subset=["detectable_effect"])
         if "detectable_effect" not in known or known.empty:
@@ -129,19 +118,17 @@ class Comparison:
         needed = known["sessions_needed"].max()
         return f"{told} {'more than is practical' if pd.isna(needed) else f'up to {needed:.0f} users'}."
 
-    @cached_property
-    def _unable(self) -> frozenset[str]:
-        """The systems whose gain with straight users is too small for a cost to mean anything."""
-        known = self.shifts.dropna(subset=["shift_cost", "straight_gain"])
-        gain = known.groupby("model")["straight_gain"].mean()
-        return frozenset(gain.index[gain < ABLE])
+    def _gain(self, name: str) -> float:
+        """The mean gain of a system with straight users."""
+        return float(self.shifts.loc[self.shifts["model"] == name, "straight_gain"].mean())
 
     def _loses(self, name: str) -> str:
         mine = self.shifts[self.shifts["model"] == name].dropna(subset=["shift_cost", "straight_gain"])
         if mine.empty:
             return f"{name} has no conversation with a change of mind that could be scored."
-        if name in self._unable:
-            told = f"{name} gains {mine['straight_gain'].mean():.2f} with users who never change their minds"
+        if name in self.tests.unable:
+            told = f"{name} gains {mine['straight_gain'].mean():z.2f} with users who never change their minds"
+            told = told.replace("-", "−")
             return f"{told}: that is too little to lose anything, and its shift cost says nothing."
         gain, cost = findings.gain_and_cost(mine)
         told = f"At a change of mind {name}, whose gain is {gain} with users who never change theirs"
@@ -151,15 +138,18 @@ class Comparison:
         """A declared contrast in words, by its verdict; nothing is equal without equivalence."""
         a, b, margin = row["a"], row["b"], self.plan.smallest_effect
         if row["verdict"] == "not compared":
-            return f"{a} and {b} could not be compared: {row['note']}."
-        if lacking := self._unable & {a, b}:
-            return f"{a} and {b} are not compared: the gain of {listing(sorted(lacking))} is below {ABLE:g}."
+            return f"{a} and {b} are not compared: {row['note']}."
         size = f"their shift costs differ by {interval_in_words(row['diff'], row['low'], row['high'])}"
         test = f"Wilcoxon {p_in_words(row['p_wilcoxon_adjusted'])} after Holm"
         alike = row["p_equivalent_adjusted"] <= self.plan.alpha
         if row["verdict"] in ("higher", "lower"):
             better, worse = (a, b) if row["verdict"] == "lower" else (b, a)
-            told = f"{better} adapts better than {worse}: {size} ({test})"
+            gains = [self._gain(better), self._gain(worse)]
+            beside = f"gains with straight users: {gains[0]:.2f} and {gains[1]:.2f}"
+            told = f"{better} adapts better than {worse}"
+            if gains[0] < gains[1] - margin:
+                told = f"{better} loses less than {worse}, and has less to lose"
+            told += f": {size} ({test}; {beside})"
             return f"{told}; that is less than the {margin:g} that matters." if alike else f"{told}."
         if alike:
             return f"{a} and {b} adapt equally within ±{margin:g} of gain: {size} ({test})."
@@ -168,7 +158,6 @@ class Comparison:
 
     def worst(self) -> pd.DataFrame:
         """The turns of the sessions in which the first of one's own systems loses most, beside a baseline.
-
         Columns: session, turn, user, then the replies of the system and of the baseline with the smallest
         cost in that session's window.
         """
@@ -220,10 +209,10 @@ class Comparison:
             f"{self.plan.power:.0%} power; to find {self.plan.smallest_effect:g} takes the sessions needed."
         )
         yield "Paired differences in shift cost", "effects", quiet(words) + table(_worded(self.effects))
-        words = quiet("Mean shift cost: lower is better. n counts users.")
-        yield "By type of shift", "types", words + table(_counted(self.by_type))
+        words = quiet("Mean shift cost with its 95 % interval: lower is better. In brackets the shifts.")
+        yield "By type of shift", "types", words + table(self.by_type)
         voices = self.by_voice
-        yield "By voice of the user", "voices", words + table(_counted(voices)) if len(voices) else ""
+        yield "By voice of the user", "voices", words + table(voices) if voices is not None else ""
         words = (
             f"The sessions in which {self.ours[0]} loses most, beside the best baseline in the same sessions."
         )
@@ -241,12 +230,6 @@ class Comparison:
 def _worded(frame: pd.DataFrame) -> pd.DataFrame:
     """Columns as a reader sees them."""
     return frame.rename(columns=heading)
-
-
-def _counted(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table whose last row counts, with the counts in the heads of its columns."""
-    heads = {name: f"{name} (n = {count:.0f})" for name, count in frame.iloc[-1, 1:].items()}
-    return frame.iloc[:-1].rename(columns=heads)
 
 
 _NEXT = (

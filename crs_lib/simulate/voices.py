@@ -34,12 +34,11 @@ def _table(name: str) -> Iterator[dict[str, str]]:
 
 
 class Voice(NamedTuple):
-    """A voice: what it is for, who talks, and how often its users do what no plan asks of them.
-
-    ``use`` is "development" or "confirmation". All shares are in [0, 1]: ``first_words`` of sessions, of
-    those with a turn to spare before the first shift, that begin with a turn of each act; ``small_talk`` of
-    ordinary turns (questions about a film and requests for more, but for the turn after a shift) that become
-    a turn of each act; ``small_letters`` of users who type no capitals of their own.
+    """A voice: what it is for, who talks, and how often its users do what no plan asks of them. ``use`` is
+    "development" or "confirmation". All shares are in [0, 1]: ``first_words`` of sessions, of those with a
+    turn to spare before the first shift, that begin with a turn of each act; ``small_talk`` of ordinary turns
+    (questions about a film and requests for more, but for the turn after a shift) that become a turn of each
+    act; ``small_letters`` of users who type no capitals of their own.
     """
 
     use: str
@@ -116,10 +115,8 @@ def _situations() -> tuple[Situation, ...]:
 def implied(
     shift: PlannedShift, explicitness: str, voice: str, draw: np.random.Generator
 ) -> Situation | None:
-    """The situation that voices one new constraint of a shift; None where the shift is said in plain words.
-
-    ``explicitness`` "implicit" implies wherever the table has a situation for a new constraint, "mixed" in
-    half of these shifts. A bridge is always named.
+    """The situation that voices one new constraint of a shift (no bridge); None where it is said plainly:
+    "implicit" implies wherever the table has one, "mixed" in half of these shifts.
     """
     if explicitness == EXPLICIT or shift.section not in SECTIONS:
         return None

@@ -32,6 +32,7 @@ class Ladder(NamedTuple):
     assumptions: pd.DataFrame
     leaderboard: pd.DataFrame
     power: pd.DataFrame
+    unable: tuple[Any, ...] = ()  # systems whose ability lies below the plan's floor
 
     @property
     def declared(self) -> pd.DataFrame:
@@ -61,7 +62,9 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     columns = "test statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()
     every = [_pairwise(*case, plan) for case in cases.values()]
     pairwise = _adjusted(pd.concat(every, ignore_index=True), plan)
-    able = values[~values[plan.system].isin(_unable(frame, plan))]
+    unable = _unable(frame, plan)
+    pairwise = _compared(pairwise, unable, plan)
+    able = values[~values[plan.system].isin(unable)]
     higher = plan.primary_outcome not in plan.lower_is_better
     found = {
         "means": _means(frame, design), "omnibus": pd.concat(omnibus).reindex(columns=columns),
@@ -72,18 +75,31 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     for name, part in found.items():
         part.insert(0, "outcome", plan.primary_outcome)
         found[name] = part.reset_index(drop=True)
-    return Ladder(pairwise=pairwise, **found)
+    return Ladder(pairwise=pairwise, unable=unable, **found)
+
+
+def _compared(pairwise: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.DataFrame:
+    """The pairs, those of a system that is not able without a verdict on the primary outcome."""
+    mine = pairwise["outcome"] == plan.primary_outcome
+    mine &= pairwise["a"].isin(unable) | pairwise["b"].isin(unable)
+    lacking = [
+        " and ".join(str(one) for one in pair if one in unable)
+        for pair in pairwise.loc[mine, ["a", "b"]].to_numpy()
+    ]
+    pairwise.loc[mine, "note"] = [f"the gain of {names} is below {plan.able_from:g}" for names in lacking]
+    pairwise.loc[mine, "verdict"] = "not compared"
+    return pairwise
 
 
 APART = "systems met different users"
 
 
-def _unable(frame: pd.DataFrame, plan: Plan) -> list[Any]:
+def _unable(frame: pd.DataFrame, plan: Plan) -> tuple[Any, ...]:
     """The systems whose mean of the plan's ``ability`` lies below its floor: a low cost is no merit there."""
     if not plan.ability:
-        return []
+        return ()
     means = frame.groupby(plan.system, observed=True)[plan.ability].mean()
-    return [name for name in means.index if not means[name] >= plan.able_from]
+    return tuple(name for name in means.index if not means[name] >= plan.able_from)
 
 
 def _apart(pairwise: pd.DataFrame) -> set[frozenset[Any]]:

@@ -30,6 +30,8 @@ def interval_in_words(estimate: float, low: float, high: float) -> str:
     width = abs(high - low)
     places = 2 if not width > 1e-9 else int(np.clip(-np.floor(np.log10(width)), 2, 6))
     told, low_end, high_end = (f"{value:z.{places}f}".replace("-", "−") for value in (estimate, low, high))
+    if width <= 1e-9:
+        return f"{told} (too few scenarios differ)"
     return f"{told} (no interval)" if np.isnan(width) else f"{told} [{low_end}, {high_end}]"
 
 
@@ -99,7 +101,7 @@ def _contrast(row: Mapping[Any, Any], plan: Plan) -> str:
     """The sentence of a declared contrast, by its verdict."""
     a, b, margin, alike = row["a"], row["b"], plan.smallest_effect, row["p_equivalent_adjusted"]
     if row["verdict"] == "not compared":
-        return f"{a} and {b} could not be compared: {row['note']}"
+        return f"{a} and {b} are not compared: {row['note']}"
     method = _CORRECTION[plan.families["confirmatory"]]
     p = row.get("p_brunner_munzel_adjusted", row["p_wilcoxon_adjusted"])
     test = f"Wilcoxon, {method} {p_in_words(p)}, {int(row['n'])} scenarios"

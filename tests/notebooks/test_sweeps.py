@@ -106,8 +106,9 @@ def test_a_sweep_goes_on_after_a_failure_and_continues_where_it_stopped(here):
 
     good = sweep(here, grid={"count": [2, 3], "scale": [0.5]})
     said = []
-    table = sweeps.run(good, said.append)
-    assert said == ["n3-x0.5: 01_first …", "n3-x0.5: 02_second …"]
+    table = sweeps.run(good, said.append, jobs=2)
+    assert said[::2] == ["n3-x0.5: 01_first …", "n3-x0.5: 02_second …"]
+    assert "/4 n3-x0.5: 01_first " in said[1]
     assert list(table.columns) == ["run", "count", "scale", "notebook", "status"]
     assert _statuses(table) == {
         ("n2-x0.5", "01_first"): "kept", ("n2-x0.5", "02_second"): "kept",
