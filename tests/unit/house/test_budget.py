@@ -22,7 +22,7 @@ REACHED = {
     "catalog": 1633, "llm": 1373, "metrics": 1276, "cli": 1031, "core": 981, "data": 830, "retrieval": 724,
     "notebooks": 611, "runs": 574,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_556, 44_832, 215, 1_146
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_556, 44_798, 215, 1_146
 FRONT_DOOR_REACHED = 160
 
 
