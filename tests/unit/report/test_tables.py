@@ -369,6 +369,28 @@ def test_shifts_that_no_log_tells_are_drawn_as_detected_and_no_hint_simulates_th
 
 
 @pytest.mark.slow
+def test_the_diagrams_tell_the_convention_that_was_scored(logs):
+    main(["import", "--logs", str(logs), "--run", "told"])
+    wanted = {
+        "thesis_legacy(topics=heuristic)": ("Topic model, segmentation", "LDA training", False),
+        "thesis_grounded": ("Concepts", "concepts of TAS", True), "default": ("Grounding", "films behind titles", True),
+    }  # fmt: skip
+    for convention, (head, use, texts) in wanted.items():
+        evaluate.evaluate(evaluate.EvaluateConfig(run="told", convention=convention))
+        roles = figure_tables.read("told", "roles", convention).set_index("role")["lines"]
+        assert roles["grounding"].startswith(head)
+        fields = figure_tables.read("told", "catalogue_fields", convention).set_index("field")
+        assert use in fields["steps"].iloc[0] and fields["topic"].any() == texts
+        assert ("name" in fields.index) == (
+            "plot keywords" in fields["steps"].iloc[0] and convention != "default"
+        )
+        counted = fields["steps"].iloc[0].split("Attribute pools\n")[1]
+        assert f"genre {fields.loc['genre', 'values']:,}" in counted
+    legacy = figure_tables.read("told", "roles", "thesis_legacy(topics=heuristic)").set_index("role")["lines"]
+    assert "less alike than 0.55" in legacy["grounding"] and "below 0.35" in legacy["grounding"]
+
+
+@pytest.mark.slow
 def test_thresholds_are_settings_and_a_grid_of_27_has_one_figure(logs, tmp_path):
     main(["import", "--logs", str(logs), "--run", "grid"])
     config = evaluate.EvaluateConfig(run="grid", convention="thesis_legacy", topics="heuristic")
