@@ -43,12 +43,6 @@ def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return "kept" if kept else "broken"
 
 
-def _ranker(spec: str) -> str:
-    if spec not in ("auto", "hand", "learned") and not spec.startswith("onnx:"):
-        raise ValueError("give auto, hand, learned or onnx:FOLDER")
-    return spec
-
-
 class RealTalkConfig(Settings):
     """The effective settings of a run, checked."""
 
@@ -64,8 +58,10 @@ class RealTalkConfig(Settings):
     ] = "hashing"
     ranker: Annotated[
         str,
-        AfterValidator(_ranker),
-        Field(description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder"),
+        Field(
+            pattern="^(hand|learned|auto|onnx:.+)$",
+            description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder",
+        ),
     ] = "hand"
     teachers: Annotated[
         str,
