@@ -30,6 +30,7 @@ Wanted = str | int | Sequence[str | int]
 Constraints = Mapping[str, Wanted]
 _KEPT, _LONGEST = 4096, 4096  # how many answers are kept, and of how many items at most
 _MOST_CODES = 65_536
+_SAVED = 100_000  # films that are written at a time
 
 
 class _Found(NamedTuple):
@@ -243,15 +244,16 @@ class Catalog:
         """Item id to item index."""
         return {item.item_id: i for i, item in enumerate(self.items)}
 
-    def frame(self) -> pd.DataFrame:
-        """The catalogue as a table: item_id, title, year, a column a field, plot. A field with several values
-        a film is a column of lists, one with a single value a column of texts.
+    def frame(self, part: slice = slice(None)) -> pd.DataFrame:
+        """The catalogue, or a part, as a table: item_id, title, year, a column a field, plot. A field with
+        several values a film is a column of lists, one with a single value a column of texts.
         """
+        items = self.items[part]
         held = {name: row.column for name, row in self.fields.items() if name != YEAR_FIELD}
-        columns = {column: [_written(item, name) for item in self.items] for name, column in held.items()}
-        years = pd.array([item.year for item in self.items], dtype="Int64")
-        ids, titles = [item.item_id for item in self.items], [item.title for item in self.items]
-        head, plots = {"item_id": ids, "title": titles}, [item.plot for item in self.items]
+        columns = {column: [_written(item, name) for item in items] for name, column in held.items()}
+        years = pd.array([item.year for item in items], dtype="Int64")
+        ids, titles = [item.item_id for item in items], [item.title for item in items]
+        head, plots = {"item_id": ids, "title": titles}, [item.plot for item in items]
         return pd.DataFrame({**head, YEAR_FIELD: years, **columns, "plot": plots})
 
     # ── querying ───────────────────────────────────────────────────────────────────────────────
@@ -379,7 +381,8 @@ class Catalog:
 
         Declared fields go to a YAML file of the same name beside it.
         """
-        tables.write_parquet(path, self.frame())
+        starts = range(0, max(1, len(self)), _SAVED)
+        tables.write_parquet(path, (self.frame(slice(start, start + _SAVED)) for start in starts))
         if self.declared:
             tables.write_whole(path.with_suffix(".yaml"), json.dumps(self.declared.values(), indent=1))
 

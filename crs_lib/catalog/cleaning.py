@@ -14,7 +14,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, shorten
 
 
-@dataclass
+@dataclass(slots=True)
 class Item:
     """A film after cleaning: one value list per field, display spelling, file order, no doublets."""
 

@@ -4,8 +4,9 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -170,25 +171,33 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 }
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _PARTS = ("|", ";", ",")  # the first of these that a text holds parts its values
+_ROWS = 10_000  # of a Parquet file that are read at a time
 _SHOWN = 300  # characters of a record that an error shows
 
 
-def _table(path: Path) -> list[Mapping[str, Any]]:
-    """The rows of a table, or JSON lines."""
+def _table(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The rows of a table, or JSON lines, one by one."""
     kind = path.suffix.lower()
     if kind == ".jsonl":
-        return list(tables.read_jsonl(path))
+        return tables.read_jsonl(path)
     if kind == ".parquet":
-        frame = pd.read_parquet(path)
-    else:
-        with path.open("rb") as file:
-            head = file.readline(10_000).decode(errors="replace")
-        mark = max("\t" if kind == ".tsv" else ",;\t", key=head.count)
-        try:
-            frame = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False)
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path.name} is not in UTF-8 ({error}); save it as CSV UTF-8") from error
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+        return _parquet_rows(path)
+    with path.open("rb") as file:
+        head = file.readline(10_000).decode(errors="replace")
+    mark = max("\t" if kind == ".tsv" else ",;\t", key=head.count)
+    try:
+        frame = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name} is not in UTF-8 ({error}); save it as CSV UTF-8") from error
+    names = list(map(str, frame.columns))
+    return (dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None))
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file, a few thousand in memory at a time."""
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(_ROWS):
+            yield from batch.to_pylist()
 
 
 def _is_ours(path: Path) -> bool:
@@ -200,25 +209,36 @@ def _is_ours(path: Path) -> bool:
 
 
 def _from_table(
-    name: str, found: Sequence[Mapping[str, Any]], rows: Mapping[str, Field], columns: Mapping[str, str]
+    name: str, found: Iterable[Any], rows: Mapping[str, Field], columns: Mapping[str, str]
 ) -> Catalog:
     """The catalogue of a table; InputError that shows what was read where no film has a title or a value."""
-    if not found or not all(isinstance(row, Mapping) for row in found):
-        raise InputError(f"{name} must hold a film a row with at least one film, each an object or a line")
     own = {row.column: row.foreign_keys for row in rows.values() if row.column not in _COLUMNS}
     known = {fold(word): field for field, words in (_COLUMNS | own).items() for word in (field, *words)}
     known |= {f"{word}s": field for word, field in known.items()} | known
     known |= {fold(column): field for column, field in columns.items()}
     several = {row.column for row in ALL_FIELDS.values() if row.many}
-    pairs = [_named(row, known, several) for row in found]
-    titled = any(title for title, _ in pairs)
-    made = Catalog.from_records(_with_keywords(pairs, rows), name, _open(rows)) if titled else ()
-    if not isinstance(made, Catalog) or not len(made.vocabulary):
-        shown = json.dumps(found[0], ensure_ascii=False, default=str)[:_SHOWN]
+    first, records = next(rest := iter(found), None), list[tuple[str, dict[str, Any]]]()
+    films = (_named(_mapping(row, name), known, several) for row in chain([first], rest))
+    for film in films:  # as far as the first that has a title; the others are read one by one
+        records.append(film)
+        if film[0]:
+            break
+    titled = bool(records[-1][0])
+    every = _with_keywords(chain(records, films), rows)
+    made = Catalog.from_records(every, name, _open(rows)) if titled else None
+    if made is None or not len(made.vocabulary):
+        shown = json.dumps(first, ensure_ascii=False, default=str)[:_SHOWN]
         lacks = f"no value of any field ({', '.join(rows)})" if titled else "no column of titles"
         mend = f"Name the columns title, {', '.join(rows)}, or say which is which: {name}+COLUMN=actor"
-        raise InputError(f"{name}: {len(found)} records and {lacks}; the first record is {shown}. {mend}")
+        read = made.report.films_read if made else len(records)
+        raise InputError(f"{name}: {read} records and {lacks}; the first record is {shown}. {mend}")
     return made
+
+
+def _mapping(row: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(row, Mapping):
+        raise InputError(f"{name} must hold a film a row with at least one film, each an object or a line")
+    return row
 
 
 def _named(
@@ -240,18 +260,16 @@ def _named(
 
 def _from_parquet(path: Path, rows: Mapping[str, Field]) -> Catalog:
     try:
-        frame = tables.CATALOG.check(pd.read_parquet(path))
+        frame = tables.CATALOG.check(pd.read_parquet(path, columns=list(tables.CATALOG.columns)))
+        names = pyarrow.parquet.read_schema(path).names
     except (OSError, ValueError) as error:
         raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
-    frame = frame.astype(object).where(frame.notna(), None)
-    columns = frame.columns.tolist()
     if frame.empty:
         raise InputError(f"{path.name} must hold at least one film")
-    held = {name for name, row in OPTIONAL_FIELDS.items() if row.column in columns}
+    held = {name for name, row in OPTIONAL_FIELDS.items() if row.column in names}
     rows = {name: row for name, row in ALL_FIELDS.items() if name in rows or name in held}
-    films = (dict(zip(columns, film, strict=True)) for film in frame.itertuples(index=False, name=None))
-    pairs = [(str(film["title"] or ""), film) for film in films]
-    return Catalog.from_records(_with_keywords(pairs, rows), path.name, _open(rows))
+    films = ((str(film["title"] or ""), film) for film in _parquet_rows(path))
+    return Catalog.from_records(_with_keywords(films, rows), path.name, _open(rows))
 
 
 def _open(rows: Mapping[str, Field]) -> dict[str, Field]:
@@ -310,14 +328,16 @@ def _listed(record: Mapping[str, Any], names: tuple[str, ...]) -> object:
 _MOST = 5  # plot keywords of a film
 _LEAST, _SHARE = 3, 0.1  # a keyword stands in so many plots at least, and in this share at most
 
-Films = Sequence[tuple[str, Mapping[str, Any]]]
+Films = Iterable[tuple[str, Mapping[str, Any]]]
 
 
 def _with_keywords(films: Films, rows: Mapping[str, Field]) -> Films:
     """The films, ``(title, record)``, with plot keywords where ``rows`` asks for them and no film has any."""
-    key = OPTIONAL_FIELDS[PLOT].column
+    if PLOT not in rows:
+        return films
+    key, films = OPTIONAL_FIELDS[PLOT].column, list(films)
     records = [record for _, record in films if isinstance(record, Mapping)]
-    if PLOT not in rows or any(_has_values(record.get(key)) for record in records):
+    if any(_has_values(record.get(key)) for record in records):
         return films
     found = iter(_extracted([str(record.get("plot") or "") for record in records]))
     return [(title, {**one, key: next(found)} if isinstance(one, Mapping) else one) for title, one in films]

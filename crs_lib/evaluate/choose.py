@@ -136,9 +136,8 @@ class ScoringConfig(Choices):
         return bool(TOPICS.get(self.rule.topics).facts.get("in_order"))
 
     def make(self, gains: ArmGains | None = None) -> PreparedScorer:
-        """Load the catalogue and make the scorer; InputError for a missing part.
-
-        ``gains`` are those of the other arms, for conventions that compare arms.
+        """Load the catalogue and make the scorer; InputError for a missing part. ``gains`` are those of the
+        other arms, for conventions that compare arms.
         """
         model = self._model()
         if self.rule.scorer == "items":
@@ -167,9 +166,8 @@ class ScoringConfig(Choices):
         return asking.read_settings(self.llm_settings)
 
     def origin(self, extractor: str, embedder: str, inputs: Mapping[str, str]) -> Provenance:
-        """The provenance of a scoring: ``inputs`` are names and content hashes of the files read.
-
-        Its ``weights`` hold those of the composites, and the settings of a model that is asked, as JSON.
+        """The provenance of a scoring: ``inputs`` are names and content hashes of the files read. Its
+        ``weights`` hold those of the composites, and the settings of a model that is asked, as JSON.
         """
         weights = {name: getattr(self.rule, name)._asdict() for name in ("tas", "items", "cas")}
         if self.asks:

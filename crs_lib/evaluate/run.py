@@ -226,7 +226,6 @@ def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
 
 def planned(config: simulate.SimulateConfig, judged: Mapping[str, Any]) -> "Iterator[Work]":
     """The largest number of calls to each model of a run; failed and repeated calls are not counted.
-
     ``judged`` holds the parameters of the judgement that follows.
     """
     from crs_lib.judge.config import JudgeConfig
@@ -322,10 +321,9 @@ def conventions_of(run: str) -> list[str]:
 
 
 def convention_of(run: str, asked: str = "") -> str:
-    """The convention of a run's scores that is meant by ``asked``.
-
-    Nothing means ``default``, and the latest where the run has no scores under it; a convention that the
-    run has only with other settings means the latest of those. Raises RunError where there is none.
+    """The convention of a run's scores that is meant by ``asked``. Nothing means ``default``, and the latest
+    where the run has no scores under it; a convention that the run has only with other settings means the
+    latest of those. Raises RunError where there is none.
     """
     known = conventions_of(run)
     name = conventions.checked(asked) if asked else ""
@@ -344,9 +342,7 @@ def convention_of(run: str, asked: str = "") -> str:
 def entry(run: str, convention: str = "") -> dict[str, Any]:
     """The manifest's entry of an evaluation; RunError where there is none, or one of older dialogues."""
     name = convention_of(run, convention)
-    stages = runs.read_manifest(simulate.STUDY, run)["stages"]
-    mine = {stage["parameters"]["name"]: stage for key, stage in stages.items() if key.startswith(_STAGE)}
-    found: dict[str, Any] = mine[name]
+    found = runs.entry(simulate.STUDY, run, _stage_of(name))
     if found["parameters"]["scorer"] != "items":
         importlib.import_module("crs_lib.thesis.tables")  # declares the metrics of its tables
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")

@@ -189,9 +189,8 @@ class Scorer:
 
 @dataclass(eq=False)
 class ItemsScorer:
-    """:class:`Scorer` for many dialogues at once.
-
-    ``find`` gives the concepts of every distinct text; None: the grounder finds them.
+    """:class:`Scorer` for many dialogues at once. ``find`` gives the concepts of every distinct text; None:
+    the grounder finds them.
     """
 
     grounder: Grounder

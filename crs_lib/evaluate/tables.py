@@ -65,10 +65,9 @@ def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
 
 
 def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Provenance) -> pd.DataFrame:
-    """Stream the scores into ``turns.parquet``, ``shifts.parquet`` and ``results.jsonl``.
-
-    ``target`` gives the path of a file's name. Returns the flat session table. Raises InputError where
-    there is nothing to score.
+    """Stream the scores into ``turns.parquet``, ``shifts.parquet`` and ``results.jsonl``. ``target`` gives
+    the path of a file's name. Returns the flat session table. Raises InputError where there is nothing to
+    score.
     """
     sessions = tables.Rows()
     shifts: list[pd.DataFrame] = []
@@ -162,7 +161,6 @@ OWN_FAMILY = "judge of its own family"
 
 def with_judges(table: pd.DataFrame, judged: pd.DataFrame, sessions: pd.DataFrame) -> pd.DataFrame:
     """The model metrics with a row for each system and construct of judges (``judge.headline``) behind them.
-
     A system that no judge read has null means; ``mark`` says where only judges of its own family did.
     """
     given = judged.rename(columns={"construct": "metric", "value": "mean"}).drop(columns="n_missing")

@@ -273,10 +273,9 @@ class StageSpec:
 
 
 class Study:
-    """A study: its name (the folder under ``results/``), its stages in order, and tables derived from them.
+    """A study: its folder under ``results/``, its stages in order, and tables derived from them.
 
-    ``derived`` maps the name of a table that no stage writes to the function of a run that makes it from
-    tables that a stage writes.
+    ``derived`` maps the name of a table that no stage writes to the function of a run that makes it.
     """
 
     def __init__(self, name: str, stages: Iterable[StageSpec], derived: _Derived | None = None) -> None:

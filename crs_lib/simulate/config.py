@@ -79,7 +79,6 @@ def _longest(system: str, rule: LLMSettings, catalog: Catalog) -> int:
 
 def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
     """The versions of programs, as inputs of the stage: a run is finished with the programs it began with.
-
     ``before`` is the stage's entry in the manifest. Raises one RunError that lists all that cannot be reached
     or started.
     """
@@ -114,9 +113,8 @@ def _once(arms: Sequence[str]) -> Sequence[str]:
 
 
 class SimulateConfig(Settings):
-    """The effective settings of a batch, checked.
-
-    ``workers`` and ``scheduler`` never change what a session is.
+    """The effective settings of a batch, checked. ``workers`` and ``scheduler`` never change what a session
+    is.
     """
 
     run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
@@ -220,10 +218,9 @@ class SimulateConfig(Settings):
         return Path(self.catalog.partition(sources.PLUS)[0]).stem
 
     def parts(self) -> list[tuple[list[Key], tuple[str, ...]]]:
-        """The batch in the order of work, each part with the models that it waits for.
-
-        Systems that answer in our own processes go scenario by scenario, so that one is planned once for all
-        of them; the others one after the other, so that servers need not swap weights.
+        """The batch in the order of work, each part with the models that it waits for: systems in our own
+        processes scenario by scenario, planned once; the others one after the other, so that no server swaps
+        weights.
         """
         keys = self.keys()
         ruled = [] if self.user_llm else [name for name, spec in self.specs.items() if not _is_apart(spec)]
@@ -245,9 +242,8 @@ class SimulateConfig(Settings):
         return tuple(arm for arm in self.arms if arm not in scenarios.WINDOWS)
 
     def windows(self, arm: str) -> tuple[str, ...]:
-        """The arms whose short conversations begin or end at the shift turns of an arm of whole sessions.
-
-        Straight users belong to shifting ones; where nothing shifts there are fresh users alone.
+        """The arms whose short conversations begin or end at the shifts of whole sessions; without shifts,
+        fresh users.
         """
         of = {scenarios.SHIFT: scenarios.WINDOWS, scenarios.NO_SHIFT: (scenarios.FRESH,)}
         return tuple(one for one in of.get(arm, ()) if one in self.arms)
@@ -267,9 +263,8 @@ class SimulateConfig(Settings):
         return self.run if arm == self.arm else f"{self.run}-{arm}"
 
     def parameters(self, arm: str) -> dict[str, Any]:
-        """The settings that say what comes out in an arm, as plain data for the manifest.
-
-        What only language models need is there where one takes part.
+        """The settings that say what comes out in an arm, for the manifest; those of models where one takes
+        part.
         """
         apart = ("arms", "user_llm", "llm", "scheduler")
         values = {name: value for name, value in self.values().items() if name not in apart}

@@ -51,13 +51,9 @@ class _Talk(NamedTuple):
 def session(
     world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario | None = None
 ) -> Dialogue:
-    """One dialogue between a system, ``SPEC`` or ``NAME=SPEC``, and the scenario's user.
-
-    The same for the same arguments.
-
-    The user's stream leaves the system out, so constraints and shifts are the same for every system.
-    ``plan`` may be given to spare planning it again. Raises RunError for an utterance that does not voice a
-    planned constraint or shift.
+    """One dialogue between a system, ``SPEC`` or ``NAME=SPEC``, and the scenario's user (``plan``, if planned
+    already); the user's stream leaves the system out, so every system meets the same constraints and shifts.
+    Raises RunError for an utterance that does not voice a planned constraint or shift.
     """
     plan = plan or scenario(world, number, config)
     return _held(world, spec, config, plan, _Talk(f"{number:05d}", plan, range(1, config.n_turns + 1)))
@@ -131,9 +127,8 @@ def conversation_id(seed: int, name: str, arm: str) -> str:
 
 
 def _shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
-    """The films of a session for systems that get a fixed list: a draw with answers to every constraint.
-
-    Up to as many answers as a reply recommends for each of the user's states in turn; the order says nothing.
+    """The films of a session for systems that get a fixed list: a draw with answers to each of the user's
+    states.
     """
     rule, catalog = world.llm, world.catalog
     draw = rng.stream(config.seed, "movies", plan.session, "answers")
@@ -165,9 +160,8 @@ def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
 
 
 class Maker:
-    """Makes the sessions of a batch in one process; the catalogue, or its file's, is compiled once.
-
-    ``start`` says where models' calls are cached and logged, and which weights the run began with.
+    """Makes the sessions of a batch in one process; ``start`` says where models' calls are kept, and their
+    weights.
     """
 
     def __init__(
@@ -239,10 +233,7 @@ class _TrialTurn(NamedTuple):
 
 
 def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_TrialTurn]:
-    """The opening of a scenario, a second constraint and the first shift, held with the batch's first system.
-
-    Takes the first scenario from ``number`` on that is told in these three turns.
-    """
+    """The opening, a second constraint and the first shift of the first scenario from ``number`` on."""
     plan, shift = next(found for found in _told_in_three(world, config, number) if found[1])
     user = User(world.catalog, plan)
     system = systems.create(config.systems[0], world, config.seed, plan.session)
@@ -256,10 +247,7 @@ def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_Tr
 
 
 def _told_in_three(world: World, config: SimulateConfig, number: int) -> Iterator[tuple[Scenario, int]]:
-    """Scenarios with the turn of their first shift, 0 where constraints join between turn 2 and it.
-
-    The last one has a turn even if so: it is turn 3, a shift or not.
-    """
+    """Scenarios with the turn of their first shift, 0 where constraints join before; the last's is 3."""
     for session in range(number, number + _SEARCHED):
         plan = scenario(world, session, config)
         shift = next((step.turn for step in plan.steps if step.shift is not None), 0)

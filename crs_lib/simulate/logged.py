@@ -43,7 +43,6 @@ class ImportConfig(Settings):
 
 class Imported(NamedTuple):
     """An import: its folder, a row a system, the conversations skipped, and how far the catalogue goes.
-
     ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped.
     """
 
@@ -54,10 +53,7 @@ class Imported(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The share in [0, 1] of the listed titles that the catalogue has; of replies where no log lists titles.
-
-    A reply counts that names a film of the catalogue. NaN where there is nothing to look at.
-    """
+    """The share in [0, 1] of the listed titles that the catalogue has, else of replies that name one."""
 
     share: float
     n: int
@@ -85,7 +81,6 @@ def user_of(dialogue: Dialogue) -> str:
 
 def same_users(users: Iterable[Mapping[str, str]]) -> bool:
     """Whether systems met the same users: the one test of pairing, of a mapping of system to user a session.
-
     True where almost all sessions of a number that two systems share have one user (:func:`user_of`), or no
     number is shared; False where few have, by chance. Raises InputError, with the counts, for a mixture.
     """
@@ -155,13 +150,10 @@ class _Counts:
 
 
 def import_logs(config: ImportConfig) -> Imported:
-    """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``.
-
-    A conversation that cannot be read is skipped and listed with its place and reason; with ``strict`` it is
-    an InputError. Where systems met different users (:func:`same_users`), a session is named after its
-    system, so that nothing is paired. What a log lacks (constraints, shifts, titles) leaves the metrics that
-    need it undefined.
-    Raises InputError where nothing can be read, RunError for a run that holds other dialogues.
+    """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``
+    (``strict``: InputError instead). Where systems met different users (:func:`same_users`), a session is
+    named after its system. What a log lacks leaves the metrics that need it undefined. Raises InputError
+    where nothing can be read, RunError for a run that holds other dialogues.
     """
     files = logs.files(config.logs)
     catalog = prepare(config.run, config.catalog)

@@ -19,10 +19,8 @@ from crs_lib.simulate.conversation import Maker
 
 
 def prepare(run: str, catalog: str) -> Catalog:
-    """Clean a catalogue and freeze it in a run's folder: ``catalog.parquet``, ``cleaning_report.csv``.
-
-    A file in the OpenDialKG form is kept beside it as it is: the thesis's conventions read it. Raises
-    RunError if the run holds another catalogue.
+    """Clean a catalogue and freeze it in a run's folder (``catalog.parquet``, ``cleaning_report.csv``, and a
+    file in the OpenDialKG form as it is); RunError if the run holds another one.
     """
     loaded = sources.load(catalog)
     _freeze(run, catalog, loaded)
@@ -47,14 +45,12 @@ def _freeze(run: str, catalog: str, loaded: Catalog) -> str:
 def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``; returns the folder.
 
-    The conversations of straight and fresh users lie beside it (``dialogues_<arm>.jsonl``). Further arms of
-    whole sessions have runs of their own, ``<run>-<arm>``, and change nothing in the first.
-
-    Killed at any moment and started again, it continues: nothing is lost, nothing is done twice. The
-    catalogue is frozen as ``catalog.parquet``, the calls of models are listed in ``llm_calls.jsonl``. Raises
-    RunError for a folder made with other parameters, a damaged ledger, a run that another process works
-    on, a disk that refuses, models that are not there, and more failed sessions than ``llm`` allows
-    (``max_failed``); those that failed are listed in ``failed_sessions.csv``.
+    The conversations of straight and fresh users lie beside it (``dialogues_<arm>.jsonl``), further arms of
+    whole sessions in runs ``<run>-<arm>``. Killed at any moment and started again, it continues. The
+    catalogue is frozen as ``catalog.parquet``, models' calls are in ``llm_calls.jsonl``, failed sessions in
+    ``failed_sessions.csv``. Raises RunError for a folder made with other parameters, a damaged ledger, a run
+    that another process works on, a disk that refuses, models that are not there, and more failed sessions
+    than ``llm`` allows (``max_failed``).
     """
     catalog = sources.load(config.catalog)
     folders = [_arm(config, arm, catalog, progress) for arm in config.lasting]
@@ -87,9 +83,8 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
 
 
 def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Sequence[str] = ()) -> None:
-    """Write the finished dialogues, in the order of ``keys``, and the list of those that failed, if any.
-
-    A session's line comes first in its body; the others go to the files of their arms, ``windows``.
+    """Write the finished dialogues, in the order of ``keys`` (arms of ``windows`` into their files), and
+    those failed.
     """
     asked = set(keys)
     failed = {key: error for key, error in ledger.failures() if key in asked}

@@ -70,11 +70,9 @@ def shift_turns(seed: int, session: int, n_turns: int, pace: Pace = USUAL) -> li
 def _type_order(
     seed: int, session: int, types: tuple[str, ...], n_turns: int, pace: Pace = USUAL, least: int = 1
 ) -> list[str]:
-    """The types of a session's shifts, in order.
-
-    Sessions are planned in blocks of as many as there are types, turn by turn: each shift gets the type
-    that came least often in the block so far, of those that can happen there (``ShiftType.allows``); draws
-    break ties. A longer session begins like a shorter one. ``least`` is that of :func:`_refinements`.
+    """The types of a session's shifts, in order. In blocks of as many sessions as there are types, turn by
+    turn, each shift gets the type that came least often, of those that can happen there
+    (``ShiftType.allows``); draws break ties, and a longer session begins like a shorter one.
     """
     if not types:
         return []
@@ -142,12 +140,10 @@ class Rates(Settings):
 
 @dataclass(frozen=True)
 class PlanStep:
-    """One user turn of the plan: the act, the state that it leaves, and the shift if the turn shifts.
-
-    ``kind`` is the type of the shift; ``planned`` is the type that was due at this turn, also where another
-    type or none happened. ``answers`` are the films that fit, ``n_answers`` in number. ``situation`` voices a
-    new constraint that is not named. ``excluded`` are values to avoid that a turn without a shift names. A
-    straight user's turn has a shift without an event, which only adds.
+    """One user turn of the plan: the act, the state that it leaves, and the shift if it shifts. ``kind`` is
+    its type, ``planned`` the type due at this turn; ``answers`` are films that fit, ``n_answers`` in number;
+    ``situation`` voices a constraint that is not named, ``excluded`` are values to avoid without a shift. A
+    straight user's shift has no event.
     """
 
     turn: int
@@ -170,11 +166,9 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class Scenario:
-    """The plan of one session in an arm; ``rates`` are those of its ordinary turns.
-
-    ``voice`` names the user's voice (:mod:`crs_lib.simulate.voices`); ``insist`` says whether the user
-    insists where a reply misses the constraints. ``lines`` are the words of acts that no reply changes, by
-    turn and section: the user's first session fills them, and the sessions with other systems say the same.
+    """The plan of one session in an arm; ``rates`` are those of its ordinary turns, ``voice`` the user's
+    (:mod:`crs_lib.simulate.voices`), ``insist`` whether the user insists where a reply misses. ``lines`` are
+    the words, by turn and section, that no reply changes: sessions with other systems say the same.
     """
 
     seed: int
@@ -275,10 +269,8 @@ def plan(
 
 
 def _in_any_order(catalog: Catalog, first: UserState, n: int, seed: int, session: int) -> list[PlanStep]:
-    """The turns that state ``n`` constraints of the film in mind, any of a genre and two more, one by one.
-
-    So the constraints that a user keeps at a shift, some of all, are constraints that a user could have begun
-    with.
+    """The turns that state ``n`` constraints of the film in mind, of a genre and two more, in any order: what
+    is kept at a shift could be a beginning, too.
     """
     draw, full = rng.stream(seed, "movies", session, "order"), first
     for _ in range(2):
@@ -335,9 +327,8 @@ def _first_words(
 
 
 def _openly(catalog: Catalog, plan: Scenario, act: str, goal: UserState, n: int) -> list[PlanStep]:
-    """The first ``n`` turns of a user who states nothing: an act of first words, and ordinary talk.
-
-    Before anything is wished nothing is contradicted.
+    """The first ``n`` turns of a user who states nothing, and contradicts nothing: first words, ordinary
+    talk.
     """
     draws = partial(rng.stream, plan.seed, "movies", plan.session, "open")
     acts = [act, *(_ordinary(catalog, draws(turn), plan.rates) for turn in range(2, n + 1))]
@@ -354,9 +345,8 @@ class Window(NamedTuple):
 
 
 def windows(shifting: Scenario, plan: Scenario) -> list[Window]:
-    """The windows of a session in an arm: the first turns from each shift on, while nothing changes.
-
-    ``shifting`` is the plan with the shifts, ``plan`` is that of the arm.
+    """The windows of a session in an arm: the first turns from each of ``shifting``'s shifts on without
+    change.
     """
     states, found = [step.wanted for step in plan.steps], []
     for turn in (step.turn for step in shifting.steps if step.shift is not None):
@@ -366,21 +356,15 @@ def windows(shifting: Scenario, plan: Scenario) -> list[Window]:
 
 
 def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
-    """The scenario of a fresh user who states everything that holds at a turn, and goes on as planned.
-
-    The turns keep their numbers, and so their words; those before ``turn`` are not spoken.
-    """
+    """The scenario of a fresh user who states everything that holds at ``turn``, and goes on as planned."""
     step = _step(catalog, turn, OPENING, plan.steps[turn - 1].state)
     return replace(plan, arm=FRESH, steps=(*plan.steps[: turn - 1], step, *plan.steps[turn:]))
 
 
 def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
-    """The scenario of a straight user: from a shift on as the plan's user, and never of another mind.
-
-    What the shift kept is stated one value a turn in the acts of an opening; what it added is stated at its
-    turn, in one utterance in the words of a shift that only adds; the other turns are ordinary, those of the
-    plan where it has such. Whoever keeps nothing asks openly until then. Where a shift only drops, the turn
-    is an ordinary one, which asks for more. Source: docs/validity.md, section 1.
+    """The scenario of a straight user: from a shift on as the plan's user, and never of another mind. What
+    the shift kept is stated one value a turn, what it added at its turn in one utterance; other turns are
+    ordinary, and who keeps nothing asks openly until then. Source: docs/validity.md, section 1.
     """
     before, state = plan.steps[turn - 2].state, plan.steps[turn - 1].state
     kept = {name: v for name, v in before.constraints.items() if state.constraints.get(name) == v}

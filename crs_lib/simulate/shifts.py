@@ -71,12 +71,9 @@ class PlannedShift:
 
 
 class ShiftType(ABC):
-    """A way in which constraints change; register subclasses by name.
-
-    ``sections`` are the sections of user.wording that voice the type, without their prefix ``shift_``; if
-    empty, the type's name is the only one. ``voices`` are the parts of a :class:`PlannedShift` of which an
-    utterance must name every value. ``stands_in`` orders the types that replace one which cannot happen (0:
-    never).
+    """A way in which constraints change; register subclasses by name. ``sections`` of user.wording (without
+    ``shift_``; by default the name) voice it, an utterance must name every value of ``voices``; ``stands_in``
+    orders the types that replace one which cannot happen (0: never).
     """
 
     sections: ClassVar[tuple[str, ...]] = ()
@@ -107,10 +104,7 @@ SHIFTS: Registry[ShiftType] = Registry("shift type")
 
 
 def propose(kind: str, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-    """The shift of a type from a state, or None where the catalogue or the state does not allow it.
-
-    A shift that is returned has an answer in the catalogue, and an anchor among the answers.
-    """
+    """The shift of a type from a state, with an anchor among its answers; None where there can be none."""
     made = SHIFTS.create(kind)
     shift = made.make(catalog, state, draw) if made.allows(state.shape) else None
     if shift is None:
@@ -152,9 +146,8 @@ def _dropped(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
 def new_value(
     catalog: Catalog, items: Any, name: str, unlike: int | None, draw: np.random.Generator
 ) -> tuple[str, int] | None:
-    """A value of a field and a film that has it, out of ``items``; not one that film ``unlike`` has.
-
-    Values that three films or more have are preferred, so that a constraint seldom names one film only.
+    """A value of a field (preferably of three films) and a film of ``items`` with it; none that ``unlike``
+    has.
     """
     had = set(catalog.items[unlike].values[name]) if unlike is not None else set()
     rare: tuple[str, int] | None = None

@@ -26,10 +26,8 @@ def clean(text: str) -> str:
 
 
 def _fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tuple[str, str]]) -> str:
-    """Why a wording does not voice the plan; an empty text where it does.
-
-    A wording must name the values of the plan and the values and films of the template, and no others of the
-    catalogue: the scenario, not the model, decides on constraints.
+    """Why a wording does not voice the plan, or nothing: it must name the plan's values and the template's
+    values and films, and no others of the catalogue.
     """
     if not text or len(text) > LONGEST:
         return f"it has {len(text)} characters, expected 1 to {LONGEST}"
@@ -48,9 +46,8 @@ def _fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tu
 
 
 class ModelWording:
-    """Words the utterances of one session's user; a :class:`crs_lib.simulate.users.Realiser`.
-
-    The calls' seeds leave the system out: the same planned utterance is worded the same for every system.
+    """Words the utterances of one session's user (a :class:`crs_lib.simulate.users.Realiser`), the same for
+    every system.
     """
 
     def __init__(
@@ -60,11 +57,7 @@ class ModelWording:
         self.seed, self.session, self.system = place
 
     def __call__(self, template: str, must_voice: Sequence[tuple[str, str]], turn: int) -> Phrasing:
-        """The model's wording; asked once more, then the template's, flagged ``fallback``.
-
-        Raises LLMError where the model cannot be reached; a reply that cannot be used counts as one that
-        does not voice the plan.
-        """
+        """The model's wording; asked once more, then the template's. LLMError without a model."""
         faults = []
         for attempt in range(ATTEMPTS):
             try:

@@ -35,10 +35,7 @@ SITUATION = "situation"  # stands for the field where an utterance must hold a s
 
 
 def _must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
-    """The (field, value) pairs that the words of a turn must name; empty where the plan changes nothing.
-
-    A value that a situation implies is not named: the situation's text stands for it, under ``SITUATION``.
-    """
+    """The (field, value) pairs that a turn must name; for a value implied its text, under ``SITUATION``."""
     if step.shift is not None:
         needed = [*SHIFTS.create(step.kind).to_voice(step.shift), *step.excluded.items()]
         if step.situation is None:
@@ -53,10 +50,7 @@ def _must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
 
 
 def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> None:
-    """Raise RunError if a value that a turn must name is not found in its words, read as systems read them.
-
-    A plan that its words do not voice would be scored against a change that nobody could hear.
-    """
+    """Raise RunError if a value that a turn must name is not in its words as systems read them."""
     needed = _must_voice(step, act)
     if not needed:
         return

@@ -116,10 +116,8 @@ def _situations() -> tuple[Situation, ...]:
 def implied(
     shift: PlannedShift, explicitness: str, voice: str, draw: np.random.Generator
 ) -> Situation | None:
-    """The situation that voices one new constraint of a shift; None where the shift is said in plain words.
-
-    ``explicitness`` "implicit" implies wherever the table has a situation for a new constraint, "mixed" in
-    half of these shifts. A bridge is always named.
+    """The situation that voices one new constraint of a shift (no bridge); None where it is said plainly:
+    "implicit" implies wherever the table has one, "mixed" in half of these shifts.
     """
     if explicitness == EXPLICIT or shift.section not in SECTIONS:
         return None

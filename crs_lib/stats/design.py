@@ -127,12 +127,6 @@ class Design:
         several = len(cells[self.system].unique()) > 1
         return several and not bool(cells[self.scenario].duplicated().any())
 
-    def sides(self, frame: pd.DataFrame) -> Iterator[tuple[Any, Any, Floats, Floats]]:
-        """Every pair with the known values of ``a`` and of ``b``, as independent samples."""
-        names, samples, _ = self.groups(frame)
-        for i, j in check_pairs(names, self.pairs):
-            yield names[i], names[j], samples[i], samples[j]
-
     def paired(self, frame: pd.DataFrame) -> _Paired:
         """Scenarios by systems, one value in each cell; InputError for one system, or two rows of a cell."""
         system, scenario = self.system, self.scenario

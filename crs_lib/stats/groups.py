@@ -3,7 +3,6 @@ Where the same users met every system these ignore the pairing, which :mod:`crs_
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -12,7 +11,7 @@ import pandas as pd
 import scipy
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.design import USUAL, Design, Floats, Groups, check_columns, numbers
+from crs_lib.stats.design import USUAL, Design, Floats, Groups, check_columns, check_pairs, numbers
 from crs_lib.stats.paired import two_way_residuals
 
 _NAN = float("nan")
@@ -57,21 +56,16 @@ def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Difference of means ``a - b`` of every pair with simultaneous interval; p holds for the family. Raises
-    InputError as :func:`one_way_anova`. Source: Tukey (1953), Kramer (1956) for unequal sizes.
+    InputError as :func:`one_way_anova`. Source: Tukey (1953), Kramer (1956) for unequal sizes; scipy.
     """
     names, samples, missing = design.groups(frame)
-    sizes = np.array([len(sample) for sample in samples])
-    df = int(sizes.sum()) - len(sizes)
-    within = np.sum([sample.var(ddof=1) * (len(sample) - 1) for sample in samples]) / df
-    quantile = _range_quantile(design.confidence, len(sizes), df)
-    rows = []
-    for i, j in combinations(range(len(sizes)), 2):
-        error = float(np.sqrt((1 / sizes[i] + 1 / sizes[j]) * within / 2))
-        diff, half = float(samples[i].mean() - samples[j].mean()), quantile * error
-        with np.errstate(divide="ignore", invalid="ignore"):
-            p = _range_tail(float(np.divide(abs(diff), error)), len(sizes), df)
-        row = {"a": names[i], "b": names[j], "diff": diff, "low": diff - half, "high": diff + half, "p": p}
-        rows.append(row | {"n_a": sizes[i], "n_b": sizes[j], "n_missing": missing[i] + missing[j]})
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fit = scipy.stats.tukey_hsd(*samples)
+    ends, rows = fit.confidence_interval(design.confidence), []
+    for i, j in combinations(range(len(names)), 2):
+        row = {"a": names[i], "b": names[j], "diff": fit.statistic[i, j], "low": ends.low[i, j]}
+        row |= {"high": ends.high[i, j], "p": fit.pvalue[i, j], "n_a": len(samples[i])}
+        rows.append(row | {"n_b": len(samples[j]), "n_missing": missing[i] + missing[j]})
     return pd.DataFrame(rows)
 
 
@@ -81,21 +75,22 @@ def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float
     not overlap) with its side ``ranks``, and ``p_equivalent`` within ±``margin``. NaN where neither varies.
     Source: Welch (1947), Biometrika 34; Games and Howell (1976), JES 1; Brunner and Munzel (2000), Biom. J.
     """
-    names, _, missing = design.groups(frame)
-    lost, rows = dict(zip(names, missing, strict=True)), []
-    for a, b, x, y in design.sides(frame):
+    names, samples, missing = design.groups(frame)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        games_howell, rows = scipy.stats.tukey_hsd(*samples, equal_var=False).pvalue, []
+    for i, j in check_pairs(names, design.pairs):
+        x, y = samples[i], samples[j]
         parts = np.array([x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)])
         diff, error = float(x.mean() - y.mean()), float(np.sqrt(parts.sum()))
-        row = {"a": a, "b": b, "diff": diff, "low": _NAN, "high": _NAN, "p_games_howell": _NAN}
+        row = {"a": names[i], "b": names[j], "diff": diff, "low": _NAN, "high": _NAN, "p_games_howell": _NAN}
         row |= {"p_brunner_munzel": 1.0 if diff == 0 else _NAN, "ranks": 0.0, "p_equivalent": _NAN}
         if error > 0:
             df = float(parts.sum() ** 2 / (parts**2 / (len(x) - 1, len(y) - 1)).sum())
             half = float(scipy.stats.t.ppf((1 + design.confidence) / 2, df)) * error
-            row |= {"low": diff - half, "high": diff + half}
-            row["p_games_howell"] = _range_tail(abs(diff) / error * np.sqrt(2), len(names), df)
+            row |= {"low": diff - half, "high": diff + half, "p_games_howell": games_howell[i, j]}
             row["p_equivalent"] = float(scipy.stats.t.sf((margin - abs(diff)) / error, df))
             row |= _brunner_munzel(x, y)
-        rows.append(row | {"n": min(len(x), len(y)), "n_missing": lost[a] + lost[b]})
+        rows.append(row | {"n": min(len(x), len(y)), "n_missing": missing[i] + missing[j]})
     return pd.DataFrame(rows)
 
 
@@ -104,17 +99,6 @@ def _brunner_munzel(x: Floats, y: Floats) -> dict[str, float]:
     apart = abs(ahead) == 0.5
     test = scipy.stats.mannwhitneyu(x, y) if apart else scipy.stats.brunnermunzel(x, y)
     return {"p_brunner_munzel": float(test.pvalue), "ranks": float(np.sign(ahead))}
-
-
-@lru_cache(maxsize=1024)  # a plan's tables ask for the same ones again, and each is a double integral
-def _range_quantile(level: float, groups: int, df: float) -> float:
-    return float(scipy.stats.studentized_range.ppf(level, groups, df))
-
-
-@lru_cache(maxsize=4096)
-def _range_tail(q: float, groups: int, df: float) -> float:
-    """The probability of a studentized range above ``q``; NaN for NaN."""
-    return float(scipy.stats.studentized_range.sf(q, groups, df))
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:

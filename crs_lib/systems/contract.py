@@ -27,7 +27,6 @@ _KINDS = (
 @dataclass(frozen=True)
 class Answer:
     """A program's answer, checked: its reply, and the films and the state that it names beside it.
-
     ``recommended`` are ids or titles, None where the program names none (the titles in the reply count then).
     ``state`` maps fields to the values that the program understood, None where it says nothing about that.
     """
@@ -65,7 +64,6 @@ def parse(text: str) -> object:
 
 def read(answer: object) -> Answer:
     """The answer, checked field by field; LLMError names the field that is wrong and what it should be.
-
     Further fields are passed over, unless their name looks like a slip of a known one.
     """
     if not isinstance(answer, Mapping):

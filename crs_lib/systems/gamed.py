@@ -240,9 +240,8 @@ class _PadOpen(_PadSticky):
 
 
 class CrossTalk:
-    """The sticky policy as a program that remembers its users: who changes course gets another's films.
-
-    Two arms of a scenario want the same in the end: a memory of the one serves the other unheard.
+    """The sticky policy as a program that remembers its users: who changes course gets another's films. Two
+    arms of a scenario want the same in the end: a memory of the one serves the other unheard.
     """
 
     def __init__(self, catalog: Catalog) -> None:

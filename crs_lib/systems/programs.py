@@ -33,9 +33,8 @@ def _channel(spec: str) -> tuple[type[Channel], str]:
 
 
 def identity(spec: str) -> str:
-    """The version of a program as far as it can be known: an address, or a digest of its files.
-
-    Raises InputError for one that cannot be read.
+    """The version of a program as far as it can be known: an address, or a digest of its files. Raises
+    InputError for one that cannot be read.
     """
     channel, argument = _channel(spec)
     try:
@@ -96,10 +95,9 @@ class Programs(AbstractContextManager["Programs", None]):
         tags: Mapping[str, str | int] | None = None,
         lane: int = 0,
     ) -> Answer:
-        """The checked answer of a program; every outcome is a row of the call log.
-
-        Raises LLMError with the reason, after further attempts where a connection failed or a server
-        answered with status 5xx; RunError after :meth:`halt`.
+        """The checked answer of a program; every outcome is a row of the call log. Raises LLMError with the
+        reason, after further attempts where a connection failed or a server answered with status 5xx;
+        RunError after :meth:`halt`.
         """
         started, nothing = time.perf_counter(), Request((), "crs")
         try:
@@ -156,7 +154,6 @@ class Programs(AbstractContextManager["Programs", None]):
 
     def _taken(self, place: tuple[str, int], *, keep: bool) -> Channel:
         """A channel to a program: the one that all share, or an idle one, which is busy now; or a new one.
-
         Idle ones that ended or wrote something unasked are closed.
         """
         kind, argument = _channel(place[0])
@@ -193,9 +190,8 @@ class Programs(AbstractContextManager["Programs", None]):
 
 
 class _Program:
-    """One conversation of a program, which is sent all of it at every turn.
-
-    Raises LLMError where the program gives no usable answer: there is never a stand-in text.
+    """One conversation of a program, which is sent all of it at every turn. Raises LLMError where the program
+    gives no usable answer: there is never a stand-in text.
     """
 
     sees_state = False

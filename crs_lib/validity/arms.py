@@ -33,9 +33,8 @@ def scored(world: World, config: SimulateConfig, n: int) -> list[tuple[Dialogue,
 
 
 def _twin(config: SimulateConfig) -> SimulateConfig:
-    """The settings of the no-shift twin of a batch; its run is named ``<run>-none``.
-
-    Raises InputError where the batch itself has no shifts.
+    """The settings of the no-shift twin of a batch; its run is named ``<run>-none``. Raises InputError where
+    the batch itself has no shifts.
     """
     if config.arm == scenarios.NO_SHIFT:
         raise InputError(f"run {config.run!r} has no shifts itself; give the batch whose arm is 'shift'")

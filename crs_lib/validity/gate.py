@@ -109,9 +109,8 @@ def run(config: GateConfig, *, progress: bool = True) -> Path:
 
 
 def _check(run: str) -> Path:
-    """Put the metrics of an evaluated run through the gate; writes its three tables into the folder.
-
-    Raises InputError where the run lacks a control policy, RunError where it has not been evaluated.
+    """Put the metrics of an evaluated run through the gate; writes its three tables into the folder. Raises
+    InputError where the run lacks a control policy, RunError where it has not been evaluated.
     """
     columns = ["model", "session_id", "since_shift", *base.scored_names(base.TURN)]
     values = _session_values(evaluate.read(run, "turns", columns=columns), evaluate.read(run, "results"))
@@ -127,9 +126,8 @@ def _check(run: str) -> Path:
 
 
 def _session_values(turns: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
-    """One row per metric, part of the session, system and scenario: the mean over its turns.
-
-    Metrics of whole sessions that speak of shifts stand for the part after them and have no part before.
+    """One row per metric, part of the session, system and scenario: the mean over its turns. Metrics of whole
+    sessions that speak of shifts stand for the part after them and have no part before.
     """
     shifted = turns["since_shift"].notna()
     keys = ["model", "session_id"]
@@ -214,10 +212,9 @@ def _rising(metric: str, wide: pd.DataFrame) -> dict[str, Any]:
 
 
 def _verdicts(tests: pd.DataFrame) -> pd.DataFrame:
-    """One row per metric: how many demands it met of those asked, what it failed, and its mark.
-
-    The mark is empty for a metric that met all. Metrics of the protocol have the verdict of its confirmation,
-    or are not gated where there is none; metrics without direction are not tested.
+    """One row per metric: how many demands it met of those asked, what it failed, and its mark. The mark is
+    empty for a metric that met all. Metrics of the protocol have the verdict of its confirmation, or are not
+    gated where there is none; metrics without direction are not tested.
     """
     rows, protocol = [], Protocol.read()
     confirmed = protocol.verdicts()
@@ -252,9 +249,8 @@ def _dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFra
 
 
 def read(run: str, table: str = "metrics") -> pd.DataFrame:
-    """A table of a finished gate: "metrics" (verdicts), "tests" or "doses".
-
-    Raises InputError for another name, RunError with the command that makes it.
+    """A table of a finished gate: "metrics" (verdicts), "tests" or "doses". Raises InputError for another
+    name, RunError with the command that makes it.
     """
     if table not in TABLES:
         raise InputError(f"no table {table!r}; give one of {', '.join(TABLES)}")
@@ -267,9 +263,8 @@ def read(run: str, table: str = "metrics") -> pd.DataFrame:
 
 
 def marks(run: str = "gate") -> dict[str, str]:
-    """The gate's mark of each metric: empty where it may rank systems, else why it may not.
-
-    Raises RunError with the command that makes the gate, where the run has none.
+    """The gate's mark of each metric: empty where it may rank systems, else why it may not. Raises RunError
+    with the command that makes the gate, where the run has none.
     """
     found = read(run)
     return dict(zip(found["metric"], found["mark"].fillna(""), strict=True))
@@ -305,10 +300,9 @@ def _by_type(run: str, names: Sequence[str]) -> pd.DataFrame:
 
 
 class _Demand(NamedTuple):
-    """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``.
-
-    "shift_cost, relax" is the metric at first shifts of that type. A demand on what a policy reads does not
-    ``decide`` a metric's verdict.
+    """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``. "shift_cost, relax"
+    is the metric at first shifts of that type. A demand on what a policy reads does not ``decide`` a metric's
+    verdict.
     """
 
     metric: str
@@ -389,7 +383,6 @@ class Protocol:
 
     def values(self, part: str, run: str, catalog: str, workers: int) -> pd.DataFrame:
         """Simulate and score the seeds of a part: a row for each arm, system and scenario, a column a metric.
-
         ``scenario`` is "<seed>/<session>". What is finished already is kept. Of a ratio of means a scenario
         has the linear part, so that the mean over scenarios is the ratio.
         """

@@ -145,6 +145,7 @@ class _PageKey(NamedTuple):
     questions: pd.DataFrame
 
 
+@safety.reader("the key of a page")
 def read_key(run: str, page: str = "") -> _PageKey:
     """The key of a run's page, by default of the last one; RunError with the command that makes one."""
     path = _key_of(run, page) if page and _key_of(run, page).is_file() else folder(run) / KEY
@@ -194,6 +195,7 @@ class _Findings(NamedTuple):
         return f"{self.labels['rater'].nunique()} {'scripted ' if self.scripted else ''}raters"
 
 
+@safety.reader("labels")
 def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]:
     """The labels of exported files (item, rater, value 1 to 5, seconds; a rater's last one of an item) and
     the key of their page. Raises InputError naming file and line for what is no label of this page.

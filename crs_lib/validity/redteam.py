@@ -37,7 +37,6 @@ _PROGRAMS = {"cross_talk": "cross_talk=python:crs_lib.systems.gamed:CrossTalk"}
 
 def _drawn(budget: int, seed: int) -> list[Tricks]:
     """Policies by random search: a trick is off, full on, or a uniform share, each in a third of the draws.
-
     The plain echo comes first, then each trick alone.
     """
     names = Tricks._fields

@@ -119,10 +119,25 @@ def of_manifest(place, read):
     return read("fuzz")
 
 
+def of_key(place, read):
+    """The key of a page, or labels beside a sound key."""
+    folder = paths.run_folder("movies", "fuzz") / "annotation"
+    folder.mkdir(parents=True, exist_ok=True)
+    key = place.read_bytes() if place.suffix == ".json" else json.dumps(KEY).encode()
+    (folder / "key.json").write_bytes(key)
+    return read("fuzz") if place.suffix == ".json" else read([place], "fuzz")
+
+
 def plain(place, read):
     return read(place)
 
 
+KEY = {
+    "kind": "single",
+    "page": "p",
+    "questions": [{"id": "a", "systems": ["m"], "session_id": "0", "shift": 2, "turns": [2]}],
+}
+LABEL = {"item": "a", "rater": "AB", "value": 3, "page": "p", "seconds": 2.5}
 MANIFEST = {
     "stages": {"simulate": {"status": "finished", "outputs": {"dialogues.jsonl": "0"}, "inputs": {}, "parameters": {}}},
 }  # fmt: skip
@@ -153,6 +168,8 @@ SAMPLES = [
     ("simulate.config.iter_dialogues", "manifest.json", MANIFEST, json.dumps, of_manifest),
     ("simulate.config.failed_sessions", "failed.csv", "model,session_id,error\nm,00001,gone\n", str, of_run),
     ("stats.plan.read_plan", "plan.yaml", PLAN, yaml.safe_dump, lambda place, read: read(safety.read_yaml(place))),
+    ("validity.labels.read_key", "key.json", KEY, json.dumps, of_key),
+    ("validity.labels.read", "labels.jsonl", [LABEL, LABEL], lines, of_key),
     ("thesis.topics.TopicModel.load", "dictionary.tsv", "0\tfilm\t1\n1\tplot\t2\n2\tstar\t1\n", str, topics),
     ("thesis.replay._NounLemmas.load", "index.noun", "dog n 1 0\nmice mouse\n", str, nouns),
 ]  # fmt: skip
