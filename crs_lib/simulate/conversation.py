@@ -18,7 +18,7 @@ from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users, voices
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.scenarios import FRESH, SHIFT, STRAIGHT, Scenario
+from crs_lib.simulate.scenarios import FRESH, OPENING, SHIFT, STRAIGHT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
 from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
@@ -252,6 +252,6 @@ def _told_in_three(world: World, config: SimulateConfig, number: int) -> Iterato
         plan = scenario(world, session, config)
         shift = next((step.turn for step in plan.steps if step.shift is not None), 0)
         heard = plan.steps[1].state.constraints
-        fits = shift > 2 and plan.steps[shift - 2].state.constraints == heard
+        fits = shift > 2 and plan.steps[0].act == OPENING and plan.steps[shift - 2].state.constraints == heard
         yield plan, shift if fits else 0
     yield plan, 3

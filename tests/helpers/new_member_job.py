@@ -45,7 +45,8 @@ def texts(name, *frames):
 
 def run(path, n_sessions):
     simulate.simulate(
-        SimulateConfig(run="new", catalog=path, systems=SYSTEMS, n_sessions=n_sessions), progress=False
+        SimulateConfig(run="new", catalog=path, systems=SYSTEMS, n_sessions=n_sessions, voices="A"),
+        progress=False,
     )
     evaluate.evaluate(EvaluateConfig(run="new"))
     catalog = sources.load(path)
@@ -77,7 +78,9 @@ def printed(*command):
 
 def metric():
     systems = ("oracle", "random", "silent")
-    simulate.simulate(SimulateConfig(run="mine", systems=systems, n_sessions=2, n_turns=8), progress=False)
+    simulate.simulate(
+        SimulateConfig(run="mine", systems=systems, n_sessions=2, n_turns=8, voices="A"), progress=False
+    )
     evaluate.evaluate(EvaluateConfig(run="mine"))
     turns, means = evaluate.read("mine", "turns"), evaluate.read("mine", "model_metrics")
     return {

@@ -93,6 +93,19 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
     assert not np.allclose(scores["tuned tokens"], scores["tokens"], atol=1e-3)
 
 
+def test_vectors_made_and_matched_in_slices_are_the_same(tmp_path, monkeypatch):
+    texts = ["a dog barks", "", "two cats", "a dog", "nothing of all that was said", "cats"]
+    whole = encoders.cached("hashing", texts, encoders._Hashing, tmp_path / "whole")
+    query = whole.of(0)
+    for name, size in (("_TEXTS", 2), ("_ROWS", 3), ("_WIDE", 0)):
+        monkeypatch.setattr(encoders, name, size)
+    sliced = encoders.cached("hashing", texts, encoders._Hashing, tmp_path / "sliced")
+    assert all(np.array_equal(one, other) for one, other in zip(whole, sliced, strict=True))
+    assert sliced.widened() is sliced and sliced.tokens.dtype == np.float16
+    matched = encoders.best_matches(query, whole._replace(tokens=whole.tokens.astype(np.float32)))
+    np.testing.assert_allclose(encoders.best_matches(query, sliced), matched, rtol=1e-6)
+
+
 def test_max_sim_is_the_mean_of_best_matches():
     # two query tokens (1, 0) and (0, 1); text 0 has (1, 0) and (.6, .8), text 1 nothing, text 2 (0, 1)
     tokens = np.array([[1, 0], [0.6, 0.8], [0, 1]], dtype=np.float32)

@@ -148,7 +148,7 @@ def test_judge_notes_are_shown_where_a_judge_spoke():
 @pytest.fixture(scope="module")
 def run():
     name = "trace-unit"
-    scored(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12)
+    scored(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12, voices="A")
     trace.write(name, page_size=5)
     return name
 

@@ -44,7 +44,7 @@ def said_once(mode, text=WISH, answers=None, **rule):
 
 def talk(spec, session=0, n_turns=6, world=None, **config):
     return simulate.session(
-        world, spec, session, SimulateConfig(systems=["oracle"], n_turns=n_turns, **config)
+        world, spec, session, SimulateConfig(systems=["oracle"], n_turns=n_turns, **{"voices": "A", **config})
     )
 
 
@@ -314,7 +314,7 @@ def test_calls_kept_with_the_described_form_replay(mode, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     asked = {
         "systems": [f"{mode}:replay:smollm2"], "n_sessions": 1, "n_turns": 8, "seed": 7, "arms": ["shift"],
-        "llm": {**SMALL_MODEL, "form": "described"},
+        "voices": "A", "llm": {**SMALL_MODEL, "form": "described"},
     }  # fmt: skip
     simulate.simulate(SimulateConfig(run="kept", **asked), progress=False)
     (talk,) = simulate.dialogues("kept")
