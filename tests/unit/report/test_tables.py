@@ -48,7 +48,7 @@ def results(tmp_path_factory):
         patch.setenv("CRS_RESULTS", str(folder))
         llm = {"host": server.url}
         for run, systems in (("rules", SYSTEMS[1:]), ("models", SYSTEMS)):
-            simulated(run=run, systems=systems, n_sessions=3, n_turns=6, llm=llm)
+            simulated(run=run, systems=systems, n_sessions=3, n_turns=6, llm=llm, voices="A")
         judging.judge_run("models", ["ollama:j:1"], llm=llm, progress=False)
         for run in ("rules", "models"):
             evaluate.evaluate(evaluate.EvaluateConfig(run=run))
