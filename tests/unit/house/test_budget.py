@@ -22,7 +22,7 @@ REACHED = {
     "catalog": 1633, "llm": 1370, "metrics": 1276, "cli": 1031, "core": 981, "data": 830, "retrieval": 745,
     "judge": 692, "notebooks": 611, "runs": 572,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_588, 44_853, 215, 1_146
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_588, 44_845, 215, 1_146
 FRONT_DOOR_REACHED = 160
 
 
