@@ -372,10 +372,7 @@ def test_films_are_read_by_id_by_title_or_from_the_reply(world, answer, items, f
 
 def test_no_more_films_count_than_were_wanted(world):
     ids = [item.item_id for item in world.catalog.items[:5]]
-    with (
-        ProgramServer(lambda _: (200, {"reply": "Five.", "recommended": ids})) as server,
-        FAST() as programs,
-    ):
+    with ProgramServer(lambda _: (200, {"reply": "Five.", "recommended": ids})) as server, FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)
         reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
     assert reply.items == (0, 1, 2)
