@@ -2,14 +2,20 @@
 
     python benchmarks/bench_catalog.py [--items 2000 1000000] [--queries 2000] [--rounds 7]
 
-Answers are asserted equal first. The films are invented: few genres and languages, many people.
+Answers are asserted equal first. The films are invented: few genres and languages, many people. ``--memory``
+measures instead what exporting them, simulating with them and indexing a chat of so many messages take.
 """
 
 import argparse
+import json
+import os
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,6 +93,35 @@ def compare(n: int, n_queries: int, rounds: int) -> None:
     report(took, "queries", len(asked), "dictionary of sets")
 
 
+def memory(n: int, messages: int) -> None:
+    """The peak memory of commands over n films, and over a chat of so many messages."""
+    draw, when = np.random.default_rng(1), "29.12.2023, 18:22:00"
+    talk: dict[str, Any] = {"name": {"speaker_1": "A", "speaker_2": "B"}}
+    numbers = draw.integers(0, 5_000, (messages, 15)).tolist()
+    for place, row in enumerate(numbers):
+        session, said = place // 50 + 1, " ".join(f"word{one}" for one in row)
+        message = {"clean_text": said, "speaker": "AB"[place % 2], "date_time": when}
+        message["dia_id"] = f"D{session}:{place % 50 + 1}"
+        talk.setdefault(f"session_{session}", []).append(message)
+        talk[f"session_{session}_date_time"] = when
+    talk["qa"] = [{"question": "Who said word7?", "answer": "A", "evidence": ["D1:1"], "category": 1}]
+    with tempfile.TemporaryDirectory() as folder:
+        source, chat = Path(folder, "films.jsonl"), Path(folder, "chat.json")
+        with source.open("w") as file:
+            file.writelines(json.dumps({"title": title, **film}) + "\n" for title, film in films(n))
+        chat.write_text(json.dumps(talk))
+        env = {**os.environ, "CRS_RESULTS": folder, "CRS_DATA": folder}
+        for line in (
+            f"catalog export --catalog {source} --out {folder}/out.jsonl",
+            f"simulate -p run r -p systems tracker -p n_sessions 2 -p n_turns 4 -p catalog {source}",
+            f"realtalk predict --chat {chat} --out {folder}/p.jsonl --encoder hashing",
+        ):
+            command = [sys.executable, "-m", "crs_lib", *line.split()]
+            done = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+            _, status, used = os.wait4(done.pid, 0)
+            print(f"{line.split(' -')[0]}: {used.ru_maxrss / 2**20:.2f} GiB, ends {status}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -94,8 +129,11 @@ def main() -> None:
     parser.add_argument("--items", type=int, nargs="+", default=[2_000, 1_000_000])
     parser.add_argument("--queries", type=int, default=2_000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--memory", type=int, nargs=2, metavar=("FILMS", "MESSAGES"))
     options = parser.parse_args()
-    for n in options.items:
+    if options.memory:
+        memory(*options.memory)
+    for n in [] if options.memory else options.items:
         compare(n, options.queries, options.rounds)
 
 

@@ -378,7 +378,6 @@ class Catalog:
 
     def save(self, path: Path) -> None:
         """Write ``catalog.parquet``, atomically; ``sources.load`` reads it back to an equal catalogue.
-
         Declared fields go to a YAML file of the same name beside it.
         """
         starts = range(0, max(1, len(self)), _SAVED)

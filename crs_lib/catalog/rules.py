@@ -63,7 +63,6 @@ class Matcher:
 
 class Context:
     """A text with its folded words (``tokens``), and their places, worked out when a rule asks for them.
-
     ``cues`` are further words that vouch for a weak genre ("books", where the items are no films).
     """
 

@@ -348,11 +348,10 @@ def _has_values(value: object) -> bool:
 
 
 def _extracted(plots: Sequence[str]) -> list[list[str]]:
-    """For each plot its words of the highest TF-IDF, best first, at most five; names are left out.
-
-    Source: Spärck Jones (1972), Journal of Documentation 28, over the catalogue's own plots. A word counts
-    that stands in three plots or more, in a tenth of them at most (in two where there are few), and somewhere
-    in small letters. Empty for a plot without such a word.
+    """For each plot its words of the highest TF-IDF, best first, at most five; names are left out. Source:
+    Spärck Jones (1972), Journal of Documentation 28, over the catalogue's own plots. A word counts that
+    stands in three plots or more, in a tenth of them at most (in two where there are few), and somewhere in
+    small letters. Empty for a plot without such a word.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

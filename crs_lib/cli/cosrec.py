@@ -18,7 +18,7 @@ def _catalogue(*, metas: Path, reviews: Path, out: Path, **given: Any) -> None:
 
     metas: folder of meta_<category>.jsonl[.gz|.zst]
     reviews: folder of <category>.jsonl[.gz|.zst]
-    out: output file (.jsonl, .jsonl.gz, .jsonl.zst or .parquet)
+    out: output file (.jsonl, .jsonl.gz or .jsonl.zst)
     """
     from crs_lib.cosrec.catalogue import build
     from crs_lib.cosrec.catalogue_rules import Options

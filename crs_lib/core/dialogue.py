@@ -33,10 +33,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Turn:
-    """One utterance. ``meta`` holds every other key of its JSON record, unchanged.
+    """One utterance; ``meta`` holds every other key of its JSON record, unchanged.
 
-    A USER turn's ``meta["user_meta"]`` is the simulator's log; a SYSTEM turn has ``constraints`` and
-    ``rec_titles``. ``marks`` is filled by grounding for display only and is never written.
+    A USER turn's ``meta["user_meta"]`` is the simulator's log. ``marks`` are for display, and never written.
     """
 
     speaker: str

@@ -121,10 +121,7 @@ def notebooks() -> Path:
 
 
 def run_name(run: str) -> str:
-    """The name of a run, unchanged.
-
-    Raises InputError for a name that is no plain file name.
-    """
+    """The name of a run, unchanged; InputError for a name that is no plain file name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run):
         allowed = "letters, digits, '.', '_' and '-', starting with a letter or digit"
         raise InputError(f"run name {run!r} cannot be a folder; use {allowed}")

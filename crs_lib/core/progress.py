@@ -22,8 +22,7 @@ def bar(
 ) -> Iterator["tqdm[Any]"]:
     """A bar from ``done`` to ``total`` (None where the end is not known); call ``update(n)`` on it.
 
-    ``CRS_PROGRESS`` decides where it is drawn: ``off``, the path of a terminal device, or, unset, on
-    standard error when somebody can see it there. With ``shown=False`` it is never drawn.
+    ``CRS_PROGRESS`` says where: ``off``, a terminal's device, or, unset, standard error if somebody watches.
     """
     where, file = os.environ.get(VARIABLE, "") if shown else OFF, None
     with contextlib.ExitStack() as stack:

@@ -205,10 +205,9 @@ def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, s
 
 
 def phrase(name: str, section: str, draw: np.random.Generator, *, small: bool = False, **slots: str) -> str:
-    """:func:`fill` for a section of a wording file; InputError for an unknown section, too.
+    """:func:`fill` for a section of a wording file, or of "user" where a voice lacks it; InputError for none.
 
-    A section that a voice lacks is that of "user". With ``small`` the template's own
-    words are in small letters; values keep their capitals.
+    With ``small`` the template's own words are in small letters; values keep their capitals.
     """
     own, usual = sections(name, small), "user" if name in USER_SETS.values() else name
     templates = own.get(section) or sections(usual, small).get(section)

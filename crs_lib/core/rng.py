@@ -23,13 +23,10 @@ def check_seed(seed: object) -> int:
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """An independent generator for the address ``(seed, *names)``.
+    """An independent generator for the address ``(seed, *names)``: the same everywhere, in any order of use.
 
-    ``stream(7, "movies", 3, "user")`` is the same generator on every machine, in every process and
-    whatever other streams were used before it. The names are joined without ambiguity ("a", "b") is
-    not ("ab",); numbers and their texts are different names.
-
-    Raises InputError for a seed that is no whole number >= 0.
+    The names are joined without ambiguity: ("a", "b") is not ("ab",), numbers are not their texts. Raises
+    InputError for a seed that is no whole number >= 0.
     """
     digest = hashlib.sha256(_JSON.encode([check_seed(seed), *names]).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))

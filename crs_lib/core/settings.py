@@ -116,9 +116,7 @@ class Registry(Generic[T]):
     def create(self, spec: str, /, **options: Any) -> T:
         """Make the member that a spec names; what follows the first colon is passed as ``argument``.
 
-        ``create("noisy:0.3")`` calls the maker with ``argument="0.3"``; a member with the fact ``default``
-        gets that where the spec has no colon. Raises InputError for an unknown name, a missing argument, or
-        an argument given to a member that takes none.
+        Raises InputError for an unknown name, a missing argument, and an argument where none is taken.
         """
         entry, argument = self.get(spec), self.argument(spec)
         given = {"argument": argument} if entry.facts.get("argument") else {}
@@ -153,8 +151,7 @@ class Registry(Generic[T]):
 class OneOf:
     """Marks a text that names a member of a registry (a spec), or one of other known names.
 
-    ``known`` may be a function that returns the names, for names that are costly to list. With ``optional``
-    the text may be empty.
+    With ``optional`` the text may be empty; ``known`` may be a function, for names that are costly to list.
     """
 
     known: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]

@@ -127,10 +127,7 @@ _FAILED = (
 
 @contextmanager
 def locked(folder: Path, busy: str) -> Iterator[None]:
-    """Lock a folder for this process; the lock ends with the process, also when it is killed.
-
-    Raises RunError: ``busy`` for a folder that another process holds, and for one that cannot be written.
-    """
+    """Lock a folder until the process ends, however it does; RunError (``busy``) where another holds it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = sqlite3.connect(folder / ".lock", timeout=0, isolation_level=None)

@@ -208,10 +208,7 @@ def read_table(
 
 
 class Rows:
-    """Rows kept column by column: a million of them take a fraction of what as many dicts take.
-
-    A row that lacks a column has None there.
-    """
+    """Rows kept column by column, in a fraction of the room of as many dicts; what a row lacks is None."""
 
     def __init__(self) -> None:
         self._columns: dict[str, list[Any]] = {}

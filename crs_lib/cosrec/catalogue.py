@@ -81,8 +81,8 @@ def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, 
     output would replace an input, RunError for a damaged input (all other categories are finished and kept),
     and when the work folder belongs to other settings.
     """
-    if not out.name.endswith((*_ENDINGS, ".parquet")):
-        raise InputError(f"{out.name!r}: the output must end in {', '.join(_ENDINGS)} or .parquet")
+    if not out.name.endswith(_ENDINGS):
+        raise InputError(f"{out.name!r}: the output must end in {' or '.join(_ENDINGS)}")
     todo, ignored = _sources(metas, reviews)
     _keep_apart(out, todo, (metas, reviews))
     if lacking := [name for name in ("duckdb", "msgspec", "zstandard") if not find_spec(name)]:

@@ -41,7 +41,6 @@ _EXACT = 500_000  # keys up to this many are kept as they are, more as sorted 64
 _SOME = 100  # reviews that are written at once
 _SHOWN = 300  # characters of a quarantined line that are kept
 _LARGEST = 2**63 - 1
-_PRODUCTS = 1_000  # products in a row group: by number, so that the file does not depend on the parts
 
 Progress = Callable[[int], object]
 # A record as it is written: key, time (a product: -1), rating (a product: 0), rank, body. ``rank`` orders
@@ -435,18 +434,11 @@ def _most_helpful(bodies: Iterator[bytes], most: int, counts: Counts) -> Iterato
 
 
 def write_output(out: Path, parts: Sequence[Path]) -> None:
-    """Concatenate finished lines into the output, which appears whole: as lines, packed, or as Parquet.
-
-    Parquet has one row a product, reviews as a list of structs, details as JSON text.
-    """
-    with tables.write_aside(out, "wb") as file:
-        if out.suffix == ".parquet":
-            _write_parquet(file, parts)
-            return
-        with _packed(file, out.suffix) as packed:
-            for path in parts:
-                with path.open("rb") as part:
-                    shutil.copyfileobj(part, packed, 1 << 20)
+    """Concatenate finished lines into the output, which appears whole, packed as its name ends."""
+    with tables.write_aside(out, "wb") as file, _packed(file, out.suffix) as packed:
+        for path in parts:
+            with path.open("rb") as part:
+                shutil.copyfileobj(part, packed, 1 << 20)
 
 
 def _packed(file: IO[bytes], suffix: str) -> Any:
@@ -458,32 +450,3 @@ def _packed(file: IO[bytes], suffix: str) -> Any:
 
         return zstandard.ZstdCompressor(level=6).stream_writer(file, closefd=False)
     return nullcontext(file)
-
-
-def _write_parquet(file: IO[bytes], parts: Sequence[Path]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    text, whole, real, texts = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
-    review = {
-        "user": text, "timestamp": whole, "verified purchase": pa.bool_(), "title": text, "text": text,
-        "rating": pa.int8(), "helpful": whole,
-    }  # fmt: skip
-    schema = pa.schema({
-        "parent_asin": text, "title": text, "description": texts, "details": text, "categories": texts,
-        "store": text, "price": real, "num_ratings": whole, "avg_ratings": real,
-        "valid_reviews": pa.list_(pa.struct(review)),
-        "valid_ratings": pa.struct({str(grade): whole for grade in range(1, 6)}),
-        "num_valid_ratings": whole, "avg_valid_ratings": real,
-    })  # fmt: skip
-    rows = chain.from_iterable(map(_rows, parts))
-    with pq.ParquetWriter(file, schema, compression="zstd") as table:
-        while batch := list(islice(rows, _PRODUCTS)):
-            table.write_table(pa.Table.from_pylist(batch, schema=schema))
-
-
-def _rows(part: Path) -> Iterator[dict[str, Any]]:
-    with part.open(encoding="utf-8", newline="\n") as file:
-        for row in map(json.loads, file):
-            details = json.dumps(row["details"], ensure_ascii=False)
-            yield row | {"details": details, "avg_ratings": float(row["avg_ratings"])}

@@ -100,21 +100,18 @@ class EvaluateConfig(Choices):
 
 
 def score_all(
-    dialogues: Iterable[Dialogue],
-    grounder: Grounder,
-    convention: conventions.Convention,
+    dialogues: Iterable[Dialogue], grounder: Grounder, convention: conventions.Convention,
     gains: ArmGains | None = None,
-) -> Iterator[Scores]:
+) -> Iterator[Scores]:  # fmt: skip
     """Score dialogues one after the other; texts are grounded in batches, memory stays flat."""
     return score_tables.stream(dialogues, ItemsScorer(grounder, convention, gains=gains or {}))
 
 
 def evaluate(config: EvaluateConfig) -> Path:
-    """Score a run's dialogues; returns the folder of the scores (see :func:`folder_of`).
-
-    Scores that judges gave the run (``python -m crs_lib judge``) join its results; a session that failed has
-    a row of nulls. Raises RunError if the run has no finished dialogues, or judges read older ones. Derived
-    data: a repeated evaluation writes its files anew, atomically; other conventions' scores stay.
+    """Score a run's dialogues; returns the folder of the scores (see :func:`folder_of`). Scores that judges
+    gave the run (``python -m crs_lib judge``) join its results; a session that failed has a row of nulls.
+    Raises RunError if the run has no finished dialogues, or judges read older ones. Derived data: a repeated
+    evaluation writes its files anew, atomically; other conventions' scores stay.
     """
     made = runs.finished(simulate.STUDY, config.run, "simulate", "03_simulate")
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"], "catalog": made["inputs"]["catalog"]}
@@ -153,11 +150,10 @@ def evaluate(config: EvaluateConfig) -> Path:
 
 
 def score_logs(log: str | Path, config: ScoringConfig, out: Path, workers: int = 1) -> pd.DataFrame:
-    """Score a log into a folder; returns the table of model metrics.
-
-    Where a model is asked, a preflight comes first and its calls are kept in the folder, so that the same
-    command continues. Raises InputError for logs or settings that cannot be used, RunError for a model that
-    is not there or cannot be asked. Files appear whole or not at all.
+    """Score a log into a folder; returns the table of model metrics. Where a model is asked, a preflight
+    comes first and its calls are kept in the folder, so that the same command continues. Raises InputError
+    for logs or settings that cannot be used, RunError for a model that is not there or cannot be asked. Files
+    appear whole or not at all.
     """
     if config.asks and config.llm:
         from crs_lib.thesis import asking
@@ -174,11 +170,9 @@ def score_logs(log: str | Path, config: ScoringConfig, out: Path, workers: int =
 
 
 def _write(
-    scored: Iterator[Scores],
-    target: Callable[[str], Path],
-    ready: PreparedScorer,
+    scored: Iterator[Scores], target: Callable[[str], Path], ready: PreparedScorer,
     judged: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+) -> tuple[pd.DataFrame, pd.DataFrame]:  # fmt: skip
     """Write the scores and their means, with those of judges; returns the sessions and the means."""
     sessions = score_tables.write(scored, target, ready.provenance)
     means = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
@@ -199,11 +193,10 @@ def _end_calls(ready: PreparedScorer, folder: Path) -> None:
 
 
 def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Check once that every model and program of these notebooks, as (name, parameters), is there.
-
-    Models are the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished
-    stage needs no model, and without models no server is contacted. Raises one RunError that lists every
-    missing model, and InputError for invalid settings.
+    """Check once that every model and program of these notebooks, as (name, parameters), is there. Models are
+    the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished stage needs
+    no model, and without models no server is contacted. Raises one RunError that lists every missing model,
+    and InputError for invalid settings.
     """
     from crs_lib.llm.preflight import preflight, refuse
     from crs_lib.simulate.config import needs as models_of
@@ -295,12 +288,10 @@ def scored(run: str, convention: str = "") -> _RunTables:
 
 
 def read(run: str, table: str, convention: str = "", columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """A table of an evaluated run: "turns", "shifts", "results" or "model_metrics".
-
-    The convention is that of :func:`convention_of`. With ``columns`` only these are read;
-    :func:`pieces` reads a large table part by part. Raises InputError for another table or an unknown column,
-    RunError if the run has not been evaluated, not under this convention, or if its dialogues are newer than
-    its scores.
+    """A table of an evaluated run: "turns", "shifts", "results" or "model_metrics". The convention is that of
+    :func:`convention_of`. With ``columns`` only these are read; :func:`pieces` reads a large table part by
+    part. Raises InputError for another table or an unknown column, RunError if the run has not been
+    evaluated, not under this convention, or if its dialogues are newer than its scores.
     """
     name = convention_of(run, convention)
     entry(run, name)

@@ -24,17 +24,13 @@ CHUNK = 50  # dialogues scored at once
 
 
 def stream(
-    dialogues: Iterable[Dialogue],
-    scorer: BatchScorer,
-    config: ScoringConfig | None = None,
-    workers: int = 1,
-    gains: ArmGains | None = None,
-) -> Iterator[Scores]:
-    """Score dialogues chunk by chunk, in order; memory stays flat.
-
-    With more than one worker each process makes its own scorer from ``config`` and the ``gains`` of other
-    arms; the scores do not depend on their number. A scorer that depends on the order of dialogues scores
-    them all itself. Raises InputError for fewer than one worker.
+    dialogues: Iterable[Dialogue], scorer: BatchScorer, config: ScoringConfig | None = None,
+    workers: int = 1, gains: ArmGains | None = None,
+) -> Iterator[Scores]:  # fmt: skip
+    """Score dialogues chunk by chunk, in order; memory stays flat. With more than one worker each process
+    makes its own scorer from ``config`` and the ``gains`` of other arms; the scores do not depend on their
+    number. A scorer that depends on the order of dialogues scores them all itself. Raises InputError for
+    fewer than one worker.
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
@@ -100,12 +96,11 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
 
 
 def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:
-    """One row a model and metric: mean over sessions, 95 % bootstrap interval, n and n missing.
-
-    Sessions are resampled by scenario (the session's number), so that the interval is that of the unit of
-    inference; those of costs are :func:`crs_lib.stats.cost_interval`. A metric that no session defines has a
-    null mean and n 0; ``mark`` says which may not rank systems, and why an interval or a share of gain lost
-    is missing. ``columns`` are added.
+    """One row a model and metric: mean over sessions, 95 % bootstrap interval, n and n missing. Sessions are
+    resampled by scenario (the session's number), so that the interval is that of the unit of inference; those
+    of costs are :func:`crs_lib.stats.cost_interval`. A metric that no session defines has a null mean and n
+    0; ``mark`` says which may not rank systems, and why an interval or a share of gain lost is missing.
+    ``columns`` are added.
     """
     parts = []
     for name in metrics:

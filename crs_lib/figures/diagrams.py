@@ -1,4 +1,4 @@
-"""Diagrams of a run, drawn from its manifest and logs: the system, the catalogue, the experiment."""
+"""Diagrams of a run, drawn from its manifest and logs: the system, the data set, the experiment."""
 
 from typing import Any
 
@@ -16,10 +16,13 @@ _LINE = 0.38  # centimetres between lines of text
 class _Board:
     """A page in centimetres, origin at the lower left, on which boxes and arrows are placed."""
 
-    def __init__(self, height: float) -> None:
-        self.made, self.axes = style.single(height / 2.54)
-        self.made.set_layout_engine("none")
-        self.axes.set_position((0, 0, 1, 1))
+    def __init__(self, height: float, axes: Any = None) -> None:
+        """A figure of its own, or the ``axes`` of another."""
+        self.axes = axes
+        if axes is None:
+            self.made, self.axes = style.single(height / 2.54)
+            self.made.set_layout_engine("none")
+            self.axes.set_position((0, 0, 1, 1))
         self.axes.set(xlim=(0, style.TEXT_WIDTH * 2.54), ylim=(0, height))
         self.axes.set_axis_off()
 
@@ -64,7 +67,7 @@ _BOXES = (
         ("Judges", "judge", "code"),
     ),
     (
-        ("Grounding", "concepts in the texts,\nfilms behind the titles", "code"),
+        ("", "grounding", "code"),
         ("Metrics", "metrics", "score"),
         ("Statistics", "statistics", "score"),
     ),
@@ -82,7 +85,7 @@ def system_overview(roles: pd.DataFrame) -> Any:
     high, middle, low = 2 * deep + 3.1, deep + 2.0, 0.9
     for y, row in zip((high, middle, low), _BOXES, strict=True):
         for x, (head, text, kind) in zip((0.2, 5.8, 11.4), row, strict=True):
-            board.box(x, y, 4.4, deep, f"{head}\n{said.get(text, text)}", kind)
+            board.box(x, y, 4.4, deep, f"{head}\n{said.get(text, text)}".strip("\n"), kind)
     across = ((4.6, high), (10.2, high), (10.2, middle), (4.6, low), (10.2, low))
     board.arrow((4.6, middle + half), (5.8, middle + half), text="replies", shift=0.3)
     for x, y in across:
@@ -98,13 +101,30 @@ _USES = {"constraint": "constraint", "shift": "in shifts", "topic": "scored in t
 _USES["question"] = "asked about"
 
 
+def _steps(axes: Any, boxes: list[str], height: float) -> None:
+    """Boxes from the left to the right with an arrow between two of them."""
+    board, width = _Board(height, axes), style.TEXT_WIDTH * 2.54 / len(boxes)
+    for place, text in enumerate(boxes):
+        board.box(place * width + 0.25, 0.1, width - 0.5, height - 0.2, text, "code" if place else "data")
+        if place:
+            board.arrow((place * width - 0.25, height / 2), (place * width + 0.25, height / 2))
+
+
 @figure()
 def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
-    """Values, coverage, cleaning and uses of every field of a run's catalogue."""
-    filled(catalogue_fields, ["field", "coverage", "values", "changed", *_USES])
-    rows = len(catalogue_fields)
-    made, axes = style.figure(1.1 + 0.3 * rows, 1, 3, sharey=True, width_ratios=[1.1, 1, 1.5])
-    sizes, facts, uses = axes[0]
+    """The preparation of a run's catalogue; values, coverage, cleaning and uses of every field."""
+    filled(catalogue_fields, ["field", "coverage", "values", "changed", "steps", *_USES])
+    rows, boxes = len(catalogue_fields), str(catalogue_fields["steps"].iloc[0]).split("\n\n")
+    deep = 0.6 + _LINE * max(text.count("\n") + 1 for text in boxes)
+    heights = [deep / 2.54, 1.1 + 0.3 * rows]
+    made, grid = style.figure(sum(heights), 2, 1, height_ratios=heights)
+    _steps(grid[0, 0], boxes, deep)
+    grid[1, 0].remove()
+    below = grid[1, 0].get_subplotspec().subgridspec(1, 3, width_ratios=[1.1, 1, 1.5])
+    sizes = made.add_subplot(below[0])
+    facts, uses = (made.add_subplot(below[place], sharey=sizes) for place in (1, 2))
+    for panel in (facts, uses):
+        panel.tick_params(labelleft=False)
     places = np.arange(rows)
     bars = sizes.barh(places, catalogue_fields["values"], height=0.65, color="#0072B2", alpha=0.8)
     counts = [f"{int(n):,}" for n in catalogue_fields["values"]]
@@ -131,9 +151,9 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
         panel.spines[:].set_visible(False)
     sizes.set_yticks(places, catalogue_fields["field"])
     sizes.set_ylim(rows - 0.4, -1.6)
-    for panel in axes[0]:
+    for panel in (sizes, facts, uses):
         panel.tick_params(axis="y", length=0)
-    films = f"{int(catalogue_fields['n_films'].max()):,} films after cleaning"
+    films = f"{int(catalogue_fields['n_films'].max()):,} films"
     style.note(made, f"{films}; dots: the use that is made of an attribute.")
     return made
 

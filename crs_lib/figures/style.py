@@ -183,11 +183,11 @@ def dots(axes: Any, row: float, systems: Sequence[str], ends: Mapping[str, Seque
         axes.plot(mean, at, look.marker, color=look.colour, markersize=0.7 * look.size)
 
 
-def band(axes: Any, x: Any, rows: Any, look: Look, value: str = "mean", **line: Any) -> None:
-    """A line through the values of some rows, with the band of their intervals."""
+def band(axes: Any, x: Any, rows: Any, look: Look) -> None:
+    """A line through the means of some rows, with the band of their intervals."""
     axes.fill_between(x, rows["low"], rows["high"], color=look.colour, alpha=0.15, linewidth=0)
-    known: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "marker": look.marker}
-    axes.plot(x, rows[value], **{**known, "markersize": look.size, **line})
+    line = {"color": look.colour, "linestyle": look.line, "marker": look.marker, "markersize": look.size}
+    axes.plot(x, rows["mean"], **line)
 
 
 def beside(axes: Any, at: float, text: str) -> None:

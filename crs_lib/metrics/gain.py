@@ -94,11 +94,10 @@ def _normalised(gained: int, k: int, levels: _Levels) -> float:
 
 
 def _gain_of(turn: TurnRecord, stale: Collection[int] = (), spared: Collection[int] = ()) -> float:
-    """Normalised gain of a reply's films, at most 1.
-
-    ``stale`` films gain nothing, nor does a film named a second time in one reply; ``spared`` films gain as
-    ever and belong neither to the best list nor to chance. Without films: the value of one film without gain
-    where the user asked for some, else NaN. NaN without constraints, too, and as :func:`_normalised`.
+    """Normalised gain of a reply's films, at most 1. ``stale`` films gain nothing, nor does a film named a
+    second time in one reply; ``spared`` films gain as ever and belong neither to the best list nor to chance.
+    Without films: the value of one film without gain where the user asked for some, else NaN. NaN without
+    constraints, too, and as :func:`_normalised`.
     """
     if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
@@ -508,10 +507,9 @@ def _cost_undefined(shift: ShiftRecord) -> str:
 
 @_primary("shift_cost", "shift cost", gate=True)
 def _shift_cost(shift: ShiftRecord) -> float:
-    """Gain with the straight user − gain with the shifting user: what the change of mind costs.
-
-    Mean over the window's replies (the shift's and two more, fewer before another change) that have a gain in
-    all arms; 0 for a system that follows at once. NaN without straight users.
+    """Gain with the straight user − gain with the shifting user: what the change of mind costs. Mean over the
+    window's replies (the shift's and two more, fewer before another change) that have a gain in all arms; 0
+    for a system that follows at once. NaN without straight users.
     """
     found = shift.once(_compared)
     return _mean_gain(found.straight) - _mean_gain(found.own)

@@ -97,12 +97,12 @@ class ChatIndex:
     @cached_property
     def pairs(self) -> BM25:
         """Messages by neighbouring stems."""
-        return BM25(1.2, 0.4).fit([pairs(t) for t in self.tokens])
+        return BM25(1.2, 0.4).fit(map(pairs, self.tokens))
 
     @cached_property
     def grams(self) -> BM25:
         """Messages by character 4-grams of their stems: misspelt and compounded words."""
-        return BM25(1.2, 0.4).fit([grams(t) for t in self.tokens])
+        return BM25(1.2, 0.4).fit(map(grams, self.tokens))
 
     def having(self, term: str) -> NDArray[np.integer]:
         """Positions of the messages that have a content stem; empty for one that none has."""

@@ -43,10 +43,8 @@ _System = str | Callable[[list[dict[str, str]]], object]
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``.
-
-    ``ours`` and ``against`` are names of systems of the run ``run``. In a notebook it shows its verdict and
-    its table.
+    """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``. ``ours`` and
+    ``against`` are names of systems of the run ``run``. In a notebook it shows its verdict and its table.
     """
 
     run: str
@@ -160,7 +158,6 @@ class Comparison:
 
     def worst(self) -> pd.DataFrame:
         """The turns of the sessions in which the first of one's own systems loses most, beside a baseline.
-
         Columns: session, turn, user, then the replies of the system and of the baseline with the smallest
         cost in that session's window.
         """

@@ -22,6 +22,7 @@ from crs_lib.report import statistics
 from crs_lib.simulate.scenarios import CALM
 from crs_lib.stats import Design, cost_interval
 from crs_lib.stats.plan import Plan
+from crs_lib.thesis.catalog import CONCEPT_FIELDS, ThesisCatalog
 from crs_lib.validity import redteam, sensitivity
 
 
@@ -206,21 +207,38 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
     systems = [str(name) for name in dict.fromkeys(means["model"])]
     films = runs.entry(simulate.STUDY, run, "catalog")
     source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
+    n_films = films.get("counts", {}).get("films", 0)
+    n_films = len(thesis_catalog(run)) if scored["catalog"] == "thesis" else n_films
     tests = ["paired by scenario,", "Wilcoxon with Holm;", "ANOVA and Tukey beside"]
     apart = ["independent samples,", "Welch, Games–Howell,", "Brunner–Munzel"]
     outcomes = [name for name in layout.outcomes(scored["name"]) if name in set(means["metric"])]
     user = [f"worded by {made.get('user_llm') or 'templates' * ('seed' in made)}", f"seed {made.get('seed')}"]
     rows = {
-        "catalogue": [source, f"{films.get('counts', {}).get('films', 0):,} films"],
+        "catalogue": [source, f"{n_films:,} films"],
         "user": ["as in the logs"] if made.get("imported") else user,
         "system": systems if len(systems) <= 8 else [*systems[:7], f"and {len(systems) - 7} more"],
         "log": _log(run),
         "judge": _judges(runs.entry(simulate.STUDY, run, judge_records.STAGE)),
+        "grounding": _grounding(scored),
         "metrics": [scored["name"], *_wrapped([base.get(name).short for name in outcomes])],
         "statistics": tests if paired_users(run) else apart,
     }
     table = pd.DataFrame({"role": list(rows), "lines": ["\n".join(part) for part in rows.values()]})
     return table.assign(n_systems=len(systems), n_sessions=int((means["n"] + means["n_missing"]).max()))
+
+
+def _grounding(scored: Mapping[str, Any]) -> list[str]:
+    """What a convention makes of the texts before it scores them; the first line is the heading."""
+    tools = [part.strip() for part in str(scored["embedder"]).split(";")]
+    told = [line for tool in tools for line in textwrap.wrap(tool, 26)]
+    if scored["scorer"] == "legacy":
+        low, few = scored.get("shift_similarity", 0.55), scored.get("shift_jaccard", 0.35)
+        cut = ["segments end where texts", f"are less alike than {low:g}", f"or share topics below {few:g}"]
+        return ["Topic model, segmentation", *told, *cut]
+    if scored["scorer"] == "grounded":
+        return ["Concepts", f"of {len(CONCEPT_FIELDS)} fields, by {scored['extractor']}", *told]
+    found = f"concepts by {scored['extractor']}"
+    return ["Grounding", found, *(told if scored["embedder"] != "none" else []), "films behind the titles"]
 
 
 def _log(run: str) -> list[str]:
@@ -250,11 +268,12 @@ def _wrapped(names: list[str]) -> list[str]:
 
 
 def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
-    """A row for each field of the run's catalogue: ``coverage`` (share of films in [0, 1]), distinct
-    ``values``, labels ``changed`` by cleaning, and whether users constrain it (``constraint``), change that
-    (``shift``), texts are scored on it (``topic``), and users ask about it (``question``).
+    """A row for each field of the catalogue as it was scored: ``coverage`` (share of films in [0, 1]),
+    distinct ``values``, labels ``changed`` by cleaning, and whether users constrain it (``constraint``),
+    change that (``shift``), texts are scored on it (``topic``), and users ask about it (``question``).
+    ``steps`` is the preparation of the data set, boxes of lines.
     """
-    catalog = evaluate.catalog_of(run)
+    catalog, scored = evaluate.catalog_of(run), evaluate.entry(run, convention)["parameters"]
     path = paths.run_folder(simulate.STUDY, run) / "cleaning_report.csv"
     report = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"field": []})
     changed = Counter(report["field"])
@@ -266,7 +285,75 @@ def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
             "changed": changed[name], "constraint": field.may_shift or field.goal, "shift": field.may_shift,
             "topic": field.in_tas, "question": field.question is not None, "n_films": len(catalog),
         })  # fmt: skip
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    if scored["catalog"] == "thesis":
+        frame = _as_indexed(frame, thesis_catalog(run), scored["scorer"] == "grounded")
+    return frame.assign(steps="\n\n".join(_steps(run, scored, frame)))
+
+
+def thesis_catalog(run: str) -> ThesisCatalog:
+    """The run's catalogue as the thesis read it."""
+    folder = paths.run_folder(simulate.STUDY, run)
+    raw = folder / simulate.RAW_CATALOG
+    return ThesisCatalog.load(raw if raw.is_file() else folder / "catalog.parquet")
+
+
+def _as_indexed(frame: pd.DataFrame, films: ThesisCatalog, concepts: bool) -> pd.DataFrame:
+    """The fields as the thesis's scores know them: its index, its concepts, and words of plots."""
+    index = {**films.index, "plot": films.plot_index}
+    raw = {name: {str(v) for _, one in films.records for v in _listed(one.get(name))} for name in index}
+    rows = []
+    for name, values in index.items():
+        having = len({film for films_of in values.values() for film in films_of})
+        merged = 0 if name == "plot" else len(raw[name]) - len(values)
+        rows.append(
+            {"field": name, "coverage": having / len(films), "values": len(values), "changed": merged}
+        )
+    uses = frame.set_index("field")[["constraint", "shift", "question"]]
+    found = pd.DataFrame(rows).join(uses, on="field").fillna(dict.fromkeys(uses, False))
+    return found.assign(topic=[concepts and n in CONCEPT_FIELDS for n in found["field"]], n_films=len(films))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
+
+
+def _steps(run: str, scored: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
+    """The preparation of the data set, a box of lines each: source, cleaning, pools of values, use."""
+    films = runs.entry(simulate.STUDY, run, "catalog")
+    source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
+    values = dict(zip(frame["field"], frame["values"], strict=True))
+    n_films, words = int(frame["n_films"].iloc[0]), values.get("plot", 0)
+    thesis = scored["catalog"] == "thesis"
+    cleaned = ["the thesis's: lower case,", "years as digits, genres", "without “film”, “movie”"]
+    plots = [f"{words:,} plot keywords"] if words else ["no plot keywords"]
+    pools = [f"{name} {n:,}" for name, n in values.items() if name not in ("name", "plot")]
+    legacy = scored["scorer"] == "legacy"
+    boxes = [
+        ["Data set", *textwrap.wrap(source, 22), f"{n_films:,} films"],
+        [
+            "Preprocessing",
+            *(cleaned if thesis else [f"{int(frame['changed'].sum()):,} labels cleaned"]),
+            *plots,
+        ],
+        ["Attribute pools", *pools[:7]],
+        ["LDA training" if legacy else "Use", *_use(scored)],
+    ]
+    return ["\n".join(box) for box in boxes]
+
+
+def _use(scored: Mapping[str, Any]) -> list[str]:
+    """What the scores take from the catalogue."""
+    if scored["scorer"] == "legacy":
+        model = str(scored["embedder"]).partition(";")[0].removeprefix("topics: ")
+        of = "on the plots" if str(scored["topics"]).startswith("lda") else "none: topics by words"
+        return [of, *textwrap.wrap(model, 22), "then topics of each text", "of the conversations"]
+    texts = "concepts in the texts" if scored["scorer"] == "items" else "concepts of TAS"
+    return [
+        "users' constraints",
+        texts,
+        "films behind titles" if scored["scorer"] == "items" else "sentence space",
+    ]
 
 
 def _shift_events(run: str, convention: str) -> pd.DataFrame:

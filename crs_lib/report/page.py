@@ -165,18 +165,16 @@ def _lines(turn: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def question_page(data: Mapping[str, Any]) -> str:
-    """One file for a browser: scripts and styles are allowed by checksum only, data never runs.
-
-    ``data``: the digest of the page, title, text, scale (its first value is ``first``, else 1), ``before``
-    (the heading of earlier lines), ``words`` (what else is asked for), and questions: id, earlier, sides of
-    lines (kind, who, text), and a text of their own where they have one.
+    """One file for a browser: scripts and styles are allowed by checksum only, data never runs. ``data``: the
+    digest of the page, title, text, scale (its first value is ``first``, else 1), ``before`` (the heading of
+    earlier lines), ``words`` (what else is asked for), and questions: id, earlier, sides of lines (kind, who,
+    text), and a text of their own where they have one.
     """
     return _scripted("annotate", part("annotate.css"), data)
 
 
 def leaderboard(runs: Sequence[str], out: Path) -> Path:
     """Write a page of the systems of runs, ordered by shift cost; a run's ``results.jsonl`` is dropped there.
-
     Raises RunError for a run without scores and InputError for one without straight users.
     """
     shown = {run: _costs(run) for run in runs}

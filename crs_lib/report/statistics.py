@@ -55,7 +55,6 @@ def _noted(make: Callable[_P, pd.DataFrame]) -> Callable[_P, pd.DataFrame]:
 
 def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
     """Session scores as statistics take them: system, scenario, one column per metric that the run has.
-
     Judges' constructs are among the columns where any session has a score.
     """
     judged, constructs = with_judges(results)
@@ -68,12 +67,11 @@ def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
 def plan_for(
     name: str, systems: Sequence[str], convention: str = "default", scores: pd.DataFrame | None = None
 ) -> Plan:
-    """The declared plan ``notebooks/plans/<name>.yaml``, cut down to what is at hand.
-
-    Contrasts are those between the ``systems``; where none is declared, all pairs, and the pairs of each
-    outcome are a family (Holm). Under a convention of the thesis the outcomes are the convention's. With
-    ``scores`` (a :func:`stats_frame`) outcomes without any value are left out and judges' constructs join.
-    Raises InputError for a plan that does not exist or that cannot be read.
+    """The declared plan ``notebooks/plans/<name>.yaml``, cut down to what is at hand. Contrasts are those
+    between the ``systems``; where none is declared, all pairs, and the pairs of each outcome are a family
+    (Holm). Under a convention of the thesis the outcomes are the convention's. With ``scores`` (a
+    :func:`stats_frame`) outcomes without any value are left out and judges' constructs join. Raises
+    InputError for a plan that does not exist or that cannot be read.
     """
     path = paths.notebooks() / "plans" / f"{name}.yaml"
     if not path.is_file():
@@ -124,9 +122,8 @@ _WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "
 
 
 def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
-    """A frame without empty columns: p-values (``p``, ``p_…``) in words, counts as whole numbers.
-
-    Notes are kept where there are any. ``p_best`` is no p-value but a share of draws, and stays a number.
+    """A frame without empty columns: p-values (``p``, ``p_…``) in words, counts as whole numbers. Notes are
+    kept where there are any. ``p_best`` is no p-value but a share of draws, and stays a number.
     """
     shown = frame[list(columns)] if columns else frame
     shown = shown.replace("", pd.NA).dropna(axis=1, how="all").reset_index(drop=True)
@@ -172,7 +169,6 @@ _SETTLED = (  # verdicts with their words for several contrasts and for one
 
 def board(ladder: Ladder, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Systems by the primary outcome with ability, interval, ranks and letters; those not able come last.
-
     Ranked systems are compared over the ``n`` scenarios that all of them have.
     """
     ranked = ladder.leaderboard.reindex(columns=_BOARD)
@@ -191,11 +187,9 @@ _BOARD = ["system", "mean", "low", "high", "rank_low", "rank_high", "tied", "n",
 @_noted
 def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     """The shift cost of every system with its 95 % interval: by type of a session's first shift, and later.
-
     ``refine`` is the control of the design and no change of mind; ``misfit`` and ``delay`` are the parts of
-    the cost at first shifts. In brackets the most scenarios of a column; no
-    interval where too few differ. A note without straight users.
-    Source: :func:`crs_lib.stats.cost_interval`.
+    the cost at first shifts. In brackets the most scenarios of a column; no interval where too few differ. A
+    note without straight users. Source: :func:`crs_lib.stats.cost_interval`.
     """
     if "shift_cost" not in shifts or shifts["shift_cost"].isna().all():
         lack = "the run has no straight users, with whom a shift cost begins"
@@ -217,7 +211,6 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
 
 def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame | None:
     """A metric of every system by the voice of its users, and by what voices are for; None for one voice.
-
     Means over scenarios with 95 % intervals; no interval where too few differ. No rule is tuned on voices for
     confirmation. Source: :func:`crs_lib.stats.cost_interval`.
     """
@@ -253,7 +246,6 @@ def thesis_test(scores: pd.DataFrame, plan: Plan) -> str:
 
 def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
     """Power of each declared contrast by its own deviation: now, what can be found, scenarios that it takes.
-
     ``power`` is that of :class:`crs_lib.stats.Ladder`; a note where nothing could be estimated.
     """
     columns = ["a", "b", "n", "sd_difference", "power_now", "detectable_effect", "sessions_needed"]
@@ -295,11 +287,10 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 @_noted
 def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner.
-
-    Errors are robust to both systems having met the same scenarios. Empty where one of the two never
-    recovers (``events_a``, ``events_b``: recoveries). A note where there is nothing to compare.
-    Source: :func:`crs_lib.figures.recovery.waiting`; :func:`crs_lib.stats.hazard_ratios`.
+    """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner. Errors
+    are robust to both systems having met the same scenarios. Empty where one of the two never recovers
+    (``events_a``, ``events_b``: recoveries). A note where there is nothing to compare. Source:
+    :func:`crs_lib.figures.recovery.waiting`; :func:`crs_lib.stats.hazard_ratios`.
     """
     if not plan.contrasts:
         raise InputError("no declared contrast is between systems of this run")
@@ -311,7 +302,6 @@ def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
     """One row a shift: system, scenario, shift type, and the metric, or its mean from the shift to the next.
-
     Turns in which the metric is undefined are left out of the mean; NaN where all are. Of scores that shifts
     have themselves the control ``refine`` is left out.
     """
@@ -330,9 +320,8 @@ def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.
 @_noted
 def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Wald tests of ``value ~ system * shift_type + (1 | scenario)``, a row each; a note where not fitted.
-
-    The values are those of :func:`_shift_scores`. The interaction tests whether the differences
-    between systems depend on the type of shift. Source: :func:`crs_lib.stats.mixed_model`.
+    The values are those of :func:`_shift_scores`. The interaction tests whether the differences between
+    systems depend on the type of shift. Source: :func:`crs_lib.stats.mixed_model`.
     """
     if metric not in turns and metric not in shifts:
         raise InputError(f"{metric} has no value by turn, so none by type of shift")

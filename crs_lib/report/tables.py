@@ -69,9 +69,8 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
 
 
 def possible_shifts(catalog: Catalog, n: int = 20) -> pd.DataFrame:
-    """One row a shift type: what the user does, and in how many of some planned sessions it can come.
-
-    A note where no session can begin.
+    """One row a shift type: what the user does, and in how many of some planned sessions it can come. A note
+    where no session can begin.
     """
     if not catalog.goal_genres:
         return pd.DataFrame({"note": ["no session can begin: no genre has five films"]})

@@ -13,17 +13,16 @@ from crs_lib import data as datasets
 from crs_lib import evaluate, judge, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import NoDataError, RunError
-from crs_lib.evaluate.run import MOVIES
 from crs_lib.figures import layout, style
 from crs_lib.figures.latex import headline_table
 from crs_lib.figures.scores import sweep_outcomes
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.report import statistics
+from crs_lib.report.figure_tables import thesis_catalog
 from crs_lib.report.report import in_words
 from crs_lib.simulate.logged import Imported
 from crs_lib.thesis import extractors
-from crs_lib.thesis.catalog import ThesisCatalog
 
 SAMPLE = "sample"
 
@@ -171,7 +170,7 @@ def _silences(scored: _Scores) -> dict[str, Any]:
 
 def _inside_words(run: str) -> dict[str, float]:
     """The share of the substring extractor's concepts that are no whole words, by system."""
-    made = extractors.ExtractorInputs(_catalog(run).space)
+    made = extractors.ExtractorInputs(thesis_catalog(run).space)
     texts: dict[str, list[str]] = {}
     for talk in simulate.iter_dialogues(run):
         texts.setdefault(talk.model_name, []).extend(turn.text for turn in talk.turns)
@@ -181,13 +180,6 @@ def _inside_words(run: str) -> dict[str, float]:
     found = {name: sum(len(loose[t]) for t in said) for name, said in texts.items()}
     wrong = {name: sum(len(loose[t] - strict[t]) for t in said) for name, said in texts.items()}
     return {name: wrong[name] / max(1, total) for name, total in found.items()}
-
-
-def _catalog(run: str) -> ThesisCatalog:
-    """The run's catalogue as the thesis read it."""
-    raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
-    name = raw.name if raw.is_file() else "catalog.parquet"
-    return ThesisCatalog.load(str(MOVIES.path(run, name)))
 
 
 def recovered_sessions(run: str) -> pd.DataFrame:
@@ -200,7 +192,7 @@ def recovered_sessions(run: str) -> pd.DataFrame:
 
 def _unmet(run: str) -> dict[str, float]:
     """The share of the logged constraints that no film meets in every field, by system."""
-    catalog, asked = _catalog(run), dict[str, list[bool]]()
+    catalog, asked = thesis_catalog(run), dict[str, list[bool]]()
     for talk in simulate.iter_dialogues(run):
         wishes = [pair.system.meta.get("constraints") or {} for pair in talk.pairs()]
         found = [catalog.candidates(wish).how != "all fields" for wish in wishes]

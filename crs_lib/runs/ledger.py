@@ -78,18 +78,14 @@ class Ledger(Store):
         return int(self.do("SELECT coalesce(max(attempt), 0) FROM sessions WHERE status = 'failed'")[0][0])
 
     def record(self, batch: Iterable[Done]) -> None:
-        """Store finished and failed sessions in one transaction: all of the batch or none of it.
+        """Store finished and failed sessions, all or none; a session that is done keeps its first body.
 
-        A session that is already done keeps its first body. Raises RunError if the disk refuses; earlier
-        sessions are safe and a later start continues after them.
+        Raises RunError if the disk refuses; earlier sessions are safe and a later start continues after them.
         """
         self.many(_RECORD, (_row(item) for item in batch))
 
     def bodies(self, keys: Sequence[Key]) -> Iterator[str]:
-        """The bodies of these sessions, in this order, one at a time.
-
-        Raises RunError for a session that is not done or whose body does not match its hash.
-        """
+        """The bodies of these sessions, in this order; RunError for one that is missing or damaged."""
         for key in keys:
             body, digest = next(iter(self.do(_BODY, key)), (b"", ""))
             try:

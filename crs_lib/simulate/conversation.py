@@ -18,7 +18,7 @@ from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users, voices
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.scenarios import FRESH, GOAL_FIELD, SHIFT, STRAIGHT, Scenario
+from crs_lib.simulate.scenarios import FRESH, OPENING, SHIFT, STRAIGHT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
 from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
@@ -220,7 +220,7 @@ class Maker:
 
 
 TRIAL_TURNS = 12  # of the scenario: the first shift comes at turn 4 to 6
-_SEARCHED = 200  # scenarios: half of voice A's state a genre and one constraint, few of other voices'
+_SEARCHED = 50  # scenarios: half of them add one constraint to the first
 
 
 class _TrialTurn(NamedTuple):
@@ -233,7 +233,7 @@ class _TrialTurn(NamedTuple):
 
 
 def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_TrialTurn]:
-    """A genre, a second constraint and the first shift: turns of the first such scenario from ``number`` on."""
+    """The opening, a second constraint and the first shift of the first scenario from ``number`` on."""
     plan, shift = next(found for found in _told_in_three(world, config, number) if found[1])
     user = User(world.catalog, plan)
     system = systems.create(config.systems[0], world, config.seed, plan.session)
@@ -247,13 +247,11 @@ def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_Tr
 
 
 def _told_in_three(world: World, config: SimulateConfig, number: int) -> Iterator[tuple[Scenario, int]]:
-    """Scenarios with the turn of their first shift, 0 unless only a genre and a second constraint, at turns 1
-    and 2, come before; the last's is 3.
-    """
+    """Scenarios with the turn of their first shift, 0 where constraints join before; the last's is 3."""
     for session in range(number, number + _SEARCHED):
         plan = scenario(world, session, config)
         shift = next((step.turn for step in plan.steps if step.shift is not None), 0)
-        first, second, last = (list(plan.steps[at].state.constraints) for at in (0, 1, shift - 2))
-        fits = shift > 2 and first == [GOAL_FIELD] and len(second) == 2 and last == second
+        heard = plan.steps[1].state.constraints
+        fits = shift > 2 and plan.steps[0].act == OPENING and plan.steps[shift - 2].state.constraints == heard
         yield plan, shift if fits else 0
     yield plan, 3

@@ -310,11 +310,10 @@ def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
 def _first_words(
     catalog: Catalog, plan: Scenario, steps: list[PlanStep], opening: int, first_shift: int
 ) -> list[PlanStep]:
-    """The steps with first turns that state nothing, where the manner has them and turns can be spared.
-
-    After a hello one turn is spent so; who asks for any film may go on openly, up to the turn that leaves
-    just enough before the shift. The ``opening`` turns, which state what is wished, come later, and ordinary
-    ones give way; from there on the plan is the same. The twin without shifts begins like its session.
+    """The steps with first turns that state nothing, where the manner has them and turns can be spared. After
+    a hello one turn is spent so; who asks for any film may go on openly, up to the turn that leaves just
+    enough before the shift. The ``opening`` turns, which state what is wished, come later, and ordinary ones
+    give way; from there on the plan is the same. The twin without shifts begins like its session.
     """
     draw = rng.stream(plan.seed, "movies", plan.session, "first-words")
     act = voices.picked(voices.every()[plan.voice].first_words, draw.random())

@@ -34,12 +34,11 @@ def _table(name: str) -> Iterator[dict[str, str]]:
 
 
 class Voice(NamedTuple):
-    """A voice: what it is for, who talks, and how often its users do what no plan asks of them.
-
-    ``use`` is "development" or "confirmation". All shares are in [0, 1]: ``first_words`` of sessions, of
-    those with a turn to spare before the first shift, that begin with a turn of each act; ``small_talk`` of
-    ordinary turns (questions about a film and requests for more, but for the turn after a shift) that become
-    a turn of each act; ``small_letters`` of users who type no capitals of their own.
+    """A voice: what it is for, who talks, and how often its users do what no plan asks of them. ``use`` is
+    "development" or "confirmation". All shares are in [0, 1]: ``first_words`` of sessions, of those with a
+    turn to spare before the first shift, that begin with a turn of each act; ``small_talk`` of ordinary turns
+    (questions about a film and requests for more, but for the turn after a shift) that become a turn of each
+    act; ``small_letters`` of users who type no capitals of their own.
     """
 
     use: str

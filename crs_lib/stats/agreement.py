@@ -31,9 +31,8 @@ class _Label(BaseModel):
 
 
 def read_labels(files: Iterable[str | Path], low: int = 1, high: int = 5) -> list[tuple[str, _Label]]:
-    """The labels of exported files in order, each with its place, values from ``low`` to ``high``.
-
-    Raises InputError naming file and line for what is no label, and where there is none at all.
+    """The labels of exported files in order, each with its place, values from ``low`` to ``high``. Raises
+    InputError naming file and line for what is no label, and where there is none at all.
     """
     found = []
     for path in (Path(name).expanduser() for name in files):

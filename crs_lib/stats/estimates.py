@@ -28,9 +28,9 @@ class _Estimates(NamedTuple):
     high: Floats
     error: Floats
 
-    def bounds(self, k: int = 0) -> dict[str, float]:
+    def bounds(self) -> dict[str, float]:
         """The interval of a statistic alone."""
-        return {"low": float(self.low[k]), "high": float(self.high[k])}
+        return {"low": float(self.low[0]), "high": float(self.high[0])}
 
 
 def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) -> Iterator[Floats]:

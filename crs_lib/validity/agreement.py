@@ -52,12 +52,11 @@ def _on_paper(
     invited: bool = True, elicits: bool = False, elicited_before: bool = False, answers: bool = False,
     closes: bool = False, repeats: bool = False,
 ) -> float:  # fmt: skip
-    """How far a reply follows what the person said, in [0, 1].
-
-    With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0 (½ where no
-    constraint is known), N the share not named before; half of that where nothing was wished or asked for.
-    Without films ¾ for asking what is wanted while nothing is known (half the second time), ½ for answering a
-    question about a film or returning thanks, else 0. A reply repeated word for word is 0.
+    """How far a reply follows what the person said, in [0, 1]. With films (1 + G)/2 · (1 + N)/2: G the
+    normalised gain for the state heard, at least 0 (½ where no constraint is known), N the share not named
+    before; half of that where nothing was wished or asked for. Without films ¾ for asking what is wanted
+    while nothing is known (half the second time), ½ for answering a question about a film or returning
+    thanks, else 0. A reply repeated word for word is 0.
     """
     if repeats:
         return 0.0

@@ -110,9 +110,11 @@ def grid(*columns, **facts):
 def design(systems):
     """The design of a made-up run: who takes part, its catalogue, its shifts."""
     size = {"n_systems": len(systems), "n_sessions": N_SESSIONS, "n_turns": N_TURNS}
-    names, said = ("catalogue", "user", "system", "log", "judge", "metrics", "statistics"), "\n".join(systems)
+    names = ("catalogue", "user", "system", "log", "judge", "grounding", "metrics", "statistics")
+    said = "\n".join(systems)
     uses = {"constraint": True, "shift": True, "topic": True, "question": False}
-    fields = {"coverage": 0.8, "values": 40, "changed": 3, "n_films": N_SESSIONS, **uses}
+    steps = "Data set\nfilms.json\n\nPreprocessing\nlabels cleaned\n\nUse\nconstraints"
+    fields = {"coverage": 0.8, "values": 40, "changed": 3, "n_films": N_SESSIONS, "steps": steps, **uses}
     roles = grid(("role", names), **size)
     return {
         "roles": roles.assign(lines=[said if name == "system" else "some" for name in names]),

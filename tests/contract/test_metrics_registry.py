@@ -96,7 +96,6 @@ def test_values_stay_in_the_declared_range_and_tell_policies_apart(name, scores)
     assert means.max() - means.min() > 0.01
 
 
-# ── made-up metrics ─────────────────────────────────────────────────────────────────────────────
 def register_three():
     """A metric of every level, each one function."""
 

@@ -82,7 +82,6 @@ def to_a_country(event):
     return "country" in event["added"]
 
 
-# ── the field ───────────────────────────────────────────────────────────────────────────────────
 def test_the_row_lies_where_it_was_put_and_shifts_to_the_field_are_voiced(run):
     assert run["said"]["fields"] == ["genre", "actor", "director", "writer", "language", "country", "year"]
     assert run["said"]["relaxation"][:4] == ["year", "language", "plot", "country"]
@@ -156,7 +155,6 @@ def test_the_field_is_scored_and_in_tables_pages_and_figures(run):
     assert '"country"' in run["trace"]
 
 
-# ── the shift type ──────────────────────────────────────────────────────────────────────────────
 def is_leap(event):
     return event["type"] == "leap"
 
@@ -178,7 +176,6 @@ def test_the_shift_type_is_planned_voiced_understood_scored_and_drawn(run):
     assert any(text.startswith("leap\nn = ") for text in run["said"]["adaptation_profile"])
 
 
-# ── the policy ──────────────────────────────────────────────────────────────────────────────────
 def test_the_policy_talks_is_scored_and_drawn(run):
     for talk in run["talks"]["genre_only"]:
         for _, reply in pairs(talk):
@@ -189,7 +186,6 @@ def test_the_policy_talks_is_scored_and_drawn(run):
     assert any("genre_only" in text.replace(" ", "_") for text in run["said"]["leaderboard"])
 
 
-# ── whole files ─────────────────────────────────────────────────────────────────────────────────
 def test_the_metric_is_scored_tabled_and_drawn(run):
     metric = run["said"]["metric"]
     silent = metric["by_turn"]["silent"]
@@ -207,23 +203,17 @@ def test_the_metric_is_scored_tabled_and_drawn(run):
     assert code == 0 and "metric_bars.png" in shown
 
 
-def test_the_figure_is_drawn_by_the_command(run):
+def test_figure_retriever_and_data_set_serve_their_commands(run):
     figure = run["said"]["figure"]
     code, shown = figure["command"]
     assert code == 0 and "novelty_by_system.pdf" in shown
     assert {"novelty_by_system.pdf", "novelty_by_system.png"} <= set(figure["files"])
     assert figure["last"] == "novelty_by_system"
-
-
-def test_the_retriever_serves_a_retrieval_run_by_its_spec(run):
     retriever = run["said"]["retriever"]
     assert retriever["hits"] == [["lamp", 2 / 3], ["tent", 2 / 3]]
     assert retriever["again"] == retriever["hits"]
     names = {name.rpartition(".")[0] for name in retriever["runs"]}
     assert {"coverage-last-turn", "bm25-coverage-last-turn"} <= names
-
-
-def test_the_data_set_is_listed_found_in_a_mirror_and_verified(run):
     data_set = run["said"]["data_set"]
     (code, shown), (verified, report) = data_set["list"], data_set["verify"]
     assert code == verified == 0

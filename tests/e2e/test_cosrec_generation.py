@@ -1,7 +1,6 @@
 """Generation by models under faults, killed again and again: the same bytes, and nothing asked twice."""
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +12,14 @@ pytestmark = pytest.mark.full
 
 
 @pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(tmp_path, monkeypatch):
     for name in ("OLLAMA_HOST", "OLLAMA_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     return tmp_path
 
 
-def test_killed_under_faults_it_ends_with_the_same_bytes_and_no_call_twice(results: Path) -> None:
+def test_killed_under_faults_it_ends_with_the_same_bytes_and_no_call_twice(results):
     source = part_of_sample(results / "source", products=40, passages=60)
     with cosrec_job.server(0.2) as server:
         whole = cosrec_job.contents(cosrec_job.work(results, server.url, "whole", 5, source))
@@ -39,7 +38,7 @@ def test_killed_under_faults_it_ends_with_the_same_bytes_and_no_call_twice(resul
     assert answered >= 5 * 6  # a query, a draft, and two prompts for each of two buyers
 
 
-def test_what_is_missing_is_said_before_the_first_call(results: Path) -> None:
+def test_what_is_missing_is_said_before_the_first_call(results):
     with cosrec_job.server(0.0) as server:
         del server.models["asker:1"]
         with pytest.raises(RunError, match="cosrec product_query"):

@@ -1,8 +1,9 @@
-"""Ctrl-C ends every command within two seconds, whatever it waits for; a second one at once."""
+"""Ctrl-C ends every command within two seconds, whatever it waits for, a second one at once; and a full disk."""
 
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from tests.helpers.jobs import stored
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 pytestmark = [pytest.mark.full, pytest.mark.subprocess, pytest.mark.slow]
@@ -34,12 +36,18 @@ main(["run", "--refresh"])
 """
 
 
-def start(words, folder):
+def start(words, folder, limit=None):
+    """The command as a process group of its own; with a limit no file can grow beyond that many bytes."""
+
+    def bound():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if limit:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
     return subprocess.Popen(
-        [sys.executable, *words],
-        env={**os.environ, "CRS_RESULTS": str(folder)},
+        [sys.executable, *words], env={**os.environ, "CRS_RESULTS": str(folder)}, preexec_fn=bound,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 
@@ -117,3 +125,18 @@ def test_a_command_that_does_not_listen_is_ended_in_time_or_by_the_second_interr
         process = start(["-c", DEAF], tmp_path)
         assert process.stderr.readline() == "deaf\n"
         interrupt(process, times, within)
+
+
+def test_a_full_disk_in_mid_batch_says_so_and_the_batch_goes_on_later(tmp_path):
+    words = ["-m", "crs_lib", "simulate", "-p", "systems", "tracker,random,echo", "-p", "n_sessions", "80"]
+    place = tmp_path / "movies"
+    for run, limit, code in (("whole", None, 0), ("full", 400_000, 2), ("full", None, 0)):
+        process = start([*words, "-p", "n_turns", "10", "-p", "run", run], tmp_path, limit)
+        message = process.communicate(timeout=300)[1]
+        assert process.returncode == code, message
+        if limit:
+            assert "RunError: the ledger" in message and "Free some space" in message
+            assert not (place / "full" / "dialogues.jsonl").exists()
+            assert 0 < stored(place / "full" / "ledger.sqlite") < 3 * 80
+    whole, full = ((place / run / "dialogues.jsonl").read_bytes() for run in ("whole", "full"))
+    assert full == whole

@@ -51,12 +51,9 @@ def test_it_holds_notebooks_samples_prompts_and_pages(wheel):
         kept = [name for name in ours if "/." not in f"/{name}" and ".failed." not in name]
         assert {f"crs_lib/shipped/{kind}/{name}" for name in kept} <= names
     for name in (
-        "py.typed",
-        "report/trace.html",
-        "report/session.js",
-        "prompts/movies/user.wording",
+        "py.typed", "report/trace.html", "report/session.js", "prompts/movies/user.wording",
         "core/__init__.py",
-    ):
+    ):  # fmt: skip
         assert f"crs_lib/{name}" in names
     assert not [name for name in names if name.startswith(("tests/", "notebooks/", "data/"))]
 
@@ -80,13 +77,9 @@ def test_installed_without_a_checkout_it_makes_the_main_job(wheel, tmp_path):
     assert "topic_adaptation_score" in said or "TAS" in said
     made = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
     for name in (
-        "dialogues.jsonl",
-        "turns.parquet",
-        "model_metrics.csv",
-        "report.html",
-        "trace/index.html",
+        "dialogues.jsonl", "turns.parquet", "model_metrics.csv", "report.html", "trace/index.html",
         "manifest.json",
-    ):
+    ):  # fmt: skip
         assert f"results/movies/demo/{name}" in made
     assert any(name.startswith("figures/movies-demo/") for name in made)
     shipped = {path.name for path in (place.rglob("*.ipynb"))}

@@ -5,20 +5,20 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.cosrec import audit, corpus
 from crs_lib.cosrec.labels import majority_labels
-from crs_lib.cosrec.records import Partition, topic
+from crs_lib.cosrec.records import topic
 
 pytestmark = pytest.mark.external
 
 
 @pytest.fixture(scope="module")
-def released() -> dict[str, Partition]:
+def released():
     mirror = paths.mirror()
     if mirror is None or not (mirror / "cosrec" / "crowd").is_dir():
         pytest.skip("the CoSRec release is not here; name its parent folder in CRS_MIRROR")
     return {name: corpus.load(mirror / "cosrec", name) for name in ("crowd", "curated")}
 
 
-def test_sizes_claims_and_topics(released: dict[str, Partition]) -> None:
+def test_sizes_claims_and_topics(released):
     found = audit.overview(released)
     assert found["crowd"].tolist() == [291, 4606, 2329, 26.9, 1378, 9217, 8851, None, 538, None, None, None]
     assert found["curated"].tolist() == [20, 296, 150, 26.9, 94, None, None, 143, 52, 43, 225, 17464]
@@ -31,7 +31,7 @@ def test_sizes_claims_and_topics(released: dict[str, Partition]) -> None:
     assert len({t.intent for t in topics if t.kind == "recommendation"}) == 62
 
 
-def test_majority_labels(released: dict[str, Partition]) -> None:
+def test_majority_labels(released):
     labels = majority_labels(released["crowd"])
     kinds = labels[["recommendation", "product_details", "search"]]
     assert kinds.sum().tolist() == [654, 634, 408]
@@ -41,7 +41,7 @@ def test_majority_labels(released: dict[str, Partition]) -> None:
     assert (~labels["recorded"]).sum() == 277
 
 
-def test_quirks(released: dict[str, Partition]) -> None:
+def test_quirks(released):
     crowd = audit.find_quirks(released["crowd"]).groupby("quirk").size()
     curated = audit.find_quirks(released["curated"]).groupby("quirk").size()
     expected = {

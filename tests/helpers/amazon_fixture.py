@@ -5,8 +5,6 @@ Every dirty row says what the two sets of rules make of it, so the expectation s
 
 import gzip
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +30,7 @@ _END = (
 )  # fmt: skip
 
 
-def asin(number: int) -> str:
+def asin(number):
     """A made-up id of ten characters."""
     digits = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"
     out = ""
@@ -42,7 +40,7 @@ def asin(number: int) -> str:
     return "BX" + out
 
 
-def meta(number: int, **changes: Any) -> dict[str, Any]:
+def meta(number, **changes):
     """A valid product record; ``changes`` replace fields, and the value ``...`` removes one."""
     noun, kind = _NOUNS[number % len(_NOUNS)], _KINDS[number % len(_KINDS)]
     record = {
@@ -59,7 +57,7 @@ def meta(number: int, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**record, **changes}.items() if value is not ...}
 
 
-def review(number: int, product: str, **changes: Any) -> dict[str, Any]:
+def review(number, product, **changes):
     """A valid review record; ``changes`` as in :func:`meta`."""
     text = f"{_OPEN[number % 4]}, {_MIDDLE[number // 4 % 4]}. {_END[number // 16 % 4]}"
     record = {
@@ -80,68 +78,50 @@ class Dirty(NamedTuple):
     legacy: str
 
 
-def _line(record: dict[str, Any], about: str, ours: str, legacy: str | None = None) -> Dirty:
+def _line(record, about, ours, legacy=None):
     return Dirty(about, json.dumps(record).encode(), ours, legacy or ours)
 
 
-def dirty_metas() -> list[Dirty]:
-    """One row for each way in which a product record can be odd."""
-    cases: list[tuple[str, dict[str, Any], str, str]] = [
-        ("valid", {}, KEPT, KEPT),
-        ("extra key", {"subtitle": "x"}, KEPT, KEPT),
-        ("price a whole number", {"price": 20}, KEPT, "price"),
-        ("price a text", {"price": "19.99"}, KEPT, KEPT),
+def dirty_metas():
+    """One row for each way in which a product record can be odd; the original's outcome is given where it differs."""
+    cases: list[tuple[Any, ...]] = [
+        ("valid", {}, KEPT), ("extra key", {"subtitle": "x"}, KEPT),
+        ("price a whole number", {"price": 20}, KEPT, "price"), ("price a text", {"price": "19.99"}, KEPT),
         ("price with dollar sign and comma", {"price": "$1,299.00"}, KEPT, "price"),
-        ("price a range", {"price": "from 5"}, "price", "price"),
-        ("price a dash", {"price": "—"}, "price", "price"),
-        ("price the word None", {"price": "None"}, "price", "price"),
-        ("price null", {"price": None}, "price", "price"),
-        ("price 0", {"price": 0.0}, "price", "price"),
-        ("price the text nan", {"price": "nan"}, "price", "price"),
-        ("price the text inf", {"price": "inf"}, "price", "price"),
-        ("price true", {"price": True}, "price", "price"),
-        ("no description, no features", {"description": [], "features": []}, "description", "description"),
-        ("description only ['']", {"description": [""], "features": []}, "too short", "too short"),
-        ("description a text", {"description": "a text of some length"}, "description", "description"),
-        ("9 characters", {"description": ["12345678"], "features": []}, "too short", "too short"),
-        ("10 characters", {"description": ["A fine mug"], "features": []}, KEPT, KEPT),
+        ("price a range", {"price": "from 5"}, "price"), ("price a dash", {"price": "—"}, "price"),
+        ("price the word None", {"price": "None"}, "price"), ("price null", {"price": None}, "price"),
+        ("price 0", {"price": 0.0}, "price"), ("price the text nan", {"price": "nan"}, "price"),
+        ("price the text inf", {"price": "inf"}, "price"), ("price true", {"price": True}, "price"),
+        ("no description, no features", {"description": [], "features": []}, "description"),
+        ("description only ['']", {"description": [""], "features": []}, "too short"),
+        ("description a text", {"description": "a text of some length"}, "description"),
+        ("9 characters", {"description": ["12345678"], "features": []}, "too short"),
+        ("10 characters", {"description": ["A fine mug"], "features": []}, KEPT),
         ("10 characters before cleaning", {"description": ["Mug<br />x"], "features": []}, "too short", KEPT),
-        ("title Chinese", {"title": "折叠帐篷双人防水"}, "language", "language"),
-        ("title half Cyrillic", {"title": "Палатка tent abc"}, KEPT, KEPT),
-        ("title accented Latin", {"title": "Café crème mug"}, KEPT, KEPT),
-        (
-            "text Spanish",
-            {"description": ["Una mesa para el salón, muy bonita y con las patas de madera"], "features": []},
-            "language",
-            KEPT,
-        ),
-        ("details empty", {"details": {}}, "details", "details"),
+        ("title Chinese", {"title": "折叠帐篷双人防水"}, "language"),
+        ("title half Cyrillic", {"title": "Палатка tent abc"}, KEPT),
+        ("title accented Latin", {"title": "Café crème mug"}, KEPT),
+        ("text Spanish", {"description": ["Una mesa para el salón, muy bonita y con las patas de madera"], "features": []}, "language", KEPT),
+        ("details empty", {"details": {}}, "details"),
         ("details as JSON text", {"details": '{"Material": "Steel"}'}, KEPT, "details"),
-        ("details broken text", {"details": "{Material"}, "details", "details"),
-        ("categories empty", {"categories": []}, "categories", "categories"),
-        ("categories ['']", {"categories": [""]}, "categories", "categories"),
-        ("store null", {"store": None}, "store", "store"),
-        ("store empty", {"store": ""}, "store", "store"),
+        ("details broken text", {"details": "{Material"}, "details"),
+        ("categories empty", {"categories": []}, "categories"),
+        ("categories ['']", {"categories": [""]}, "categories"), ("store null", {"store": None}, "store"),
+        ("store empty", {"store": ""}, "store"),
         ("average a whole number", {"average_rating": 5}, KEPT, "ratings"),
-        ("average negative", {"average_rating": -1.0}, "ratings", "ratings"),
-        ("no ratings", {"rating_number": 0}, "ratings", "ratings"),
-        ("ratings a fraction", {"rating_number": 3.5}, "ratings", "ratings"),
-        ("title missing", {"title": ...}, "title", "title"),
-        ("title only blanks", {"title": "   "}, "title", KEPT),
-        ("asin missing", {"parent_asin": ...}, "asin", "asin"),
-        ("asin empty", {"parent_asin": ""}, "asin", "asin"),
-        ("asin with a tab", {"parent_asin": "BX\t1"}, "asin", "asin"),
-        ("asin in lower case", {"parent_asin": "bxlower001"}, KEPT, KEPT),
-        ("asin an ISBN", {"parent_asin": "0306406152"}, KEPT, KEPT),
-        ("markup", {"title": "Mug<br>and<br/>pan<br />set &amp; more"}, KEPT, KEPT),
-        ("odd spaces", {"title": "Mug\u00a0with\u200b lid\n now"}, KEPT, KEPT),
-        ("emoji", {"title": "Mug \U0001f600 for tea"}, KEPT, KEPT),
-        ("lone surrogate", {"title": "Mug \ud83d for tea"}, KEPT, KEPT),
-    ]
-    rows = [
-        _line(meta(9000 + i, **changes), about, ours, legacy)
-        for i, (about, changes, ours, legacy) in enumerate(cases)
-    ]
+        ("average negative", {"average_rating": -1.0}, "ratings"),
+        ("no ratings", {"rating_number": 0}, "ratings"),
+        ("ratings a fraction", {"rating_number": 3.5}, "ratings"), ("title missing", {"title": ...}, "title"),
+        ("title only blanks", {"title": "   "}, "title", KEPT), ("asin missing", {"parent_asin": ...}, "asin"),
+        ("asin empty", {"parent_asin": ""}, "asin"), ("asin with a tab", {"parent_asin": "BX\t1"}, "asin"),
+        ("asin in lower case", {"parent_asin": "bxlower001"}, KEPT),
+        ("asin an ISBN", {"parent_asin": "0306406152"}, KEPT),
+        ("markup", {"title": "Mug<br>and<br/>pan<br />set &amp; more"}, KEPT),
+        ("odd spaces", {"title": "Mug\u00a0with\u200b lid\n now"}, KEPT),
+        ("emoji", {"title": "Mug \U0001f600 for tea"}, KEPT),
+        ("lone surrogate", {"title": "Mug \ud83d for tea"}, KEPT),
+    ]  # fmt: skip
+    rows = [_line(meta(9000 + i, **row), about, *found) for i, (about, row, *found) in enumerate(cases)]
     return rows + [
         Dirty("not JSON", b'{"parent_asin": "BX", ', "unreadable", "unreadable"),
         Dirty("not an object", b'["BX"]', "unreadable", "unreadable"),
@@ -151,58 +131,40 @@ def dirty_metas() -> list[Dirty]:
     ]
 
 
-def dirty_reviews(product: str) -> list[Dirty]:
+def dirty_reviews(product):
     """One row for each way in which a review of a kept product can be odd."""
-    cases: list[tuple[str, dict[str, Any], str, str]] = [
-        ("valid", {}, KEPT, KEPT),
-        ("unknown product", {"parent_asin": "BXUNKNOWN1"}, "not in catalogue", "not in catalogue"),
-        ("asin a number", {"parent_asin": 12}, "asin", "asin"),
-        ("asin differs from parent", {"asin": "BXCHILD001"}, KEPT, KEPT),
-        ("rating a whole number", {"rating": 5}, KEPT, "rating"),
-        ("rating 0", {"rating": 0.0}, "rating", "rating"),
-        ("rating 6", {"rating": 6.0}, "rating", "rating"),
-        ("rating 4.5", {"rating": 4.5}, KEPT, KEPT),
-        ("rating null", {"rating": None}, "rating", "rating"),
-        ("user missing", {"user_id": ...}, "user", "user"),
-        ("timestamp negative", {"timestamp": -1}, "timestamp", "timestamp"),
-        ("timestamp a text", {"timestamp": "2020"}, "timestamp", "timestamp"),
-        (
-            "older field names",
-            {"timestamp": ..., "sort_timestamp": 5, "helpful_vote": ..., "helpful_votes": 2},
-            KEPT,
-            "timestamp",
-        ),
-        ("title empty", {"title": ""}, "title", "title"),
-        ("text empty", {"text": ""}, "text", "text"),
-        ("text of 9 characters", {"text": "123456789"}, "too short", "too short"),
-        ("text of 10 characters", {"text": "It is good"}, KEPT, KEPT),
+    cases: list[tuple[Any, ...]] = [
+        ("valid", {}, KEPT), ("unknown product", {"parent_asin": "BXUNKNOWN1"}, "not in catalogue"),
+        ("asin a number", {"parent_asin": 12}, "asin"),
+        ("asin differs from parent", {"asin": "BXCHILD001"}, KEPT),
+        ("rating a whole number", {"rating": 5}, KEPT, "rating"), ("rating 0", {"rating": 0.0}, "rating"),
+        ("rating 6", {"rating": 6.0}, "rating"), ("rating 4.5", {"rating": 4.5}, KEPT),
+        ("rating null", {"rating": None}, "rating"), ("user missing", {"user_id": ...}, "user"),
+        ("timestamp negative", {"timestamp": -1}, "timestamp"),
+        ("timestamp a text", {"timestamp": "2020"}, "timestamp"),
+        ("older field names", {"timestamp": ..., "sort_timestamp": 5, "helpful_vote": ..., "helpful_votes": 2}, KEPT, "timestamp"),
+        ("title empty", {"title": ""}, "title"), ("text empty", {"text": ""}, "text"),
+        ("text of 9 characters", {"text": "123456789"}, "too short"),
+        ("text of 10 characters", {"text": "It is good"}, KEPT),
         ("text Spanish", {"text": "Es muy bonita pero la calidad no es lo que esperaba"}, "language", KEPT),
-        ("text Cyrillic", {"text": "Очень хорошая палатка"}, "language", "language"),
-        ("helpful -1", {"helpful_vote": -1}, "helpful", "helpful"),
-        ("verified a text", {"verified_purchase": "yes"}, "verified", "verified"),
-    ]
+        ("text Cyrillic", {"text": "Очень хорошая палатка"}, "language"),
+        ("helpful -1", {"helpful_vote": -1}, "helpful"),
+        ("verified a text", {"verified_purchase": "yes"}, "verified"),
+    ]  # fmt: skip
     rows = [
-        _line(review(70_000 + i, product, **changes), about, ours, legacy)
-        for i, (about, changes, ours, legacy) in enumerate(cases)
-    ]
+        _line(review(70_000 + i, product, **row), about, *found) for i, (about, row, *found) in enumerate(cases)
+    ]  # fmt: skip
     return rows + [Dirty("cut off", b'{"rating": 5.0, "title": "go', "unreadable", "unreadable")]
 
 
-def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+def _lines(rows):
     for row in rows:
         yield json.dumps(row).encode() + b"\n"
 
 
 def write_category(
-    folder: Path,
-    name: str,
-    products: int,
-    reviews: int,
-    *,
-    seed: int = 0,
-    first: int = 0,
-    packed: bool = False,
-) -> tuple[Path, Path]:
+    folder, name, products, reviews, *, seed = 0, first = 0, packed = False
+):  # fmt: skip
     """Write clean ``meta_<name>.jsonl`` and ``<name>.jsonl`` (packed: .gz); returns the two paths.
 
     Reviews go to products as a Zipf law has it, as in real catalogues. Half of the reviews are of
@@ -214,7 +176,7 @@ def write_category(
     paths = folder / f"meta_{name}{ends}", folder / f"{name}{ends}"
     folder.mkdir(parents=True, exist_ok=True)
 
-    def review_rows() -> Iterator[dict[str, Any]]:
+    def review_rows():
         for start in range(0, reviews, 10_000):
             size = min(10_000, reviews - start)
             places = (np.minimum(rng.zipf(1.3, size) - 1, 10**9) * 7919 % max(1, products)).tolist()
@@ -225,9 +187,7 @@ def write_category(
     for path, rows in zip(paths, ((meta(first + i) for i in range(products)), review_rows()), strict=True):
         with path.open("wb") as file:
             if packed:
-                with gzip.GzipFile(
-                    filename="", mode="wb", fileobj=file, mtime=0, compresslevel=1
-                ) as stream_out:
+                with gzip.GzipFile("", "wb", 1, file, mtime=0) as stream_out:
                     stream_out.writelines(_lines(rows))
             else:
                 file.writelines(_lines(rows))

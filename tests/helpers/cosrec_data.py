@@ -3,7 +3,6 @@
 import gzip
 import json
 from itertools import islice
-from pathlib import Path
 
 from crs_lib.core import paths
 from crs_lib.cosrec.records import (
@@ -18,58 +17,49 @@ from crs_lib.cosrec.records import (
 )
 
 
-def talk(name: str, *texts: str) -> Conversation:
+def talk(name, *texts):
     return Conversation(name, tuple(Utterance("US"[i % 2], text) for i, text in enumerate(texts)))
 
 
 CURATED = Partition(
     name="curated",
     conversations={
-        "C_1": talk(
-            "C_1", "I need a light tent", "For two?", "What does waterproof mean?", "It keeps dry", "Thanks"
-        ),
+        "C_1": talk("C_1", "I need a light tent", "For two?", "What does waterproof mean?", "It keeps dry", "Thanks"),
         "C_2": talk("C_2", "Which stove should I buy?", "The red one", "How heavy is it?", "Light"),
     },
     intents={
-        "C_1": (
-            Intent("C_1_0_0", 0, 0, "recommendation", ("light tent", "a light tent for two"), None),
-            Intent("C_1_1_0", 1, 0, "search", ("meaning of waterproof", "waterproof"), None),
-        ),
-        "C_2": (
-            Intent("C_2_0_0", 0, 0, "recommendation", ("camping stove",), None),
-            Intent("C_2_1_0", 1, 0, "product_details", ("weight of red stove",), "b01"),
-        ),
+        "C_1": (Intent("C_1_0_0", 0, 0, "recommendation", ("light tent", "a light tent for two"), None),
+                Intent("C_1_1_0", 1, 0, "search", ("meaning of waterproof", "waterproof"), None)),
+        "C_2": (Intent("C_2_0_0", 0, 0, "recommendation", ("camping stove",), None),
+                Intent("C_2_1_0", 1, 0, "product_details", ("weight of red stove",), "b01")),
     },
     users={"C_1": (Buyer("A", None, ("cheap",)),), "C_2": (Buyer("B", None, ("small",)),)},
     qrels={
-        "C_1_0_0#0": {"T1": 2, "T2": 0},
-        "C_1_0_0#1": {"T1": 0, "T2": 1},
-        "C_1_1_0": {"m#1": 1, "m#2": 0},
+        "C_1_0_0#0": {"T1": 2, "T2": 0}, "C_1_0_0#1": {"T1": 0, "T2": 1}, "C_1_1_0": {"m#1": 1, "m#2": 0},
         "C_2_0_0#0": {"B01": 2, "b02": 1, "B03": 0},
     },
-)
+)  # fmt: skip
 S, R, D = IntentLabel("search", "q"), IntentLabel("recommendation", "q"), IntentLabel("product_details", "q")
+GRADES = {
+    "K_1": (5, 5, 4),
+    "K_2": (1, 2, 1),
+    "K_3": (3, 3, 3),
+    "K_4": (4, 4, 5),
+    "K_5": (2, 2, 1),
+    "K_6": (5, 4, 5),
+}
+VOTES = (AnnotatedTurn(0, ((R,), (R,), (R, S))), AnnotatedTurn(1, ((S,), (S,), (D,))))
 CROWD = Partition(
     name="crowd",
     conversations={
-        f"K_{i}": talk(f"K_{i}", "first please", "ok", "what is it?", "this", "thanks") for i in range(1, 7)
+        name: talk(name, "first please", "ok", "what is it?", "this", "thanks") for name in GRADES
     },
-    annotations={
-        f"K_{i}": (AnnotatedTurn(0, ((R,), (R,), (R, S))), AnnotatedTurn(1, ((S,), (S,), (D,))))
-        for i in range(1, 7)
-    },
-    ratings={
-        f"K_{i}": tuple(Rating(g, g, g, g) for g in grades)
-        for i, grades in enumerate(
-            [(5, 5, 4), (1, 2, 1), (3, 3, 3), (4, 4, 5), (2, 2, 1), (5, 4, 5)], start=1
-        )
-    },
+    annotations=dict.fromkeys(GRADES, VOTES),
+    ratings={name: tuple(Rating(g, g, g, g) for g in grades) for name, grades in GRADES.items()},
 )
 
 
-def part_of_sample(
-    folder: Path, *, crowd: int = 0, curated: int = 0, products: int = 0, passages: int = 0
-) -> Path:
+def part_of_sample(folder, *, crowd=0, curated=0, products=0, passages=0):
     """Write the first so many conversations, products and passages of the sample as a corpus of their own."""
     sample = paths.samples() / "cosrec"
     for name, most in (("crowd", crowd), ("curated", curated)):
@@ -85,6 +75,6 @@ def part_of_sample(
     return folder
 
 
-def _talk(line: str) -> str:
+def _talk(line):
     """The conversation of a line of JSON or of judgments."""
     return line.split('"')[1] if line[0] == "{" else line.split("\t")[0].rsplit("_", 2)[0]

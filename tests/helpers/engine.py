@@ -9,8 +9,6 @@ import hashlib
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -23,7 +21,7 @@ CHAT = (
 )
 
 
-def write_model(path: Path, seed: int = 0) -> str:
+def write_model(path, seed=0):
     """Write a model of random weights as GGUF; returns the hex SHA-256 of the file."""
     from gguf import GGUFWriter, TokenType
 
@@ -41,7 +39,7 @@ def write_model(path: Path, seed: int = 0) -> str:
     for name, value in facts.items():
         getattr(writer, f"add_{name}")(value)
 
-    def weight(name: str, *shape: int) -> None:
+    def weight(name, *shape):
         values = draw.normal(0, 0.3, shape) if len(shape) > 1 else np.ones(shape)
         writer.add_tensor(f"{name}.weight", values.astype(np.float32))
 
@@ -49,12 +47,8 @@ def write_model(path: Path, seed: int = 0) -> str:
     for layer in range(LAYERS):
         for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
             weight(f"blk.{layer}.{part}", WIDTH, WIDTH)
-        for part, shape in (
-            ("gate", (INNER, WIDTH)),
-            ("up", (INNER, WIDTH)),
-            ("down", (WIDTH, INNER)),
-            ("norm", (WIDTH,)),
-        ):
+        shapes = {"gate": (INNER, WIDTH), "up": (INNER, WIDTH), "down": (WIDTH, INNER), "norm": (WIDTH,)}
+        for part, shape in shapes.items():
             weight(f"blk.{layer}.ffn_{part}", *shape)
         weight(f"blk.{layer}.attn_norm", WIDTH)
     weight("output_norm", WIDTH)
@@ -69,7 +63,7 @@ def write_model(path: Path, seed: int = 0) -> str:
 class Engine:
     """The engine and the adapter; a context manager. ``url`` speaks Ollama, ``openai_url`` is the engine's own."""
 
-    def __init__(self, folder: Path, model: str = "random:bytes", seed: int = 0) -> None:
+    def __init__(self, folder, model="random:bytes", seed=0):
         from xllamacpp import CommonParams, Server
 
         path = folder / "model.gguf"
@@ -89,11 +83,11 @@ class Engine:
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         self.client = httpx.Client(base_url=self.openai_url, timeout=60.0, trust_env=False)
 
-    def __enter__(self) -> "Engine":
+    def __enter__(self):
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._http.shutdown()
         self._http.server_close()
         self.client.close()
@@ -112,16 +106,16 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     server: _Adapter
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         """Quiet."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         owner = self.server.owner
         entry = {"name": owner.model, "model": owner.model, "digest": owner.digest, "size": 1}
         known = {"/api/version": {"version": "0.13.0"}, "/api/tags": {"models": [entry]}}
         self._answer(known.get(self.path, {"error": "not found"}), 200 if self.path in known else 404)
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))
         if body.get("model") != self.server.owner.model:
             return self._answer({"error": f"model '{body.get('model')}' not found"}, 404)
@@ -131,10 +125,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer({"error": "not found"}, 404)
         return self._chat(body)
 
-    def _chat(self, body: dict[str, Any]) -> None:
+    def _chat(self, body):
         options = body.get("options", {})
         prompt = "".join(f"<{m['role']}>{m['content']}</{m['role']}>\n" for m in body["messages"])
-        wanted: dict[str, Any] = {
+        wanted = {
             "prompt": f"{prompt}<assistant>",
             "n_predict": options.get("num_predict", 64),
         }
@@ -154,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
             "prompt_eval_count": found["tokens_evaluated"], "eval_count": found["tokens_predicted"],
         }, 200)  # fmt: skip
 
-    def _answer(self, record: Any, status: int) -> None:
+    def _answer(self, record, status):
         data = json.dumps(record).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")

@@ -8,7 +8,7 @@ import importlib.metadata
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,26 +35,26 @@ class Licence(NamedTuple):
     licence: str
 
     @property
-    def fits(self) -> bool:
+    def fits(self):
         """Whether a package under MIT may depend on it: every part joined by AND, one of those joined by OR."""
         return bool(self.licence) and fits(self.licence)
 
 
-def fits(licence: str) -> bool:
+def fits(licence):
     """Whether a licence, or an expression of several, asks nothing of a program that depends on the package."""
     plain = re.sub(r"\s+WITH\s+\S+", "", licence).replace("(", " ( ").replace(")", " ) ")
     parts = [part.strip(" ()") for part in re.split(r"\s+AND\s+|;", plain)]
     return all(any(FITS.fullmatch(one.strip(" ()")) for one in re.split(r"\s+OR\s+", part)) for part in parts)
 
 
-def roots() -> list[str]:
+def roots():
     """What pyproject.toml asks for, in all extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     return [*project["dependencies"], *(one for group in extras for one in group)]
 
 
-def licences(asked: Iterable[str]) -> list[Licence]:
+def licences(asked):
     """The packages that these requirements bring, with all that they bring in turn; installed ones only."""
     found: dict[str, Licence] = {}
     todo = [Requirement(text) for text in asked]
@@ -76,7 +76,7 @@ def licences(asked: Iterable[str]) -> list[Licence]:
     return sorted(found.values(), key=lambda one: one.package.lower())
 
 
-def _named(facts: "importlib.metadata.PackageMetadata", name: str) -> str:
+def _named(facts, name):
     classifiers = [
         re.sub(r" \(.*\)$", "", text.rpartition(" :: ")[2])
         for text in facts.get_all("Classifier") or []
@@ -87,7 +87,7 @@ def _named(facts: "importlib.metadata.PackageMetadata", name: str) -> str:
     return facts.get("License-Expression") or "; ".join(classifiers) or field or KNOWN.get(name, "")
 
 
-def main() -> int:
+def main():
     """Print the list; 1 where a package does not fit, which is named."""
     found = licences(roots())
     width = max(len(one.package) for one in found)

@@ -1,15 +1,12 @@
 """Registries as they were: what a test registers is gone when the test ends."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from crs_lib.core.settings import Registry
 from crs_lib.metrics.base import FACTS, METRICS
 
 
 @contextmanager
-def restored(*registries: Registry[Any]) -> Iterator[None]:
+def restored(*registries):
     """The registries, and the metrics, get back the members that they have now."""
     tables = []
     for registry in (METRICS, FACTS, *registries):

@@ -44,9 +44,10 @@ def texts(name, *frames):
 
 
 def run(path, n_sessions):
-    # The tracker's rules were written for the words of voice A.
-    config = SimulateConfig(run="new", catalog=path, systems=SYSTEMS, n_sessions=n_sessions, voices="A")
-    simulate.simulate(config, progress=False)
+    simulate.simulate(
+        SimulateConfig(run="new", catalog=path, systems=SYSTEMS, n_sessions=n_sessions, voices="A"),
+        progress=False,
+    )
     evaluate.evaluate(EvaluateConfig(run="new"))
     catalog = sources.load(path)
     grounder = Grounder(catalog)
@@ -77,7 +78,9 @@ def printed(*command):
 
 def metric():
     systems = ("oracle", "random", "silent")
-    simulate.simulate(SimulateConfig(run="mine", systems=systems, n_sessions=2, n_turns=8), progress=False)
+    simulate.simulate(
+        SimulateConfig(run="mine", systems=systems, n_sessions=2, n_turns=8, voices="A"), progress=False
+    )
     evaluate.evaluate(EvaluateConfig(run="mine"))
     turns, means = evaluate.read("mine", "turns"), evaluate.read("mine", "model_metrics")
     return {

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -40,7 +40,7 @@ class Faults:
     kinds: Sequence[str] = ("drop", "429", "500", "503", "broken", "empty")
     seed: int = 0
 
-    def of(self, number: int) -> str:
+    def of(self, number):
         if number < len(self.plan):
             return self.plan[number]
         chance = random.Random(f"{self.seed}/{number}")
@@ -50,32 +50,21 @@ class Faults:
 class OllamaServer:
     """The server; a context manager. ``url`` is its address, ``bodies`` the chat requests it got.
 
-    ``answer(prompt, schema, seed)`` makes the texts. ``tools(body)`` gives the tool calls of an answer to a request
-    that offers tools, as (name, arguments); None is a server that has no tools and rejects the request. ``delay`` seconds pass per answer, of which ``slots``
-    run at a time. ``faults`` are for all models, or a dict by model.
+    ``answer(prompt, schema, seed)`` makes the texts. ``tools(body)`` gives the tool calls of an answer to a
+    request that offers tools, as (name, arguments); None is a server that has no tools and rejects the request.
+    ``delay`` seconds pass per answer, of which ``slots`` run at a time. ``faults`` are for all, or a dict by model.
     """
 
     def __init__(
-        self,
-        models: dict[str, str] | Iterable[str] = ("tiny:latest",),
-        *,
-        answer: Callable[[str, Any, int], str] = template_answer,
-        tools: Callable[[dict[str, Any]], Sequence[tuple[str, Any]]] | None = None,
-        faults: Faults | dict[str, Faults] | None = None,
-        delay: float = 0.0,
-        slots: int = 64,
-        context: int = 32_768,
-        version: str = "0.13.0",
-        port: int = 0,
-    ) -> None:
+        self, models=("tiny:latest",), *, answer=template_answer, tools=None, faults=None, delay=0.0, slots=64,
+        context=32_768, version="0.13.0", port=0,
+    ):  # fmt: skip
         self.models = dict(models) if isinstance(models, dict) else dict.fromkeys(models, DIGEST)
         self.answer, self.delay, self.context, self.version = answer, delay, context, version
         self.tools = tools
         self.faults = faults if isinstance(faults, dict) else dict.fromkeys(self.models, faults or Faults())
-        self.counts: Counter[str] = Counter()
-        self.given: Counter[str] = Counter()
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
+        self.counts, self.given = Counter(), Counter()
+        self.bodies, self.headers = [], []
         self.most_at_once = self._now = 0
         self.busy = 0.0
         self._lock, self._slots = threading.Lock(), threading.Semaphore(slots)
@@ -85,25 +74,25 @@ class OllamaServer:
         self.port = int(self._http.server_address[1])
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> "OllamaServer":
+    def __enter__(self):
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._stopped.set()
         self._http.shutdown()
         self._http.server_close()
 
     @property
-    def chats(self) -> int:
+    def chats(self):
         """How many chat or generate requests came in, failed ones included."""
         return self.counts["chat"]
 
-    def full(self, model: str) -> str:
+    def full(self, model):
         """The model's name with its tag, as Ollama completes it."""
         return model if model in self.models or ":" in model else f"{model}:latest"
 
-    def fault(self, body: dict[str, Any], headers: dict[str, str]) -> str:
+    def fault(self, body, headers):
         """Count a chat request and say what goes wrong with it."""
         with self._lock:
             model = self.full(str(body.get("model")))
@@ -115,7 +104,7 @@ class OllamaServer:
             self.given.update([kind] if kind else [])
             return kind
 
-    def work(self) -> None:
+    def work(self):
         """Take a slot for as long as an answer takes."""
         with self._slots:
             with self._lock:
@@ -127,7 +116,7 @@ class OllamaServer:
                 self._now -= 1
                 self.busy += time.perf_counter() - started
 
-    def text(self, prompt: str, schema: Any, seed: int, fault: str) -> str:
+    def text(self, prompt, schema, seed, fault):
         """The text of an answer, with the fault in it."""
         if fault == "empty":
             return ""
@@ -138,19 +127,19 @@ class OllamaServer:
             return text[: max(1, len(text) // 2)]
         return f"<think>Let me see. {{}} </think>\n{text}" if fault == "think" else text
 
-    def tokens(self, body: dict[str, Any], text: str) -> int:
+    def tokens(self, body, text):
         """How many tokens the server says it wrote."""
         return len(text) // 4
 
-    def sent(self, body: dict[str, Any]) -> None:
+    def sent(self, body):
         """Called when the answer to a chat request is on its way, whole."""
 
     @property
-    def stopped(self) -> bool:
+    def stopped(self):
         """Whether the server is gone, though a connection may still be open."""
         return self._stopped.is_set()
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds):
         """Sleep, but not beyond the server's end."""
         self._stopped.wait(seconds)
 
@@ -160,7 +149,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
     owner: OllamaServer
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request, client_address):
         """A client that goes away is no news."""
 
 
@@ -170,10 +159,10 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     server: _Server
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         """Quiet."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         owner = self.server.owner
         owner.counts.update([self.path])
         if self.path == "/api/version":
@@ -191,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._json({"error": "not found"}, 404)
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         owner = self.server.owner
         if owner.stopped:
             return self._hang_up()
@@ -228,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._chat(body, fault)
         return owner.sent(body)
 
-    def _on_and_on(self, piece: bytes, fault: str) -> None:
+    def _on_and_on(self, piece, fault):
         """An answer that never ends: as fast as it can be read, or a few bytes every tenth of a second."""
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -240,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
             if fault == "drip":
                 self.server.owner.wait(0.1)
 
-    def _chat(self, body: dict[str, Any], fault: str) -> None:
+    def _chat(self, body, fault):
         openai = self.path.startswith("/v1")
         messages = body.get("messages") or [{"content": body.get("prompt", "")}]
         prompt = "\n".join(str(m.get("content") or "") for m in messages)
@@ -266,8 +255,8 @@ class _Handler(BaseHTTPRequestHandler):
         done = fault != "no_done"
         return self._json({**_piece(body, facts, field, facts.text), **facts.end(done)}, drop=fault == "drop")
 
-    def _openai(self, body: dict[str, Any], facts: "_Facts") -> None:
-        message: dict[str, Any] = {
+    def _openai(self, body, facts):
+        message = {
             "role": "assistant", "content": facts.text, "reasoning_content": facts.thinking,
         }  # fmt: skip
         if facts.calls:
@@ -280,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
         usage = {"prompt_tokens": facts.used, "completion_tokens": facts.made}
         self._json({"model": body["model"], "choices": [choice], "usage": usage}, drop=facts.fault == "drop")
 
-    def _stream(self, body: dict[str, Any], facts: "_Facts", field: str) -> None:
+    def _stream(self, body, facts, field):
         self.send_response(200)
         self.send_header("content-type", "application/x-ndjson")
         self.send_header("transfer-encoding", "chunked")
@@ -299,18 +288,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         return None
 
-    def _chunk(self, record: dict[str, Any]) -> None:
+    def _chunk(self, record):
         line = json.dumps(record).encode() + b"\n"
         self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
 
-    def _json(
-        self, record: Any, status: int = 200, headers: dict[str, str] | None = None, drop: bool = False
-    ) -> None:
+    def _json(self, record, status=200, headers=None, drop=False):
         self._raw(json.dumps(record).encode(), status, headers, drop)
 
-    def _raw(
-        self, data: bytes, status: int = 200, headers: dict[str, str] | None = None, drop: bool = False
-    ) -> None:
+    def _raw(self, data, status=200, headers=None, drop=False):
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
@@ -322,7 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
         if drop:
             self._hang_up()
 
-    def _hang_up(self) -> None:
+    def _hang_up(self):
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
@@ -337,15 +322,15 @@ class _Facts:
     fault: str
     calls: Sequence[tuple[str, Any]] = ()
 
-    def end(self, done: bool) -> dict[str, Any]:
+    def end(self, done):
         return {
             "done": done, "done_reason": self.stop, "prompt_eval_count": self.used, "eval_count": self.made,
             "total_duration": 1,
         }  # fmt: skip
 
 
-def _piece(body: dict[str, Any], facts: _Facts, field: str, text: str) -> dict[str, Any]:
-    said: Any = text
+def _piece(body, facts, field, text):
+    said = text
     if field == "message":
         said = {"role": "assistant", "content": text, "thinking": facts.thinking}
         if facts.calls and not body.get("stream", True):
@@ -353,11 +338,11 @@ def _piece(body: dict[str, Any], facts: _Facts, field: str, text: str) -> dict[s
     return {"model": body["model"], "created_at": "2026-01-01T00:00:00Z", field: said}
 
 
-def _entry(name: str, digest: str) -> dict[str, Any]:
+def _entry(name, digest):
     return {"name": name, "model": name, "digest": digest, "size": 1, "modified_at": "2026-01-01T00:00:00Z"}
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=["tiny:latest"])
     parser.add_argument("--delay", type=float, default=0.0)

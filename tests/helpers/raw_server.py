@@ -5,10 +5,9 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from typing import Any, BinaryIO
 
 
-def http_answer(body: bytes | str | dict[str, Any], status: str = "200 OK", *headers: str) -> bytes:
+def http_answer(body, status="200 OK", *headers):
     """A whole HTTP answer."""
     text = json.dumps(body) if isinstance(body, dict) else body
     data = text.encode() if isinstance(text, str) else text
@@ -23,9 +22,7 @@ class RawServer:
     waits for its threads: one that still waited for a client could answer the client of the next server.
     """
 
-    def __init__(
-        self, *answers: bytes, pieces: int = 1, pause: float = 0.0, hang_up: bool = False, drip: bytes = b""
-    ) -> None:
+    def __init__(self, *answers, pieces=1, pause=0.0, hang_up=False, drip=b""):
         self.answers, self.pieces, self.pause, self.hang_up = list(answers), pieces, pause, hang_up
         self.drip, self.connections = drip, 0
         self.heads: list[bytes] = []
@@ -34,11 +31,11 @@ class RawServer:
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
 
-    def __enter__(self) -> "RawServer":
+    def __enter__(self):
         self._threads[0].start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         for one in (self._listening, *self._open):  # what waits on them wakes up
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -46,7 +43,7 @@ class RawServer:
             thread.join()
         self._listening.close()
 
-    def _accept(self) -> None:
+    def _accept(self):
         with suppress(OSError):
             while True:
                 connection, _ = self._listening.accept()
@@ -55,7 +52,7 @@ class RawServer:
                 self._threads.append(threading.Thread(target=self._serve, args=(connection,), daemon=True))
                 self._threads[-1].start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection):
         with connection, connection.makefile("rb") as read, suppress(OSError):
             while head := _head(read):
                 self.heads.append(head)
@@ -73,7 +70,7 @@ class RawServer:
                     return
 
 
-def _head(read: BinaryIO) -> bytes:
+def _head(read):
     """The head of a request; empty where the client has gone."""
     lines = []
     while (line := read.readline()) != b"\r\n":

@@ -33,11 +33,8 @@ class Scripted(Backend):
         """The next answer; LLMError when there is none left."""
         self.asked.append(request)
         if self._always is None and len(self.asked) > len(self._answers):
-            raise LLMError(
-                "not recorded",
-                f"the script has {len(self._answers)} answers, this is call {len(self.asked)} "
-                f"({request.role})",
-            )
+            told = f"the script has {len(self._answers)} answers, this is call {len(self.asked)} ({request.role})"
+            raise LLMError("not recorded", told)
         answer = self._always or self._answers[len(self.asked) - 1]
         if isinstance(answer, LLMError):
             raise answer

@@ -1,7 +1,6 @@
 """Where the thesis's data lies, and what the golden tests skip without it."""
 
 from functools import cache
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,7 +11,7 @@ from crs_lib.evaluate import choose
 from crs_lib.evaluate import tables as score_tables
 
 
-def folder() -> Path | None:
+def folder():
     mirror = paths.mirror()
     found = mirror / "thesis" if mirror else None
     return found if found and found.is_dir() else None
@@ -24,37 +23,30 @@ external = [
 ]
 
 
-def choice(convention: str, **settings: str) -> choose.ScoringConfig:
-    place = folder()
-    assert place is not None
-    return choose.ScoringConfig(
-        catalog=str(place / "opendialkg_movie_data.json"), convention=convention, **settings
-    )
+def choice(convention, **settings):
+    films = str(folder() / "opendialkg_movie_data.json")
+    return choose.ScoringConfig(catalog=films, convention=convention, **settings)
 
 
 @cache
-def sessions(log: str, convention: str, settings: tuple[tuple[str, str], ...]) -> pd.DataFrame:
+def sessions(log, convention, settings):
     """The session records of all dialogues of a log folder, details as columns ``detail_…``."""
-    place = folder()
-    assert place is not None
     ready = choice(convention, **dict(settings)).make()
-    rows = [scores.session for scores in score_tables.stream(logs.read(place / log), ready.scorer)]
-    frame = pd.DataFrame(rows)
+    scored = score_tables.stream(logs.read(folder() / log), ready.scorer)
+    frame = pd.DataFrame([scores.session for scores in scored])
     detail = pd.DataFrame(frame["detail"].tolist()).add_prefix("detail_")
     return frame.join(detail).assign(session=frame["session_id"].astype(int))
 
 
-def merged(frame: pd.DataFrame, reference: str) -> pd.DataFrame:
+def merged(frame, reference):
     """Ours beside the original's, session by session; every reference session must be there."""
-    place = folder()
-    assert place is not None
-    wanted = pd.read_csv(place / "reference" / reference)
+    wanted = pd.read_csv(folder() / "reference" / reference)
     both = wanted.merge(frame, on=["model", "session"], suffixes=("_original", ""), validate="1:1")
     assert len(both) == len(wanted)
     return both
 
 
-def gap(both: pd.DataFrame, column: str, ours: str = "") -> float:
+def gap(both, column, ours=""):
     """The largest difference over sessions; infinite where one side is missing and the other is not."""
     theirs = both[f"{column}_original"] if f"{column}_original" in both else both[column]
     mine = both[ours or column].astype(float)

@@ -87,17 +87,13 @@ def test_mistyped_text_is_refused_with_what_was_expected(name, text):
     assert parameter.annotation in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [True, "3", 3.0, None, [3]])
-def test_only_a_whole_number_is_a_whole_number(value):
-    with pytest.raises(InputError, match="whole number"):
-        by_name()["seed"].checked(value)
-
-
-@pytest.mark.parametrize("value", [("a",), {"a"}, [{1, 2}], [object()]])
-def test_only_what_json_holds_is_passed(value):
-    loose = _Parameter("systems", "list", [], "")
-    with pytest.raises(InputError, match="expected a list"):
-        loose.checked(value)
+@pytest.mark.parametrize(("parameter", "value", "says"), [
+    *((by_name()["seed"], value, "whole number") for value in (True, "3", 3.0, None, [3])),
+    *((_Parameter("systems", "list", [], ""), value, "expected a list") for value in (("a",), {"a"}, [{1, 2}], [object()])),
+])  # fmt: skip
+def test_only_a_value_of_the_type_that_json_holds_is_passed(parameter, value, says):
+    with pytest.raises(InputError, match=says):
+        parameter.checked(value)
 
 
 @pytest.mark.parametrize("llm", [
@@ -109,13 +105,8 @@ def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
     with pytest.raises(InputError, match="put a key in the environment") as caught:
         loose.checked(llm)
     assert "s3cret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "value", [{"host": "http://gpu1:1,gpu2"}, {"model": "replay:thesis@ollama:gemma:2b"}]
-)
-def test_an_address_without_a_secret_is_passed(value):
-    assert _Parameter("llm", "dict", {}, "").checked(value) == value
+    for value in ({"host": "http://gpu1:1,gpu2"}, {"model": "replay:thesis@ollama:gemma:2b"}):
+        assert loose.checked(value) == value
 
 
 def test_unknown_names_get_a_suggestion_and_help_has_a_line_a_parameter():
@@ -157,7 +148,7 @@ def cells(frame):
     return [found[start : start + width] for start in range(0, len(found), width)]
 
 
-def test_text_stands_left_and_whole_numbers_right_on_their_point():
+def test_text_stands_left_numbers_right_and_what_is_missing_is_a_dash():
     frame = pd.DataFrame(
         {"system": ["a<b", LONG], "mean": [-0.0001, -0.25], "n": [12, 3], "p_holm": ["p < .001", ""]}
     )
@@ -166,9 +157,6 @@ def test_text_stands_left_and_whole_numbers_right_on_their_point():
     assert rows[1] == [("left", "a&lt;b"), ("right", "0.000"), ("right", "12"), ("left", "p &lt; .001")]
     assert rows[2][1] == ("right", "−0.250") and rows[2][0][1].startswith("Follows the user")
     assert rows[2][0][1].endswith("any film meets."), "a text is never cut off"
-
-
-def test_missing_values_are_dashes_an_index_is_shown_where_it_says_something():
     rows = cells(pd.DataFrame({"statistic": [1.5, ""], "estimate": [None, 2.0], "holds": [True, False]}))
     assert [side for side, _ in rows[1]] == ["right", "right", "left"]
     assert rows[1][1][1] == "–" and rows[2][0][1] == ""

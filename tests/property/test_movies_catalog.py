@@ -1,5 +1,6 @@
 """Cleaning and querying hold for any catalogue: idempotent, accounted for, equal to a plain loop."""
 
+import dataclasses
 import re
 import unicodedata
 
@@ -168,11 +169,16 @@ def test_saving_and_loading_keeps_the_catalogue(tmp_path_factory, records):
     from crs_lib.catalog import sources
 
     catalog = Catalog.from_records(records)
-    path = tmp_path_factory.mktemp("saved") / "catalog.parquet"
+    path, again = (tmp_path_factory.mktemp("saved") / name for name in ("catalog.parquet", "again.parquet"))
     catalog.save(path)
     back = sources.load(path)
+    assert [dataclasses.asdict(item) for item in back.items] == [
+        dataclasses.asdict(item) for item in catalog.items
+    ]
     assert sources.content_hash(back) == sources.content_hash(catalog)
-    assert back.frame().equals(catalog.frame())
+    assert back.frame().equals(catalog.frame()) and back.report.table().empty
+    back.save(again)
+    assert again.read_bytes() == path.read_bytes()
 
 
 PARTS = ("Marrow", "Tindal", "Quenby", "Zoëlynn", "STRASSE", "O'Marrow", "Ünsal")

@@ -1,13 +1,23 @@
 """Cleaning label by label and a whole catalogue: every edit is in the report, every bad record is named."""
 
+import csv
+import json
 import math
+import os
+import re
 
+import pandas as pd
 import pytest
 
-from crs_lib.catalog import fields, lexicon
+from crs_lib import simulate
+from crs_lib.catalog import Grounder, fields, lexicon, sources
 from crs_lib.catalog.cleaning import clean
+from crs_lib.catalog.sources import content_hash, load
+from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
+from crs_lib.simulate import SimulateConfig
+from crs_lib.systems import World
 
 DIRTY = [
     ("Alpha", {"genre": ["Drama", "drama film", "France"], "actor": ["Ana  Bell", "ana bell", "nm123"], "year": "1980"}),
@@ -101,20 +111,95 @@ def test_a_missing_year_is_missing(year):
     assert report.before["year"].total() == 0
 
 
-@pytest.mark.parametrize(("raw", "value"), [
-    ("Drama", "Drama"), ("drama film", "Drama"), ("Sci-Fi", "Science Fiction"), ("SCIENCE  fiction", "Science Fiction"),
-    ("Family (Film genre) #395", "Family"), ("Crime Fiction", "Crime"), ("zombie (media genre)", "Zombie"),
-    ("Thriller Movies", "Thriller"), ("film-noir", "Film Noir"),
+BOOKS = paths.samples() / "books.csv"
+
+
+def test_books_have_fields_and_words_of_their_own(tmp_path):
+    loaded = sources.load(BOOKS)  # books.yaml lies beside it
+    assert len(loaded) == 150
+    assert loaded.support("author", "agatha christie") == 4
+    assert {"author", "setting", "theme"} < set(loaded.fields)
+    world = World(loaded, Grounder(loaded))
+    config = SimulateConfig(systems=["tracker"], n_sessions=4, voices="all")
+    talks = [simulate.session(world, "tracker", n, config) for n in range(4)]
+    said = " ".join(turn.text for talk in talks for turn in talk.turns)
+    assert "book" in said
+    assert not re.search(r"\b(movies?|films?|watch)\b", said)
+    loaded.save(tmp_path / "catalog.parquet")
+    again = sources.load(tmp_path / "catalog.parquet")
+    assert (sources.content_hash(again), again.words) == (sources.content_hash(loaded), loaded.words)
+    assert sources.load("sample").words == {}
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("other: 1", "declares no fields"),
+    ("fields: {actor: {kind: person, phrases: [by $value]}}", "'actor' is known already"),
+    ("fields: {author: {kind: persn, phrases: [by $value]}}", "did you mean 'person'"),
+    ("fields: {author: {kind: person, phrases: [by them]}}", r"'by them' does not name \$value"),
 ])  # fmt: skip
-def test_a_label_that_names_a_genre_becomes_that_genre(raw, value):
-    assert lexicon.clean_genre(raw) == (value, "")
+def test_a_declaration_of_fields_is_checked(tmp_path, text, message):
+    path = written(tmp_path, text, "mine.yaml")
+    with pytest.raises(InputError, match=message):
+        sources.load(sources.with_fields(BOOKS, path))
 
 
-@pytest.mark.parametrize(
-    "raw", ["United Kingdom", "George W. Bush", "Transformers (comic book)", "Fiction", "Film"]
-)
-def test_a_label_that_names_no_genre_is_dropped_with_a_reason(raw):
-    assert lexicon.clean_genre(raw) == (None, "no genre")
+GENRE, LANGUAGE, PERSON, YEAR = (
+    lexicon.clean_genre, lexicon.clean_language, lexicon.clean_person, lexicon.clean_year,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("clean_one", "raw", "value", "reason"), [
+    *((GENRE, raw, value, "") for raw, value in (
+        ("Drama", "Drama"), ("drama film", "Drama"), ("Sci-Fi", "Science Fiction"), ("SCIENCE  fiction", "Science Fiction"),
+        ("Family (Film genre) #395", "Family"), ("Crime Fiction", "Crime"), ("zombie (media genre)", "Zombie"),
+        ("Thriller Movies", "Thriller"), ("film-noir", "Film Noir"),
+    )),
+    *((GENRE, raw, None, "no genre") for raw in (
+        "United Kingdom", "George W. Bush", "Transformers (comic book)", "Fiction", "Film",
+    )),
+    *((LANGUAGE, raw, value, "") for raw, value in (
+        ("French", "French"), ("French Language", "French"), ("fre", "French"), ("fra", "French"), ("french-language", "French"),
+        ("Standard Chinese", "Mandarin"), ("Farsi", "Persian"), ("Klingon LANGUAGE", "Klingon"), ("Foo language languages", "Foo"),
+        ("Foo (x) language", "Foo"), ("American Sign Language", "American Sign Language"), ("sign language", "sign language"),
+    )),
+    *((LANGUAGE, raw, None, "no language") for raw in ("Language", "silent film", "Unknown language", "none")),
+    *((PERSON, raw, value, "") for raw, value in (
+        ("George Miller (Director)", "George Miller"), ("Todd  Edwards (actor) #1", "Todd Edwards"), ("Stig", "Stig"),
+        ("D'Arcy O'Neill", "D'Arcy O'Neill"),
+    )),
+    *((PERSON, raw, None, "empty") for raw in ("(x)", "  ", "?!")),
+    *((PERSON, raw, None, "no person's name") for raw in ("nm1157013", "Unknown")),
+    (YEAR, "1994", "1994", ""), (YEAR, " 2001 ", "2001", ""), (YEAR, "1900", "1900", ""), (YEAR, "１９９４", "1994", ""),
+    *((YEAR, raw, None, "before 1900") for raw in ("1899", "-50", "975")), (YEAR, "", None, "empty"),
+])  # fmt: skip
+def test_a_label_gets_its_one_name_or_is_dropped_with_a_reason(clean_one, raw, value, reason):
+    assert clean_one(raw) == (value, reason)
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    *(("films.json", content, message) for content, message in (
+        ("not JSON at all", r"films.json: not JSON .*line 1 column 2\); expected an object title -> record"),
+        ('{"A": {"year": "1980"}', r"films.json: not JSON .*line 1 column 22"), ("", r"films.json: not JSON"),
+        ("[]", r"must hold a film a row with at least one film"), ("[1, 2]", "a film a row"),
+        ("{}", r"must hold an object title -> record with at least one film"),
+        ('"Alien"', r"must hold an object title -> record"),
+        ('{"A": 3}', r"record 1 \('A'\): expected an object with the film's fields, got 3"),
+        ('{"A": {"year": "soon"}}', r"record 1 \('A'\): field 'year': year 'soon' is no number"),
+        ('{"A": {}, "": {}}', r"record 2 \(''\): field 'title' is empty"), (b'{"A": "\xff"}', r"films.json: not UTF-8 text"),
+        ('{"A": {"year": "1980", "year": "1981"}}', r"films.json: 'A' has the field 'year' twice; give it once"),
+        ('{"1": {"name": "A"}, "1": {"name": "B"}}', r"films.json has the id '1' twice"),
+    )),
+    ("films.parquet", "no parquet", r"films.parquet cannot be read as a catalogue"),
+    ("bare.csv", "Name,mood\nMetropolis,dark\n", "the first record is"),
+    ("untitled.csv", "thing,Genre\nMetropolis,War\n", "no column of titles; the first record is"),
+    ("empty.jsonl", "", "at least one film"),
+])  # fmt: skip
+def test_a_bad_file_is_refused_by_name(tmp_path, name, content, message):
+    path = written(tmp_path, content, name)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=message):
+        sources.load(path)
+    assert path.read_bytes() == before
 
 
 def test_spellings_codes_and_weak_genres_of_the_lexicon():
@@ -125,36 +210,6 @@ def test_spellings_codes_and_weak_genres_of_the_lexicon():
     assert all(lexicon.clean_language(code).value == name for code, name in lexicon.LANGUAGE_CODES.items())
     forms = {fold(form) for name, aliases in lexicon.GENRES.items() for form in (name, *aliases)}
     assert forms >= lexicon.WEAK_GENRES
-
-
-@pytest.mark.parametrize(("raw", "value"), [
-    ("French", "French"), ("French Language", "French"), ("fre", "French"), ("fra", "French"), ("french-language", "French"),
-    ("Standard Chinese", "Mandarin"), ("Farsi", "Persian"), ("Klingon LANGUAGE", "Klingon"), ("Foo language languages", "Foo"),
-    ("Foo (x) language", "Foo"), ("American Sign Language", "American Sign Language"), ("sign language", "sign language"),
-])  # fmt: skip
-def test_a_language_has_one_name(raw, value):
-    assert lexicon.clean_language(raw).value == value
-
-
-@pytest.mark.parametrize("raw", ["Language", "silent film", "Unknown language", "none"])
-def test_what_is_no_language_is_dropped(raw):
-    assert lexicon.clean_language(raw) == (None, "no language")
-
-
-@pytest.mark.parametrize(("raw", "value"), [
-    ("George Miller (Director)", "George Miller"), ("Todd  Edwards (actor) #1", "Todd Edwards"), ("Stig", "Stig"),
-    ("D'Arcy O'Neill", "D'Arcy O'Neill"), ("(x)", None), ("nm1157013", None), ("Unknown", None), ("  ", None), ("?!", None),
-])  # fmt: skip
-def test_a_person_keeps_the_name_and_loses_the_marks(raw, value):
-    assert lexicon.clean_person(raw).value == value
-
-
-@pytest.mark.parametrize(("raw", "value", "reason"), [
-    ("1994", "1994", ""), (" 2001 ", "2001", ""), ("1900", "1900", ""), ("1899", None, "before 1900"),
-    ("-50", None, "before 1900"), ("975", None, "before 1900"), ("", None, "empty"), ("１９９４", "1994", ""),
-])  # fmt: skip
-def test_years_are_numbers_from_1900_on(raw, value, reason):
-    assert lexicon.clean_year(raw) == (value, reason)
 
 
 @pytest.mark.parametrize("raw", ["MCMXCIV", "c. 1994", "1994-95", "19940", "1994.5"])
@@ -191,3 +246,153 @@ def test_plot_keywords_are_longer_words_once_in_order_without_function_words():
     assert fields.plot_keywords(text) == ["smuggler", "crosses", "border", "wife", "hide", "emeralds"]
     assert fields.plot_keywords("a film about love, death and a bank") == ["love", "death", "bank"]
     assert fields.plot_keywords("") == []
+
+
+def written(folder, text, name="films.json"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["films.json", "films.parquet", "folder"])
+def test_a_missing_file_is_refused_with_what_may_be_given(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(
+        InputError, match=r"no catalogue at .*; give 'sample', a .json .*or a film a row as .csv"
+    ):
+        sources.load(tmp_path / name)
+
+
+def test_a_parquet_file_written_by_others_is_read_and_one_without_fields_refused(tmp_path):
+    frame = pd.DataFrame({"item_id": ["a", "b"], "title": ["Alpha", "Beta"], "year": [1980, None]})
+    frame = frame.assign(genre=[["Drama"], None], mood=["x", "y"])
+    frame.to_parquet(tmp_path / "theirs.parquet")
+    found = sources.load(tmp_path / "theirs.parquet")
+    assert [(i.item_id, i.title, i.year, i.values["genre"]) for i in found.items] == [
+        ("a", "Alpha", 1980, ("Drama",)), ("b", "Beta", None, ()),
+    ]  # fmt: skip
+    assert found.report.ignored_keys == {"mood": 2}
+    pd.DataFrame({"title": ["A"]}).to_parquet(tmp_path / "few.parquet")
+    with pytest.raises(InputError, match=r"few.parquet: 1 records and no value of any field .*\"A\""):
+        sources.load(tmp_path / "few.parquet")
+
+
+def test_a_json_file_is_read_with_its_own_titles_also_twice_the_same(tmp_path):
+    path = written(
+        tmp_path, json.dumps({"key": {"name": "Amélie", "year": 2001, "genre": "Comedy"}, "Beta": {}})
+    )
+    found = sources.load(path)
+    assert [(item.title, item.year) for item in found.items] == [("Amélie", 2001), ("Beta", None)]
+    assert found.source == "films.json"
+    film = '"Solaris": {{"year": "{year}", "genre": "Drama"}}'
+    films = ", ".join(film.format(year=year) for year in (1972, 2002, 2002))
+    path = written(tmp_path, f"{{{films}}}")
+    catalog = sources.load(path)
+    assert [(item.title, item.values["year"]) for item in catalog.items] == [
+        ("Solaris", ("1972",)), ("Solaris", ("2002",)),
+    ]  # fmt: skip
+    assert catalog.report.films_read == 3
+
+
+def test_a_relative_path_is_looked_up_here_and_then_in_the_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inside = os.path.relpath(paths.samples() / "movies.json", paths.ROOT)
+    assert len(sources.load(inside)) == len(sources.load("sample"))
+
+
+def test_the_hash_depends_on_what_the_films_are_only(tmp_path):
+    one = sources.load(written(tmp_path, '{"A": {"year": "1980", "actor": ["B C"]}}'))
+    same = sources.load(
+        written(tmp_path, '{"A": {"actor": "B  C (actor)", "year": 1980, "rating": 3}}', "other.json")
+    )
+    other = sources.load(written(tmp_path, '{"A": {"year": "1981", "actor": ["B C"]}}'))
+    assert sources.content_hash(one) == sources.content_hash(same) != sources.content_hash(other)
+
+
+HEADS = {
+    "id": "item_id", "Title": "title", "Release Year": "year", "Genres": "genre", "Cast": "actor",
+    "directors": "director", "Writers": "writer", "Languages": "language", "Overview": "plot",
+}  # fmt: skip
+MARKS = {"Genres": ", ", "Cast": "; ", "directors": "|", "Writers": " | ", "Languages": ","}
+
+
+@pytest.fixture(scope="module")
+def films():
+    """Forty films, two of whose directors are written in scripts without or with other letters."""
+    found = [film for film in load().export() if film["recommendable"]][:40]
+    for place, film in enumerate(found):
+        film["item_id"] = f"film-{place}"
+        film["director"] = [["李小龍"], ["Андрей Тарковский"], film["director"]][place % 3]
+    found[0]["genre"] = [*found[0]["genre"], "Bollywood Noir"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def rows(films):
+    texts = []
+    for film in films:
+        row = {head: film[name] for head, name in HEADS.items()}
+        texts.append(
+            {head: MARKS[head].join(v) if isinstance(v, list) else str(v or "") for head, v in row.items()}
+        )
+    return texts
+
+
+@pytest.fixture(scope="module")
+def files(films, rows, tmp_path_factory):
+    """The same films as CSV, TSV, JSON lines, a JSON list and Parquet."""
+    folder = tmp_path_factory.mktemp("films")
+    for name, mark in (("films.csv", ","), ("films.tsv", "\t")):
+        with (folder / name).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(HEADS), delimiter=mark)
+            writer.writeheader()
+            writer.writerows(rows)
+    lists = [{head: film[name] for head, name in HEADS.items()} for film in films]
+    lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in lists)
+    (folder / "films.jsonl").write_text(lines, encoding="utf-8")
+    (folder / "films.json").write_text(json.dumps(lists, ensure_ascii=False), encoding="utf-8")
+    pd.DataFrame(lists).to_parquet(folder / "films.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["films.tsv", "films.jsonl", "films.json", "films.parquet"])
+def test_every_form_gives_the_same_films(files, name):
+    first = load(files / "films.csv")
+    assert len(first) == 40
+    assert content_hash(load(files / name)) == content_hash(first)
+
+
+def test_any_script_and_any_genre_reach_the_end(files):
+    films = load(files / "films.csv")
+    assert {"李小龍", "Андрей Тарковский"} <= set(films.get_attribute_values("director"))
+    assert "Bollywood Noir" in films.get_attribute_values("genre")
+    config = SimulateConfig(
+        run="films-of-a-table", catalog=str(files / "films.csv"), systems=("oracle", "tracker"),
+        n_sessions=12, n_turns=8,
+    )  # fmt: skip
+    folder = simulate.simulate(config, progress=False)
+    assert len(simulate.dialogues(config.run)) == 24
+    assert content_hash(load(folder / "catalog.parquet")) == content_hash(films)
+
+
+def test_a_column_of_another_name_is_said_to_be_a_field(files):
+    text = (files / "films.csv").read_text(encoding="utf-8").replace("Cast", "Players of it", 1)
+    path = files / "other.csv"
+    path.write_text(text, encoding="utf-8")
+    assert "not used: Players of it" in str(load(path).report)
+    assert content_hash(load(f"{path}+Players of it=actor")) == content_hash(load(files / "films.csv"))
+
+
+def test_what_an_export_writes_is_read_again(tmp_path):
+    path, films = tmp_path / "sample.jsonl", load()
+    path.write_text("\n".join(json.dumps(film) for film in films.export()), encoding="utf-8")
+    assert content_hash(load(path)) == content_hash(films)
+
+
+def test_a_spreadsheets_semicolons_are_read_and_another_encoding_is_named(tmp_path):
+    path = tmp_path / "films.csv"
+    path.write_text("Title;Year;Genre\nAmélie;2001;Comedy, Romance\n", encoding="utf-8-sig")
+    assert [film["genre"] for film in load(path).export()] == [["Comedy", "Romance"]]
+    path.write_text("Title;Year;Genre\nAmélie;2001;Comedy\n", encoding="latin-1")
+    with pytest.raises(InputError, match=r"films\.csv is not in UTF-8 .*; save it as CSV UTF-8"):
+        load(path)

@@ -54,17 +54,25 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     (["estimate", "-p", "systems", "ollama:a", "--judges", "olama:j"], "did you mean 'ollama'"),
     (["judge", "nothing", "--judges", "template"], "no finished 03_simulate"),
     (["judge", "r"], "name it, e.g. --judges"),
+    (["judge", "r", "--judges", "template", "--llm", '{"enforce": true}'], "a judge takes no 'enforce': it is the simulation's"),
+    (["judge", "r", "--judges", "template", "--llm", "8192"], "llm is 8192"),
+    (["judge", "r", "--judges", "template", "--samples", "two"], "samples is 'two'"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_without_a_traceback(words, message, capsys):
     assert main(words) == 2
     assert message in capsys.readouterr().err
 
 
-def test_the_thesis_sweep_is_ready(capsys):
+def test_sweeps_are_estimated_with_the_sizes_of_their_notebooks(capsys, tmp_path):
     assert main(["estimate", "--sweep", "thesis"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.split()[:1] == ["crs"] for line in lines) == 6
     assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"20000"}
+    sweep = tmp_path / "one.yaml"
+    given = {"systems": ["ollama:a"], "n_turns": 3, "arms": ["shift"]}
+    sweep.write_text(json.dumps({"notebooks": ["03_simulate"], "run": "one", "parameters": given}))
+    assert main(["simulate", "--estimate", "--sweep", str(sweep)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["crs", "ollama:a", "60"]  # 20 sessions x 3
 
 
 @pytest.mark.slow
@@ -74,10 +82,8 @@ def test_the_estimate_of_a_sweep_bounds_the_calls_that_it_logs(results, capsys, 
     sweep = results.parent / "six.yaml"
     given = {"systems": [f"ollama:{name}" for name in names], "user_llm": "ollama:m0", "n_turns": 12}
     given |= {
-        "n_sessions": 2,
-        "arms": ["shift", "straight", "fresh", "none", "calm"],
-        "judges": ["ollama:m1"],
-    }
+        "n_sessions": 2, "arms": ["shift", "straight", "fresh", "none", "calm"], "judges": ["ollama:m1"],
+    }  # fmt: skip
     file = {"notebooks": ["03_simulate", "04_evaluate"], "run": "six", "parameters": given}
     sweep.write_text(json.dumps(file))
     with OllamaServer(names) as server:
@@ -87,19 +93,9 @@ def test_the_estimate_of_a_sweep_bounds_the_calls_that_it_logs(results, capsys, 
         assert main(["simulate", "--sweep", str(sweep)]) == 0
         assert main(["judge", "six", "--judges", "ollama:m1"]) == 0
     logs = [path.read_text().splitlines() for path in results.glob("six*/llm_calls.jsonl")]
-    logged, told = (
-        sum(map(len, logs)),
-        sum(int(line[2]) for line in lines if line[:1] and line[0] in ("crs", "user", "judge")),
-    )
+    logged = sum(map(len, logs))
+    told = sum(int(line[2]) for line in lines if line[:1] and line[0] in ("crs", "user", "judge"))
     assert len(logs) == 3 and logged <= told <= 1.15 * logged
-
-
-def test_a_sweep_is_estimated_with_the_sizes_of_its_notebooks(tmp_path, capsys):
-    sweep = tmp_path / "one.yaml"
-    given = {"systems": ["ollama:a"], "n_turns": 3, "arms": ["shift"]}
-    sweep.write_text(json.dumps({"notebooks": ["03_simulate"], "run": "one", "parameters": given}))
-    assert main(["simulate", "--estimate", "--sweep", str(sweep)]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["crs", "ollama:a", "60"]  # 20 sessions x 3
 
 
 @pytest.mark.slow
@@ -116,16 +112,6 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
         len(calls) == 2 * 2 * 3
     )  # sessions and their canaries x constructs, the second time nothing is asked
     assert {call["options"]["num_ctx"] for call in calls} == {4096}
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    (["--llm", '{"enforce": true}'], "a judge takes no 'enforce': it is the simulation's"),
-    (["--llm", "8192"], "llm is 8192"),
-    (["--samples", "two"], "samples is 'two'"),
-])  # fmt: skip
-def test_judge_refuses_what_it_would_have_to_ignore(words, message, capsys):
-    assert main(["judge", "r", "--judges", "template", *words]) == 2
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow

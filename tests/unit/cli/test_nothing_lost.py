@@ -1,8 +1,13 @@
 """No command writes over what it reads, no failed one takes an earlier result, no damaged file is read."""
 
+import inspect
 import itertools
 import json
+import os
+import resource
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,35 +16,18 @@ import pytest
 
 from crs_lib import catalog, evaluate, judge, llm, runs, simulate
 from crs_lib.__main__ import main
-from crs_lib.core import tables
+from crs_lib.cli import app
+from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import sweeps
 from crs_lib.runs.ledger import Ledger
 from tests.helpers import llm_job
+from tests.helpers.sample import scored
 
 TALK = {
     "session_id": "1", "model_name": "m", "true_genre": "Drama", "shift_events": [],
     "conversation": [{"speaker": "USER", "text": "a drama"}, {"speaker": "SYSTEM", "text": "yes", "rec_titles": []}],
 }  # fmt: skip
-
-
-@pytest.fixture
-def log(tmp_path):
-    path = tmp_path / "results.jsonl"
-    path.write_text(json.dumps(TALK) + "\n")
-    return path
-
-
-def test_an_output_that_is_an_input_is_refused_before_anything_is_opened(log, tmp_path, capsys):
-    before = log.read_bytes()
-    (tmp_path / "link").symlink_to(log)
-    assert main(["data", "score", "--logs", str(log), "--catalog", "sample", "--out", str(tmp_path)]) == 2
-    assert main(["data", "import", str(log), "--quirks", str(tmp_path / "link")]) == 2
-    assert capsys.readouterr().err.count("give another output") == 2
-    assert log.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == [
-        "link",
-        "results.jsonl",
-    ]
 
 
 @pytest.mark.slow
@@ -89,6 +77,7 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_pa
 
 
 FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
+
 # Words of a command, and a part of the one sentence that refuses them. Files are those of ``outside_files``.
 REFUSED = [
     ("catalog topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
@@ -203,14 +192,209 @@ def test_a_clock_that_goes_backwards_changes_no_byte(tmp_path, monkeypatch):
 def test_a_sweep_without_end_is_refused_with_its_limit(tmp_path):
     path = tmp_path / "s.yaml"
     grid = f"grid: {{seed: {list(range(300))}, n_turns: {list(range(1, 300))}}}"
-    for run, cells, says in [
-        (
-            "x-{seed}-{n_turns}",
-            grid,
-            "89,700, the limit is 10,000 runs of one sweep; raise it with CRS_MOST_SWEEP_CELLS",
-        ),
-        ("x-{seed:99999999}", "grid: {seed: [1]}", "cannot be a folder"),
-    ]:
+    most = "89,700, the limit is 10,000 runs of one sweep; raise it with CRS_MOST_SWEEP_CELLS"
+    odd = ("x-{seed:99999999}", "grid: {seed: [1]}", "cannot be a folder")
+    for run, cells, says in [("x-{seed}-{n_turns}", grid, most), odd]:
         path.write_text(f'notebooks: [03_simulate]\nrun: "{run}"\n{cells}\n')
         with pytest.raises(InputError, match=says):
             sweeps.read(path)
+
+
+LONG, NO_TEXT = "x" * 300, os.fsdecode(b"\xff\xfe.json")
+ODD = (LONG, "loop", NO_TEXT, "folder", "pipe", "/dev/zero", "loop/x", "log.jsonl/x", "a\0b")
+COMMANDS = (
+    "data import @", "data score --logs @ --catalog sample --out o", "catalog export --catalog @ --out o.jsonl",
+    "run @", "run 03_simulate -f @", "sweep @", "cosrec index --products @ --out ix",
+    "cosrec index --products log.jsonl --out @", "cosrec catalogue --metas @ --reviews @ --out p.jsonl",
+    "cosrec intents --train @ --test @ --out i.jsonl", "realtalk predict --chat @ --out p.jsonl --encoder hashing",
+    "validity people rated --dialogues @ --catalog sample --out o.json", "judge @ --report", "show trace --run @",
+    "thesis tables --logs @ --catalog sample --run q", "catalog topics --catalog @",
+    "simulate -p systems exec:@", "chat tracker --simulated --catalog @",
+    "catalog export --out @/y",  # the last: the others find the folder empty
+)  # fmt: skip
+SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *a}", "notebooks: 3")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    Path("log.jsonl").write_text("{}\n")
+    Path("loop").symlink_to("pool")
+    Path("pool").symlink_to("loop")
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_odd_is_one_sentence(capsys):
+    for words in COMMANDS:
+        for odd in (one for one in ODD if (words, one) != (COMMANDS[-1], "folder")):  # a folder may hold it
+            given = [word.replace("@", odd) for word in words.split()]
+            assert main(given) == 2, given
+            shown = capsys.readouterr().err
+            assert "Traceback" not in shown and "damaged" not in shown and len(shown) < 1_200, (given, shown)
+    for text in SWEEPS:
+        Path("s.yaml").write_text(
+            f"notebooks: [01_catalog]\n{'' if text.startswith('run') else 'run: r'}\n{text}\n"
+        )
+        assert main(["sweep", "s.yaml"]) == 2, text
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_run_whose_files_lack_parts_is_one_sentence(capsys):
+    run = paths.run_folder("movies", scored("faulty", systems=("oracle",), n_sessions=2, n_turns=4))
+    manifest, words = run / "manifest.json", ["show", "trace", "report", "--run", "faulty"]
+    whole = json.loads(manifest.read_text())
+    for change in ({"packages": 3}, {"code": [1]}, {"stages": {"simulate": {}}}):
+        manifest.write_text(json.dumps({**whole, **change}))
+        assert main(words) == 2, change
+    manifest.write_text(json.dumps(whole))
+    turns = (run / "turns.parquet").read_bytes()
+    pd.DataFrame({"x": [1]}).to_parquet(run / "turns.parquet")
+    assert main(words) == 2
+    (run / "turns.parquet").write_bytes(turns)
+    (run / "llm_calls.jsonl").write_text("{}\n")
+    assert main(["simulate", "--estimate", "--log", "faulty", "-p", "systems", "ollama:x"]) == 2
+    (run / "llm_calls.jsonl").unlink()
+    (run / ".lock").write_text("garbage " * 200)
+    assert main(["simulate", "-p", "run", "faulty", "-p", "systems", "oracle"]) == 2
+    shown = capsys.readouterr().err
+    assert "Traceback" not in shown and "its file .lock" in shown
+    (run / ".lock").unlink()
+
+
+def started(words, *, limit=None, flags=(), **streams):
+    """A command in a process of its own, with so many file handles."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    few = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))) if limit else None
+    return subprocess.run(
+        [sys.executable, *flags, "-m", "crs_lib", *words], env=env, preexec_fn=few, text=True,
+        stderr=subprocess.PIPE, timeout=120, check=False, **streams,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+@pytest.mark.parametrize("limit", [12, 16, 24])
+def test_with_few_file_handles_nothing_is_called_damaged(limit):
+    run = paths.run_folder("movies", scored("handles", systems=("oracle",), n_sessions=2, n_turns=4))
+    before = {path: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != ".lock"}
+    done = started(
+        ["validity", "annotate", "--run", "handles", "--n", "2"], limit=limit, stdout=subprocess.DEVNULL
+    )
+    assert not [word for word in ("damaged", "remove", "Move it away") if word in done.stderr], done.stderr
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.subprocess
+def test_closed_and_full_outputs_and_no_docstrings(tmp_path):
+    words = ["catalog", "export", "--out"]
+    closed = started([*words, str(tmp_path / "a.jsonl")], flags=["-OO"], stdout=None, close_fds=True)
+    assert closed.returncode == 0 and (tmp_path / "a.jsonl").stat().st_size > 1_000
+    shell = f'"{sys.executable}" -m crs_lib {" ".join(words)} "{tmp_path}/b.jsonl" >&-'
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    done = subprocess.run(
+        ["sh", "-c", shell], env=env, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "b.jsonl").stat().st_size > 1_000
+    with open("/dev/full", "w") as full:
+        told = started([*words, str(tmp_path / "c.jsonl")], stdout=full)
+    assert told.returncode == 2 and "RunError: No space left on device" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+ELSEWHERE = {"cosrec catalogue": {"metas", "reviews"}}  # folders, whose files crs_lib.cosrec.catalogue keeps
+WRITING = [one for one in app.COMMANDS if one.facts.get("writes")]
+
+
+def options(one, fact):
+    return list(dict.fromkeys(entry.partition("/")[0] for entry in one.facts.get(fact, "").split()))
+
+
+@pytest.mark.parametrize("one", app.COMMANDS, ids=lambda one: one.name)
+def test_every_command_says_which_options_are_files(one):
+    own = app._own(inspect.signature(one.make).parameters, {})
+    files = {field.name for field in app.fields_of(own) if Path in field.kinds}
+    taken = {field.name for source in one.facts.get("takes", ()) for field in app._taken(source)}
+    files |= {"catalog", "logs"} & (taken | set(own.model_fields)) if one.facts.get("writes") else set()
+    if not one.facts.get("writes"):
+        files -= {"f", "chat", "train", "dialogues"}  # read, and nothing is written that an option names
+    assert files - ELSEWHERE.get(one.name, set()) <= {*options(one, "reads"), *options(one, "writes")}
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A run, notebooks that are committed, and a file and a folder that commands read."""
+    run, books, folder = tmp_path / "results" / "movies" / "r", tmp_path / "books", tmp_path / "in"
+    for place in (run, books, folder):
+        place.mkdir(parents=True)
+    for name in ("manifest.json", "dialogues.jsonl", "catalog.parquet", ".lock", "turns.parquet"):
+        (run / name).write_text(name)
+    shutil.copy(paths.notebooks() / "01_catalog.ipynb", books / "01_catalog.ipynb")
+    (folder / "one.jsonl").write_text("{}\n")
+    os.link(run / "turns.parquet", tmp_path / "hard.parquet")
+    (tmp_path / "link").symlink_to(run / "manifest.json")
+    (tmp_path / "books.ipynb").symlink_to(books / "01_catalog.ipynb")
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setattr(paths, "notebooks", lambda: books)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def words(one, given):
+    """A command line with these options, and something for every other one that is required."""
+    found, parameters = one.name.split(), inspect.signature(one.make).parameters
+    required = {
+        name: "x" for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    }
+    required |= {"validity people": {"part": "rated"}, "catalog": {"kind": "export"}}.get(one.name, {})
+    if "catalog" in options(one, "reads"):
+        required["catalog"] = "sample"
+    positional = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    for name, value in (required | given).items():
+        flag = [] if name in positional else [f"-{name}" if len(name) == 1 else f"--{name.rstrip('_')}"]
+        found += [*flag, str(value)]
+    return found
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("one", WRITING, ids=lambda one: one.name)
+def test_no_output_is_an_input_a_file_of_a_run_or_a_committed_notebook(one, world, capsys):
+    before = contents(world)
+    run = world / "results" / "movies" / "r"
+    places = [(name, {}) for name in ("results/movies/r/manifest.json", "link", run / ".." / "r" / ".lock", "books.ipynb",
+                                      "books/01_catalog.ipynb", run / "dialogues.jsonl", run)]  # fmt: skip
+    for name in set(options(one, "reads")) & set(inspect.signature(one.make).parameters):
+        places += [
+            ("in/one.jsonl", {name: "in/one.jsonl"}),
+            ("in/../in/one.jsonl", {name: world / "in" / "one.jsonl"}),
+        ]
+        places += [("in/one.jsonl", {name: "in"})]
+    if "catalog" in options(one, "reads"):
+        places += [
+            ("in/one.jsonl", {"catalog": "in/one.jsonl+plot"}),
+            ("in/one.jsonl+plot", {"catalog": "in/one.jsonl+plot"}),
+        ]
+    for entry in one.facts["writes"].split():
+        option, _, file = entry.partition("/")
+        for place, given in places:
+            if file:  # the folder is named: the file within is a link to the place
+                shutil.rmtree("out", ignore_errors=True)
+                Path("out").mkdir()
+                (Path("out") / file).symlink_to((world / place).absolute())
+            assert main(words(one, given | {option: "out" if file else place})) == 2, (place, given)
+            assert "give another output" in capsys.readouterr().err, (place, given)
+    shutil.rmtree("out", ignore_errors=True)
+    assert contents(world) == before
+
+
+def test_a_notebook_is_not_executed_into_another_ones_place(world, capsys):
+    shutil.copy("books/01_catalog.ipynb", "books/02_users.ipynb")
+    assert main(["run", "01_catalog", "-o", "books/02_users.ipynb"]) == 2
+    assert "is a committed notebook and would be written over" in capsys.readouterr().err

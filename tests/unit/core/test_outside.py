@@ -118,10 +118,8 @@ def test_a_line_without_end_is_refused(monkeypatch):
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "latin.json").write_bytes(b'"\xe9"')
     for path, says in [
-        (tmp_path, "cannot be read"),
-        (tmp_path / "no", "No such"),
-        (tmp_path / "latin.json", "UTF-8"),
-    ]:
+        (tmp_path, "cannot be read"), (tmp_path / "no", "No such"), (tmp_path / "latin.json", "UTF-8"),
+    ]:  # fmt: skip
         with pytest.raises(InputError, match=f"^{path.name}: .*{says}"):
             safety.read_json(path)
     (tmp_path / "list.json").write_text("[1]")
@@ -226,15 +224,12 @@ def test_samples_stay_and_there_is_a_mirror_only_where_one_is_named(monkeypatch,
     assert paths.mirror() == tmp_path
 
 
-@pytest.mark.parametrize("run", ["demo", "007", "a.b_c-d", "x" * 100])
-def test_run_folders_lie_below_their_study(run):
-    assert paths.run_folder("movies", run) == paths.results() / "movies" / run
-
-
 @pytest.mark.parametrize(
     "run", ["", ".", "..", "-x", "../other", "a/b", "a\\b", "a b", "a:b", "x" * 101, "a\n", "é"]
 )
 def test_a_run_name_that_could_leave_its_folder_is_refused(run):
+    for good in ("demo", "007", "a.b_c-d", "x" * 100):
+        assert paths.run_folder("movies", good) == paths.results() / "movies" / good
     with pytest.raises(InputError, match="cannot be a folder"):
         paths.run_folder("movies", run)
 

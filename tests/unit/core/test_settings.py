@@ -24,7 +24,7 @@ POLICIES: Registry[None] = Registry("policy")
 
 @POLICIES.register("echo")
 @POLICIES.register("tracker")
-def _policy() -> None:
+def _policy():
     """A policy."""
 
 

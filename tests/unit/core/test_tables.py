@@ -18,7 +18,6 @@ from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, check_seed, stream
 from crs_lib.core.store import DamageError, Store, locked
-from tests.helpers import hash_seeds
 
 FRAME = pd.DataFrame({"model": ["a", "a"], "session_id": ["1", "2"], "turn": [1, 1], "tas": [0.1, np.nan]})
 
@@ -200,15 +199,6 @@ def test_what_is_stored_is_there_for_the_next_process(tmp_path):
     assert words(store(path, guarded=True)) == ["a", "b", "c"]
 
 
-def test_many_rows_are_stored_together_or_not_at_all(tmp_path):
-    one = store(tmp_path / "words.sqlite")
-    with pytest.raises(RunError, match=r"word list .* start the same command again"):
-        one.many("INSERT INTO words VALUES (?)", [("a",), ("b",), ("a",)])
-    assert words(one) == []
-    one.many("INSERT INTO words VALUES (?)", [("a",)])
-    assert words(one) == ["a"]
-
-
 def test_threads_and_forks_share_a_store(tmp_path):
     one = store(tmp_path / "words.sqlite")
     words(one)
@@ -294,12 +284,6 @@ def test_an_address_gives_the_same_stream_whatever_came_before(seed, names):
 def test_other_addresses_give_other_streams(seed, one, two):
     same = [(type(name), name) for name in one] == [(type(name), name) for name in two]
     assert (stream(seed, *one).integers(0, 2**63) == stream(seed, *two).integers(0, 2**63)) == same
-
-
-@pytest.mark.subprocess
-def test_another_process_with_another_hash_seed_draws_the_same():
-    code = "from crs_lib.core.rng import stream; print(stream(7, 'é', 3).random(4).tolist())"
-    assert hash_seeds.printed(code) == str(stream(7, "é", 3).random(4).tolist())
 
 
 @given(st.integers(0, 2**70), NAMES)

@@ -308,7 +308,7 @@ def test_slots_are_filled_in_as_they_are(value):
     assert value in fields.question("question_plot", value, stream(3, "x"))
 
 
-def test_a_value_is_put_in_once_and_never_read_as_a_template() -> None:
+def test_a_value_is_put_in_once_and_never_read_as_a_template():
     text = prompts.render(
         "movies/topics", most=3, fence="abc", message="costs $most {braces} ${fence} and 100 %"
     )
@@ -318,7 +318,7 @@ def test_a_value_is_put_in_once_and_never_read_as_a_template() -> None:
     assert '{"topics": ["...", "..."]}' in text
 
 
-def test_unknown_prompts_and_missing_or_unused_names_are_errors() -> None:
+def test_unknown_prompts_and_missing_or_unused_names_are_errors():
     with pytest.raises(InputError, match=r"missing: most; not in the file: mosst") as caught:
         prompts.render("movies/topics", mosst=3, fence="f", message="m")
     assert "it takes most, fence, message" in str(caught.value)
@@ -328,14 +328,14 @@ def test_unknown_prompts_and_missing_or_unused_names_are_errors() -> None:
         prompts.source("../errors")
 
 
-def test_the_digest_is_that_of_the_words() -> None:
+def test_the_digest_is_that_of_the_words():
     words = prompts.source("movies/judge_coherence")
     assert prompts.digest("movies/judge_coherence") == hashlib.sha256(words.encode()).hexdigest()
     assert len({prompts.digest(name) for name in prompts.names()}) == len(prompts.names())
 
 
 @pytest.mark.parametrize("name", prompts.names())
-def test_every_prompt_renders_with_the_names_it_asks_for(name: str) -> None:
+def test_every_prompt_renders_with_the_names_it_asks_for(name):
     needs = prompts.wanted(name)
     text = prompts.render(name, **{key: f"<{key}>" for key in needs})
     assert all(f"<{key}>" in text for key in needs)
@@ -343,7 +343,7 @@ def test_every_prompt_renders_with_the_names_it_asks_for(name: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_comes_out_as_it_went_in(message: str) -> None:
+def test_any_text_comes_out_as_it_went_in(message):
     head, tail = prompts.render("movies/topics", most=1, fence="F", message="\0").split("\0")
     assert prompts.render("movies/topics", most=1, fence="F", message=message) == head + message + tail
 

@@ -1,26 +1,33 @@
 """The agent over the sample corpus: routed, answered, written as runs, and scored end to end."""
 
-from pathlib import Path
+import gzip
+import json
+import random
 
+import pandas as pd
 import pytest
 
+from crs_lib.__main__ import main
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, evaluate, index, retrieve
+from crs_lib.cosrec.generate import _Writer
 from crs_lib.cosrec.intents import MODELS, _training
 from crs_lib.cosrec.records import topic
-from crs_lib.cosrec.settings import RetrieveSettings
+from crs_lib.cosrec.settings import GenerateSettings, RetrieveSettings
 from crs_lib.cosrec.study import STUDY
+from crs_lib.retrieval.runs import Hit, read_run
+from tests.helpers.cosrec_data import CURATED
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RetrieveSettings:
+def config(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     return RetrieveSettings(run="a", router="views", retrievers=("bm25",))
 
 
 @pytest.mark.slow
-def test_end_to_end_on_the_sample(config: RetrieveSettings) -> None:
+def test_end_to_end_on_the_sample(config):
     STUDY.run("retrieve", config)
     folder = paths.run_folder("cosrec", config.run)
     curated = corpus.load(corpus.locate("sample"), "curated")
@@ -43,7 +50,7 @@ def test_end_to_end_on_the_sample(config: RetrieveSettings) -> None:
     assert 0.5 < spelt < 1
 
 
-def test_the_agent_answers_what_was_asked(config: RetrieveSettings) -> None:
+def test_the_agent_answers_what_was_asked(config):
     agent = next(iter(retrieve.agents(config).values()))
     answer = agent.answer(["How should a tent be stored?"], "", ["search"])
     assert "tent" in answer.text
@@ -56,7 +63,7 @@ def test_the_agent_answers_what_was_asked(config: RetrieveSettings) -> None:
 
 
 @pytest.mark.slow
-def test_the_sample_tells_bm25_dense_and_fusion_apart() -> None:
+def test_the_sample_tells_bm25_dense_and_fusion_apart():
     folder = corpus.locate("sample")
     curated, stock = corpus.load(folder, "curated"), index.opened(folder, "", 1.2, 0.75)
     runs = {}
@@ -72,7 +79,7 @@ def test_the_sample_tells_bm25_dense_and_fusion_apart() -> None:
 
 
 @pytest.mark.slow
-def test_wishes_of_a_resolved_user_join_the_query(config: RetrieveSettings) -> None:
+def test_wishes_of_a_resolved_user_join_the_query(config):
     agent = next(iter(retrieve.agents(config).values()))
     curated = corpus.load(corpus.locate("sample"), "curated")
     plain = agent.run(curated)
@@ -87,7 +94,7 @@ def test_wishes_of_a_resolved_user_join_the_query(config: RetrieveSettings) -> N
 
 
 @pytest.mark.slow
-def test_the_conversation_as_the_agent_serves_it(config: RetrieveSettings) -> None:
+def test_the_conversation_as_the_agent_serves_it(config):
     agent = next(iter(retrieve.agents(config).values()))
     curated = corpus.load(corpus.locate("sample"), "curated")
     table = agent.converse(curated, "Sample-Curated_1")
@@ -95,12 +102,198 @@ def test_the_conversation_as_the_agent_serves_it(config: RetrieveSettings) -> No
     assert table.loc[0, "modules"] == "recommendation"
 
 
-def test_the_router_learns_from_the_crowd_alone() -> None:
+def test_the_router_learns_from_the_crowd_alone():
     folder = corpus.locate("sample")
     data = _training(corpus.load(folder, "crowd"))
     assert all(name.startswith("Sample-Crowd") for name in data.turns["conversation"])
 
 
-def test_no_run_files(tmp_path: Path) -> None:
+def test_a_folder_without_runs_and_a_run_of_something_else_are_refused(tmp_path):
     with pytest.raises(InputError, match="one TREC run file"):
         retrieve.read_runs(tmp_path)
+    with pytest.raises(InputError, match="none of its 1 topics is judged"):
+        evaluate.score(CURATED, {"ours": {"C_9_0_0": [Hit("x", 1)]}})
+
+
+RUN = {
+    "C_1_0_0#0": [Hit("T1", 2.0), Hit("T2", 1.0)],
+    "C_1_0_0#1": [Hit("T1", 2.0), Hit("T2", 1.0)],
+    "C_1_1_0": [Hit("m#9", 3.0), Hit("m#1", 2.0)],
+}
+
+
+def test_scores_by_hand():
+    frame = evaluate.score(CURATED, {"ours": RUN}, ["RR@10", "P@2", "Judged@2"]).set_index("topic")
+    assert frame["RR@10"].to_dict() == {"C_1_0_0#0": 1.0, "C_1_0_0#1": 0.5, "C_1_1_0": 0.5, "C_2_0_0#0": 0.0}
+    assert frame.loc["C_1_1_0", "Judged@2"] == 0.5
+    assert frame["missing"].to_dict() == {t: t == "C_2_0_0#0" for t in frame.index}
+    assert frame.loc["C_1_1_0", ["kind", "turn"]].tolist() == ["search", 1]
+    assert pd.isna(frame.loc["C_1_1_0", "user_index"])
+
+
+def test_means_by_kind_and_by_user_index():
+    frame = evaluate.score(CURATED, {"ours": RUN}, ["RR@10"])
+    kinds = evaluate.means(frame, ["RR@10"]).set_index("kind")
+    assert kinds["mean"].to_dict() == pytest.approx({"recommendation": 0.5, "search": 0.5})
+    assert kinds["n"].to_dict() == {"recommendation": 3, "search": 1}
+    by_user = evaluate.means(frame[frame["kind"] == "recommendation"], ["RR@10"], ["user_index"])
+    assert by_user.set_index("user_index")["mean"].to_dict() == {0: 0.5, 1: 0.5}
+
+
+def test_tied_lines_in_any_order_score_the_same(tmp_path):
+    lines = [f"C_2_0_0#0 Q0 {d} 1 1.0 x" for d in ("B01", "b02", "B03", "B04", "B05")]
+    seen = set()
+    for seed in range(6):
+        random.Random(seed).shuffle(lines)
+        (tmp_path / "a.run").write_text("\n".join(lines))
+        seen.add(evaluate.score(CURATED, {"a": read_run(tmp_path / "a.run")}).to_json())
+    assert len(seen) == 1
+
+
+def test_routing_costs_what_it_sends_wrong():
+    frame = evaluate.score(CURATED, {"ours": RUN}, ["RR@10"])
+    # both variants of C_1_0_0 average 0.75; the search turn is sent to recommendation and scores 0
+    routes = {"ours": {("C_1", 0): ["recommendation"], ("C_1", 1): ["recommendation"]}}
+    joint = evaluate.joint(frame, routes, "RR@10").set_index("intent")
+    assert joint["oracle"].to_dict() == {"C_1_0_0": 0.75, "C_1_1_0": 0.5, "C_2_0_0": 0.0}
+    assert joint["routed"].to_dict() == {"C_1_0_0": 0.75, "C_1_1_0": 0.0, "C_2_0_0": 0.0}
+    means = evaluate.joint_means(joint.reset_index()).set_index("kind")
+    assert means.loc["macro", ["right_module", "routed", "oracle"]].tolist() == pytest.approx(
+        [0.25, 0.1875, 0.4375]
+    )
+    assert means["n"].to_dict() == {"recommendation": 2, "search": 1, "macro": 3}
+    with pytest.raises(InputError, match="no routes for 'ours'"):
+        evaluate.joint(frame, {})
+
+
+def test_the_reader_of_an_index_under_both_mappings():
+    frame = evaluate.score(CURATED, {"ours": RUN}, ["RR@10"])
+    found = {
+        m: evaluate.reader(CURATED, frame, m)["reader"].tolist() for m in ("as_documented", "zero_is_generic")
+    }
+    assert found["as_documented"][:2] == ["user", "unresolved"]
+    assert found["zero_is_generic"][:2] == ["generic", "user"]
+    assert found["as_documented"][2] is None or pd.isna(found["as_documented"][2])
+
+
+def test_the_floors_stand_beside():
+    sizes = {"search": 8}
+    scores = evaluate.score(CURATED, {"ours": RUN}, ["P@1"])
+    frame = evaluate.with_floors(CURATED, scores, ["P@1"], sizes=sizes, draws=2000)
+    by_system = {name: part.set_index("topic")["P@1"] for name, part in frame.groupby("system")}
+    pool = by_system["random order of the pool"]
+    assert pool["C_1_1_0"] == pytest.approx(1 / 2, abs=0.05)
+    assert pool["C_2_0_0#0"] == pytest.approx(2 / 3, abs=0.05)
+    drawn = by_system["random order of the collection"]
+    assert drawn.to_dict() == {"C_1_1_0": pytest.approx(1 / 8, abs=0.03)}  # one relevant of eight passages
+    without = evaluate.with_floors(CURATED, scores, ["P@1"], draws=1)
+    assert set(without["system"]) == {"ours", "random order of the pool"}
+
+
+def test_differences_are_paired_by_conversation():
+    better = {t: [Hit(d, g + 1.0) for d, g in grades.items()] for t, grades in CURATED.qrels.items()}
+    better = {t: sorted(hits, key=lambda h: -h.score) for t, hits in better.items()}
+    frame = evaluate.differences(evaluate.score(CURATED, {"ours": RUN, "best": better}, ["RR@10"]), "RR@10")
+    row = frame[frame["kind"] == "recommendation"].iloc[0]
+    assert (row["a"], row["b"], row["n"]) == ("best", "ours", 2)
+    assert row["diff"] == pytest.approx((1 + 1 + 1) / 3 - (1 + 0.5 + 0) / 3)
+    assert row["p_holm"] >= row["p"]
+    assert frame[frame["kind"] == "search"]["p"].isna().all()  # a single conversation tests nothing
+
+
+def test_linking_compares_ids_in_upper_case():
+    runs = {"ours": {"C_2_1_0": [Hit("X", 2.0), Hit("B01", 1.0)]}, "prior": evaluate.pool_prior(CURATED)}
+    found = evaluate.score_links(CURATED, runs).set_index("system")
+    assert found.loc["ours", ["P@1", "RR@10", "reachable"]].tolist() == [0.0, 0.5, 1.0]
+    # the pool of the turn before: B01 2, B02 1, B03 0
+    assert [h.id for h in runs["prior"]["C_2_1_0"]] == ["B01", "B02", "B03"]
+    assert found.loc["prior", "P@1"] == 1.0
+
+
+SAMPLE = corpus.locate("sample")
+FILES = {name: SAMPLE / f"{name}.jsonl.gz" for name in ("products", "passages")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An index of the first products and passages of the sample."""
+    place = tmp_path_factory.mktemp("index")
+    for name, path in FILES.items():
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            (place / f"{name}.jsonl").write_text("".join(next(file) for _ in range(120)), encoding="utf-8")
+    given = {name: str(place / f"{name}.jsonl") for name in FILES}
+    command = ["cosrec", "index", "--products", given["products"], "--passages", given["passages"]]
+    assert main([*command, "--out", str(place / "made")]) == 0
+    return place
+
+
+def test_the_same_products_hits_and_reviews_as_in_memory(folder):
+    here, there = index.Stock(folder), index.StockOnDisk(folder / "made")
+    assert list(there.products) == list(here.products)
+    assert dict(there.passages) == here.passages
+    query = next(iter(here.products.values())).search_text()
+    for collection, text in (("products", query), ("passages", "clean it")):
+        for specs in (["bm25"], ["dense:hashing"], ["bm25", "dense:hashing"]):
+            one, two = (stock.search(collection, specs, "rrf") for stock in (here, there))
+            assert one.search(text, 7) == two.search(text, 7)
+    assert there.search("titles").search(query, 3) == here.search("titles").search(query, 3)
+    users = {review["user"] for product in here.products.values() for review in product.reviews}
+    assert len(users) > 50
+    assert all(there.reviews_of(user) == here.reviews_of(user) != [] for user in users)
+    assert there.reviews_of("nobody") == []
+
+
+def test_a_writer_makes_the_same_record_from_either(folder):
+    plain = _Writer(GenerateSettings(conversations=2), str(folder)).record(1)
+    assert _Writer(GenerateSettings(conversations=2, index=str(folder / "made")), "").record(1) == plain
+    assert index.digests(folder, str(folder / "made")) == index.digests(folder)
+
+
+def test_what_the_index_does_not_hold_is_refused(folder):
+    stock = index.StockOnDisk(folder / "made")
+    with pytest.raises(InputError, match=r"holds bm25 and dense:hashing, not 'dense:minilm'"):
+        stock.search("products", ["dense:minilm"])
+    with pytest.raises(InputError, match=r"made with k1=1.2, b=0.75; asked for k1=0.9"):
+        index.opened(folder, str(folder / "made"), k1=0.9)
+    with pytest.raises(RunError, match="no index"):
+        index.StockOnDisk(folder)
+
+
+@pytest.mark.parametrize(("change", "what"), [
+    ({"parent_asin": "BS00000001"}, "there twice"), ({"parent_asin": "a b"}, "holds blanks"),
+    ({"price": "x"}, "line 2"),
+])  # fmt: skip
+def test_a_broken_line_leaves_nothing_behind(tmp_path, change, what):
+    with gzip.open(FILES["products"], "rt", encoding="utf-8") as file:
+        first, second = json.loads(next(file)), json.loads(next(file))
+    rows = [json.dumps(first), json.dumps(second | change)]
+    (tmp_path / "products.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    with pytest.raises(InputError, match=what):
+        index.write_index(tmp_path / "products.jsonl", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["products.jsonl"]
+
+
+def test_passages_of_ms_marco_are_read_from_their_own_files(tmp_path):
+    """A folder of v2.1's segments and of v1's table, by name; both make an index."""
+    (place := tmp_path / "passages").mkdir()
+    segments = [
+        {"docid": f"msmarco_v2.1_doc_00_{n}#0_{n}", "title": "Tents", "segment": f"tent {n}", "url": "u"}
+        for n in (1, 2)
+    ]
+    with gzip.open(place / "msmarco_v2.1_doc_segmented_00.json.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(one) + "\n" for one in segments)
+    (place / "zz_collection.tsv").write_text("7\tA stove {is} hot.\n8\tno\tstove\n", encoding="utf-8")
+    with gzip.open(FILES["products"], "rb") as file:
+        (tmp_path / "products.jsonl").write_bytes(next(file))
+    stock = index.Stock(tmp_path)
+    assert [(p.id, p.title, p.text) for p in stock.passages.values()] == [
+        (segments[0]["docid"], "Tents", "tent 1"), (segments[1]["docid"], "Tents", "tent 2"),
+        ("7", "", "A stove {is} hot."), ("8", "", "no\tstove"),
+    ]  # fmt: skip
+    index.write_index(tmp_path / "products.jsonl", tmp_path / "made", place)
+    assert dict(index.StockOnDisk(tmp_path / "made").passages) == stock.passages
+    assert index.digests(tmp_path, str(tmp_path / "made")) == index.digests(tmp_path)
+    assert set(index.digests(tmp_path)) == {"products.jsonl", *(path.name for path in place.iterdir())}
+    (place / "zz_collection.tsv").write_text("only an id\n")
+    with pytest.raises(InputError, match=r"zz_collection\.tsv, line 1"):
+        index.Stock(tmp_path)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import signal
 import subprocess
@@ -17,29 +18,30 @@ import zstandard
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import catalogue, catalogue_tables
 from crs_lib.cosrec.catalogue import build
-from crs_lib.cosrec.catalogue_rules import Options
+from crs_lib.cosrec.catalogue_rules import Options, _legacy_clean, _price_of, clean, encoders, product, review
+from crs_lib.cosrec.catalogue_tables import FIELDS, _decoder
 from tests.helpers import amazon_fixture as fixture
 
 PACK = {".gz": partial(gzip.compress, mtime=0), ".zst": zstandard.compress}
 
 
-def write(folder: Path, name: str, metas: list[Any], reviews: list[Any], ends: str = ".jsonl") -> None:
+def write(folder, name, metas, reviews, ends=".jsonl"):
     folder.mkdir(parents=True, exist_ok=True)
     for path, rows in ((folder / f"meta_{name}{ends}", metas), (folder / f"{name}{ends}", reviews)):
         text = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
         path.write_bytes(PACK.get(path.suffix, bytes)(text))
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def run(folder: Path, out: str = "out.jsonl", **settings: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def run(folder, out="out.jsonl", **settings):
     manifest = build(folder / "in", folder / "in", folder / out, Options(**settings))
     return read(folder / out), manifest
 
 
-def test_two_products_by_hand(tmp_path: Path) -> None:
+def test_two_products_by_hand(tmp_path):
     a, b = fixture.asin(1), fixture.asin(2)
     reviews = [
         fixture.review(1, a, rating=5.0, timestamp=30, helpful_vote=0),
@@ -63,7 +65,7 @@ def test_two_products_by_hand(tmp_path: Path) -> None:
     assert not (tmp_path / "out.jsonl.work").exists()
 
 
-def test_legacy_repeats_the_original_statistics(tmp_path: Path) -> None:
+def test_legacy_repeats_the_original_statistics(tmp_path):
     a = fixture.asin(1)
     reviews = [
         fixture.review(1, a, rating=5.0, timestamp=30),
@@ -80,7 +82,7 @@ def test_legacy_repeats_the_original_statistics(tmp_path: Path) -> None:
     assert row["valid_ratings"] == {"1": 1, "2": 0, "3": 0, "4": 0, "5": 2}
 
 
-def test_a_product_of_two_categories_is_kept_once_with_all_reviews(tmp_path: Path) -> None:
+def test_a_product_of_two_categories_is_kept_once_with_all_reviews(tmp_path):
     a = fixture.asin(1)
     for name, number in (("Alpha", 1), ("Beta", 2)):
         metas = [fixture.meta(1, title=f"in {name}")]
@@ -93,7 +95,7 @@ def test_a_product_of_two_categories_is_kept_once_with_all_reviews(tmp_path: Pat
     assert [(r["title"], len(r["valid_reviews"])) for r in rows] == [("in Alpha", 1), ("in Beta", 1)]
 
 
-def same(large: Path, out: Path, **settings: Any) -> dict[str, Any]:
+def same(large, out, **settings):
     """Build the large catalogue again, which must give the same bytes."""
     manifest = build(large / "in", large / "in", out, Options(**settings))
     assert out.read_bytes() == (large / "whole.jsonl").read_bytes()
@@ -101,7 +103,7 @@ def same(large: Path, out: Path, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def large(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large")
     for i, name in enumerate(("Alpha", "Beta")):
         fixture.write_category(folder / "in", name, 120, 2_500, seed=3, first=i * 80, packed=i == 1)
@@ -112,9 +114,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("table", [10_000, 300_000])
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.slow
-def test_tables_of_a_category_change_nothing(
-    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool, table: int
-) -> None:
+def test_tables_of_a_category_change_nothing(large, tmp_path, monkeypatch, legacy, table):
     build(large / "in", large / "in", tmp_path / "a.jsonl", Options(legacy=legacy))
     monkeypatch.setattr(catalogue_tables, "_TABLE", table)
     monkeypatch.setattr(catalogue_tables, "_ROWS", 64)
@@ -125,7 +125,7 @@ def test_tables_of_a_category_change_nothing(
 
 @pytest.mark.parametrize("settings", [{"parts": 2}, {"parts": 13}, {"parts": 5, "workers": 2}], ids=str)
 @pytest.mark.slow
-def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int]) -> None:
+def test_parts_and_workers_change_nothing(large, settings):
     manifest = same(large, large / "again.jsonl", **settings)
     whole = json.loads((large / "whole.jsonl.manifest.json").read_text())
     assert manifest["totals"] == whole["totals"]
@@ -133,9 +133,7 @@ def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int])
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.slow
-def test_what_does_not_fit_is_sorted_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool
-) -> None:
+def test_what_does_not_fit_is_sorted_on_disk(tmp_path, monkeypatch, legacy):
     fixture.write_category(tmp_path / "in", "Home", 10, 60_000)
     build(tmp_path / "in", tmp_path / "in", tmp_path / "a.jsonl", Options(legacy=legacy))
     spilled: list[Path] = []
@@ -152,7 +150,7 @@ def test_what_does_not_fit_is_sorted_on_disk(
     assert spilled and not list(tmp_path.rglob("*.spill"))
 
 
-def test_order_of_lines_changes_nothing(large: Path, tmp_path: Path) -> None:
+def test_order_of_lines_changes_nothing(large, tmp_path):
     (tmp_path / "in").mkdir()
     for path in sorted((large / "in").iterdir()):
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -163,33 +161,21 @@ def test_order_of_lines_changes_nothing(large: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst", ".parquet"])
+@pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
 @pytest.mark.slow
-def test_other_formats_hold_the_same(large: Path, ends: str) -> None:
+def test_other_formats_hold_the_same(large, ends):
     for name in ("a", "b"):
         build(large / "in", large / "in", large / f"{name}{ends}", Options(parts=1 if name == "a" else 4))
     assert (large / f"a{ends}").read_bytes() == (large / f"b{ends}").read_bytes()
-    whole = read(large / "whole.jsonl")
-    if ends == ".parquet":
-        import pandas as pd
-
-        frame = pd.read_parquet(large / "a.parquet")
-        assert frame["parent_asin"].tolist() == [row["parent_asin"] for row in whole]
-        assert [json.loads(d) for d in frame["details"]] == [row["details"] for row in whole]
-        assert [len(r) for r in frame["valid_reviews"]] == [len(row["valid_reviews"]) for row in whole]
-        averages = [row["avg_valid_ratings"] for row in whole]
-        assert [None if a != a else a for a in frame["avg_valid_ratings"]] == averages
-    else:
-        unpack = (
-            gzip.decompress
-            if ends.endswith("gz")
-            else zstandard.ZstdDecompressor().decompressobj().decompress
-        )
-        assert unpack((large / f"a{ends}").read_bytes()) == (large / "whole.jsonl").read_bytes()
+    unpack = {
+        ".jsonl.gz": gzip.decompress,
+        ".jsonl.zst": zstandard.ZstdDecompressor().decompressobj().decompress,
+    }
+    assert unpack[ends]((large / f"a{ends}").read_bytes()) == (large / "whole.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
-def test_packed_inputs_with_odd_ends(tmp_path: Path, ends: str) -> None:
+def test_packed_inputs_with_odd_ends(tmp_path, ends):
     a = fixture.asin(1)
     metas = [b"\xef\xbb\xbf" + json.dumps(fixture.meta(1)).encode() + b"\r", b"", b"  "]
     write(tmp_path / "in", "Home", metas, [fixture.review(1, a)], ends)
@@ -198,7 +184,7 @@ def test_packed_inputs_with_odd_ends(tmp_path: Path, ends: str) -> None:
     assert manifest["totals"]["products"] == {"read": 1, "kept": 1}
 
 
-def test_unreadable_lines_go_to_quarantine(tmp_path: Path) -> None:
+def test_unreadable_lines_go_to_quarantine(tmp_path):
     write(tmp_path / "in", "Home", [fixture.meta(1), b'{"parent_asin": "BX', b"[1]"], [b"\xff{}"])
     rows, manifest = run(tmp_path)
     assert len(rows) == 1
@@ -212,7 +198,7 @@ def test_unreadable_lines_go_to_quarantine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
-def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path: Path, ends: str) -> None:
+def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path, ends):
     a, b = fixture.asin(1), fixture.asin(2)
     write(tmp_path / "in", "Alpha", [fixture.meta(1)], [fixture.review(1, a)])
     many = [
@@ -234,7 +220,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path: Path, ends: str)
 
 
 @pytest.mark.subprocess
-def test_killed_and_resumed(large: Path, tmp_path: Path) -> None:
+def test_killed_and_resumed(large, tmp_path):
     """Killed at several moments by SIGKILL; every later start continues, the last one finishes."""
     command = [sys.executable, "-c", "import sys; from crs_lib.__main__ import main; "
                "main(['cosrec', 'catalogue', *sys.argv[1:]])"]  # fmt: skip
@@ -253,7 +239,7 @@ def test_killed_and_resumed(large: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
 
 
-def test_other_settings_do_not_continue(large: Path, tmp_path: Path) -> None:
+def test_other_settings_do_not_continue(large, tmp_path):
     build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
     with pytest.raises(RunError, match="shortest: 10 there, 12 now"):
         build(large / "in", large / "in", tmp_path / "out.jsonl", Options(shortest=12))
@@ -261,7 +247,7 @@ def test_other_settings_do_not_continue(large: Path, tmp_path: Path) -> None:
     same(large, tmp_path / "out.jsonl", parts=3, keep_work=True)
 
 
-def test_most_reviews_keeps_the_helpful(tmp_path: Path) -> None:
+def test_most_reviews_keeps_the_helpful(tmp_path):
     a = fixture.asin(1)
     votes = [(10, 0), (20, 5), (30, 9), (40, 5)]
     reviews = [fixture.review(i, a, timestamp=t, helpful_vote=v) for i, (t, v) in enumerate(votes)]
@@ -272,7 +258,7 @@ def test_most_reviews_keeps_the_helpful(tmp_path: Path) -> None:
     assert manifest["totals"]["joined"]["reviews over the limit"] == 2
 
 
-def test_many_keys_are_known_by_digest(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys_are_known_by_digest(large, tmp_path, monkeypatch):
     build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
     tables = [str(tmp_path / "out.jsonl.work" / "metas" / "Alpha" / "00000.parquet")]
     exact = catalogue_tables._known_keys(tables)
@@ -285,7 +271,7 @@ def test_many_keys_are_known_by_digest(large: Path, tmp_path: Path, monkeypatch:
     assert "\ud83d" not in digests  # a lone surrogate in a review's id
 
 
-def test_inputs_are_checked(tmp_path: Path) -> None:
+def test_inputs_are_checked(tmp_path):
     with pytest.raises(RunError, match="no folder"):
         run(tmp_path)
     write(tmp_path / "in", "Home", [fixture.meta(1)], [])
@@ -300,7 +286,7 @@ def test_inputs_are_checked(tmp_path: Path) -> None:
         Options(workers=0)
 
 
-def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
+def test_an_output_over_an_input_is_refused(tmp_path):
     write(tmp_path / "in", "Home", [fixture.meta(1)], [fixture.review(1, fixture.asin(1))])
     before = {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()}
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "in" / "Home.jsonl")
@@ -315,7 +301,7 @@ def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
         build(tmp_path / "in", tmp_path / "in", tmp_path / "in" / "out.jsonl", Options())
 
 
-def test_a_new_category_joins_the_kept_tables(tmp_path: Path) -> None:
+def test_a_new_category_joins_the_kept_tables(tmp_path):
     for name, number in (("Beta", 2), ("Gamma", 3)):
         write(tmp_path / "in", name, [fixture.meta(number)], [fixture.review(number, fixture.asin(number))])
     build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options(legacy=True, keep_work=True))
@@ -329,7 +315,7 @@ def test_a_new_category_joins_the_kept_tables(tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "fresh.jsonl").read_bytes()
 
 
-def test_tables_of_an_older_form_are_made_anew(large: Path, tmp_path: Path) -> None:
+def test_tables_of_an_older_form_are_made_anew(large, tmp_path):
     build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
     for mark in (tmp_path / "out.jsonl.work").glob("*/*.done.json"):
         facts = json.loads(mark.read_text())
@@ -340,7 +326,7 @@ def test_tables_of_an_older_form_are_made_anew(large: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_task_a_category_on_a_cluster(large: Path, tmp_path: Path) -> None:
+def test_a_task_a_category_on_a_cluster(large, tmp_path):
     distributed = pytest.importorskip("distributed", reason="needs the extra dist")
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
@@ -355,7 +341,7 @@ def test_a_task_a_category_on_a_cluster(large: Path, tmp_path: Path) -> None:
             build(tmp_path / "in", tmp_path / "in", tmp_path / "cut.jsonl", settings)
 
 
-def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
+def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path):
     (tmp_path / "in").mkdir()
     bomb = zstandard.compress(b" " * 2**28)  # one line
     assert len(bomb) < 50_000
@@ -363,3 +349,73 @@ def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> Non
     (tmp_path / "in" / "Books.jsonl.zst").write_bytes(zstandard.compress(b"{}\n"))
     with pytest.raises(RunError, match=r"meta_Books\.jsonl\.zst: it unpacks to more than its size, by"):
         build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options())
+
+
+PRODUCT = fixture.asin(1)
+
+
+def outcome(line, kind, legacy):
+    """What becomes of one line: kept, a reason, unreadable, or nothing."""
+    rules, (pack, encode) = Options(legacy=legacy), encoders()
+    try:
+        row = _decoder(FIELDS[kind])(line)
+    except ValueError:
+        return "unreadable" if line.strip() else ""
+    if kind == "metas":
+        found: Any = product(row, rules, pack)
+        return found if isinstance(found, str) else "kept"
+    if not isinstance(row.parent_asin, str):
+        return "asin"
+    if row.parent_asin != PRODUCT:
+        return "not in catalogue"
+    found = review(row, rules, encode, b"\\" not in line)
+    assert found == review(row, rules, encode), "the short cut changes the result"
+    return found[0] if isinstance(found[0], str) else "kept"
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
+@pytest.mark.parametrize("row", fixture.dirty_metas(), ids=lambda row: row.about)
+def test_dirty_products(row, legacy):
+    assert outcome(row.line, "metas", legacy) == (row.legacy if legacy else row.ours)
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
+@pytest.mark.parametrize("row", fixture.dirty_reviews(PRODUCT), ids=lambda row: row.about)
+def test_dirty_reviews(row, legacy):
+    assert outcome(row.line, "reviews", legacy) == (row.legacy if legacy else row.ours)
+
+
+@pytest.mark.parametrize(("text", "ours", "legacy"), [
+    ("Mug<br>and<br/>pan<br />set", "Mug and pan set", "Mug<br>and<br/>panset"),
+    ("salt &amp; pepper", "salt & pepper", "salt &amp; pepper"), (" a\u00a0b\t\n c ", "a b c", "a b c"),
+    ("ze\u200bro\ufeff width", "zero width", "ze\u200bro\ufeff width"),
+    ("5 < 6 and 7 > 6", "5 < 6 and 7 > 6", "5 < 6 and 7 > 6"),
+    ("half \ud83d pair", "half \ufffd pair", "half \ufffd pair"),
+    ("<p class='x'>text</p>", "text", "<p class='x'>text</p>"),
+    ("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok"), ("", "", ""),
+])  # fmt: skip
+def test_cleaning(text, ours, legacy):
+    assert clean(text) == ours
+    assert clean(clean(text)) == ours
+    assert _legacy_clean(text) == legacy
+
+
+@pytest.mark.parametrize(("value", "ours", "legacy"), [
+    (19.99, 19.99, 19.99), (20, 20.0, None), ("$1,299.00", 1299.0, None), (" 5 ", 5.0, 5.0),
+    ("from 5", None, None), (-1.0, None, None), (True, None, None), (float("inf"), None, None),
+    (None, None, None),
+])  # fmt: skip
+def test_prices(value, ours, legacy):
+    assert _price_of(value, legacy=False) == ours
+    assert _price_of(value, legacy=True) == legacy
+
+
+def test_lines_are_accepted_as_json_accepts_them():
+    read = _decoder(("parent_asin", "price"))
+    assert math.isnan(read(b'{"parent_asin": "\\ud83d", "price": NaN, "other": [1]}').price)
+    assert read(b'{"price": 1e400}').price == math.inf and read(b"{}").parent_asin is None
+    for line in (b"[1]", b'{"price": ', b'{"parent_asin": "\xff"}', b""):
+        with pytest.raises(ValueError):
+            read(line)
+    body = encoders()[1]("ü\x1f\x7f", 5, True, "t", "x", 4, 2)
+    assert body.startswith('{"user":"ü\\u001f\x7f",'.encode())

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from crs_lib.cosrec.generate import _Writer, generate, read_generated
 from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
 from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
 from crs_lib.llm.base import tokens_at_most
-from tests.helpers import hash_seeds
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."
@@ -25,69 +23,51 @@ GOOD = (
 TITLE = "Larkhill Feather 2-Person Trekking Tent"
 
 
-def test_a_good_draft_is_kept_as_it_is() -> None:
+def test_a_good_draft_is_kept_as_it_is():
     draft = drafts.judge(GOOD, TITLE, 3, 4)
     assert (draft.repairs, draft.problems) == ((), ())
     assert drafts.judge(GOOD, TITLE, 4, 8).problems == ("3 user turns, expected 4 to 8",)
     assert draft.text() == GOOD
 
 
-@pytest.mark.parametrize(
-    ("text", "repair"),
-    [
-        ("Here is the conversation:\n" + GOOD, "dropped words before the first speaker"),
-        (GOOD.replace("\nS: What", " S: What"), ""),
-        (GOOD.replace("U: Low weight.", "**U:** Low weight."), ""),
-        (
-            GOOD.replace("S: What matters to you?", "S: What matters\nto you?"),
-            "joined a line without speaker",
-        ),
-        (
-            GOOD.replace("S: What matters to you?", "S: What matters\nS: to you?"),
-            "joined lines of one speaker",
-        ),
-    ],
-)
-def test_repairs(text: str, repair: str) -> None:
+@pytest.mark.parametrize(("text", "repair"), [
+    ("Here is the conversation:\n" + GOOD, "dropped words before the first speaker"),
+    (GOOD.replace("\nS: What", " S: What"), ""), (GOOD.replace("U: Low weight.", "**U:** Low weight."), ""),
+    (GOOD.replace("S: What matters to you?", "S: What matters\nto you?"), "joined a line without speaker"),
+    (GOOD.replace("S: What matters to you?", "S: What matters\nS: to you?"), "joined lines of one speaker"),
+])  # fmt: skip
+def test_repairs(text, repair):
     draft = drafts.judge(text, TITLE, 3, 4)
     assert draft.text() == GOOD
     assert draft.repairs == ((repair,) if repair else ())
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("I cannot do that.", "no line starts"),
-        ("S: Hello\n" + GOOD, "the system speaks first"),
-        (GOOD.replace("Larkhill Feather", "Otterby"), "the target is never named"),
-        (GOOD.replace("a tent for two", f"the {TITLE}"), "the user names the target first"),
-        (GOOD.replace("What matters to you?", f"Take the {TITLE}."), "the target is named in the first half"),
-        (GOOD.replace("Low weight", "[your wish]"), "a placeholder"),
-        (GOOD.replace("Low weight.", "I need a tent for two."), "a repeated line"),
-        (
-            GOOD.replace("Low weight.", "Quiero una que no sea muy cara y que sea para todo"),
-            "not English: es",
-        ),
-        (GOOD.replace("U: Low weight.", "U: "), "an empty line"),
-    ],
-)
-def test_problems(text: str, problem: str) -> None:
+@pytest.mark.parametrize(("text", "problem"), [
+    ("I cannot do that.", "no line starts"), ("S: Hello\n" + GOOD, "the system speaks first"),
+    (GOOD.replace("Larkhill Feather", "Otterby"), "the target is never named"),
+    (GOOD.replace("a tent for two", f"the {TITLE}"), "the user names the target first"),
+    (GOOD.replace("What matters to you?", f"Take the {TITLE}."), "the target is named in the first half"),
+    (GOOD.replace("Low weight", "[your wish]"), "a placeholder"), (GOOD.replace("U: Low weight.", "U: "), "an empty line"),
+    (GOOD.replace("Low weight.", "I need a tent for two."), "a repeated line"),
+    (GOOD.replace("Low weight.", "Quiero una que no sea muy cara y que sea para todo"), "not English: es"),
+])  # fmt: skip
+def test_problems(text, problem):
     assert any(found.startswith(problem) for found in drafts.judge(text, TITLE, 3, 4).problems)
 
 
-def product(asin: str, words: int) -> CatalogueProduct:
+def product(asin, words):
     review = {"title": "Good", "text": "useful " * words, "helpful": 1, "timestamp": 1, "user": "A"}
     return CatalogueProduct(asin, f"CatalogueProduct {asin}", ("long " * words,), 9.0, ("Home",), (review,))
 
 
-def fitted(words: int, contexts: tuple[int, ...]) -> drafts._Fitted:
+def fitted(words, contexts):
     products = tuple(product(f"B{i}", words) for i in range(4))
     material = drafts.Material(products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4)
     versions = drafts.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())
     return drafts.fit(versions, "B2", lambda text: len(text.split()), 10, contexts)
 
 
-def test_material_goes_in_the_declared_order_and_the_target_stays() -> None:
+def test_material_goes_in_the_declared_order_and_the_target_stays():
     found = fitted(60, (300,))
     assert found.left_out[0] == "a review of each product"
     assert found.left_out[1:3] == ("passage p3", "passage p2")
@@ -118,7 +98,7 @@ class Scripted:
         return type("Reply", (), {"text": self.answer(request), "digest": "scripted"})()
 
 
-def obedient(request: Any) -> str:
+def obedient(request):
     if request.role == "cosrec product_query":
         return '"Light Tent?"'
     if request.role == "cosrec user_summary":
@@ -132,14 +112,14 @@ def obedient(request: Any) -> str:
     )
 
 
-def writer(answer: Callable[[Any], str], **settings: Any) -> tuple[_Writer, Scripted]:
+def writer(answer, **settings):
     config = GenerateSettings(writer="ollama:tiny", conversations=3, **settings)
     model = Scripted(answer)
     return _Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
-def test_a_scripted_model_leaves_all_its_evidence() -> None:
+def test_a_scripted_model_leaves_all_its_evidence():
     made, model = writer(obedient)
     record = made.record(1)
     assert record["query"] == "light tent"
@@ -160,7 +140,7 @@ def test_a_scripted_model_leaves_all_its_evidence() -> None:
 
 
 @pytest.mark.slow
-def test_every_attempt_has_a_seed_of_its_own_and_the_last_failure_is_told() -> None:
+def test_every_attempt_has_a_seed_of_its_own_and_the_last_failure_is_told():
     made, model = writer(lambda request: "tent" if "query" in request.role else "U: hello")
     with pytest.raises(RunError, match=r"no usable conversation .* in 3 attempts: 1 user turns"):
         made.record(0)
@@ -170,7 +150,7 @@ def test_every_attempt_has_a_seed_of_its_own_and_the_last_failure_is_told() -> N
         long.record(0)
 
 
-def test_a_second_attempt_may_succeed() -> None:
+def test_a_second_attempt_may_succeed():
     seen: list[str] = []
 
     def late(request: Any) -> str:
@@ -181,13 +161,13 @@ def test_a_second_attempt_may_succeed() -> None:
 
 
 @pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     return tmp_path
 
 
 @pytest.mark.slow
-def test_the_template_writer_needs_no_model(results: Path) -> None:
+def test_the_template_writer_needs_no_model(results):
     folder = generate(GenerateSettings(run="a", conversations=12))
     records = read_generated("a")
     talks = corpus.load(folder, "raw").conversations
@@ -203,7 +183,7 @@ def test_the_template_writer_needs_no_model(results: Path) -> None:
 
 
 @pytest.mark.slow
-def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_conversations_are_tried_again(results, monkeypatch):
     config = GenerateSettings(run="c", conversations=4)
     real = _Writer.record
 
@@ -222,17 +202,7 @@ def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest
     assert len(read_generated("c")) == 4
 
 
-@pytest.mark.subprocess
-def test_hash_seed_changes_nothing() -> None:
-    code = (
-        "from crs_lib.cosrec import corpus, generate, settings\n"
-        "w = generate._Writer(settings.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
-        "print([w.record(i) for i in range(3)])\n"
-    )
-    assert "Generated_1" in hash_seeds.printed(code)
-
-
-def test_collections_of_the_sample() -> None:
+def test_collections_of_the_sample():
     folder = corpus.locate("sample")
     stock = Stock(folder)
     assert (len(stock.products), len(stock.passages)) == (1591, 3120)
@@ -247,7 +217,7 @@ def test_collections_of_the_sample() -> None:
         _Writer(GenerateSettings(conversations=9999), str(folder))
 
 
-def test_profiles_by_rule_say_what_the_reviews_speak_of() -> None:
+def test_profiles_by_rule_say_what_the_reviews_speak_of():
     texts = [
         "Worth it. It is light and packs small.",
         "Light! Half the weight of my old one.",
@@ -262,12 +232,12 @@ def test_profiles_by_rule_say_what_the_reviews_speak_of() -> None:
 
 
 @pytest.mark.parametrize("reply", ["light; cheap", "{}", "{a} {b}", "}a{"])
-def test_keywords_that_cannot_be_read(reply: str) -> None:
+def test_keywords_that_cannot_be_read(reply):
     with pytest.raises(InputError, match="one pair of braces"):
         drafts.read_keywords(reply)
 
 
-def test_template_asks_about_each_title_once() -> None:
+def test_template_asks_about_each_title_once():
     target = product("B1", 3)
     found = [
         Passage(f"p{n}", title, f"Fact {n} is known.")

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ SAMPLE = corpus.locate("sample")
 KNOWN, ASKED = corpus.load(SAMPLE, "crowd"), corpus.load(SAMPLE, "curated")
 
 
-def test_an_annotator_who_disagrees_with_all_others_counts_less() -> None:
+def test_an_annotator_who_disagrees_with_all_others_counts_less():
     agree, alone = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
     weights = intents._trust(np.array([[agree, agree, agree, alone]] * 5))
     assert weights.sum() == pytest.approx(1)
@@ -24,7 +23,7 @@ def test_an_annotator_who_disagrees_with_all_others_counts_less() -> None:
     assert intents._trust(np.array([[agree]])).tolist() == [1.0]
 
 
-def test_the_agreed_label_is_the_largest_share_and_every_majority() -> None:
+def test_the_agreed_label_is_the_largest_share_and_every_majority():
     shares = np.array([[0.4, 0.3, 0.0, 0.3], [0.1, 0.2, 0.1, 0.6], [0.5, 0.5, 0.0, 0.0]])
     given = np.array([[0.4, 0.3, 0.0], [0.1, 0.2, 0.1], [1.0, 1.0, 0.0]])
     assert intents._agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
@@ -32,7 +31,7 @@ def test_the_agreed_label_is_the_largest_share_and_every_majority() -> None:
     assert intents._agreed(shares, given, 0.15).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 0]]
 
 
-def planted(talks: int = 60, length: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def planted(talks=60, length=6):
     """Votes of five annotators a conversation, two of whom call most requests for products a search."""
     draw = np.random.default_rng(0)
     truth = draw.integers(0, 4, (talks, length))
@@ -47,7 +46,7 @@ def planted(talks: int = 60, length: int = 6) -> tuple[np.ndarray, np.ndarray, n
     return cast.reshape(-1, 5, 4), codes, truth.ravel(), literal
 
 
-def test_types_of_annotators_are_told_apart_and_their_votes_put_right() -> None:
+def test_types_of_annotators_are_told_apart_and_their_votes_put_right():
     cast, codes, truth, literal = planted()
     found = intents._settle(cast, codes, np.full((len(truth), 4), 0.25))
     assert found.shares.sum(axis=1) == pytest.approx(1)
@@ -59,7 +58,7 @@ def test_types_of_annotators_are_told_apart_and_their_votes_put_right() -> None:
     assert right > 0.95
 
 
-def test_an_annotator_who_is_not_there_changes_nothing() -> None:
+def test_an_annotator_who_is_not_there_changes_nothing():
     cast, codes, _, _ = planted(20)
     prior = np.full((len(codes), 4), 0.25)
     more = np.concatenate([cast, np.zeros((len(cast), 2, 4))], axis=1)
@@ -68,7 +67,7 @@ def test_an_annotator_who_is_not_there_changes_nothing() -> None:
     assert np.allclose(alone.calls, padded.calls)
 
 
-def test_the_classifier_decides_where_votes_are_even() -> None:
+def test_the_classifier_decides_where_votes_are_even():
     cast = np.zeros((4, 2, 4))
     cast[:, 0, 0] = cast[:, 1, 1] = 1
     codes, prior = np.array([0, 0, 1, 1]), np.tile([0.1, 0.7, 0.1, 0.1], (4, 1))
@@ -76,7 +75,7 @@ def test_the_classifier_decides_where_votes_are_even() -> None:
     assert intents._settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
 
 
-def test_the_turns_before_are_seen_and_none_after() -> None:
+def test_the_turns_before_are_seen_and_none_after():
     frame = intents.turns(CROWD)
     shares = np.arange(len(frame) * 4, dtype=float).reshape(-1, 4)
     rows = intents._sequence_features(frame, shares)
@@ -87,9 +86,7 @@ def test_the_turns_before_are_seen_and_none_after() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_a_line_a_turn_and_learns_something(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_line_a_turn_and_learns_something(tmp_path, capsys):
     out = tmp_path / "predictions.jsonl"
     folders = ["--train", str(SAMPLE / "crowd"), "--test", str(SAMPLE / "curated")]
     assert main(["cosrec-intents", *folders, "--out", str(out), "--model", "views"]) == 0
@@ -102,7 +99,7 @@ def test_the_command_writes_a_line_a_turn_and_learns_something(
 
 
 @pytest.mark.slow
-def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(tmp_path: Path) -> None:
+def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(tmp_path):
     mute = {name: [one._replace(cells=()) for one in found] for name, found in KNOWN.annotations.items()}
     with pytest.raises(InputError, match="no annotator of 'crowd' names an intent"):
         intents._training(replace(KNOWN, annotations=mute))
@@ -110,7 +107,7 @@ def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(
         intents.predict_files(SAMPLE / "crowd", SAMPLE / "crowd", tmp_path / "out.jsonl")
 
 
-def test_the_router_beats_the_most_frequent_intent_on_the_sample() -> None:
+def test_the_router_beats_the_most_frequent_intent_on_the_sample():
     data, frame = intents._training(KNOWN), intents.turns(ASKED)
     model = intents._Annotators(names=()).fit(data)
     truth = intents.curated_labels(ASKED)[list(intents.INTENTS)].to_numpy()
@@ -122,7 +119,7 @@ def test_the_router_beats_the_most_frequent_intent_on_the_sample() -> None:
     )
 
 
-def test_the_regression_forgets_what_it_learned_before() -> None:
+def test_the_regression_forgets_what_it_learned_before():
     data = intents._training(KNOWN).take(np.arange(40))
     fresh, used = (intents._Ridge((), data.turns) for _ in range(2))
     used.learn(data.weighted[::-1])
@@ -133,7 +130,7 @@ def test_the_regression_forgets_what_it_learned_before() -> None:
 
 
 @pytest.mark.slow
-def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
+def test_the_extractor_copies_words_that_stand_in_the_conversation():
     tasks = rewriting._crowd_tasks(KNOWN)
     model = rewriting._QueryExtractor().fit(tasks)
     talks = ASKED.conversations
@@ -151,7 +148,7 @@ def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
         rewriting._QueryExtractor().fit(tasks[:1])
 
 
-def test_candidates_do_not_look_ahead() -> None:
+def test_candidates_do_not_look_ahead():
     task = rewriting._Task.of(CURATED.conversations["C_1"], 1, "search")
     said = "i need a light tent for two what does waterproof mean"
     assert [word.word for word in task.words] == said.split()

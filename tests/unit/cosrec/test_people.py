@@ -18,7 +18,7 @@ from tests.helpers.stats_examples import SHROUT_FLEISS
 pytestmark = pytest.mark.slow
 
 
-def test_f1_by_hand_and_by_sklearn() -> None:
+def test_f1_by_hand_and_by_sklearn():
     from sklearn.metrics import f1_score
 
     truth = np.array([[1, 0, 0], [1, 0, 1], [0, 0, 1], [0, 1, 0]])
@@ -30,7 +30,7 @@ def test_f1_by_hand_and_by_sklearn() -> None:
     assert table["macro"] == pytest.approx(f1_score(truth, guess, average="macro"))
 
 
-def test_views_are_one_vote_an_annotator() -> None:
+def test_views_are_one_vote_an_annotator():
     data = intents._training(CROWD)
     # turn 0: two R, one splits between R and S; turn 1: two S, one D; turn 2 has no record
     np.testing.assert_allclose(data.views[0], [1 / 6, 5 / 6, 0, 0])
@@ -40,12 +40,12 @@ def test_views_are_one_vote_an_annotator() -> None:
 
 
 @cache
-def fitted(name: str) -> intents.IntentModel:
+def fitted(name):
     return intents.MODELS.create(name).fit(intents._training(CROWD))
 
 
 @pytest.mark.parametrize("name", intents.MODELS.names())
-def test_every_intent_model(name: str) -> None:
+def test_every_intent_model(name):
     data, model = intents._training(CROWD), fitted(name)
     scores, guess = model.scores(data.turns), model.predict(data.turns)
     assert scores.shape == guess.shape == data.labels.shape
@@ -62,7 +62,7 @@ def test_every_intent_model(name: str) -> None:
         intents.MODELS.create(name).fit(data.take(np.arange(3)))
 
 
-def test_human_ceiling_by_hand() -> None:
+def test_human_ceiling_by_hand():
     found = labels.human_ceiling(CROWD).set_index("intent")["f1"]
     # recommendation: every annotator gives it in turn 0, as the others do
     assert found["recommendation"] == 1.0
@@ -71,7 +71,7 @@ def test_human_ceiling_by_hand() -> None:
     assert found["search"] == 0.0
 
 
-def test_one_way_icc_by_hand() -> None:
+def test_one_way_icc_by_hand():
     # items (9, 7) and (1, 3): means 8 and 2, between = 2 * (3^2 + 3^2) = 36 over 1; within = 2 + 2 over 2
     sizes, sums, squares = np.array([2.0, 2]), np.array([16.0, 4]), np.array([130.0, 10])
     single, mean = labels._one_way_icc(sizes, sums, squares)[0]
@@ -82,7 +82,7 @@ def test_one_way_icc_by_hand() -> None:
     assert found.tolist() == pytest.approx([0.17, 0.44], abs=5e-3)
 
 
-def test_quality_agreement_has_every_aspect_and_measure() -> None:
+def test_quality_agreement_has_every_aspect_and_measure():
     table = labels.quality_agreement({"crowd": CROWD}, resamples=50)
     assert len(table) == 5 * 4
     assert (table["value"] > 0.6).all()  # the made-up raters agree closely
@@ -94,7 +94,7 @@ def test_quality_agreement_has_every_aspect_and_measure() -> None:
     assert list(dict.fromkeys(twice["partition"])) == ["both", "crowd", "again"]
 
 
-def test_signals_by_hand() -> None:
+def test_signals_by_hand():
     odd = Conversation(
         "C_1", tuple(Utterance(s, t) for s, t in (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c")))
     )
@@ -104,7 +104,7 @@ def test_signals_by_hand() -> None:
     assert (found["ends with the user"], found["same speaker twice"]) == (1.0, 1.0)
 
 
-def test_heuristic_rewrites_by_hand() -> None:
+def test_heuristic_rewrites_by_hand():
     said = ["I need a light tent for two", "What does waterproof mean?"]
     assert rewriting.rewrite("last turn", said) == "What does waterproof mean?"
     assert rewriting.rewrite("content words", said) == "waterproof mean"
@@ -112,7 +112,7 @@ def test_heuristic_rewrites_by_hand() -> None:
     assert rewriting.rewrite("content words", ["Thanks!"]) == "Thanks!"  # never an empty query
 
 
-def test_rewrites_are_scored_against_the_canonical_and_the_closest() -> None:
+def test_rewrites_are_scored_against_the_canonical_and_the_closest():
     answers = {"C_1_0_0": "light tent", "C_1_1_0": "waterproof", "C_2_0_0": "camping stove"}
     table = rewriting.score_rewrites(CURATED, {"ours": answers}).set_index("reference")
     # ROUGE-1: "light tent" against "a light tent for two" 4/7, "waterproof" against "meaning of waterproof"
@@ -125,7 +125,7 @@ def test_rewrites_are_scored_against_the_canonical_and_the_closest() -> None:
 
 
 @pytest.mark.external
-def test_intents_on_the_release() -> None:
+def test_intents_on_the_release():
     mirror = paths.mirror()
     if mirror is None or not (mirror / "cosrec" / "crowd").is_dir():
         pytest.skip("the CoSRec release is not here; name its parent folder in CRS_MIRROR")

@@ -1,27 +1,28 @@
 """The stages that notebooks run: files of the run, foreign run files, missing parts, checked settings."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 from crs_lib import runs
+from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec import corpus, generate
+from crs_lib.cosrec import audit, corpus, generate
 from crs_lib.cosrec.settings import CorpusSettings, GenerateSettings, RetrieveSettings, ScoreSettings
-from crs_lib.cosrec.study import STUDY
+from crs_lib.cosrec.study import STUDY, figure_table
+from crs_lib.figures import NoDataError
+from crs_lib.figures import base as registered
 from crs_lib.retrieval.runs import ranked, write_run
 from tests.helpers.cosrec_data import part_of_sample
 
 
 @pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     return tmp_path
 
 
-def test_the_audit_is_written() -> None:
+def test_the_audit_is_written():
     found = STUDY.run("corpus", CorpusSettings(run="a"))
     folder = paths.run_folder("cosrec", "a")
     assert len(pd.read_csv(folder / "quirks.csv")) == len(found["quirks"]) > 0
@@ -32,7 +33,7 @@ def test_the_audit_is_written() -> None:
 
 
 @pytest.mark.slow
-def test_runs_of_anybody_are_scored(results: Path) -> None:
+def test_runs_of_anybody_are_scored(results):
     source = part_of_sample(results / "source", curated=8)
     curated = corpus.load(source, "curated")
     best = {
@@ -55,7 +56,7 @@ def test_runs_of_anybody_are_scored(results: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
+def test_one_run_alone_has_nothing_to_compare(results):
     source = part_of_sample(results / "source", curated=4)
     curated = corpus.load(source, "curated")
     run = {topic: ranked(dict.fromkeys(grades, 1.0)) for topic, grades in curated.qrels.items()}
@@ -66,15 +67,20 @@ def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
     assert set(found["by_reader"]["reader"]) == {"generic", "user"}
 
 
-def test_the_order_of_stages_is_told() -> None:
+@pytest.mark.usefixtures("place")
+def test_stages_and_tables_that_are_not_there_are_told():
     with pytest.raises(RunError, match="13_cosrec_retrieve -p run d"):
         STUDY.run("evaluate", ScoreSettings(run="d"))
     with pytest.raises(RunError, match="12_cosrec_generate"):
         generate.read_generated("d")
+    with pytest.raises(NoDataError, match="run 14_cosrec_evaluate -p run a"):
+        figure_table("a", "systems")
+    with pytest.raises(RunError, match="run 11_cosrec_corpus -p run nowhere"):
+        figure_table("nowhere", "judgments")
 
 
 @pytest.mark.slow
-def test_people_on_a_part_of_the_sample(results: Path) -> None:
+def test_people_on_a_part_of_the_sample(results):
     source = part_of_sample(results / "source", crowd=10, curated=6)
     found = STUDY.run("people", ScoreSettings(run="e", source=str(source), resamples=20, vectors="none"))
     assert set(found["intents"]["model"]) == {"views", "annotators"}
@@ -98,13 +104,67 @@ WRONG = {
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, fields in WRONG.items() for name in fields]
 )
-def test_settings_are_checked(kind: type, name: str) -> None:
+def test_settings_are_checked(kind, name):
     with pytest.raises(InputError):
         kind(**{name: WRONG[kind][name]})
 
 
-def test_systems_have_names_of_their_own() -> None:
+def test_systems_have_names_of_their_own():
     config = RetrieveSettings()
     names = [paths.slug(system.name) for system in config.systems()]
     assert len(set(names)) == len(config.retrievers) * (len(config.rewriters) + 1)
     assert not any(system.personal for system in RetrieveSettings(mapping="").systems())
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(folder))
+        STUDY.run("corpus", CorpusSettings(run="a"))
+    return folder
+
+
+@pytest.fixture
+def place(audited, results, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(audited))
+    monkeypatch.setenv("CRS_FIGURES", str(results))
+    return results
+
+
+@pytest.mark.usefixtures("place")
+def test_the_files_give_what_the_corpus_gives():
+    found = corpus.load_all("sample")
+    ratings = audit.conversation_ratings(found)
+    bars, aspects = figure_table("a", "average_ratings"), figure_table("a", "aspect_ratings")
+    pd.testing.assert_frame_equal(bars, audit.average_rating_counts(ratings))
+    pd.testing.assert_frame_equal(aspects, audit.aspect_rating_counts(ratings))
+    assert set(bars["n_conversations"]) == {len(ratings)} == {bars["conversations"].sum()}
+    assert aspects.groupby("aspect")["conversations"].sum().tolist() == [len(ratings)] * 4
+    judged = figure_table("a", "judgments")
+    per_intent = audit.judgments_per_intent(found["curated"])
+    assert judged.groupby("grade")["intents"].sum().to_dict() == dict.fromkeys(
+        ("not relevant", "partially relevant", "highly relevant"), len(per_intent)
+    )
+    assert set(judged["n_intents"]) == {len(per_intent)}
+
+
+@pytest.mark.slow
+def test_the_command_finds_the_study_of_a_run(place, capsys):
+    assert main(["figures", "--run", "a"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    drawn = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
+    names = [name for name in registered.names("cosrec") if name != "cosrec_systems"]
+    assert drawn == [f"{name}.{kind}" for name in names for kind in ("png", "pdf")] + ["captions.md"]
+    assert lines[-1].startswith(
+        "left out: cosrec_systems: no finished 14_cosrec_evaluate in run 'a'; make it with"
+    )
+    assert sorted(path.name for path in (place / "cosrec-a").iterdir()) == sorted(drawn)
+
+
+@pytest.mark.slow
+def test_the_command_draws_one_figure_by_its_name(place, capsys):
+    assert main(["figures", "--run", "a", "--only", "cosrec_judgments"]) == 0
+    assert main(["figures", "--run", "a", "--only", "cosrec_systems"]) == 2
+    assert "14_cosrec_evaluate" in capsys.readouterr().err
+    assert {path.stem for path in (place / "cosrec-a").iterdir()} == {"cosrec_judgments"}

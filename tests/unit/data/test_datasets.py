@@ -12,9 +12,8 @@ import tarfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pooch
@@ -26,6 +25,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.data import fetch, registry
 from crs_lib.data.registry import RECORDED, Dataset, File, Origin, files
+from tests.helpers.programs import Served
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
 ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
@@ -49,35 +49,21 @@ CHATS = Dataset("chats", "movies", "members", ORIGIN, (), "t/chats", r"chats/([^
 ONLY = Dataset("only", "movies", "mirror only", ORIGIN, (File("t/only.json"),))
 
 
-class Server:
+class Answers(BaseHTTPRequestHandler):
     """Answers by path with bytes, or with what a function does to the open connection."""
 
-    def __init__(self):
-        self.answers: dict[str, bytes | Callable[[BaseHTTPRequestHandler], None]] = {}
-        self.asked: list[str] = []
-        outer = self
+    def do_GET(self):
+        self.asked.append(self.path)
+        answer = self.answers.get(self.path)
+        if answer is None:
+            self.send_error(404)
+        elif isinstance(answer, bytes):
+            send(self, answer)
+        else:
+            answer(self)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                outer.asked.append(self.path)
-                answer = outer.answers.get(self.path)
-                if answer is None:
-                    self.send_error(404)
-                elif isinstance(answer, bytes):
-                    send(self, answer)
-                else:
-                    answer(self)
-
-            def log_message(self, *_):
-                """Quiet."""
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.base = f"http://127.0.0.1:{self.http.server_address[1]}"
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    def raw(self, path):
-        return f"/{ORIGIN.repository}/{ORIGIN.commit}/{path}"
+    def log_message(self, *_):
+        """Quiet."""
 
 
 def send(handler, body, length=None):
@@ -99,17 +85,18 @@ def zipped(members):
 @pytest.fixture
 def server(monkeypatch, tmp_path):
     """A loopback server behind the registry's addresses, an empty data folder, and our own rows."""
-    found = Server()
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("CRS_DATA", str(tmp_path))
-    monkeypatch.delenv("CRS_MIRROR", raising=False)
-    monkeypatch.setattr(registry, "RAW", found.base + "/{repository}/{commit}/{path}")
-    monkeypatch.setattr(registry, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
-    rows = {row.name: row for row in (FILMS, PAIR, NEW, LOGS, CHATS, ONLY)}
-    monkeypatch.setattr(registry, "REGISTRY", rows)
-    yield found
-    found.http.shutdown()
-    found.http.server_close()
+    answers, asked = {}, []
+    with Served(Answers, answers=answers, asked=asked) as found:
+        found.answers, found.asked, found.base = answers, asked, found.url
+        found.raw = f"/{ORIGIN.repository}/{ORIGIN.commit}/".__add__
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setenv("CRS_DATA", str(tmp_path))
+        monkeypatch.delenv("CRS_MIRROR", raising=False)
+        monkeypatch.setattr(registry, "RAW", found.base + "/{repository}/{commit}/{path}")
+        monkeypatch.setattr(registry, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
+        rows = {row.name: row for row in (FILMS, PAIR, NEW, LOGS, CHATS, ONLY)}
+        monkeypatch.setattr(registry, "REGISTRY", rows)
+        yield found
 
 
 def left(folder):
@@ -128,7 +115,7 @@ def test_a_file_is_fetched_verified_and_then_only_read(server, tmp_path):
     assert len(server.asked) == 1  # the second time nothing was asked for
 
 
-def test_a_damaged_download_is_reported_and_mended(server, capsys):
+def test_a_damaged_download_is_mended_and_a_failed_mending_keeps_the_whole_file(server, capsys, tmp_path):
     server.answers[server.raw("data/films.json")] = BODY
     place = fetch.fetch(FILMS)
     place.write_bytes(BODY[:-1])
@@ -137,16 +124,13 @@ def test_a_damaged_download_is_reported_and_mended(server, capsys):
     assert command_line.main(["data", "get", "films"]) == 0
     assert place.read_bytes() == BODY
     assert command_line.main(["data", "verify"]) == 0
-
-
-def test_an_earlier_whole_file_survives_a_failed_mending(server, tmp_path):
     server.answers |= {server.raw("a.json"): b"[1]", server.raw("b.json"): b"[2]"}
     fetch.fetch(PAIR)
     (tmp_path / "external/p/b.json").write_bytes(b"[damaged]")
     server.answers[server.raw("b.json")] = b"[another]"
     with pytest.raises(RunError, match=r"p/b\.json has another checksum"):
         fetch.fetch(PAIR)
-    assert left(tmp_path / "external") == ["p", "p/a.json", "p/b.json"]
+    assert left(tmp_path / "external") == ["p", "p/a.json", "p/b.json", "t", "t/films.json"]
     assert (tmp_path / "external/p/a.json").read_bytes() == b"[1]"
 
 
@@ -261,7 +245,7 @@ def test_a_person_who_watches_sees_a_bar(server, tmp_path, monkeypatch):
     assert re.search(r"films\.json: 100%.*104000/104000", (tmp_path / "terminal").read_text())
 
 
-def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(server, tmp_path, capsys):
+def test_what_has_no_checksum_is_recorded_once_and_need_not_be_json(server, tmp_path, capsys):
     assert NEW.checksum == RECORDED
     server.answers[server.raw("data/new.json")] = b'{"a": 1}'
     place = fetch.fetch(NEW)
@@ -275,6 +259,8 @@ def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(server, t
         fetch.fetch(NEW)
     assert command_line.main(["data", "list"]) == 0
     assert RECORDED in capsys.readouterr().out
+    server.answers[RAW + "data/new.csv"] = b"ConvId,utterance0"
+    assert fetch.fetch(TEXT).read_bytes() == b"ConvId,utterance0"
 
 
 MEMBERS = {
@@ -308,11 +294,6 @@ def test_what_goes_wrong_is_said_and_nothing_is_kept(server, tmp_path, row, answ
     with pytest.raises(RunError, match=message):
         fetch.fetch(row, timeout=0.3)
     assert left(tmp_path / "external") == []
-
-
-def test_a_file_of_unknown_checksum_need_not_be_json(server):
-    server.answers[RAW + "data/new.csv"] = b"ConvId,utterance0"
-    assert fetch.fetch(TEXT).read_bytes() == b"ConvId,utterance0"
 
 
 def test_members_of_an_archive_are_chosen_named_recorded_and_shared(server, tmp_path):
@@ -398,14 +379,11 @@ def test_every_row_keeps_the_contract(row):
     assert f"| `{row.name}` | {row.study} |" in (paths.ROOT / "docs/data.md").read_text(encoding="utf-8")
 
 
-def test_a_file_belongs_to_one_row_and_its_checksum_is_one():
+def test_a_file_belongs_to_one_row_and_folders_are_read_from_their_sums():
     found = [file for row in datasets.REGISTRY.values() for file in row.files]
     assert len(found) == len({file.path for file in found})
     assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in found if file.sha256)
     assert sum(file.sha256 is not None for file in found) > 40
-
-
-def test_the_files_of_a_folder_are_read_from_their_sums():
     sums = f"""
     {64 * "a"} 12 one.json
     {64 * "b"} 3 two.json

@@ -1,6 +1,7 @@
 """Logs in every form through one door, validated; their quirks named and located."""
 
 import gzip
+import importlib.util
 import itertools
 import json
 import re
@@ -14,11 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib import data as logs
+from crs_lib import simulate
+from crs_lib.__main__ import main
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.data.logs import _SessionKey, session_key
+from crs_lib.systems.base import World
 from tests.helpers import hash_seeds
 
 Record = dict[str, Any]
@@ -65,10 +71,7 @@ def read(path):
     return list(logs.read(path))
 
 
-# ── forms of one session ────────────────────────────────────────────────────────────────────────
-
-
-def test_the_older_form_takes_its_session_from_the_file_name(tmp_path):
+def test_both_forms_of_a_session_keep_what_they_say(tmp_path):
     (dialogue,) = read(write(tmp_path / "gemma-2b_session_gemma-2b_17.json", plain()))
     assert (dialogue.model_name, dialogue.session_id) == ("gemma:2b", "17")  # the record's name wins
     assert session_key(dialogue) == _SessionKey("gemma-2b", 17)
@@ -76,9 +79,6 @@ def test_the_older_form_takes_its_session_from_the_file_name(tmp_path):
     assert dialogue.turns[1].meta == {"constraints": {"genre": "comedy"}}
     bare = write(tmp_path / "llama3:instruct_session_00042.json", plain()["conversation"])  # a list of turns
     assert session_key(read(bare)[0]) == _SessionKey("llama3-instruct", 42)
-
-
-def test_the_newer_form_keeps_every_key(tmp_path):
     record = rich()
     (dialogue,) = read(write(tmp_path / "anything.json", record))
     assert dialogue.to_json() == record
@@ -111,25 +111,18 @@ def test_our_own_dialogues_come_through_unchanged(tmp_path):
     assert found == ours
 
 
-# ── foreign forms ───────────────────────────────────────────────────────────────────────────────
-
 KIT = {
-    "agent": {"id": "MovieBot", "type": "BOT"},
-    "user": {"id": "13"},
+    "agent": {"id": "MovieBot", "type": "BOT"}, "user": {"id": "13"},
     "dialogues": [
-        {
-            "conversation_id": "c1",
-            "conversation": [
-                {"participant": "AGENT", "utterance": "Welcome."},
-                {"participant": "USER", "utterance": "Hello,", "intent": "GREET"},
-                {"participant": "USER", "utterance": "a western?"},
-                {"participant": "AGENT", "utterance": "Here is one.", "text": "kept apart"},
-            ],
-            "metadata": {"rating": 4},
-        },
+        {"conversation_id": "c1", "metadata": {"rating": 4}, "conversation": [
+            {"participant": "AGENT", "utterance": "Welcome."},
+            {"participant": "USER", "utterance": "Hello,", "intent": "GREET"},
+            {"participant": "USER", "utterance": "a western?"},
+            {"participant": "AGENT", "utterance": "Here is one.", "text": "kept apart"},
+        ]},
         {"conversation_id": "c2", "conversation": [{"participant": "USER", "utterance": "Hi"}]},
     ],
-}
+}  # fmt: skip
 
 
 def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path):
@@ -184,9 +177,6 @@ def test_arena_dialogues_keep_their_ratings(tmp_path):
     assert logs.log_quirks([dialogue])["quirk"].tolist() == ["missing reply"]
 
 
-# ── files, folders, order, memory ───────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("name", ["many.jsonl", "many.jsonl.gz", "many.json", "many.json.gz"])
 def test_one_file_of_many_sessions(tmp_path, name):
     records = [rich(session=f"{i:05d}") for i in (3, 1, 2)]
@@ -233,9 +223,6 @@ def test_peak_memory_does_not_grow_with_the_number_of_sessions(tmp_path):
     )  # the keys of 950 more sessions, not their text
 
 
-# ── what is refused ─────────────────────────────────────────────────────────────────────────────
-
-
 def change(edit):
     record = rich()
     edit(record)
@@ -276,44 +263,30 @@ def test_what_breaks_the_form_is_refused_with_its_place(tmp_path, record, messag
         read(write(tmp_path / "odd.json", record))
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("a.jsonl", b'{"a": 1}\n{"b"\n', r"^a\.jsonl, line 1: no known form"),
-        ("a.jsonl", b"\n\n{x\n", r"^a\.jsonl, line 3: not JSON .*column 2"),
-        ("a.json", b"\xff\xfe{}", r"^a\.json: not UTF-8 text"),
-        ("a.json", b"", r"^a\.json: not JSON"),
-        ("a.json", b"[" * 200_000, r"^a\.json: not (a log|JSON)"),
-        (
-            "a.jsonl.gz",
-            gzip.compress(b"x" * 1000, mtime=0)[:-20],
-            r"^a\.jsonl\.gz: cannot be read .*is the file whole",
-        ),
-        ("a.jsonl.gz", b"plain text", r"^a\.jsonl\.gz: cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("name", "data", "message"), [
+    ("a.jsonl", b'{"a": 1}\n{"b"\n', r"^a\.jsonl, line 1: no known form"),
+    ("a.jsonl", b"\n\n{x\n", r"^a\.jsonl, line 3: not JSON .*column 2"),
+    ("a.json", b"\xff\xfe{}", r"^a\.json: not UTF-8 text"), ("a.json", b"", r"^a\.json: not JSON"),
+    ("a.json", b"[" * 200_000, r"^a\.json: not (a log|JSON)"), ("a.jsonl.gz", b"plain text", r"^a\.jsonl\.gz: cannot be read"),
+    ("a.jsonl.gz", gzip.compress(b"x" * 1000, mtime=0)[:-20], r"^a\.jsonl\.gz: cannot be read .*is the file whole"),
+])  # fmt: skip
 def test_a_damaged_file_is_named(tmp_path, name, data, message):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=message):
         read(tmp_path / name)
 
 
-def test_the_same_session_twice_is_refused(tmp_path):
+def test_a_session_twice_is_refused_and_an_empty_place_says_what_was_expected(tmp_path):
     write(tmp_path / "a.jsonl", [rich(session="00007")])
     write(tmp_path / "b.jsonl", [plain(session_id=7)])
     with pytest.raises(
         InputError, match=r"b\.jsonl, line 1: session 7 of 'gemma-2b' was already read from a\.jsonl"
     ):
         read(tmp_path)
-
-
-def test_an_empty_place_says_what_was_expected(tmp_path):
-    for place in (tmp_path, tmp_path / "absent"):
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "empty", tmp_path / "absent"):
         with pytest.raises(InputError, match=r"no log in .*\.jsonl\.gz.*data get thesis-logs-50"):
             read(place)
-
-
-# ── quirks ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def odd(edit=lambda r: None, **how):
@@ -345,18 +318,13 @@ ODD_TEXTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("index", "text", "quirk"), ODD_TEXTS)
-def test_odd_texts_are_named(index, text, quirk):
-    speaker = (USER, SYSTEM)[index % 2]
-    assert odd(say(index, text)) == [[index // 2 + 1, speaker, quirk]]
-
-
-@pytest.mark.parametrize(("index", "text"), [
-    (0, "I am the user of a {small} shop: 'yes'"), (1, "See it at N/ABC or M/N/A."),
-    (1, "Your preference:\ta\nb"),
+@pytest.mark.parametrize(("index", "text", "quirk"), [
+    *ODD_TEXTS, (0, "I am the user of a {small} shop: 'yes'", ""), (1, "See it at N/ABC or M/N/A.", ""),
+    (1, "Your preference:\ta\nb", ""),
 ])  # fmt: skip
-def test_ordinary_texts_are_not(index, text):
-    assert odd(say(index, text)) == []
+def test_odd_texts_are_named_and_ordinary_ones_are_not(index, text, quirk):
+    speaker = (USER, SYSTEM)[index % 2]
+    assert odd(say(index, text)) == ([[index // 2 + 1, speaker, quirk]] if quirk else [])
 
 
 def meta(index, **values):
@@ -404,9 +372,6 @@ def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path):
     assert seen == set(declared) and len(declared) == len(seen)
 
 
-# ── the real logs ───────────────────────────────────────────────────────────────────────────────
-
-
 def real(*parts):
     root = paths.mirror()
     if not root or not root.joinpath(*parts).exists():
@@ -447,11 +412,8 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder, turns):
     texts = [turn["text"] for record in raw for turn in record["conversation"]]
     assert (report["quirk"] == "N/A in text").sum() == sum("N/A" in text for text in texts)
     assert not set(report["quirk"]) & {
-        "other length",
-        "missing sessions",
-        "shift not listed",
-        "shift not flagged",
-    }
+        "other length", "missing sessions", "shift not listed", "shift not flagged",
+    }  # fmt: skip
 
 
 @pytest.mark.subprocess
@@ -460,3 +422,138 @@ def test_the_order_of_reading_is_the_same_under_any_hash_seed():
     place = str(real("thesis", "logs_50turns"))
     code = "import sys\nfrom crs_lib.data import logs\nprint([logs.session_key(d) for d in logs.read(sys.argv[1])])"
     assert "SessionKey" in hash_seeds.printed(code, place)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A file of ours with two conversations of two systems."""
+    path = tmp_path / "own.jsonl"
+    first, second = rich(session="00007"), rich(session="00008") | {"model_name": "other"}
+    path.write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n", encoding="utf-8")
+    return path
+
+
+def converted(stored, to, name):
+    out = stored.parent / name
+    assert main(["data", "import", str(stored), "--to", to, "--out", str(out)]) == 0
+    return out
+
+
+def texts(path):
+    return {(d.model_name, d.session_id): [(t.speaker, t.text) for t in d.turns] for d in logs.read(path)}
+
+
+@pytest.mark.parametrize(("to", "name"), [("openai", "o.jsonl"), ("dialoguekit", "d.json")])
+def test_a_log_goes_out_and_comes_back_with_every_word_and_name(stored, to, name):
+    out = converted(stored, to, name)
+    assert texts(out) == texts(stored) and len(texts(out)) == 2
+    again = out.parent / f"again-{name}"
+    assert main(["data", "import", str(out), "--to", to, "--out", str(again)]) == 0
+    assert texts(again) == texts(stored)
+
+
+def test_dialoguekit_keeps_what_is_logged_of_each_turn(stored):
+    out = converted(stored, "dialoguekit", "d.json")
+    for old, new in zip(logs.read(stored), logs.read(out), strict=True):
+        assert [dict(t.meta) | {"utterance ID": 0} for t in old.turns] == [
+            dict(t.meta) | {"utterance ID": 0} for t in new.turns]  # fmt: skip
+        assert new.extra["annotations"]["metadata"] == dict(old.extra)
+    (record, _) = json.loads(out.read_text())
+    assert set(record) == {"conversation ID", "agent", "user", "conversation", "metadata"}
+    assert record["conversation"][0]["participant"] == "USER" and record["agent"]["type"] == "AGENT"
+
+
+def test_messages_have_role_and_content_alone(stored):
+    lines = converted(stored, "openai", "o.jsonl").read_text().splitlines()
+    messages = [one for line in lines for one in json.loads(line)["messages"]]
+    assert {tuple(one) for one in messages} == {("role", "content")}
+    assert [one["role"] for one in messages[:2]] == ["user", "assistant"]
+
+
+def test_instructions_and_tools_of_messages_are_no_turns(tmp_path):
+    messages = [
+        {"role": "system", "content": "You recommend films."}, {"role": "user", "content": "A western?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+        {"role": "tool", "tool_call_id": "1", "content": "[]"}, {"role": "assistant", "content": "None."},
+    ]  # fmt: skip
+    path = tmp_path / "m.jsonl"
+    path.write_text(json.dumps({"id": "c1", "model": "gpt", "messages": messages}) + "\n")
+    (talk,) = logs.read(path)
+    assert [(t.speaker, t.text) for t in talk.turns] == [(USER, "A western?"), (SYSTEM, "None.")]
+    assert (talk.model_name, talk.session_id) == ("gpt", "c1")
+    assert talk.extra["instructions"] == [messages[0], messages[2], messages[3]]
+
+
+def test_a_form_without_a_file_is_refused(stored, capsys):
+    assert main(["data", "import", str(stored), "--to", "openai"]) == 2
+    assert "--to openai --out FILE" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_inspect_log_opens_with_its_own_reader(stored):
+    read = pytest.importorskip("inspect_ai.log", reason="inspect_ai is not installed").read_eval_log
+    log = read(str(converted(stored, "inspect", "run.eval")))
+    assert log.status == "success" and log.eval.dataset.samples == 2
+    found = {(one.metadata["model_name"], one.metadata["session_id"]): one.messages for one in log.samples}
+    roles = {"user": USER, "assistant": SYSTEM}
+    assert {key: [(roles[m.role], m.text) for m in said] for key, said in found.items()} == texts(stored)
+    assert texts(converted(stored, "inspect", "run.json")) == texts(stored)
+
+
+def test_an_inspect_log_as_json_is_read(tmp_path):
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A western?"},
+            {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "…"},
+                                              {"type": "text", "text": "Rio Bravo (1959)."}]}]  # fmt: skip
+    log = {"version": 2, "status": "success", "eval": {"model": "openai/m"},
+           "samples": [{"id": 4, "epoch": 2, "messages": said, "metadata": {}}]}  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(log), encoding="utf-8")
+    assert texts(tmp_path / "run.json") == {
+        ("openai/m", "4.2"): [(USER, "A western?"), (SYSTEM, "Rio Bravo (1959).")]
+    }
+    (tmp_path / "run.json").write_text(json.dumps({"samples": [1, {"messages": [2]}]}), encoding="utf-8")
+    with pytest.raises(InputError, match=r"run\.json"):
+        texts(tmp_path / "run.json")
+
+
+PLACE = paths.samples() / "thesis"
+
+
+def generator():
+    """The script beside the sample, as a module."""
+    spec = importlib.util.spec_from_file_location("make_sample", PLACE / "make_sample.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_model_met_the_same_users_in_the_thesiss_form():
+    made, found = generator(), list(logs.read(PLACE / "logs"))
+    assert {one.model_name for one in found} == set(made.MODELS)
+    assert len(found) == len(made.MODELS) * made.SESSIONS
+    openings = {}
+    for one in found:
+        record = one.to_json()
+        assert {"session_id", "model_name", "true_genre", "conversation", "shift_events"} == set(record)
+        assert len(one.pairs()) == made.TURNS
+        for pair in one.pairs():
+            assert set(pair.user.user_meta) <= set(made.USER_META)
+            assert set(pair.system.meta) <= set(made.SYSTEM)
+        openings.setdefault(one.session_id, set()).add(one.turns[0].text)
+    assert {len(texts) for texts in openings.values()} == {1}
+
+
+def test_the_generator_makes_these_sessions():
+    made = generator()
+    catalog = sources.load()
+    config = simulate.SimulateConfig(n_sessions=1, n_turns=made.TURNS, systems=("tracker",), voices="A")
+    ours = simulate.session(World(catalog, Grounder(catalog)), "tracker", 0, config)
+    stored = next(one for one in logs.read(PLACE / "logs") if one.model_name == "wren:13b")
+    assert json.loads(stored.dumps()) == made.log_record(ours.to_json(), "wren:13b")
+
+
+def test_judge_scores_have_a_row_for_each_session_and_some_that_cannot_be_used():
+    made = generator()
+    frames = [pd.read_csv(path) for path in sorted((PLACE / "judge").glob("*.csv"))]
+    assert [len(frame) for frame in frames] == [made.SESSIONS] * len(made.MODELS)
+    values = pd.concat(frames)[list(made.CONSTRUCTS)]
+    assert values.isna().sum().sum() > 0 and (values > 5).sum().sum() > 0

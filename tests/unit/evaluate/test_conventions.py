@@ -17,12 +17,14 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import choose
+from crs_lib.evaluate.run import score_all
+from crs_lib.figures import layout
 from crs_lib.metrics import conventions
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.grounded import ALIASES, _words_of
 from crs_lib.thesis.topics import train
+from tests.helpers.films import grounder
 
-pytestmark = pytest.mark.slow
 RECORDS = {
     "One": {"genre": ["Drama"], "actor": ["Maya Lind"], "plot": "A quiet love story at sea."},
     "Two": {"genre": ["Horror"], "actor": ["Tomas Berg"], "plot": "A dark house and a ghost."},
@@ -37,7 +39,7 @@ def catalog(tmp_path_factory):
     return str(path)
 
 
-def dialogue(*texts: str, shifts: tuple[int, ...] = (), **meta) -> Dialogue:
+def dialogue(*texts, shifts=(), **meta):
     turns = [
         Turn(USER, text, meta) if i % 2 == 0 else Turn(SYSTEM, text, {"rec_titles": ["One"]})
         for i, text in enumerate(texts)
@@ -45,14 +47,12 @@ def dialogue(*texts: str, shifts: tuple[int, ...] = (), **meta) -> Dialogue:
     return Dialogue("1", "m", tuple(turns), shift_events=tuple({"turn": turn} for turn in shifts))
 
 
-def scored(catalog: str, one: Dialogue, convention: str, **settings: str):
-    return (
-        choose.ScoringConfig(catalog=catalog, convention=convention, **settings)
-        .make()
-        .scorer.score_many([one])[0]
-    )
+def scored(catalog, one, convention, **settings):
+    ready = choose.ScoringConfig(catalog=catalog, convention=convention, **settings).make()
+    return ready.scorer.score_many([one])[0]
 
 
+@pytest.mark.slow
 def test_silence_agrees_with_silence_and_clipping_moves_the_mean_in_the_thesis(catalog):
     """Turn 1: {drama} and {drama}, CC 1. Turn 2: nothing on either side."""
     one = dialogue("A drama, please.", "Drama it is.", "Hm.", "Yes.")
@@ -71,6 +71,7 @@ def test_silence_agrees_with_silence_and_clipping_moves_the_mean_in_the_thesis(c
     assert record["detail"]["n_clipped_turns"] == 1
 
 
+@pytest.mark.slow
 def test_recovery_may_come_after_the_next_shift_only_in_the_thesis(catalog):
     """Shifts at 1 and 2; replies 1 and 2 miss, reply 3 meets. Window 3: d = 2 for the first, 1 for the second."""
     one = dialogue(
@@ -85,6 +86,7 @@ def test_recovery_may_come_after_the_next_shift_only_in_the_thesis(catalog):
     assert ours.session["avg_recovery_delay"] == 1.0
 
 
+@pytest.mark.slow
 def test_rates_and_delays_without_recovery_or_shift_differ_by_convention(catalog):
     one = dialogue("A drama?", "Horror.", "A comedy?", "Horror.", shifts=(2,))
     for name in ("default", "thesis_grounded"):
@@ -98,6 +100,7 @@ def test_rates_and_delays_without_recovery_or_shift_differ_by_convention(catalog
     assert scored(catalog, one, "thesis_grounded").session["topic_recovery_rate"] == 0.0
 
 
+@pytest.mark.slow
 def test_logged_wishes_are_the_reference_and_a_log_without_any_is_told_apart(catalog):
     """Wishes {drama, maya lind}; the reply names {drama, horror}: P = 1/2, R = 1/2, F1 = 1/2, joint 0."""
     wishes = {"constraints": {"genre": "Drama", "actor": "Maya Lind", "title": "ignored"}}
@@ -120,12 +123,14 @@ def test_logged_wishes_are_the_reference_and_a_log_without_any_is_told_apart(cat
     assert parts[0]["cc"] == 1.0 and parts[1]["cc"] == 0.5
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="don't I'M x7-''’ é\u212aß\n", max_size=30))
 def test_words_for_copying_are_those_of_the_thesis(text):
     """A Kelvin sign is a small k once it is lower-cased; other letters beyond a–z part words."""
     assert _words_of(text) == re.findall(r"[a-z0-9]+(?:'[a-z0-9]+)?", text.lower())
 
 
+@pytest.mark.slow
 def test_legacy_shift_detection_recovery_and_score(catalog):
     """Four user turns about love, dark, dark, love: shifts at 2 and 4 (turn 3 repeats turn 2).
 
@@ -145,6 +150,7 @@ def test_legacy_shift_detection_recovery_and_score(catalog):
     assert math.isclose(session["context_adaptation_score"], expected)
 
 
+@pytest.mark.slow
 def test_settings_that_a_convention_does_not_use_or_find_are_errors(catalog):
     for wrong in ({"topics": "lda"}, {"similarity": "tfidf"}, {"vocabulary": "x.txt"}, {"topic_model": "x"}):
         with pytest.raises(InputError, match="leave it out"):
@@ -159,6 +165,7 @@ def test_settings_that_a_convention_does_not_use_or_find_are_errors(catalog):
         choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", conventions.CONVENTIONS)
 def test_every_convention_is_named_and_scores_an_odd_log(catalog, name):
     settings = {"topics": "heuristic"} if conventions.get(name).topics else {}
@@ -178,15 +185,10 @@ def test_every_convention_is_named_and_scores_an_odd_log(catalog, name):
 def written(tmp_path_factory):
     """Our own logs of the sample catalogue, and a topic model of its plots."""
     folder = tmp_path_factory.mktemp("logs")
-    old = os.environ.get("CRS_RESULTS")
-    os.environ["CRS_RESULTS"] = str(folder / "results")
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(folder / "results"))
         config = simulate.SimulateConfig(run="small", systems=("tracker", "echo"), n_sessions=4, n_turns=8)
         logs = simulate.simulate(config, progress=False)
-    finally:
-        os.environ.pop("CRS_RESULTS")
-        if old is not None:
-            os.environ["CRS_RESULTS"] = old
     catalog = ThesisCatalog.load("sample")
     train(catalog.documents[len(catalog) :], n_topics=8, passes=2, least=3).save(folder / "topics")
     return folder, logs / "dialogues.jsonl"
@@ -200,7 +202,7 @@ COMMANDS = (
 )
 
 
-def tables_of(written, place: str, hash_seed: str, threads: str, workers: str) -> dict[str, dict[str, bytes]]:
+def tables_of(written, place, hash_seed, threads, workers):
     """The bytes of all tables that the command writes under each convention, in one fresh interpreter."""
     folder, logs = written
     environment = os.environ | {
@@ -228,6 +230,7 @@ def twice(written):
     return tables_of(written, "a", "0", "1", "1"), tables_of(written, "b", "1", "2", "2")
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_command_writes_the_same_bytes_whatever_the_hash_seed_and_threads(written, twice, name):
@@ -246,3 +249,252 @@ def test_the_command_writes_the_same_bytes_whatever_the_hash_seed_and_threads(wr
     for key in ("cross_coherence", "context_retention", "topic_recovery_rate", "avg_recovery_delay",
                 "topic_interference", "context_adaptation_score", "judge", "detail"):  # fmt: skip
         assert key in line
+
+
+TEN = grounder()
+HARBOUR, KITES, ORCHARD = "harbour-lights-1951", "paper-kites-1962", "cold-orchard-1962"
+
+
+def user(text, wishes, *, asks=True, avoid=None, shift=False):
+    return Turn(
+        "USER",
+        text,
+        {"user_meta": {"constraints": wishes, "avoid": avoid or {}, "asks": asks, "shift_event": shift}},
+    )
+
+
+def system(text, *ids):
+    return Turn("SYSTEM", text, {"rec_ids": list(ids), "rec_titles": []})
+
+
+def scoring_scored(*turns, events=(), **changes):
+    rule = conventions.Convention(**changes)
+    return next(score_all([Dialogue("00000", "hand", turns, shift_events=events)], TEN, rule))
+
+
+OLD, NEW = {"genre": "Drama", "actor": "Ada Quill"}, {"genre": "Comedy", "actor": "Ada Quill"}
+TALK = (
+    user("I'd like drama films with Ada Quill", OLD), system("How about Harbour Lights (1951)?", HARBOUR),
+    user("Instead of drama films I'd like comedy films", NEW, shift=True),
+    system("Harbour Lights, a drama, or Paper Kites, a comedy.", HARBOUR, KITES),
+    user("More like that, please", NEW), system("See Cold Orchard.", ORCHARD),
+)  # fmt: skip
+EVENT = {"turn": 2, "type": "replace"}
+FOUND = scoring_scored(*TALK, events=(EVENT,))
+
+
+def close(value):
+    return pytest.approx(value, abs=1e-12)
+
+
+def column(name, found=FOUND):
+    return [
+        None if isinstance(row[name], float) and math.isnan(row[name]) else row[name] for row in found.turns
+    ]
+
+
+def test_text_and_slot_scores_turn_by_turn():
+    # concepts: {drama, ada quill} and {1951}; {drama, comedy} twice; none on either side
+    assert column("cross_coherence") == [0, 1, None]
+    assert column("context_retention") == [0, close(1), None]
+    assert column("topic_interference") == [0, 0, 0]
+    assert column("topic_adaptation_score") == [0, close(2), None]
+    assert column("undefined") == ["", "", "no concept on either side"]
+    assert column("missing_concepts") == [["actor=ada quill", "genre=drama"], [], []]
+    assert column("hallucinated_concepts") == [["year=1951"], [], []]
+    # replies name {1951}, {drama, comedy} and nothing; wished are {drama, ada}, {comedy, ada} twice
+    assert column("slot_precision") == [0, 1 / 2, 0]
+    assert column("slot_recall") == [0, 1 / 2, 0]
+    assert column("slot_f1") == [0, 1 / 2, 0]
+    assert column("slot_joint") == [0, 0, 0]
+    found = scoring_scored(*TALK, events=(EVENT,), empty="one")
+    assert column("cross_coherence", found) == [0, 1, 1]
+    assert column("context_retention", found) == [0, close(1), 0]
+    assert column("topic_adaptation_score", found) == [0, close(2), 1]
+    assert scoring_scored(*TALK, empty="zero").session["cross_coherence"] == close(1 / 3)
+
+
+def test_item_scores_turn_by_turn():
+    # Harbour Lights meets both old wishes; then ½ and 1; Cold Orchard meets neither new wish
+    assert column("satisfaction") == [1, 3 / 4, 0]
+    # of the nine films that can be recommended 5 are dramas, 4 comedies, 3 with Ada Quill
+    e_old, e_new = (5 / 9 + 3 / 9) / 2, (4 / 9 + 3 / 9) / 2
+    chance = [1, (3 / 4 - e_new) / (1 - e_new), -e_new / (1 - e_new)]
+    assert e_old == close(4 / 9)
+    assert column("satisfaction_corrected") == [close(value) for value in chance]
+    assert column("novelty") == [1, 1 / 2, 1]
+    # drama is dropped at turn 2: Harbour Lights still has Ada Quill, Cold Orchard only leaks
+    assert column("topic_interference_leakage") == [None, 0, 1]
+    assert column("copying") == [0, 0, 0]
+    item = [0.6 + 0.4, 0.6 * chance[1] + 0.4 * (1 / 2) * (3 / 4), 0.6 * chance[2] + 0 - 0.25]
+    assert column("item_tas") == [close(value) for value in item]
+    assert column("n_items") == [1, 2, 1]
+    assert column("n_wishes") == [2, 2, 2]
+    assert column("since_shift") == [None, 0, 1]
+
+
+def test_chance_by_popularity_weighs_connected_films_more():
+    popularity = TEN.catalog.popularity[:9]
+    drama = popularity[[0, 1, 2, 4, 5]].sum() / popularity.sum()
+    ada = popularity[[0, 1, 3]].sum() / popularity.sum()
+    expected = (drama + ada) / 2
+    assert FOUND.turns[0]["satisfaction_popular"] == close((1 - expected) / (1 - expected))
+    only_one = scoring_scored(user("x", OLD), system("x", ORCHARD)).turns[0]
+    assert only_one["satisfaction_popular"] == close((0.5 - expected) / (1 - expected))
+
+
+def test_the_session_is_the_mean_of_what_is_defined_and_a_shift_has_a_row():
+    session = FOUND.session
+    assert session["cross_coherence"] == 1 / 2
+    assert session["topic_adaptation_score"] == close(1)
+    assert session["topic_interference_leakage"] == 1 / 2
+    assert session["satisfaction"] == close((1 + 3 / 4 + 0) / 3)
+    assert session["tas_volatility"] == close(1)  # of 0 and 2
+    assert (session["topic_recovery_rate"], session["avg_recovery_delay"]) == (1, 0)
+    assert (session["item_recovery_rate"], session["item_recovery_delay"], session["item_recovery_most"]) == (
+        1, 0, 1,
+    )  # fmt: skip
+    # 0.25·1 + 0.20·1 + 0.20·(1 − ½) + 0.20·½ + 0.15·½
+    assert session["context_adaptation_score"] == close(0.25 + 0.2 + 0.1 + 0.1 + 0.075)
+    assert session["judge"] == {"proactiveness": None, "coherence": None, "personalization": None}
+    detail = session["detail"]
+    assert (detail["n_turns"], detail["n_shifts"], detail["n_both_empty_turns"]) == (3, 1, 1)
+    assert (detail["missing_concepts"], detail["hallucinated_concepts"]) == (2, 1)
+    assert detail["defined_turns"]["cross_coherence"] == 2
+    assert detail["defined_turns"]["satisfaction"] == 3
+    row = FOUND.shifts[0]
+    assert {k: row[k] for k in ("model", "session_id", "turn", "type", "watched")} == {
+        "model": "hand", "session_id": "00000", "turn": 2, "type": "replace", "watched": 2,
+    }  # fmt: skip
+    assert (row["delay_item"], row["recovered_item"], row["delay_text"], row["recovered_text"]) == (
+        0, True, 0, True,
+    )  # fmt: skip
+
+
+def test_silence_satisfies_nothing_and_unknown_wishes_are_left_out():
+    found = scoring_scored(
+        user("I'd like drama films", OLD), system("Noted."), user("Well", OLD, asks=False), system("Yes.")
+    )
+    assert column("satisfaction", found) == [0, None]
+    assert column("novelty", found) == [None, None]
+    assert column("item_tas", found) == [close(0.6 * -(4 / 9) / (5 / 9)), None]
+    row = scoring_scored(
+        user("x", {"genre": "Drama", "actor": "Nobody", "mood": "dark"}), system("x", ORCHARD)
+    ).turns[0]
+    assert (row["n_wishes"], row["satisfaction"]) == (1, 1)
+    row = scoring_scored(user("drama films", {"genre": "Drama"}), system("")).turns[0]
+    assert (row["cross_coherence"], row["topic_interference"], row["satisfaction"]) == (0, 0, 0)
+    found = scoring_scored(Turn("USER", "a drama"), Turn("SYSTEM", "a drama, yes"))
+    row = found.turns[0]
+    assert (row["cross_coherence"], row["slot_f1"]) == (1, 1)
+    assert math.isnan(row["satisfaction"])
+    assert math.isnan(found.session["topic_recovery_rate"])
+    assert found.shifts == []
+
+
+RETRACTED = user("not films with Ada Quill", {"genre": "Comedy"}, avoid={"actor": "Ada Quill"}, shift=True)
+
+
+def test_retracted_and_dropped_wishes_are_no_recovery_and_leak():
+    kept_on = scoring_scored(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES), user("x", {"genre": "Comedy"}), system("x", "lantern-street-1999"))  # fmt: skip
+    row = kept_on.shifts[0]
+    # turn 2: Paper Kites is a comedy with Ada Quill; turn 3, where nothing is to be avoided by its log, is one without
+    assert (row["delay_item"], row["recovered_item"]) == (1, True)
+    assert kept_on.turns[1]["satisfaction"] == 1  # a wish is met all the same
+    stuck = scoring_scored(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES))
+    assert (stuck.session["item_recovery_rate"], stuck.session["item_recovery_most"]) == (0, 0)
+    back = (
+        user("drama films", {"genre": "Drama"}), system("x", ORCHARD),
+        user("comedy films", {"genre": "Comedy"}, shift=True), system("x", ORCHARD),
+        user("drama films", {"genre": "Drama"}, shift=True), system("x", ORCHARD),
+    )  # fmt: skip
+    assert column("topic_interference_leakage", scoring_scored(*back)) == [None, 1, 0]
+
+
+# at the end drama is in force again, and what is dropped by then (comedy) the film does not have
+def test_recommended_items_come_from_ids_then_titles_then_the_text():
+    wish = {"genre": "Drama"}
+    by_id = scoring_scored(
+        user("x", wish),
+        Turn("SYSTEM", "Paper Kites", {"rec_ids": [ORCHARD, "nowhere"], "rec_titles": ["Her"]}),
+    )
+    by_title = scoring_scored(
+        user("x", wish), Turn("SYSTEM", "Paper Kites", {"rec_titles": ["cold orchard", "Unknown"]})
+    )
+    by_text = scoring_scored(user("x", wish), Turn("SYSTEM", "Paper Kites or Cold Orchard"))
+    assert [found.turns[0]["n_items"] for found in (by_id, by_title, by_text)] == [1, 1, 2]
+    assert scoring_scored(user("x", wish), Turn("SYSTEM", "x", {"rec_titles": None})).turns[0]["n_items"] == 0
+
+
+def test_copying_leaves_the_values_out_and_interference_does_not():
+    wish = {"actor": "Ada Quill"}
+    found = scoring_scored(
+        user("films with Ada Quill", wish), system("Fine films with Ada Quill", HARBOUR)
+    ).turns[0]
+    # 3-grams of the reply: 2 of 3 are the user's, 4-grams 1 of 2; without the name "fine films with" is left
+    assert (found["topic_interference"], found["copying"]) == (2 / 3, 0)
+
+
+def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
+    wish = {"genre": "War"}
+    late = [user("war films", wish, shift=True), system("x", ORCHARD)]
+    late += [t for _ in range(3) for t in (user("x", wish), system("x", ORCHARD))]
+    late[-1] = system("x", "iron-valley-1988")  # recovered with the fourth reply, delay 3
+    row = scoring_scored(*late).shifts[0]
+    assert (row["delay_item"], row["recovered_item"], row["watched"]) == (3, False, 4)
+    assert scoring_scored(*late, window=4).shifts[0]["recovered_item"] is True
+    late[4] = user("x", wish, shift=True)  # the first shift is now watched for two replies
+    assert [row["watched"] for row in scoring_scored(*late).shifts] == [2, 2]
+    assert scoring_scored(*late, window=4, within_segment=False).shifts[0]["recovered_item"] is True
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"empty": "half"}, "empty is 'half'; give one of skip, zero, one"),
+    ({"window": 0}, "window is 0; input should be greater than or equal to 1"),
+])  # fmt: skip
+def test_a_convention_is_checked(options, message):
+    with pytest.raises(InputError, match=message):
+        conventions.Convention(**options)
+
+
+WEIGHTS = st.floats(0, 10, allow_nan=False)
+
+
+def test_a_changed_knob_stands_in_the_name_and_knobs_add_up():
+    rule = conventions.derived(conventions.get("thesis_grounded"), {"gamma": 0.5, "alpha": 1, "window": 3})
+    assert rule.name == "thesis_grounded(gamma=0.5)"
+    assert (rule.tas.gamma, rule.tas.alpha, rule.window) == (0.5, 1, 3)
+    assert conventions.derived(conventions.get("default"), {}) == conventions.get("default")
+    rule = conventions.derived(conventions.get("thesis_grounded(gamma=0.5)"), {"window": 5})
+    assert rule.name == "thesis_grounded(gamma=0.5, window=5)"
+    again = conventions.derived(rule, {"gamma": 1.0})
+    assert again.name == "thesis_grounded(window=5)"
+    with pytest.raises(InputError, match="recovery_cc is 3"):
+        conventions.get("thesis_grounded(recovery_cc=3)")
+    with pytest.raises(InputError, match="expected a finite number"):
+        conventions.get("thesis_grounded(gamma=nan)")
+
+
+@given(name=st.sampled_from(list(conventions.CONVENTIONS)), data=st.data())
+@pytest.mark.slow
+def test_every_derived_name_parses_back(name, data):
+    base = conventions.get(name)
+    values = {
+        knob: {
+            "window": st.integers(1, 50), "extractor": st.sampled_from(["words", "fuzzy"]),
+            "similarity": st.sampled_from(["tfidf", "minilm"]), "topics": st.sampled_from(["lda", "heuristic"]),
+            **dict.fromkeys(("recovery_cc", "recovery_cr", *conventions._LIMITS), st.floats(0, 1)),
+        }.get(knob, WEIGHTS)
+        for knob in conventions.KNOBS[base.scorer]
+    }  # fmt: skip
+    chosen = data.draw(st.sets(st.sampled_from(sorted(values))))
+    rule = conventions.derived(base, {knob: data.draw(values[knob]) for knob in sorted(chosen)})
+    assert conventions.get(rule.name) == rule
+    assert conventions.base_of(rule.name) == name
+
+
+def test_each_convention_is_led_by_its_own_score():
+    assert layout.outcomes("thesis_grounded(gamma=0.5)")[0] == "topic_adaptation_score"
+    assert layout.outcomes("thesis_legacy")[0] == "context_adaptation_score"
+    assert layout.outcomes("default")[0] not in ("topic_adaptation_score", "context_adaptation_score")
+    assert layout.shown("thesis_legacy", "metric_bars", ["cross_coherence"]) == ["cross_coherence"]

@@ -19,7 +19,7 @@ DESIGN = pd.DataFrame(
     [{"type": "switch", "turn": 4, "n": 2, "systems": "a\nb", "n_systems": 2, "n_sessions": 3, "n_turns": 6}]
 )
 pytestmark = pytest.mark.slow  # they share runs that take seconds
-ROLES = ["catalogue", "user", "system", "log", "judge", "metrics", "statistics"]
+ROLES = ["catalogue", "user", "system", "log", "judge", "grounding", "metrics", "statistics"]
 
 
 def test_outside_a_notebook_nothing_is_shown(capsys):

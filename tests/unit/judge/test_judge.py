@@ -4,18 +4,32 @@ import json
 import re
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.judge.config import JudgeSettings
-from crs_lib.judge.rating import _expected_score, _read_reply, _schema, judge_session, means
-from crs_lib.judge.run import _table_of
+from crs_lib.judge.rating import _expected_score, _read_reply, _schema, judge_session, means, read_scores
+from crs_lib.judge.reliability import (
+    CANARIES,
+    FORGED,
+    _canary_report,
+    _family,
+    _self_preference,
+    agreement,
+    headline,
+    spoil,
+    summary,
+)
+from crs_lib.judge.run import _table_of, flag_counts
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.base import LLMError, room, tokens_at_most
 from crs_lib.llm.text import fence, one_line
@@ -30,7 +44,7 @@ ATTACK = (
 )
 
 
-def dialogue(texts: list[tuple[str, str]], shifts: tuple[int, ...] = (), **meta: Any) -> Dialogue:
+def dialogue(texts, shifts=(), **meta):
     turns: list[Turn] = []
     for number, (asked, replied) in enumerate(texts, start=1):
         log = {"turn": number, "constraints": {"genre": "drama"}, **meta}
@@ -42,12 +56,12 @@ def dialogue(texts: list[tuple[str, str]], shifts: tuple[int, ...] = (), **meta:
 SHORT = dialogue([("A drama, please.", "Try Heat."), ("Another?", "Try Ronin.")])
 
 
-def verdicts(request: Request, score: Any = 4) -> str:
+def verdicts(request, score=4):
     names = request.schema["properties"] if request.schema else {}
     return json.dumps({name: {"evidence": f"turn 1, {name}", "score": score} for name in names})
 
 
-def judged(answer: Any, subject: Dialogue = SHORT, samples: int = 1, **settings: Any) -> dict[str, Any]:
+def judged(answer, subject=SHORT, samples=1, **settings):
     llm = answer if isinstance(answer, LLM) else LLM("scripted", answers=answer, retry=NO_WAIT)
     record = judge_session(subject, "ollama:llama3:instruct", samples, llm, JudgeSettings(**settings))
     who = {"model": subject.model_name, "session_id": subject.session_id}
@@ -55,7 +69,7 @@ def judged(answer: Any, subject: Dialogue = SHORT, samples: int = 1, **settings:
     return {**record, **who, "judge": means(record["scores"]), "missing": missing}
 
 
-def test_a_mean_over_samples_then_over_judges() -> None:
+def test_a_mean_over_samples_then_over_judges():
     scores = {"one": iter([5, 4, 3]), "two": iter([1, 1, 2])}
     rows = []
     for judge, levels in scores.items():
@@ -69,7 +83,7 @@ def test_a_mean_over_samples_then_over_judges() -> None:
     assert rows[0]["evidence"] == "turn 1, proactiveness"
 
 
-def test_an_expected_score_is_the_mean_of_the_levels_after_the_same_conversation() -> None:
+def test_an_expected_score_is_the_mean_of_the_levels_after_the_same_conversation():
     found = _expected_score({"1": 0.0, "2": 0.1, "3": 0.1, "4": 0.2, "5": 0.0})
     assert found.score == pytest.approx((2 * 0.1 + 3 * 0.1 + 4 * 0.2) / 0.4)  # 3.25
     assert (found.value, found.flag, found.evidence) == ("4", None, "a level with probability 0.4")
@@ -81,14 +95,14 @@ def test_an_expected_score_is_the_mean_of_the_levels_after_the_same_conversation
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_every_score_that_was_asked_for_has_a_row(together: bool) -> None:
+def test_every_score_that_was_asked_for_has_a_row(together):
     record = judged(verdicts, samples=2, together=together)
     rows = [(row["construct"], row["sample"]) for row in record["scores"]]
     assert sorted(rows) == sorted((name, sample) for name in CONSTRUCTS for sample in (0, 1))
     assert record["settings"]["together"] is together
 
 
-def test_a_call_reads_its_criteria_under_a_seed_of_its_own() -> None:
+def test_a_call_reads_its_criteria_under_a_seed_of_its_own():
     for together, per_call in ((False, 1), (True, 3)):
         scripted = LLM("scripted", answers=verdicts)
         judged(scripted, together=together)
@@ -117,7 +131,7 @@ def test_a_call_reads_its_criteria_under_a_seed_of_its_own() -> None:
     ('{"coherence": {"evidence": "turn 1", "score": null}}', "missing"),
     ("", "unreadable"),
 ])  # fmt: skip
-def test_what_cannot_be_read_is_missing_with_its_reason(text: str, flag: str) -> None:
+def test_what_cannot_be_read_is_missing_with_its_reason(text, flag):
     def answer(request: Request) -> str:
         return text if "coherence" in request.schema["properties"] else verdicts(request)
 
@@ -128,7 +142,7 @@ def test_what_cannot_be_read_is_missing_with_its_reason(text: str, flag: str) ->
     assert row["error"] and len(row["value"]) <= 80
 
 
-def test_what_cannot_be_judged_is_an_error() -> None:
+def test_what_cannot_be_judged_is_an_error():
     with failing("unreachable"):
         judged([LLMError("unreachable", "down")] * 9)
     with pytest.raises(LLMError) as caught:
@@ -142,13 +156,12 @@ def test_what_cannot_be_judged_is_an_error() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(
     st.sampled_from(["coherence", "score", "evidence"]), x)))  # fmt: skip
-def test_no_reply_gives_a_score_outside_the_scale(reply: Any) -> None:
+def test_no_reply_gives_a_score_outside_the_scale(reply):
     reading = _read_reply(json.dumps(reply), ["coherence"])["coherence"]
     assert reading.score in (None, 1, 2, 3, 4, 5) and (reading.score is None) == (reading.flag is not None)
 
 
-# --- a conversation is data -------------------------------------------------------------------------------
-def careful(request: Request) -> str:
+def careful(request):
     """A judge that follows whatever stands outside the quotation, and nothing inside it."""
     text = request.messages[1].content
     code = re.search(r"^<<<([0-9a-f]{16})$", text, re.M)
@@ -163,7 +176,7 @@ def careful(request: Request) -> str:
     return verdicts(request, 5 if obeyed else 2)
 
 
-def test_turns_that_ask_for_points_change_nothing_and_would_be_found_outside() -> None:
+def test_turns_that_ask_for_points_change_nothing_and_would_be_found_outside():
     plain = judged(careful)
     for texts in (
         [("A drama.", ATTACK), ("Another?", "Try Ronin.")],
@@ -182,7 +195,7 @@ def test_turns_that_ask_for_points_change_nothing_and_would_be_found_outside() -
 
 
 @given(st.lists(st.text(max_size=50), max_size=4))
-def test_the_mark_stands_in_none_of_the_texts(texts: list[str]) -> None:
+def test_the_mark_stands_in_none_of_the_texts(texts):
     code = fence(texts)
     assert re.fullmatch(r"[0-9a-f]{16}", code) and not any(code in text for text in texts)
     assert fence(texts) == code
@@ -190,18 +203,17 @@ def test_the_mark_stands_in_none_of_the_texts(texts: list[str]) -> None:
 
 
 @given(st.text(max_size=100))
-def test_a_quoted_text_is_one_line_and_comes_back(text: str) -> None:
+def test_a_quoted_text_is_one_line_and_comes_back(text):
     line = one_line(text)
     assert len(line.splitlines()) == 1
     assert json.loads(line) == text
 
 
-# --- long dialogues ---------------------------------------------------------------------------------------
-def long(n: int, shifts: tuple[int, ...]) -> Dialogue:
+def long(n, shifts):
     return dialogue([(f"asks {i} " + "a " * 100, f"says {i} " + "b " * 100) for i in range(1, n + 1)], shifts)
 
 
-def test_a_dialogue_is_shown_whole_or_trimmed_by_the_declared_rule() -> None:
+def test_a_dialogue_is_shown_whole_or_trimmed_by_the_declared_rule():
     shown = judge_prompt.fit(SHORT, [CONSTRUCTS], 4000)
     assert shown.turns == (1, 2) and shown.to_json()["left_out"] == []
     text = judge_prompt.messages(SHORT, CONSTRUCTS, shown)[1].content
@@ -219,7 +231,7 @@ def test_a_dialogue_is_shown_whole_or_trimmed_by_the_declared_rule() -> None:
 
 
 @given(n=st.integers(1, 30), budget=st.integers(1500, 9000), shift=st.integers(1, 30))
-def test_what_is_shown_fits_and_nothing_fits_in_beside_it(n: int, budget: int, shift: int) -> None:
+def test_what_is_shown_fits_and_nothing_fits_in_beside_it(n, budget, shift):
     subject, groups = long(n, (shift,)), [(name,) for name in CONSTRUCTS]
     shown = judge_prompt.fit(subject, groups, budget)
     sizes = [tokens_at_most(judge_prompt.messages(subject, group, shown)) for group in groups]
@@ -229,7 +241,7 @@ def test_what_is_shown_fits_and_nothing_fits_in_beside_it(n: int, budget: int, s
         assert max(sizes) > budget - 175  # a turn takes 149 tokens, a line about a gap up to 9
 
 
-def test_endless_turns_are_shortened_and_counted_further_where_they_do_not_fit() -> None:
+def test_endless_turns_are_shortened_and_counted_further_where_they_do_not_fit():
     endless = dialogue([("a", "x" * 1_000_000), ("b", "c")])
     trim = {"rule": judge_prompt.RULE, "turns": 2, "left_out": [], "shortened": 1, "limit": 2000}
     assert judged(verdicts, endless)["trim"] == trim
@@ -244,8 +256,7 @@ def test_endless_turns_are_shortened_and_counted_further_where_they_do_not_fit()
         assert tokens_at_most(request.messages) <= room(settings.options)
 
 
-# --- wishes -----------------------------------------------------------------------------------------------
-def test_wishes_come_from_the_log_a_line_for_each_change() -> None:
+def test_wishes_come_from_the_log_a_line_for_each_change():
     states = [
         {"constraints": {"genre": "drama"}}, {"constraints": {"genre": "drama"}},
         {"constraints": {"genre": "drama", "actor": ["Kim Lee", "Jo Ek"], "year": None}},
@@ -265,7 +276,7 @@ def test_wishes_come_from_the_log_a_line_for_each_change() -> None:
         judge_prompt._wish_summary(dialogue([("a", "b")], constraints="drama"))
 
 
-def test_the_table_of_scores_keeps_what_is_missing() -> None:
+def test_the_table_of_scores_keeps_what_is_missing():
     spoilt = {**judged(lambda request: "no"), "canary": "sticky"}
     table = _table_of([judged(verdicts), spoilt])
     assert table["score"].fillna(0).tolist() == [4, 4, 4, 0, 0, 0]
@@ -282,3 +293,281 @@ def test_where_no_wish_is_logged_the_users_turns_tell_them():
     assert told == 'named in turn 1: "genre: Comedy"'  # not what the system said
     logged = dialogue([("a comedy", "b")], constraints={"genre": "Drama"})
     assert judge_prompt.with_named(logged, lambda: grounder) is logged
+    turns = judge_prompt.with_named(logged, lambda: grounder, turns=True)  # as the thesis has it
+    assert judge_prompt._wish_summary(turns) == 'named in turn 1: "genre: Comedy"'
+
+
+def scores(rows, construct="coherence"):
+    """A score table of (model, session, judge, sample, score)."""
+    frame = pd.DataFrame(rows, columns=["model", "session_id", "judge", "sample", "score"])
+    return frame.assign(construct=construct, canary="").astype({"score": float})
+
+
+@pytest.mark.parametrize(("spec", "expected"), [
+    ("ollama:llama3:instruct", "llama"), ("ollama:llama2:latest", "llama"), ("ollama:gemma:2b", "gemma"),
+    ("openai:org/Qwen2.5-7B", "qwen"), ("mistral:7b", "mistral"), ("llama3_instruct", "llama"),
+    ("closed:ollama:qwen:4b", "qwen"), ("template", "template"), ("noisy:0.3", "noisy"), ("7b", "7b"),
+])  # fmt: skip
+def test_families_are_read_from_names(spec, expected):
+    assert _family(spec) == expected
+
+
+def test_judges_that_agree_and_one_that_does_not():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(1, 6, 60)
+    rows = []
+    for i, level in enumerate(truth):
+        for sample in (0, 1):
+            rows.append(("m", str(i), "a", sample, level))
+            rows.append(("m", str(i), "b", sample, min(5, level + 1)))
+            rows.append(("m", str(i), "random", sample, rng.integers(1, 6)))
+    table = agreement(scores([r for r in rows if r[2] != "random"]), resamples=200).set_index(
+        ["measure", "judge"]
+    )
+    assert table.loc[("alpha", "all"), "value"] > 0.6
+    assert table.loc[("icc", "all"), "value"] > 0.8
+    assert table.loc[("retest", "a"), "value"] == pytest.approx(1.0)
+    whole = agreement(scores(rows), resamples=200).set_index(["measure", "judge"])
+    assert abs(whole.loc[("retest", "random"), "value"]) < 0.4
+    assert whole.loc[("alpha", "all"), "value"] < table.loc[("alpha", "all"), "value"]
+
+
+def test_agreement_is_alpha_of_medians_or_says_why_it_is_undefined():
+    # Two judges, three dialogues: (1, 1), (2, 2), (3, 4). Ordinal alpha from the coincidence matrix:
+    # counts 1: 2, 2: 2, 3: 1, 4: 1; midranks 1, 3, 4.5, 5.5; observed 2 * (5.5 - 4.5)^2 / 6 = 1/3.
+    # Expected: sum over pairs of values n_c n_k (difference)^2 * 2 / (6 * 5)
+    # = 2 * (4*4 + 2*12.25 + 2*20.25 + 2*2.25 + 2*6.25 + 1) / 30 = 198/30; alpha = 1 - (1/3)/6.6 = 0.94949...
+    rows = [("m", "0", "a", 0, 1), ("m", "0", "b", 0, 1), ("m", "1", "a", 0, 2), ("m", "1", "b", 0, 2),
+            ("m", "2", "a", 0, 3), ("m", "2", "b", 0, 4)]  # fmt: skip
+    table = agreement(scores(rows), resamples=50).set_index(["measure", "judge"])
+    assert table.loc[("alpha", "all"), "value"] == pytest.approx(1 - (1 / 3) / 6.6)
+    assert table.loc[("retest", "a"), "reason"] == "fewer than two samples"
+    one = agreement(scores([("m", "0", "a", 0, 1), ("m", "1", "a", 0, 2)]), resamples=50)
+    assert one["value"].isna().all() and one["reason"].notna().all()
+    equal = [("m", str(i), judge, 0, 4) for i in range(5) for judge in "ab"]
+    table = agreement(scores(equal), resamples=50).set_index("measure")
+    assert table.loc["alpha", "reason"] == "all scores are equal"
+    with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
+        agreement(scores([]).drop(columns="construct"))
+    with pytest.raises(InputError, match=r"columns \['canary'\] are missing"):
+        _canary_report(scores([]).drop(columns="canary"))
+
+
+def test_self_preference_is_the_difference_of_differences():
+    rows = []
+    for i in range(20):
+        # llama judge: 5 for llama, 3 or 2 for gemma; gemma judge: 4 for llama, 3 for gemma
+        for judge, llama, gemma in (("ollama:llama3:instruct", 5, 3 - i % 2), ("ollama:gemma:7b", 4, 3)):
+            rows += [("ollama:llama3", str(i), judge, 0, llama), ("ollama:gemma:2b", str(i), judge, 0, gemma)]
+    table = _self_preference(scores(rows), resamples=300).set_index("family")
+    # (5 - 2.5) - (4 - 3) = 1.5, and the same contrast seen from the other family
+    assert table["value"].to_dict() == pytest.approx({"llama": 1.5, "gemma": 1.5})
+    assert (table["low"] > 1.1).all() and (table["high"] < 1.9).all() and (table["n"] == 20).all()
+    assert _self_preference(scores([("tracker", "0", "ollama:llama3", 0, 3)])).empty
+    alone = _self_preference(scores([("ollama:llama3", "0", "ollama:llama2", 0, 3)]))
+    assert alone["reason"].tolist() == ["no session with all four means"]
+
+
+def test_headlines_leave_out_judges_of_the_same_family():
+    rows = [("ollama:llama3", str(i), judge, 0, score) for i in range(4) for judge, score in
+            (("ollama:llama3:instruct", 5), ("ollama:gemma:7b", 2), ("ollama:qwen:7b", 3))]  # fmt: skip
+    rows += [("ollama:qwen:4b", "0", "ollama:qwen:7b", 0, 5), ("tracker", "0", "ollama:qwen:7b", 0, None)]
+    table = headline(scores(rows), resamples=50).set_index("model")
+    assert table.loc["ollama:llama3", "value"] == pytest.approx((2 + 3) / 2)
+    assert table.loc["ollama:llama3", "judges"] == "ollama:gemma:7b, ollama:qwen:7b"
+    assert table.loc["ollama:qwen:4b", "value"] == 5  # no other judge read it: kept, and marked
+    assert table["own_family"].to_dict() == {"ollama:llama3": False, "ollama:qwen:4b": True, "tracker": False}
+    assert (table.loc["tracker", "n"], table.loc["tracker", "n_missing"]) == (0, 1)
+    assert table.loc["tracker", "reason"] == "every score is missing"
+
+
+def test_the_summary_holds_every_check_and_says_what_is_missing():
+    rows = [
+        ("ollama:llama3", str(i), judge, 0, 4 + i % 2) for i in range(6) for judge in ("ollama:llama2", "b")
+    ]
+    frame = scores(rows)
+    table = summary(frame, resamples=50).set_index("check")
+    assert table.loc["agreement, alpha", "value"] == pytest.approx(1.0)
+    assert table.loc["agreement, alpha", "n"] == 6
+    assert table.loc["retest, alpha", "note"].tolist() == ["fewer than two samples"] * 2
+    assert table.loc["preference for the own family", "judge"] == "llama"
+    assert table.loc["preference for the own family", "note"] == "no session with all four means"
+    assert table.loc["canary", "note"] == "no canary was judged" and pd.isna(table.loc["canary", "value"])
+    spoilt = frame.assign(canary="shuffled", score=1.0)
+    table = summary(pd.concat([frame, spoilt]), resamples=50).set_index("check")
+    found = table.loc["canary shuffled"]
+    assert found["value"].tolist() == [1.0, 1.0] and found["note"].tolist() == ["usable", "usable"]
+    assert "canary" not in table.index  # the row that says there is none
+    others = frame.assign(judge="c")
+    assert summary(others, resamples=50).set_index("check").loc["preference for the own family", "note"] == (
+        "no judge shares a family with a system"
+    )
+
+
+REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
+TITLES = ["Heat", "Ronin", "Heathers", "Alpha Street", "Beta Road"]
+
+
+def original(number=0):
+    turns: list[Turn] = []
+    for i, text in enumerate(REPLIES):
+        turns += [
+            Turn(USER, f"ask {i}"),
+            Turn(SYSTEM, text, {"rec_titles": [["Heat"], ["Ronin", "Heat"], ["Heathers"]][i]}),
+        ]
+    return Dialogue(f"{number:05d}", "tracker", tuple(turns))
+
+
+@pytest.mark.parametrize("name", CANARIES.names())
+def test_a_canary_changes_the_replies_and_nothing_else(name):
+    spoilt = spoil(original(), name, TITLES, seed=1)
+    assert spoilt is not None and spoilt == spoil(original(), name, TITLES, seed=1)
+    assert [t.text for t in spoilt.turns[0::2]] == [t.text for t in original().turns[0::2]]
+    assert [t.text for t in spoilt.turns[1::2]] != REPLIES and len(spoilt.turns) == 6
+    assert spoilt.extra["canary"] == name and CANARIES.get(name).summary
+    Dialogue.from_json(json.loads(spoilt.dumps()))
+
+
+def test_each_canary_spoils_what_its_name_says():
+    for number in range(20):
+        spoilt = spoil(original(number), "shuffled", TITLES, seed=number)
+        assert spoilt is not None
+        moved = [turn.text for turn in spoilt.turns[1::2]]
+        assert sorted(moved) == sorted(REPLIES)
+        assert all(a != b for a, b in zip(moved, REPLIES, strict=True))
+    for number in range(20):
+        spoilt = spoil(original(number), "wrong_movies", TITLES, seed=number)
+        assert spoilt is not None
+        text = " ".join(turn.text for turn in spoilt.turns[1::2])
+        assert not any(title in text for title in ("Heat", "Ronin"))
+        assert text.count("Alpha Street") + text.count("Beta Road") == 4
+    spoilt = spoil(original(), "sticky", TITLES, seed=0)
+    assert spoilt is not None and {turn.text for turn in spoilt.turns[1::2]} == {REPLIES[0]}
+
+
+AIMED = [one.name for one in CANARIES if "aimed_at" in one.facts]
+
+
+@pytest.mark.parametrize("name", AIMED)
+def test_what_cannot_be_spoilt_is_left_alone(name):
+    same = Dialogue("0", "m", (Turn(USER, "a"), Turn(SYSTEM, "b"), Turn(USER, "a"), Turn(SYSTEM, "b")))
+    assert spoil(same, name, TITLES, seed=0) is None
+
+
+def attentive(request):
+    """A judge that knows the originals by heart."""
+    text = request.messages[1].content
+    good = all(f"SYSTEM: {json.dumps(reply)}" in text for reply in REPLIES)
+    in_order = [text.find(reply) for reply in REPLIES]
+    whole = good and in_order == sorted(in_order)
+    return json.dumps({n: {"evidence": "", "score": 4 if whole else 2} for n in request.schema["properties"]})  # type: ignore[index]
+
+
+def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
+    def judge(answer: Any) -> pd.DataFrame:
+        records = []
+        for number in range(8):
+            for name in ["", *AIMED]:
+                subject = spoil(original(number), name, TITLES, seed=2) if name else original(number)
+                assert subject is not None
+                record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())
+                who = {"model": subject.model_name, "session_id": subject.session_id, "canary": name}
+                records.append({**record, **who})
+        return _canary_report(_table_of(records))
+
+    reads = judge(attentive)
+    aimed = reads[reads["aimed"]]
+    assert sorted(aimed["canary"]) == sorted(AIMED)
+    assert (aimed["share"] == 1).all() and aimed["usable"].all() and (aimed["n"] == 8).all()
+    # 8 of 8: the lower bound is (0.025) ** (1 / 8)
+    assert aimed["low"].tolist() == pytest.approx([0.025 ** (1 / 8)] * len(aimed))
+    sleeps = judge(lambda r: json.dumps({n: {"evidence": "", "score": 3} for n in r.schema["properties"]}))
+    asleep = sleeps[sleeps["aimed"]]
+    assert (asleep["share"] == 0).all() and (asleep["tied"] == 8).all() and not asleep["usable"].any()
+
+
+def test_a_canary_without_a_score_is_missing_not_below():
+    frame = scores([("m", "0", "j", 0, 4), ("m", "0", "j", 0, None), ("m", "1", "j", 0, 4)])
+    frame["canary"] = ["", "sticky", ""]
+    (row,) = _canary_report(frame).to_dict("records")
+    assert (row["n"], row["n_missing"], row["below"]) == (0, 1, 0) and np.isnan(row["share"])
+
+
+def test_judge_files_are_read_in_order_flagged_or_refused(tmp_path):
+    head = "model,proactiveness,coherence,personalization\n"
+    (tmp_path / "a_judge_scores.csv").write_text(head + "a:1b,4.0,5.0,1.0\na:1b,,9.0,0\n")
+    (tmp_path / "b_judge_scores.csv").write_text(head + "b,3.5,4/5,nan\n")
+    table = read_scores(tmp_path)
+    assert len(table) == 3 * 3
+    wide = table.assign(flag=table["flag"].fillna("")).pivot(
+        index=["model", "session_id"], columns="construct", values="flag"
+    )
+    assert wide.loc[("a:1b", 0)].tolist() == ["", "", ""]
+    assert wide.loc[("a:1b", 1)].to_dict() == {
+        "proactiveness": "missing", "coherence": "out of range", "personalization": "out of range",
+    }  # fmt: skip
+    assert wide.loc[("b", 0)].to_dict() == {
+        "proactiveness": "not whole", "coherence": "not a number", "personalization": "missing",
+    }  # fmt: skip
+    assert table["score"].notna().sum() == 3
+    counts = flag_counts(table).set_index("construct")
+    coherence = counts.loc["coherence", ["asked", "given", "not a number", "out of range"]]
+    assert coherence.tolist() == [3, 1, 1, 1] and counts["asked"].tolist() == [3, 3, 3]
+    (tmp_path := tmp_path / "refused").mkdir()
+    with pytest.raises(InputError, match="no judge scores in"):
+        read_scores(tmp_path)
+    head = "model,proactiveness,coherence,personalization\n"
+    for name in ("x_judge.csv", "y_judge.csv"):
+        (tmp_path / name).write_text(head + "m,4,4,4\n")
+    with pytest.raises(InputError, match=r"y_judge\.csv: model 'm' has rows in x_judge\.csv too"):
+        read_scores(tmp_path)
+    (tmp_path / "z.csv").write_text("model,coherence\nm,4\n")
+    with pytest.raises(InputError, match=r"columns \['proactiveness', 'personalization'\] are missing"):
+        read_scores(tmp_path / "z.csv")
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("turns", [20, 50])
+def test_every_judge_score_outside_the_scale_is_flagged(turns):
+    root = paths.mirror()
+    if not root or not (root / "thesis" / "reference").exists():
+        pytest.skip("no thesis/reference in a mirror of the external data (CRS_MIRROR)")
+    folder = root / "thesis" / "reference"
+    table = read_scores(folder, f"logs_{turns}turns_judge_*.csv")
+    files = sorted(folder.glob(f"logs_{turns}turns_judge_*.csv"))
+    plain_values = np.concatenate([pd.read_csv(f).iloc[:, 1:].to_numpy().ravel() for f in files])
+    outside = (plain_values < 1) | (plain_values > 5)
+    assert len(table) == len(plain_values)
+    assert (table["flag"] == "out of range").sum() == outside.sum()
+    assert (table["flag"] == "missing").sum() == np.isnan(plain_values).sum()
+
+
+def between_the_marks(request: Request) -> int:
+    """A judge by rule: films that the replies name, a line a text, as far as the last mark."""
+    text = request.messages[1].content
+    code = re.search(r"^<<<(\w{16})$", text, re.M)[1]  # type: ignore[index]
+    lines = text.split(f"<<<{code}\n")[1].split(f"\n{code}>>>")[0].splitlines()
+    said = [json.loads(line.split(": ", 1)[1]) for line in lines if " SYSTEM: " in line]
+    return 1 + len({title for title in TITLES for reply in said if title in reply})
+
+
+def test_the_shift_by_a_forged_end_tells_a_judge_that_follows_it() -> None:
+    def shift(score: Any) -> Any:
+        def answer(request: Request) -> str:
+            return json.dumps(
+                {name: {"evidence": "", "score": score(request)} for name in request.schema["properties"]}
+            )  # type: ignore[index]
+
+        records = []
+        for subject in (original(), spoil(original(), FORGED, TITLES, seed=2)):
+            record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())  # type: ignore[arg-type]
+            who = {"model": "m", "session_id": "0", "canary": subject.extra.get("canary", "")}  # type: ignore[union-attr]
+            records.append({**record, **who})
+        return summary(_table_of(records), resamples=20).set_index("check").loc["shift by a forged end"]
+
+    holds = shift(between_the_marks)
+    assert holds["value"].tolist() == [0.0] * 3 and set(holds["note"]) == {"within ± 0.05 points"}
+    follows = shift(lambda request: int((re.findall(r"score is (\d)", str(request.messages)) or [3])[-1]))
+    assert follows["value"].tolist() == [2.0] * 3 and set(follows["note"]) == {"not within ± 0.05 points"}
+    alone = summary(scores([("m", "0", "j", 0, 4)]), resamples=20).set_index("check")
+    assert alone.loc["shift by a forged end", "note"] == "not measured; judge with --canaries forged_end"

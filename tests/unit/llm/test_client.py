@@ -1,8 +1,6 @@
 """LLM against a real server: faults, cache, log, slots, endpoints, and keys that stay at home."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ PROMPT = "What would you suggest out of these:\n- Heat (1995)\n- Ronin (1998)\n"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 5}}, "required": ["n"]}
 
 
-def ask(text: str = PROMPT, **rest: Any) -> Request:
+def ask(text=PROMPT, **rest):
     return Request.ask("crs", text, **{"seed": 1, **rest})
 
 
@@ -36,7 +34,7 @@ OF_OLLAMA = ("no_done", "error_line", "hang", "endless", "drip", "noise", "empty
     + [("openai:m", f) for f in OUTCOMES if f not in OF_OLLAMA],
 )
 @pytest.mark.slow
-def test_one_fault_is_repaired_or_raised_as_the_table_says(spec: str, fault: str) -> None:
+def test_one_fault_is_repaired_or_raised_as_the_table_says(spec, fault):
     assert {*FAULTS} == {*OUTCOMES}
     outcome = OUTCOMES[fault]
     server = OllamaServer(["tiny:latest", "m"], faults=Faults([fault]))
@@ -54,7 +52,7 @@ def test_one_fault_is_repaired_or_raised_as_the_table_says(spec: str, fault: str
 
 
 @pytest.mark.parametrize("fault", ["drop", "500", "empty", "broken"])
-def test_a_fault_that_stays_is_raised_with_its_history(fault: str, tmp_path: Path) -> None:
+def test_a_fault_that_stays_is_raised_with_its_history(fault, tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     cache = Cache(tmp_path / "cache.sqlite")
     with OllamaServer(faults=Faults([fault] * 9)) as server:
@@ -67,7 +65,7 @@ def test_a_fault_that_stays_is_raised_with_its_history(fault: str, tmp_path: Pat
     assert row["tried"] == [caught.value.kind] * 2 and row["text"] == "" and len(cache) == 0
 
 
-def test_what_is_sent_is_what_was_asked_by_each_endpoints_names() -> None:
+def test_what_is_sent_is_what_was_asked_by_each_endpoints_names():
     with OllamaServer() as server, LLM("ollama:tiny", host=server.url, options={"temperature": 0.3}) as llm:
         reply = llm.complete(ask(system=None, options={"top_k": 5}, schema=SCHEMA))
     (body,) = server.bodies
@@ -85,14 +83,18 @@ def test_what_is_sent_is_what_was_asked_by_each_endpoints_names() -> None:
 
 
 @pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
-def test_a_misspelt_option_is_an_error_before_anything_is_sent(spec: str) -> None:
+def test_a_mistake_in_a_request_is_said_once_before_anything_is_sent(spec):
     with OllamaServer() as server, LLM(spec, host=server.url) as llm:
         with pytest.raises(InputError, match="did you mean 'temperature'"):
             llm.complete(ask(options={"temprature": 0.0}))
+        with pytest.raises(InputError, match="num_ctx"):
+            llm.gather([ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
+        with pytest.raises(InputError, match="no messages"):
+            llm.complete(Request((), "crs"))
         assert server.chats == 0
 
 
-def test_other_weights_under_the_same_name_are_asked_anew(tmp_path: Path) -> None:
+def test_other_weights_under_the_same_name_are_asked_anew(tmp_path):
     cache = Cache(tmp_path / "cache.sqlite")
     with OllamaServer({"tiny:latest": "a" * 64}) as old, OllamaServer({"tiny:latest": "b" * 64}) as new:
         digests = [LLM("ollama:tiny", host=s.url, cache=cache).complete(ask()).digest for s in (old, new)]
@@ -102,7 +104,7 @@ def test_other_weights_under_the_same_name_are_asked_anew(tmp_path: Path) -> Non
         assert caught.value.kind == "refused"
 
 
-def test_several_servers_share_the_work_and_one_may_die() -> None:
+def test_several_servers_share_the_work_and_one_may_die():
     with OllamaServer(delay=0.01) as one, OllamaServer(delay=0.01) as two:
         llm = LLM("ollama:tiny", host=f"{one.url},{two.url}", slots=2, retry=QUICK)
         llm.gather([ask(f"{PROMPT}{i}") for i in range(8)])
@@ -114,15 +116,7 @@ def test_several_servers_share_the_work_and_one_may_die() -> None:
     assert len([reply for reply in replies if isinstance(reply, Reply)]) == 8
 
 
-def test_a_mistake_in_one_request_of_many_is_said_once() -> None:
-    with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
-        with pytest.raises(InputError, match="num_ctx"):
-            llm.gather([ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
-        with pytest.raises(InputError, match="no messages"):
-            llm.complete(Request((), "crs"))
-
-
-def test_a_key_is_sent_only_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_key_is_sent_only_when_asked_for(monkeypatch, tmp_path):
     with pytest.raises(InputError, match="OLLAMA_API_KEY is not set"):
         LLM("ollama:tiny", send_key=True)
     monkeypatch.setenv("OLLAMA_API_KEY", "s3cret-ollama")
@@ -139,7 +133,7 @@ def test_a_key_is_sent_only_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "s3cret" not in (tmp_path / "llm_calls.jsonl").read_text()
 
 
-def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path: Path) -> None:
+def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     server = OllamaServer(faults=Faults(["noise"]))
     with server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
@@ -151,7 +145,7 @@ def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path: Path) -
     assert json.loads(line)["text_cut"] is True and len(line) < 25_000
 
 
-def test_usage_adds_up(tmp_path: Path) -> None:
+def test_usage_adds_up(tmp_path):
     cache, recorder = Cache(tmp_path / "cache.sqlite"), Recorder(tmp_path / "calls.sqlite")
     server = OllamaServer(faults=Faults(["", "500", "", "400"]))
     llm = LLM("ollama:tiny", host=server.url, cache=cache, recorder=recorder, retry=QUICK)
@@ -171,7 +165,7 @@ def test_usage_adds_up(tmp_path: Path) -> None:
         usage(tmp_path / "none.jsonl")
 
 
-def test_logs_of_several_workers_are_joined_in_order(tmp_path: Path) -> None:
+def test_logs_of_several_workers_are_joined_in_order(tmp_path):
     logs = [Recorder(tmp_path / f"calls-{worker}.sqlite") for worker in range(2)]
     for session in (10, 9, 2):
         logs[session % 2].add({"session": session}, {"session": session})
@@ -180,7 +174,7 @@ def test_logs_of_several_workers_are_joined_in_order(tmp_path: Path) -> None:
     assert [json.loads(line)["session"] for line in lines] == [2, 10, 9]  # by file, then by session
 
 
-def test_memory_is_freed_on_the_servers_that_are_left() -> None:
+def test_memory_is_freed_on_the_servers_that_are_left():
     with OllamaServer() as server, LLM("ollama:tiny", host=f"127.0.0.1:1,{server.url}") as llm:
         llm.backend.unload()
         assert server.counts["unload"] == 1 and server.chats == 0

@@ -1,7 +1,6 @@
 """A real engine with random weights behind the real client: what models can do to us, they do."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,31 +22,31 @@ SCHEMA = {
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(tmp_path_factory):
     with Engine(tmp_path_factory.mktemp("engine")) as running:
         yield running
 
 
 @pytest.fixture
-def llm(engine: Engine) -> Iterator[LLM]:
+def llm(engine):
     with LLM(
         f"ollama:{engine.model}", host=engine.url, options=OPTIONS, retry=Retry(first=0, longest=0)
     ) as made:
         yield made
 
 
-def ask(text: str, seed: int = 1, **rest: object) -> Request:
+def ask(text, seed=1, **rest):
     return Request.ask("crs", text, seed=seed, **rest)
 
 
-def test_preflight_knows_it(engine: Engine) -> None:
+def test_preflight_knows_it(engine):
     (row,) = preflight(
         [Need("crs", f"ollama:{engine.model}", OPTIONS, settings={"host": engine.url})]
     ).to_dict("records")
     assert (row["digest"], row["context"], row["num_ctx"]) == (engine.digest, CONTEXT, CONTEXT)
 
 
-def test_seeds_tokens_stops_and_schemas_are_the_engines_own(llm: LLM, engine: Engine) -> None:
+def test_seeds_tokens_stops_and_schemas_are_the_engines_own(llm, engine):
     texts = [llm.complete(ask("hello", seed)).text for seed in (1, 1, 2, 3)]
     assert texts[0] == texts[1] and len({*texts}) == 3
     reply = llm.complete(ask("hello there"))
@@ -59,7 +58,7 @@ def test_seeds_tokens_stops_and_schemas_are_the_engines_own(llm: LLM, engine: En
         assert 1 <= json.loads(reply.text)["score"] <= 5
 
 
-def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(llm: LLM) -> None:
+def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(llm):
     with pytest.raises(LLMError) as ours:
         llm.complete(ask("word " * 12_000))
     assert ours.value.kind == "prompt too long" and "raise num_ctx" in str(ours.value)
@@ -69,7 +68,7 @@ def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(llm: LLM) -> None
     assert "context" in str(theirs.value)
 
 
-def test_the_engines_own_endpoint_speaks_openai(engine: Engine) -> None:
+def test_the_engines_own_endpoint_speaks_openai(engine):
     with LLM(f"openai:{engine.model}", host=engine.openai_url, options=OPTIONS) as llm:
         first, second = llm.complete(ask("hello")), llm.complete(ask("hello"))
     assert first.text == second.text and first.tokens_out == 60

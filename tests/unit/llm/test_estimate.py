@@ -1,18 +1,28 @@
-"""How long a run will take: from a log, from a probe, and what is not known stays unknown."""
+"""Before a run: what it needs is listed at once, how long it will take, and what docs/running-llms.md says of both."""
 
 import math
-from pathlib import Path
+import os
+import re
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 
-from crs_lib.llm import LLM, Recorder, Request
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.paths import ROOT
+from crs_lib.judge.prompt import TURN_LIMITS
+from crs_lib.llm import BACKENDS, LLM, Recorder, Request, Retry, http
+from crs_lib.llm.base import DEFAULTS, REMEDIES
+from crs_lib.llm.calls import TEXT_LIMIT
 from crs_lib.llm.estimate import Cost, Work, _under_way, costs, estimate
-from tests.helpers.ollama_server import OllamaServer
+from crs_lib.llm.preflight import Need, preflight
+from tests.helpers.ollama_server import DIGEST, OllamaServer
 
 ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
 
 
-def test_hours_are_calls_times_seconds_over_those_really_at_once() -> None:
+def test_hours_are_calls_times_seconds_over_those_really_at_once():
     known = {("crs", "m"): Cost(500.0, 60.0, 2.0, 8), ("judge", "j"): Cost(2000.0, 80.0, 6.0, 9)}
     work = [Work("crs", "m", 20_000, at_once=8), Work("judge", "j", 3_000, at_once=5)]
     crs, judge, everything = estimate(work, known).to_dict("records")
@@ -33,11 +43,9 @@ def test_hours_are_calls_times_seconds_over_those_really_at_once() -> None:
     assert [math.isnan(hours) for hours in table["hours"]] == [False, True, True]
 
 
-def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path: Path) -> None:
-    recorder, requests = (
-        Recorder(tmp_path / "log.sqlite"),
-        [Request.ask("crs", f"hello {i}") for i in range(12)],
-    )
+def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path):
+    recorder = Recorder(tmp_path / "log.sqlite")
+    requests = [Request.ask("crs", f"hello {i}") for i in range(12)]
     server = OllamaServer(delay=0.05, slots=1)
     with server, LLM("ollama:tiny", host=server.url, slots=4, recorder=recorder) as llm:
         llm.gather(requests)
@@ -46,7 +54,7 @@ def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path: Path) -> None:
     assert seconds >= 0.99 * 100 * 0.05  # one call after the other takes 5 s, however many wait
 
 
-def test_costs_come_from_calls_that_were_made() -> None:
+def test_costs_come_from_calls_that_were_made():
     rows = [
         {**ROW, "seconds_all": 2.0, "began": 0.0},
         {**ROW, "tokens_in": 600, "tokens_out": 70, "seconds_all": 4.0, "began": 0.0},
@@ -57,7 +65,7 @@ def test_costs_come_from_calls_that_were_made() -> None:
     assert costs(rows) == {("crs", "m"): Cost(500.0, 60.0, 3.0, 315 / 313)}
 
 
-def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode() -> None:
+def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode():
     rows = [
         {**ROW, "model": "m", "system": system, "session": 0, "turn": turn, "step": step, "tokens_in": tokens,
          "seconds_all": 1.0, "began": 0.0}
@@ -72,3 +80,107 @@ def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode() 
     assert list(table["calls"]) == [150, 100, 250]  # of at most 600
     assert table["tokens_in"][0] == 150 * 200 / 1e6 and math.isnan(table["hours"][1])
     assert list(estimate([Work("crs", "agent:m", 600, turns=100)], {})["calls"]) == [600, 600]
+
+
+def test_all_is_well():
+    with OllamaServer(["gemma:2b", "qwen"], context=4096) as server:
+        host: dict[str, Any] = {"settings": {"host": server.url}}
+        found = preflight([
+            Need("crs", "ollama:gemma:2b", {"num_ctx": 4096}, prompt=1000, **host),
+            Need("judge", "openai:qwen", {"num_ctx": 2048}, **host),
+            Need("user", "template"),
+        ])  # fmt: skip
+    assert found["digest"].tolist() == [DIGEST, "model:qwen", "template-1"]
+    assert found["context"].fillna(0).tolist() == [4096, 4096, 0]
+    assert found["version"].fillna("").tolist() == ["0.13.0", "", ""]
+    assert server.chats == 0
+
+
+def test_all_that_is_missing_is_said_at_once():
+    with OllamaServer(["gemma:2b"], context=4096) as server, OllamaServer(version="0.3.14") as old:
+        host: dict[str, Any] = {"settings": {"host": server.url}}
+        with pytest.raises(RunError) as caught:
+            preflight([
+                Need("crs", "ollama:gemma:7b", **host),
+                Need("crs", "ollama:gemma:2b", {"num_ctx": 8192}, **host),
+                Need("judge", "ollama:gemma:2b", {"num_ctx": 4096, "num_predict": 96}, 5000, **host),
+                Need("topics", "ollama:tiny", settings={"host": old.url}),
+                Need("user", "openai:vicuna", **host),
+                Need("user", "ollama:tiny", settings={"host": "127.0.0.1:1"}),
+                Need("user", "olama:tiny"),
+            ])  # fmt: skip
+    said = str(caught.value)
+    assert "7 things are missing" in said
+    assert "did you mean 'gemma:2b'" in said and "ollama pull gemma:7b" in said
+    assert "context of 4096 tokens, num_ctx asks for 8192" in said
+    assert "set num_ctx to 5096 or more" in said  # 5000 of prompt + 96 of answer
+    assert "is 0.3.14" in said and "update it to 0.5.0" in said
+    assert "serves gemma:2b, not vicuna" in said
+    assert "127.0.0.1:1" in said and "did you mean 'ollama'" in said
+    assert len(said.splitlines()) == 8
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    ("gpu1", ("http://gpu1:11434",)),
+    ("gpu1:8080, https://gpu2 ,", ("http://gpu1:8080", "https://gpu2")),
+    ("0.0.0.0", ("http://127.0.0.1:11434",)),
+    (":5000", ("http://127.0.0.1:5000",)),
+    ("[::1]:5000", ("http://[::1]:5000",)),
+    ("::1", ("http://[::1]:11434",)),
+    ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
+])  # fmt: skip
+def test_addresses_are_read_as_people_write_them(given, expected):
+    assert http.parse(given, port=11434, variable="OLLAMA_HOST") == expected
+
+
+@pytest.mark.parametrize("given", [
+    "", " , ", "ftp://gpu1", "gpu1:port", "a,a", "a b", "http://me:s3cret@gpu1", "http://gpu1/?key=s3cret",
+    "gpu1#s3cret", "http://gpu1:8000/v1;s3cret",
+])  # fmt: skip
+def test_addresses_that_cannot_be_used_are_refused(given):
+    with pytest.raises(InputError) as caught:
+        http.parse(given, port=11434, variable="OLLAMA_HOST")
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.subprocess
+def test_a_list_of_servers_in_the_environment_reaches_all_of_them():
+    ask = "from crs_lib.llm.preflight import Need, preflight; print(len(preflight([Need('crs', 'ollama:tiny')])))"
+    with OllamaServer() as one, OllamaServer() as two:
+        hosts = f"{one.url.removeprefix('http://')},{two.url.removeprefix('http://')}"
+        command = [sys.executable, "-c", ask]
+        done = subprocess.run(
+            command, env={**os.environ, "OLLAMA_HOST": hosts}, capture_output=True, text=True, check=False
+        )
+    assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
+
+
+def test_a_server_that_is_not_there_says_how_to_start_it():
+    with pytest.raises(RunError, match=r"one thing is missing(.|\n)*start it with: ollama serve"):
+        preflight([Need("crs", "ollama:tiny", settings={"host": "127.0.0.1:1"})])
+
+
+TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_errors_is_that_of_the_code():
+    section = TEXT.split("## What is tried again")[1].split("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line] for line in lines]
+    told = {row[0]: (row[2], row[3]) for row in rows[2:]}
+    known = {kind: ("no", "") if remedy == "no" else ("yes", remedy) for kind, remedy in REMEDIES.items()}
+    assert list(told.items()) == list(known.items())[: len(told)]
+    assert list(known)[len(told) :] == ["wrong answer", "crashed", "too slow", "not started"]  # of programs
+
+
+def test_backends_and_numbers_are_those_of_the_code():
+    specs = {spec.split(":")[0] for spec in re.findall(r"^\| `([^`]+)`", TEXT.split("From Python")[0], re.M)}
+    assert specs == {*BACKENDS.names()} - {"scripted"}  # that of the tests
+    policy = Retry()
+    words = " ".join(TEXT.split())
+    for said in (
+        f"up to {policy.waits} more times, after pauses of {policy.first} s that double up to {policy.longest:g} s",
+        f"at once, up to {policy.seeds} more times", f"`num_ctx` is {DEFAULTS['num_ctx']} unless",
+        f"bounded at {TEXT_LIMIT:,} characters", f"shortened at {TURN_LIMITS[0]:,} characters",
+    ):  # fmt: skip
+        assert said in words

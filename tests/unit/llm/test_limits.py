@@ -1,5 +1,6 @@
-"""Tokens are counted on the safe side, retries follow the table, thinking is taken out, replies are checked."""
+"""What needs no server: counts of tokens, retries, thinking, checked replies, and the backends that run offline."""
 
+import gzip
 import json
 import pickle
 import re
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.core.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.llm import LLM, Recorder, Reply, calls, export
 from crs_lib.llm.base import (
     REMEDIES,
     LLMError,
@@ -23,30 +26,32 @@ from crs_lib.llm.base import (
     tokens_at_most,
 )
 from crs_lib.llm.client import Retry, persist
+from crs_lib.llm.template import _candidates, answer
 from crs_lib.llm.text import _split_thinking, checked
+from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
 
 
-def ask(text: str, **rest: object) -> Request:
+def prompt(text, **rest):
     return Request.ask("crs", text, **rest)
 
 
 @given(st.lists(st.text(max_size=80), max_size=5))
-def test_the_lower_bound_never_passes_the_upper(texts: list[str]) -> None:
+def test_the_lower_bound_never_passes_the_upper(texts):
     messages = [Message("user", text) for text in texts]
     assert tokens_at_least(messages) <= tokens_at_most(messages)
 
 
-def test_a_prompt_must_fit_and_be_read_whole() -> None:
+def test_a_prompt_must_fit_and_be_read_whole():
     options = {"num_ctx": 100, "num_predict": 60}
     assert room(options) == 40
-    check_fits(ask("x" * 72, options=options))  # 24 + 16 = 40
+    check_fits(prompt("x" * 72, options=options))  # 24 + 16 = 40
     with failing("prompt too long", "may take 41 tokens, num_ctx less num_predict leaves 40"):
-        check_fits(ask("x" * 73, options=options))
-    check_read(ask("one two three"), 3)
-    check_read(ask("one two three"), None)
+        check_fits(prompt("x" * 73, options=options))
+    check_read(prompt("one two three"), 3)
+    check_read(prompt("one two three"), None)
     with failing("prompt cut", "read 2 tokens of a crs prompt of 3 words"):
-        check_read(ask("one two three"), 2)
+        check_read(prompt("one two three"), 2)
     messages = [Message("system", "be kind"), Message("user", "a movie with Amélie")]
     # at least: 2 + 4 words; at most: ceil(7/3) + 16 = 19, and 20 bytes (é takes two): ceil(20/3) + 16 = 23
     assert tokens_at_least(messages) == 6
@@ -56,12 +61,12 @@ def test_a_prompt_must_fit_and_be_read_whole() -> None:
 @pytest.mark.parametrize("options", [
     {"num_predict": -1}, {"num_ctx": 0}, {"num_ctx": True}, {"num_ctx": 4096.0}, {"num_ctx": 64, "num_predict": 64},
 ])  # fmt: skip
-def test_impossible_sizes_are_refused(options: dict[str, object]) -> None:
+def test_impossible_sizes_are_refused(options):
     with pytest.raises(InputError, match="num_"):
         room(options)
 
 
-def attempts(policy: Retry, request: Request, kind: str, most: int = 9) -> list[Request]:
+def attempts(policy, request, kind, most=9):
     """The requests that follow where every attempt fails in the same way."""
     found: list[Request] = []
     while len(found) < most and (
@@ -71,25 +76,25 @@ def attempts(policy: Retry, request: Request, kind: str, most: int = 9) -> list[
     return found
 
 
-def test_each_kind_of_error_is_retried_as_the_table_says() -> None:
-    asked = ask("a", seed=1)
+def test_each_kind_of_error_is_retried_as_the_table_says():
+    asked = prompt("a", seed=1)
     assert attempts(Retry(waits=2), asked, "busy") == [asked, asked]
     assert Retry(waits=2).following(asked, LLMError("busy", "b"), ["empty", "dropped"]) is asked
-    first = [one.seed for one in attempts(Retry(seeds=2), ask("a", seed=1), "empty")]
+    first = [one.seed for one in attempts(Retry(seeds=2), prompt("a", seed=1), "empty")]
     assert len(first) == 2 == len({*first}) and 1 not in first
-    assert first == [one.seed for one in attempts(Retry(seeds=2), ask("a", seed=1), "bad reply")]
-    assert [one.seed for one in attempts(Retry(seeds=2), ask("a"), "empty")] == [None, None]
+    assert first == [one.seed for one in attempts(Retry(seeds=2), prompt("a", seed=1), "bad reply")]
+    assert [one.seed for one in attempts(Retry(seeds=2), prompt("a"), "empty")] == [None, None]
     # 17 tokens of prompt in 150: 133 are left; where nothing is left there is no second attempt
     for context, room_after in ((1000, [200]), (150, [133]), (117, [])):
-        asked = ask("a", options={"num_ctx": context, "num_predict": 100})
+        asked = prompt("a", options={"num_ctx": context, "num_predict": 100})
         assert [one.options["num_predict"] for one in attempts(Retry(), asked, "cut")] == room_after
-    assert attempts(Retry(), ask("a"), "refused") == []
+    assert attempts(Retry(), prompt("a"), "refused") == []
     for error in (InputError("i"), KeyError("k")):
         with pytest.raises(type(error)):
-            persist(Retry(), ask("a"), Mock(side_effect=error), Event())
+            persist(Retry(), prompt("a"), Mock(side_effect=error), Event())
 
 
-def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> None:
+def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks():
     policy = Retry(waits=6, first=0.5, longest=4.0)
     for attempt, low in enumerate((0.5, 1.0, 2.0, 4.0, 4.0), 1):  # each with up to 0.5 s by chance
         assert low <= policy.pause(LLMError("busy", "b"), attempt) <= low + 0.5
@@ -99,7 +104,7 @@ def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> N
     assert Retry(first=0.0, longest=0.0).pause(LLMError("busy", "b"), 1) == 0.0
 
 
-def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole() -> None:
+def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
     assert all(re.fullmatch(r"[a-z ]+", kind) for kind in REMEDIES)
     error = LLMError("busy", "later", pause=3.0)
     error.tried = ("dropped",)
@@ -112,10 +117,8 @@ def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole() -> None:
 
 
 SCHEMA = {
-    "type": "object",
-    "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}},
-    "required": ["score"],
-}
+    "type": "object", "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}}, "required": ["score"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("said", "text", "thinking"), [
@@ -127,11 +130,11 @@ SCHEMA = {
     ("I think <b>Heat</b>.", "I think <b>Heat</b>.", ""),
     ("", "", ""),
 ])  # fmt: skip
-def test_thinking_is_split_off(said: str, text: str, thinking: str) -> None:
+def test_thinking_is_split_off(said, text, thinking):
     assert _split_thinking(said) == (text, thinking)
 
 
-def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema() -> None:
+def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema():
     assert _split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
     assert checked('```json\n{"score": 4}\n```', "stop", SCHEMA) == '{"score": 4}'
     assert checked("Heat is a film by", "length", None) == "Heat is a film by"
@@ -140,7 +143,7 @@ def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema() -> N
 
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=300))
-def test_any_text_can_be_written_afterwards(said: str) -> None:
+def test_any_text_can_be_written_afterwards(said):
     parts = _split_thinking(said)
     assert json.loads(json.dumps(parts)) == list(parts)
     assert "".join(parts).encode("utf-8") + b"."
@@ -153,13 +156,102 @@ def test_any_text_can_be_written_afterwards(said: str) -> None:
     ("I give it a 4", "not JSON"),
     ("[" * 100_000, "not JSON"),
 ])  # fmt: skip
-def test_a_reply_that_breaks_the_schema_says_where(text: str, where: str) -> None:
+def test_a_reply_that_breaks_the_schema_says_where(text, where):
     with failing("bad reply", where) as caught:
         checked(text, "stop", SCHEMA)
     assert caught.value.text == text and len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA])
-def test_no_text_is_an_error(schema: dict[str, object] | None) -> None:
+def test_no_text_is_an_error(schema):
     with failing("empty"):
         checked(" \n", "stop", schema)
+
+
+PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2. Fargo (1996)\nno: (1990)\n"
+
+
+def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
+    assert _candidates(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
+    named = {answer(PROMPT, None, seed).split("How about ")[1].split("?")[0] for seed in range(40)}
+    assert named == {"Heat", "Ronin", "Fargo"}
+    assert (
+        answer("Say this, in this order:\n- I like it\n- more, please\n\nrest", None, 0)
+        == "I like it more, please"
+    )
+    assert answer("nothing to go by", None, 0) == "Noted."
+    schema = {
+        "type": "object",
+        "$defs": {"S": {"type": "object", "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}}}},
+        "properties": {
+            "reply": {"type": "string"}, "ids": {"type": "array", "items": {"type": "string", "enum": ["m1", "m2"]}},
+            "a": {"$ref": "#/$defs/S"}, "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+            "c": {"const": 3}, "d": {"type": "array", "items": {"type": "number"}, "minItems": 2},
+        },
+        "required": ["reply", "ids", "a", "b", "c", "d"],
+    }  # fmt: skip
+    seen = [
+        json.loads(LLM("template").complete(Request.ask("crs", PROMPT, seed=i, schema=schema)).text)
+        for i in range(30)
+    ]
+    assert {record["a"]["score"] for record in seen} == {1, 2, 3, 4, 5}
+    for record in seen:
+        named = [one for one, title in _candidates(PROMPT) if title in record["reply"]]
+        assert len(named) == 1 and record["ids"][0] in ("m1", "m2")
+        assert named[0] in ("", record["ids"][0])  # the id and the words speak of the same movie
+
+
+def test_a_run_can_be_replayed_without_its_model(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    folder = tmp_path / "movies" / "night"
+    recorder = Recorder(folder / "calls.sqlite")
+    requests = [Request.ask("crs", f"{PROMPT}{i}", seed=i, options={"temperature": 0.5}) for i in range(4)]
+    with OllamaServer() as server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
+        live = llm.gather(requests)
+    export([recorder.path], folder / "llm_calls.jsonl")
+    replayed = LLM("replay:night").gather(requests)
+    assert [r.text for r in live if isinstance(r, Reply)] == [
+        r.text for r in replayed if isinstance(r, Reply)
+    ]
+    assert len(replayed) == 4 and replayed[0].digest == live[0].digest  # type: ignore[union-attr]
+    with failing("not recorded", "0 different replies"):
+        LLM("replay:movies/night").complete(Request.ask("crs", "new"))
+
+
+def test_a_replay_does_not_choose_between_models_and_needs_calls(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    folder, request = tmp_path / "movies" / "two", Request.ask("crs", "hi", seed=1)
+    recorder = Recorder(folder / "calls.sqlite")
+    with (
+        OllamaServer(["a:1"], answer=lambda *_: "from a") as one,
+        OllamaServer(["b:1"], answer=lambda *_: "from b") as two,
+    ):
+        for spec, server in (("ollama:a:1", one), ("ollama:b:1", two)):
+            with LLM(spec, host=server.url, recorder=recorder) as llm:
+                llm.complete(request)
+    export([recorder.path], folder / "llm_calls.jsonl")
+    with pytest.raises(LLMError, match=r"2 different replies .* name one model"):
+        LLM("replay:two").complete(request)
+    assert LLM("replay:two@ollama:b:1").complete(request).text == "from b"
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    with pytest.raises(RunError, match=r"llm_calls\.jsonl to replay"):
+        LLM("replay:nothing")
+
+
+def test_a_log_of_the_package_is_replayed_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "samples", lambda: tmp_path)
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    recorder = Recorder(tmp_path / "calls.sqlite")
+    with LLM("scripted", answers=["one", "two", LLMError("refused", "no")], recorder=recorder) as llm:
+        for text in ("a", "b"):
+            llm.complete(Request.ask("crs", text, seed=1))
+        with failing("refused"):
+            llm.complete(Request.ask("crs", "c", seed=1))
+    recorder.close()
+    calls.export([tmp_path / "calls.sqlite"], tmp_path / "llm_calls.jsonl")
+    calls.kept("mine").parent.mkdir()
+    calls.kept("mine").write_bytes(gzip.compress((tmp_path / "llm_calls.jsonl").read_bytes()))
+    replay = LLM("replay:mine")
+    assert replay.complete(Request.ask("user", "b", seed=1)).text == "two"
+    with failing("not recorded"):
+        replay.complete(Request.ask("crs", "c", seed=1))

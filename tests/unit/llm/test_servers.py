@@ -1,23 +1,48 @@
-"""Servers that misbehave: every call ends in its time, no key is kept, no empty reply is taken."""
+"""Servers that misbehave: every call ends in its time, no key is kept, poison is a failed call, connections are whole."""
 
+import asyncio
 import base64
+import gzip
 import json
+import math
+import os
+import socket
 import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 
-from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, Retry
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, Retry, http
+from crs_lib.llm.client import Pool
+from crs_lib.llm.http import Clients, _is_local
+from crs_lib.llm.preflight import unchanged
+from crs_lib.llm.settings import LLMSettings
+from crs_lib.llm.text import checked
 from crs_lib.systems.channels import CHANNELS
+from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.raw_server import RawServer, http_answer
-from tests.unit.llm.test_poison import ollama, openai
+from tests.helpers.scripted import failing
 
 ONCE = Retry(waits=0, seeds=1, first=0.0, longest=0.0)
 KEY = "sk-Live/9+e=~kQ7zXwVuT"
 TIMEOUT = 0.5
-GOOD = {
-    "openai": openai(), "ollama": ollama(), "http": {"reply": "Try Heat."},
-}  # fmt: skip
+
+
+def openai(content="Try Heat.", stop="stop", usage=None, **more):
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": stop}
+    return {"model": "m", "choices": [choice], "usage": usage, **more}
+
+
+def ollama(content="Try Heat.", **more):
+    message = {"role": "assistant", "content": content}
+    return {"model": "m", "message": message, "done": True, "done_reason": "stop", **more}
+
+
+GOOD = {"openai": openai(), "ollama": ollama(), "http": {"reply": "Try Heat."}}
 
 
 def asked(kind, url):
@@ -26,12 +51,8 @@ def asked(kind, url):
     try:
         if kind == "http":
             channel = CHANNELS["http"](url.removeprefix("http:") + "/reply", TIMEOUT)
-            request = {
-                "session": "00000",
-                "turn": 1,
-                "conversation": [{"role": "user", "content": "A drama?"}],
-            }
-            found = channel.ask(request)["reply"]
+            said = [{"role": "user", "content": "A drama?"}]
+            found = channel.ask({"session": "00000", "turn": 1, "conversation": said})["reply"]
         else:
             llm = LLM(f"{kind}:m", host=url, timeout=TIMEOUT, retry=ONCE, weights="")
             if kind == "ollama":
@@ -66,15 +87,10 @@ def test_answers_of_wrong_lengths_and_odd_pauses_end_the_call_and_nothing_else(k
     whole = http_answer(GOOD[kind])
     later = [
         http_answer("{}", "429 Too Many", f"retry-after: {wait}")
-        for wait in ("²", "-1", "9" * 400, "Mon", "nan")
+        for wait in ("²", "-1", "9" * 400, "Wed, 21 Oct 2026 07:28:00 GMT", "nan", "\x1b")
     ]
-    for answer in (
-        whole[:-9],
-        whole.replace(b"content-length: ", b"content-length: 9"),
-        b"?",
-        b"\0" * 99,
-        *later,
-    ):
+    longer = whole.replace(b"content-length: ", b"content-length: 9")
+    for answer in (whole[:-9], longer, b"?", b"\0" * 99, *later):
         with RawServer(answer, hang_up=True) as server:
             seconds, found = asked(kind, server.url)
         assert isinstance(found, LLMError) and found.pause in (0.0,), (answer, found)
@@ -155,3 +171,288 @@ def test_odd_numbers_of_a_server_are_failed_calls(logprob):
             llm = LLM("ollama:m", host=server.url, timeout=TIMEOUT, retry=ONCE)
             with pytest.raises(LLMError, match="no chat answer"):
                 llm.backend.served()
+
+
+AGAIN = Retry(waits=1, seeds=1, first=0.0, longest=0.0)
+REPLY_SCHEMA = {"type": "object", "properties": {"reply": {"type": "string"}}, "required": ["reply"]}
+
+
+def drama(**rest):
+    return Request.ask("crs", "A quiet drama?", seed=1, **rest)
+
+
+@contextmanager
+def raw(answers):
+    with RawServer(*answers) as server:
+        yield server.url
+
+
+DEEP = '{"model": "m", "choices": ' + "[" * 100_000 + "]" * 100_000 + "}"
+LONG = json.dumps(openai()).replace("null", '{"prompt_tokens": ' + "9" * 5_000 + "}")
+POISON = {
+    "deep": (DEEP, "garbled"), "5,000 digits": (LONG, "garbled"), "not JSON": ("{", "garbled"),
+    "a list": ("[1]", "garbled"), "null": ("null", "garbled"), "binary": (b"\x80\xff", "garbled"),
+    "usage is a list": (openai(usage=[1]), "garbled"),
+    "tokens as text": (openai(usage={"prompt_tokens": "twelve"}), "garbled"),
+    "tokens below zero": (openai(usage={"completion_tokens": -1}), "garbled"),
+    "tokens true": (openai(usage={"prompt_tokens": True}), "garbled"),
+    "content a number": (openai(17), "garbled"), "content true": (openai(True), "garbled"),
+    "content an object": (openai({"text": "x"}), "garbled"),
+    "content an image": (openai([{"type": "image_url", "image_url": {"url": "x"}}]), "garbled"),
+    "no choices": ({"choices": []}, "garbled"), "choices a text": ({"choices": "x"}, "garbled"),
+    "another model": (openai(model="other"), "other model"),
+    "filtered": (openai(stop="content_filter"), "filtered"),
+    "refused": ({"choices": [{"message": {"content": None, "refusal": "I cannot."}}]}, "filtered"),
+    "too long": (openai("x" * 2_000_001), "bad reply"), "10 MB": (openai("x" * 10_000_000), "bad reply"),
+    "without end": (openai("x" * 2**24), "garbled"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POISON)
+@pytest.mark.slow
+def test_poison_is_an_error_that_is_logged_and_asked_again(name, tmp_path):
+    body, kind = POISON[name]
+    recorder = Recorder(tmp_path / "calls.sqlite")
+    with (
+        raw([http_answer(body), http_answer(openai("Try Ronin."))]) as url,
+        LLM("openai:m", host=url, retry=AGAIN, recorder=recorder, timeout=20.0) as llm,
+    ):
+        reply = llm.complete(drama())
+    assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
+    (row,) = recorder.rows()
+    assert row["tried"] == [kind] and row["error"] is None
+
+
+@pytest.mark.parametrize(("body", "kind"), [
+    (ollama(prompt_eval_count="twelve"), "garbled"), (ollama(prompt_eval_count=-3), "garbled"),
+    (json.dumps(ollama()).replace('"stop"', '"stop", "eval_count": ' + "9" * 5_000), "garbled"),
+    (ollama(17), "garbled"), (ollama([1]), "garbled"), (ollama(model="other"), "other model"),
+    ('{"message": ' + "[" * 100_000, "garbled"), (ollama("x" * 10_000_000), "bad reply"),
+    (ollama("x" * 2**24), "garbled"),
+])  # fmt: skip
+def test_poison_from_ollama_too(body, kind, monkeypatch):
+    with (
+        raw([http_answer(body), http_answer(ollama("Try Ronin."))]) as url,
+        LLM("ollama:m", host=url, retry=AGAIN, timeout=20.0) as llm,
+    ):
+        monkeypatch.setattr(llm.backend, "digest", lambda: "5" * 64)
+        reply = llm.complete(drama())
+    assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
+
+
+def test_a_compressed_bomb_is_not_unpacked_and_parts_of_a_message_are_joined():
+    bomb = http_answer(gzip.compress(b" " * 50_000_000), "200 OK", "content-encoding: gzip")
+    parts = [{"type": "text", "text": "Try "}, {"type": "text", "text": "Heat."}]
+    whole = http_answer(openai(parts, model="m-2026-11-01"))
+    with raw([bomb, whole]) as url, LLM("openai:m", host=url, retry=AGAIN) as llm:
+        reply = llm.complete(drama())
+    assert (reply.tried, reply.text) == (("garbled",), "Try Heat.")
+
+
+def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path):
+    said = '{"reply": "a\\ud800b\\u0000c \\ud83d\\ude00"}'
+    cache = Cache(tmp_path / "cache.sqlite")
+    for answer in (said, "unused"):
+        with raw([http_answer(openai(answer))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
+            reply = llm.complete(drama(schema=REPLY_SCHEMA))
+            assert json.loads(reply.text) == {"reply": "a\ufffdb\ufffdc 😀"}
+    assert reply.cache_hit and checked('{"reply": "é"}', "stop", REPLY_SCHEMA) == '{"reply": "é"}'
+
+
+@pytest.mark.parametrize(
+    "damage", ['{"text": "a\\ud800b"}', '{"text": 5}', "[]", "{", "[" * 100_000, '{"text": ""}']
+)
+def test_a_cached_reply_that_cannot_be_used_is_dropped_and_asked_again(tmp_path, damage):
+    cache = Cache(tmp_path / "cache.sqlite")
+    with raw([http_answer(openai("Try Ronin."))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
+        llm.complete(drama())
+        cache.do("UPDATE replies SET reply = ?", (damage,))
+        assert [llm.complete(drama()).cache_hit for _ in range(2)] == [False, True]
+        assert llm.complete(drama()).text == "Try Ronin."
+
+
+def test_weights_that_change_are_noticed():
+    with OllamaServer({"tiny:latest": "a" * 64}) as server:
+        settings: Callable[[str], dict[str, str]] = lambda spec: {"host": server.url}  # noqa: E731
+        unchanged({"ollama:tiny": "a" * 64, "template": "any"}, settings)
+        server.models["tiny:latest"] = "b" * 64
+        with pytest.raises(RunError, match=r"ollama:tiny .*first aaaaaaaaaaaa, now bbbbbbbbbbbb") as caught:
+            unchanged({"ollama:tiny": "a" * 64}, settings)
+        assert caught.value.ends_run
+
+
+def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_path):
+    with (
+        OllamaServer({"tiny:latest": "b" * 64}) as server,
+        Pool(None, LLMSettings(host=server.url), retry=AGAIN, weights={"ollama:tiny": "a" * 64}) as pool,
+    ):
+        with pytest.raises(RunError, match=r"ollama:tiny changed .*aaaaaaaaaaaa, now bbbbbbbbbbbb") as caught:
+            pool.complete("ollama:tiny", drama())
+        assert caught.value.ends_run and server.chats == 0
+        assert pool("template").complete(drama()).text  # nothing is known of its weights
+
+
+def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch):
+    with (
+        OllamaServer({"tiny:latest": "a" * 64}) as server,
+        LLM("ollama:tiny", host=server.url, retry=AGAIN, weights="a" * 64) as llm,
+    ):
+        assert llm.complete(drama()).digest == "a" * 64
+        real = llm.backend.complete
+        monkeypatch.setattr(llm.backend, "complete", lambda *given: replace(real(*given), digest="b" * 64))
+        with pytest.raises(RunError, match="changed while the run was made"):
+            llm.complete(drama(replicate=1))
+
+
+def test_what_is_shown_of_a_server_is_escaped_and_stops_at_its_port():
+    assert http.shown("http://me:s3cret@gpu1:8000/s3cret;s3cret?s3cret") == "http://gpu1:8000"
+    with (
+        LLM("openai:m", host="http://127.0.0.1:9/s3cret", retry=Retry(waits=0)) as llm,
+        pytest.raises(LLMError, match=r"http://127\.0\.0\.1:9") as told,
+    ):
+        llm.complete(drama())
+    assert "s3cret" not in str(told.value)
+    with (
+        raw([http_answer("no \x1b[31mred\x07", "400 Bad")]) as url,
+        LLM("openai:m", host=url) as llm,
+        pytest.raises(LLMError) as told,
+    ):
+        llm.complete(drama())
+    assert "no \\x1b[31mred\\x07" in str(told.value)
+
+
+BODY = b'{"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}'
+WHOLE = http_answer(BODY)
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+LAST = http_answer(BODY, "200 OK", "connection: close")
+COOKIE = http_answer(BODY, "200 OK", "set-cookie: who=me")
+MOVED = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/other\r\ncontent-length: 0\r\n\r\n"
+NEVER = Retry(waits=0, seeds=0)
+
+
+def texts(server, times=1, **settings):
+    with LLM("openai:m", host=server.url, retry=NEVER, **settings) as llm:
+        return [llm.complete(Request.ask("crs", "hi")).text for _ in range(times)]
+
+
+ALTERNATIVES = (
+    b"""[{"token": " 4", "logprob": -0.5}, {"token": "2", "logprob": -1.5}, {"token": "A", "logprob": -2}]"""
+)
+FIRST_TOKEN = b'{"token": "A", "logprob": -2, "top_logprobs": ' + ALTERNATIVES + b"}"
+WEIGHED = {
+    "openai:m": BODY.replace(b'"finish_reason"', b'"logprobs": {"content": [' + FIRST_TOKEN + b']}, "finish_reason"'),
+    "ollama:m": b'{"model": "m", "message": {"role": "assistant", "content": "A"}, "done": true, "logprobs": ['
+    + FIRST_TOKEN + b"]}",
+}  # fmt: skip
+LISTED = b'{"models": [{"model": "m:latest", "digest": "d"}]}'
+
+
+@pytest.mark.parametrize("spec", WEIGHED)
+def test_choices_have_the_probabilities_that_the_server_gives(spec):
+    request = Request.ask("judge", "hi", choices=("1", "2", "4"))
+    plain = {"openai:m": [BODY], "ollama:m": [WEIGHED[spec].replace(FIRST_TOKEN, b"")]}[spec]
+    bodies = [*([LISTED] if spec == "ollama:m" else []), WEIGHED[spec], *plain]
+    with RawServer(*map(http_answer, bodies)) as server, LLM(spec, host=server.url, retry=NEVER) as llm:
+        reply = llm.complete(request)
+        with failing("bad reply", r"none of 1, 2, 4 .* \(none given\)"):
+            llm.complete(request)
+    assert reply.text == "4" and list(reply.probabilities) == ["1", "2", "4"]
+    assert reply.probabilities == pytest.approx({"1": 0, "2": math.exp(-1.5), "4": math.exp(-0.5)})
+
+
+def test_a_backend_without_probabilities_says_so():
+    with pytest.raises(InputError, match="scripted does not say how probable its words are"):
+        LLM("scripted").complete(Request.ask("judge", "hi", choices=("1", "2")))
+
+
+@pytest.mark.parametrize("answer", [WHOLE, CHUNKED, LAST, WHOLE + WHOLE.replace(b"hello", b"stale")])
+def test_each_call_has_a_connection_of_its_own(answer):
+    """What follows an answer is never taken for the answer to the next call."""
+    with RawServer(*[answer] * 3) as server:
+        assert texts(server, 3) == ["hello"] * 3
+        assert server.connections == 3
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used():
+    with (
+        RawServer(WHOLE, WHOLE, hang_up=True) as server,
+        LLM("openai:m", host=server.url, retry=NEVER) as llm,
+    ):
+        first = llm.complete(Request.ask("crs", "hi"))
+        time.sleep(0.05)
+        assert first.text == llm.complete(Request.ask("crs", "hi")).text == "hello"
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("answer", [WHOLE[:-2], CHUNKED[:-9], WHOLE[:20], b"SMTP ready\r\n\r\n"])
+def test_an_answer_that_breaks_off_is_dropped(answer):
+    with RawServer(answer, hang_up=True) as server, failing("dropped", "ended early"):
+        texts(server)
+
+
+def test_an_answer_in_drops_that_is_in_time_comes_whole():
+    with RawServer(WHOLE, pieces=10, pause=0.01) as server:
+        assert texts(server, timeout=5.0) == ["hello"]
+
+
+def test_cookies_are_not_sent_back_and_redirects_not_followed():
+    with RawServer(COOKIE, WHOLE) as server:
+        assert texts(server, 2) == ["hello"] * 2
+        assert not any(b"cookie" in head.lower() for head in server.heads)
+    with RawServer(MOVED) as server, failing("refused", "HTTP 302"):
+        texts(server)
+
+
+@pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
+def test_a_proxy_is_used_for_other_machines_only(spec, monkeypatch):
+    for name in ("no_proxy", "NO_PROXY", "http_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with RawServer(WHOLE) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("http_proxy", proxy.url)
+        with OllamaServer() as server, LLM(spec, host=server.url, retry=NEVER) as llm:
+            assert llm.complete(Request.ask("crs", "hi")).text
+        assert proxy.heads == []
+        with LLM("openai:m", host="http://gpu1.invalid", retry=NEVER) as llm:
+            assert llm.complete(Request.ask("crs", "hi")).text == "hello"
+        assert proxy.heads[0].startswith(b"POST http://gpu1.invalid/v1/chat/completions ")
+
+
+@pytest.fixture
+def clients():
+    made = Clients(lambda *_: socket.socket(), 5.0)
+    yield made
+    made.close()
+
+
+def test_a_client_is_made_once_a_server_and_anew_after_closing(clients):
+    first, other = clients.at("http://a"), clients.at("http://b")
+    assert clients.at("http://a") is first and first is not other
+    clients.close()
+    assert first.fileno() == -1 and clients.at("http://a") is not first
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_process_has_its_own_connections(clients):
+    mine = clients.at("http://a")
+    child = os.fork()
+    if child == 0:
+        own = clients.at("http://a")
+        clients.close()
+        os._exit(0 if own is not mine and mine.fileno() != -1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_this_machine_is_known():
+    addresses = ("http://127.0.0.1:1", "http://localhost", "http://[::1]:5", "http://gpu1")
+    assert [_is_local(address) for address in addresses] == [True, True, True, False]
+
+
+def test_it_works_where_an_event_loop_runs_already():
+    async def notebook() -> list[str]:
+        with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
+            request = Request.ask("crs", "hi")
+            return [llm.complete(request).text, (await asyncio.to_thread(llm.complete, request)).text]
+
+    first, second = asyncio.run(notebook())
+    assert first == second != ""

@@ -1,28 +1,30 @@
-"""Threads share a model: slots bound the calls, endpoints share the work, an interrupt leaves nobody waiting."""
+"""Threads share a model, and a run shares its models and their cache; an interrupt leaves nobody waiting."""
 
 import os
 import signal
+import stat
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm import client as llm_client
-from crs_lib.llm.client import _Slots
+from crs_lib.llm.base import Message, Reply
+from crs_lib.llm.calls import key
+from crs_lib.llm.client import CACHE, LOG, Pool, _Slots, drain_scratch, scratch
+from crs_lib.llm.settings import LLMSettings
 from tests.helpers.ollama_server import OllamaServer
 
 
-def ask(number: int) -> Request:
+def ask(number):
     return Request.ask("crs", f"Say this:\nhello {number}\n")
 
 
-def test_threads_share_one_model_and_fill_its_slots() -> None:
+def test_threads_share_one_model_and_fill_its_slots():
     server = OllamaServer(delay=0.02)
     with server, LLM("ollama:tiny", host=server.url, slots=8) as llm, ThreadPoolExecutor(12) as pool:
         texts = list(pool.map(lambda number: llm.complete(ask(number)).text, range(24)))
@@ -31,7 +33,7 @@ def test_threads_share_one_model_and_fill_its_slots() -> None:
     assert server.counts["/api/tags"] == 1  # the digest is asked for once, whoever comes first
 
 
-def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero() -> None:
+def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero():
     llm = LLM("scripted", answers=["one", "two", "three"])
     assert [reply.text for reply in llm.gather(map(ask, range(3)))] == ["one", "two", "three"]
     assert llm.gather([]) == []
@@ -41,7 +43,7 @@ def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero() -
         LLM("ollama:tiny", timeout=0.0)
 
 
-def interrupt(seconds: float, action: Callable[[], Any]) -> float:
+def interrupt(seconds, action):
     """Do the action, which an interrupt ends after so many seconds; returns how long it took to come out."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     timer = threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGINT])
@@ -56,7 +58,7 @@ def interrupt(seconds: float, action: Callable[[], Any]) -> float:
         signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     with OllamaServer(delay=3) as server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
         llm.backend.digest()
@@ -65,7 +67,7 @@ def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_path: Path) -> None:
+def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_path):
     cache = Cache(tmp_path / "cache.sqlite")
     with OllamaServer(delay=1.0) as server, LLM("ollama:tiny", host=server.url, cache=cache, slots=3) as llm:
         llm.backend.digest()
@@ -76,7 +78,7 @@ def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_
         assert (len(cache), server.chats) == (3, 3)  # those under way; the other 47 are not sent
 
 
-def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch):
     slots = _Slots(["a", "b"], 2)
     holds = [slots.taken() for _ in range(4)]
     assert [hold.__enter__() for hold in holds] == ["a", "b", "a", "b"]
@@ -105,7 +107,7 @@ def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch: pyte
         assert {first, second} == {"a", "b"}  # half a minute later both work
 
 
-def test_every_waiter_is_served_whatever_fails() -> None:
+def test_every_waiter_is_served_whatever_fails():
     slots, served, raised = _Slots(["a", "b"], 2), [], []
 
     def caller(number: int) -> None:
@@ -123,3 +125,99 @@ def test_every_waiter_is_served_whatever_fails() -> None:
         list(pool.map(caller, range(100)))
     assert len(served) == 100 and len(raised) == 31
     assert {*served} == {"a", "b"}
+
+
+def hello(text="hello"):
+    return Request.ask("crs", text, seed=1, tags={"session": 3})
+
+
+def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged_where_there_is_a_folder(tmp_path, monkeypatch):
+    with Pool(tmp_path) as pool:
+        assert pool("template") is pool("template")
+        assert not pool.complete("template", hello()).cache_hit
+        assert pool.complete("template", hello()).cache_hit
+    assert (tmp_path / CACHE).exists()
+    assert [row["cache_hit"] for row in Recorder(tmp_path / LOG).rows()] == [False, True]
+    (empty := tmp_path / "empty").mkdir()
+    monkeypatch.chdir(empty)
+    with Pool(None) as pool:
+        pool.complete("template", hello())
+    assert list(empty.iterdir()) == []
+
+
+def test_halted_it_refuses_further_calls():
+    with Pool(None, made={"scripted": LLM("scripted", answers=["a", "b"])}) as pool:
+        assert pool.complete("scripted", hello()).text == "a"
+        pool.halt()
+        with pytest.raises(RunError, match="started again, it continues"):
+            pool.complete("scripted", hello())
+        pool.release("scripted")
+
+
+def test_backends_get_the_settings_they_take_and_twice_their_slots():
+    service = LLMSettings(host="gpu1", timeout=5.0, think=False)
+    assert service.settings_for("ollama:a") == {"host": "gpu1", "timeout": 5.0, "think": False}
+    assert service.settings_for("openai:a") == {"host": "gpu1", "timeout": 5.0}
+    assert service.settings_for("template") == {}
+    assert LLMSettings().settings_for("openai:a") == {"timeout": 300.0}
+    with pytest.raises(InputError, match="did you mean 'ollama'"):
+        service.settings_for("olama:a")
+    with Pool(None, LLMSettings(host="gpu1,gpu2", slots=5)) as pool:
+        assert pool.width(["ollama:a", "template"]) == 20
+        assert pool.width([]) == 1
+
+
+def test_a_slot_that_comes_free_finds_its_next_call_on_the_server():
+    service = LLMSettings(slots=3)
+    with OllamaServer(delay=0.05) as server, Pool(None, LLMSettings(host=server.url, slots=3)) as pool:
+        requests = [Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)]
+        pool("ollama:tiny").gather(requests)
+    assert service.at_once == 6 == server.most_at_once
+
+
+def test_scratch_is_this_users_own_and_is_drained_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_SCRATCH", str(tmp_path))
+    folder = scratch("thesis")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    with Pool(folder) as pool:
+        pool.complete("template", hello("one"))
+        pool.complete("template", hello("two"))
+    rows = drain_scratch("thesis")
+    assert len(rows) == 2
+    assert drain_scratch("thesis") == drain_scratch("never used") == []
+    home = Recorder(tmp_path / LOG)
+    home.put(rows)
+    assert [row["session"] for row in home.rows()] == [3, 3]
+
+
+BASE = Request.ask("crs", "hello", system="be kind", seed=1, options={"temperature": 0.7})
+REPLY = Reply(
+    "Heat \x00 <b>", stop="stop", tokens_in=3, tokens_out=2, seconds=1.5, digest="d", thinking="t", attempts=3,
+    endpoint="e", tried=("busy",),
+)  # fmt: skip
+
+
+def test_whatever_may_change_an_answer_changes_its_address_and_who_asks_does_not():
+    changes = (
+        {"messages": (*BASE.messages, Message("user", "more"))}, {"messages": tuple(reversed(BASE.messages))},
+        {"seed": 2}, {"options": {"temperature": 0.8}}, {"schema": {"type": "object"}}, {"replicate": 1},
+    )  # fmt: skip
+    addresses = [key("d", {}, replace(BASE, **change)) for change in ({}, *changes)]
+    addresses += [key("other", {}, BASE), key("d", {"think": True}, BASE), key("d", {"think": None}, BASE)]
+    assert len({*addresses}) == len(addresses)
+    assert key("d", {}, replace(BASE, role="judge", tags={"session": 9})) == key("d", {}, BASE)
+    one, other = (replace(BASE, options=options) for options in ({"b": 1, "a": 2}, {"a": 2, "b": 1}))
+    assert key("d", {}, one) == key("d", {}, other)
+
+
+def test_a_hit_is_the_reply_without_its_costs(tmp_path):
+    cache = Cache(tmp_path / "c.sqlite")
+    assert cache.get("k") is None
+    cache.put("k", REPLY)
+    cache.put("k", replace(REPLY, text="another"))
+    cache.close()
+    assert Cache(tmp_path / "c.sqlite").get("k") == replace(
+        REPLY, seconds=0.0, attempts=0, tried=(), cache_hit=True
+    )
+    assert len(cache) == 1
+    cache.close()

@@ -157,7 +157,6 @@ def test_the_films_of_the_largest_gain_score_one_whatever_their_number(wishes, a
     assert found == 1 or math.isnan(found)
 
 
-# ── at a shift ─────────────────────────────────────────────────────────────────────────────────
 WAR = say({"genre": "War", "year": "1988"}, [5])  # Iron Valley
 KEPT = {"genre": "Drama", "year": "1988"}  # drama instead of war, still from 1988: films 4 and 5
 
@@ -199,7 +198,6 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows()
         assert max(v for v in values if not math.isnan(v)) <= 1
 
 
-# ── claims ─────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(("text", "false"), [
     ("For drama films, try Cold Orchard.", 0),
     ("For drama films, try The Tin Parrot.", 1),
@@ -220,7 +218,6 @@ def test_a_reply_without_films_claims_nothing():
     assert math.isnan(last(gain._false_claims, say(DRAMA, [], text="Drama it is.")))
 
 
-# ── the cost of a shift ────────────────────────────────────────────────────────────────────────
 def fair(*pairs):
     """The exposure-fair gains of a session whose window begins with its shift."""
     return [one.gain for one in gain.window_replies(session(*pairs).shifts[0].replies)]

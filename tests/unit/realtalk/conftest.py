@@ -55,18 +55,12 @@ def make_chat():
     def make(*sessions, qa=(), name="Chat_1_Ann_Ben"):
         record = {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "qa": list(qa)}
         for n, session in enumerate(sessions, start=1):
-            start = dt.datetime(2024, 1, n, 10)
+            times = [dt.datetime(2024, 1, n, 10) + dt.timedelta(minutes=i) for i in range(len(session))]
             record[f"session_{n}"] = [
-                {
-                    "clean_text": text,
-                    "speaker": speaker,
-                    "date_time": (start + dt.timedelta(minutes=i)).strftime("%d.%m.%Y, %H:%M:%S"),
-                    "dia_id": f"D{n}:{i + 1}",
-                    "img_file": [],
-                    "img_url": [],
-                }
-                for i, (speaker, text) in enumerate(session)
-            ]
+                {"clean_text": text, "speaker": speaker, "date_time": f"{time:%d.%m.%Y, %H:%M:%S}",
+                 "dia_id": f"D{n}:{i}", "img_file": [], "img_url": []}
+                for i, (time, (speaker, text)) in enumerate(zip(times, session, strict=True), start=1)
+            ]  # fmt: skip
         return corpus._parse_chat(record, name)
 
     return make

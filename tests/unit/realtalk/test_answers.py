@@ -2,13 +2,35 @@
 
 import datetime as dt
 import json
+import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score, ndcg_score
 
-from crs_lib.core.errors import InputError
-from crs_lib.realtalk import answers, arcs, index, plan, scoring, study
+from crs_lib.cli import app
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.metrics import evidence
+from crs_lib.realtalk import (
+    answers,
+    arcs,
+    compare,
+    corpus,
+    describe,
+    index,
+    plan,
+    query,
+    ranker,
+    scoring,
+    study,
+)
 from crs_lib.realtalk.config import RealTalkConfig
+from crs_lib.report import page as pages
 
 
 def extracted(chat, question, *places, near=0.9):
@@ -26,31 +48,21 @@ def chat(make_chat):
     )
 
 
-def test_days_are_counted_from_the_message(chat):
-    found = extracted(chat, "When did Ann go to the lake?", 0)
-    assert (found.text, found.days) == ("31 December 2023", ("2023-12-31", "2023-12-31"))
-    assert (
-        extracted(chat, "When did Ben buy kayaks?", 2).text == "2 January 2024"
-    )  # no date said: the day it was written
+@pytest.mark.parametrize(("question", "messages", "text"), [
+    ("When did Ann go to the lake?", [0], "31 December 2023"),
+    ("When did Ben buy kayaks?", [2], "2 January 2024"),  # no date said: the day it was written
+    ("Where did Ben buy kayaks?", [2], "Oslo"), ("How many kayaks did Ben buy?", [2], "three"),
+    ("Does Ann eat fish?", [3], "no"), ("Did Ben buy kayaks?", [2], "yes"),
+    ("What things did Ben buy?", [2, 4], "I bought three kayaks in Oslo, I also bought a paddle"),
+    ("What is Ann's salary?", [], None),
+])  # fmt: skip
+def test_what_is_asked_for_is_taken_from_the_messages(chat, question, messages, text):
+    assert extracted(chat, question, *messages).text == text
 
 
-def test_places_numbers_and_yes_or_no(chat):
-    assert extracted(chat, "Where did Ben buy kayaks?", 2).text == "Oslo"
-    assert extracted(chat, "How many kayaks did Ben buy?", 2).text == "three"
-    assert extracted(chat, "Does Ann eat fish?", 3).text == "no"
-    assert extracted(chat, "Did Ben buy kayaks?", 2).text == "yes"
-
-
-def test_a_list_has_a_part_of_each_message(chat):
-    found = extracted(chat, "What things did Ben buy?", 2, 4)
-    assert found.text == "I bought three kayaks in Oslo, I also bought a paddle" and found.ids == (
-        "D2:1",
-        "D3:1",
-    )
-
-
-def test_nothing_found_is_no_answer(chat):
-    assert extracted(chat, "What is Ann's salary?").text is None
+def test_an_answer_says_its_days_its_messages_and_why_there_is_none(chat):
+    assert extracted(chat, "When did Ann go to the lake?", 0).days == ("2023-12-31", "2023-12-31")
+    assert extracted(chat, "What things did Ben buy?", 2, 4).ids == ("D2:1", "D3:1")
     found = extracted(chat, "What is Ann's salary?", 1, near=0.05)
     assert found.text is None and "no message shares a word" in found.why
 
@@ -102,3 +114,239 @@ def test_own_arc_cases_are_read_and_wrong_ones_named_by_line(sample, tmp_path):
     told = str(wrong.value)
     assert "3 problems" in told and "line 2 is no JSON" in told and "line 4, case: " in told
     assert "line 3, phase 2: no message 'D99:1'" in told
+
+
+GOLD = st.sets(st.integers(0, 29), min_size=1, max_size=8)
+RANKING = st.permutations(range(30))
+
+
+def test_set_scores_by_hand():
+    # selected 1, 2, 3, 4; gold 2, 4, 9: two hits; recall 2/3, precision 2/4, F1 = 2 * (2/3 * 1/2) / (2/3 + 1/2) = 4/7
+    score = evidence.set_score([1, 2, 3, 4], [2, 4, 9])
+    assert score == pytest.approx((2 / 3, 1 / 2, 4 / 7, 4))
+    assert evidence.set_score([], [1]) == (0.0, 0.0, 0.0, 0)  # no precision to give away
+
+
+def test_without_gold_nothing_is_scored():
+    assert all(math.isnan(v) for v in evidence.set_score([1], [])[:3])
+    assert all(math.isnan(v) for v in evidence.rank_scores([1, 2], []).values())
+    assert math.isnan(evidence.fuzzy_recall([1], [], [1, 1]))
+    assert math.isnan(evidence.arc_score([[1]], []).coverage_any)
+
+
+def test_rank_scores_by_hand():
+    # gold 7 stands first, gold 9 third, gold 5 nowhere
+    ranked, gold = [7, 1, 9, 2], {7, 9, 5}
+    # DCG = 1/log2(2) + 1/log2(4) = 1.5; ideal for three = 1 + 1/log2(3) + 1/2 = 2.1309
+    assert evidence.rank_scores(ranked, gold) == pytest.approx(
+        {"r@1": 1 / 3, "r@5": 2 / 3, "r@10": 2 / 3, "r@20": 2 / 3, "r@50": 2 / 3, "p@5": 2 / 5, "p@10": 2 / 10,
+         "hit@10": 1, "all@10": 0, "mrr": 1, "ndcg@10": 1.5 / (1 + 1 / math.log2(3) + 0.5)}
+    )  # fmt: skip
+    assert evidence.rank_scores([1, 9, 7], gold)["mrr"] == pytest.approx(1 / 2)
+    assert evidence.rank_scores([1], gold)["mrr"] == 0 and evidence.rank_scores([*gold], gold)["all@10"] == 1
+
+
+@given(RANKING, GOLD)
+def test_ndcg_agrees_with_scikit_learn(ranked, gold):
+    relevance = [float(i in gold) for i in range(30)]
+    scores = np.empty(30)
+    scores[list(ranked)] = -np.arange(30)
+    expected = ndcg_score([relevance], [scores], k=10)
+    assert evidence.rank_scores(ranked, gold)["ndcg@10"] == pytest.approx(expected)
+
+
+@given(st.sets(st.integers(0, 29), max_size=10), GOLD)
+@pytest.mark.slow
+def test_f1_agrees_with_scikit_learn(selected, gold):
+    truth = [i in gold for i in range(30)]
+    chosen = [i in selected for i in range(30)]
+    assert evidence.set_score(selected, gold).f1 == pytest.approx(f1_score(truth, chosen, zero_division=0))
+
+
+def test_fuzzy_recall_stays_inside_the_session():
+    sessions = [1, 1, 1, 1, 2, 2]
+    assert evidence.fuzzy_recall([0], [3], sessions) == 1  # three away
+    assert evidence.fuzzy_recall([3], [4], sessions) == 0  # one away, another session
+    assert evidence.fuzzy_recall([0], [4], [1] * 5) == 0  # four away
+
+
+def test_arc_scores_by_hand():
+    # gold phases {1, 2}, {5}, {9}; answered {1, 5}, {9, 8}: union meets all three phases, 3 of 4 gold ids.
+    # One-to-one: answered 1 goes to phase 1 or 2 (overlap 1), answered 2 to phase 3: two of three aligned.
+    score = evidence.arc_score([[1, 5], [9, 8]], [[1, 2], [5], [9]])
+    assert score.global_recall == pytest.approx(3 / 4) and score.global_precision == pytest.approx(3 / 4)
+    assert score.coverage_any == 1 and score.coverage_aligned == pytest.approx(2 / 3)
+    # recall of matched phases: either 1/2 + 0 + 1 or 0 + 1 + 1, by three
+    assert score.mean_phase_recall == pytest.approx(1 / 2) or score.mean_phase_recall == pytest.approx(2 / 3)
+    whole = evidence.arc_score([list(range(30))], [[1], [5], [9]])  # all in one phase: aligned with one
+    assert whole.coverage_any == 1 and whole.coverage_aligned == pytest.approx(1 / 3)
+    assert evidence.arc_score([], [[1], [2]])[:5] == (0, 0, 0, 0, 0)
+    assert evidence.in_order([[1], [5], [9]]) == 1 and evidence.in_order([[5], [1]]) == 0
+    assert math.isnan(evidence.in_order([[1]]))
+
+
+@given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)), st.integers(0, 9))
+def test_every_gold_message_has_exactly_one_bucket(kept, selected, place):
+    selected &= kept
+    assert evidence.bucket(place, kept | {0}, kept, selected) in evidence.BUCKETS[1:]
+    assert (evidence.bucket(place, kept | {0}, kept, selected) == "kept") == (place in selected)
+
+
+def test_answer_f1_counts_words_with_repetition():
+    # given "the red red house", expected "red house": common red, house = 2; F1 = 2 * 2 / (4 + 2)
+    assert evidence.answer_f1("the red red house", "Red house!") == pytest.approx(2 / 3)
+    assert math.isnan(evidence.answer_f1(None, "x")) and evidence.answer_f1("", "") == 1
+    assert evidence.answer_f1("", "x") == 0
+    assert evidence.answer_exact("The old lift", "an old LIFT!") == 1  # articles and case do not count
+    assert evidence.answer_exact("old lift", "lift") == 0
+    assert math.isnan(evidence.answer_exact(None, "x"))
+
+
+def test_means_leave_missing_values_out():
+    rows = [{"a": 1.0}, {"a": math.nan}, {"a": 0.0}]
+    assert evidence.means(rows, ["a"]) == {"a": 0.5}
+    assert math.isnan(evidence.means([{"a": math.nan}], ["a"])["a"])
+
+
+CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
+RULES = ("--encoder", "hashing", "--ranker", "hand")
+
+
+def ask(question, *more, words=("realtalk", "predict", "--ask")):
+    app._do(*app.find([*words, question, "--chat", str(CHAT), *RULES, *more]))
+
+
+@pytest.mark.parametrize(
+    "words", [("realtalk", "predict", "--ask"), ("realtalk-answer",), ("realtalk", "answer")]
+)
+def test_an_answer_comes_with_its_messages_their_days_and_how_sure_it_is(capsys, sample, words):
+    question = next(q for q in sample.questions if "Mira" in q.text)
+    ask(question.text, words=words)
+    said = capsys.readouterr().out
+    assert re.search(r"^answer: \S", said, re.M)
+    assert int(re.search(r"^how sure: (\d+) %", said, re.M)[1]) >= 100 * query.SURE
+    shown = re.findall(r"^(D\d+:\d+)  (\d\d \w+ \d{4} \d\d:\d\d)  (Mira|Tobias): ", said, re.M)
+    assert shown and all(sample.messages[sample.position[name]].time for name, _, _ in shown)
+
+
+def test_a_question_about_another_chat_is_refused_and_its_nearest_messages_are_shown(capsys, tmp_path):
+    ask("Which instrument did Zebulon pawn in Ouagadougou?", "--out", str(tmp_path / "one.jsonl"))
+    said = capsys.readouterr().out
+    assert said.startswith("no answer in this chat\nhow sure: ") and "answer: " not in said
+    assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
+
+
+def test_something_is_to_be_done_with_a_chat():
+    with pytest.raises(InputError, match="--out FILE, --page FILE or --ask"):
+        app._do(*app.find(["realtalk", "predict", "--chat", str(CHAT)]))
+
+
+def test_names_that_a_chat_never_says_lower_the_confidence(built, told):
+    record = next(one for one in told if "Mira" in one["question"])
+    other = {**record, "question": record["question"].replace("Mira", "Zebulon")}
+    assert 0 < query.confidence(built, other) < query.confidence(built, record) < 1
+
+
+def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sample):
+    path = tmp_path / "chat.html"
+    app._do(*app.find(["realtalk", "predict", "--chat", str(CHAT), "--page", str(path), *RULES]))
+    text = path.read_text(encoding="utf-8")
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids)) and {message.id for message in sample.messages} <= set(ids)
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
+    assert not re.search(r'(?:src|href)="(?!#)', text) and "<script" not in text
+    assert text.count('<div class="segment"') == len(index.build(sample, "hashing").segments)
+    assert "default-src 'none'; style-src 'sha256-" in text
+
+
+def test_texts_of_a_chat_cannot_break_its_page(make_chat):
+    chat = make_chat(
+        [("Ann", "<script>alert(1)</script>"), ("Ben", "</li>&\"'")], qa=[{"question": "<b>Who?</b>"}]
+    )
+    built = index.build(chat, "hashing")
+    parts = describe.sections(built, list(query.predict(built, ranker.Hand())))
+    text = pages.document("<i>", "?", "", parts, "chat.css")
+    assert "<script" not in text and "<b>Who" not in text and "<i>" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_scores_are_those_of_the_reference_program():
+    ir_measures = pytest.importorskip("ir_measures")
+    rng = np.random.default_rng(3)
+    gold = {f"q{i}": {int(d) for d in rng.choice(50, rng.integers(1, 15), replace=False)} for i in range(20)}
+    order = {name: rng.permutation(50).tolist() for name in gold}
+    qrels = {name: {f"d{d}": 1 for d in known} for name, known in gold.items()}
+    run = {name: {f"d{d}": -float(place) for place, d in enumerate(order[name])} for name in gold}
+    specs = {"nDCG@10": "ndcg@10", "R@10": "r@10"}
+    for found in ir_measures.iter_calc(list(map(ir_measures.parse_measure, specs)), qrels, run):
+        ours = evidence.rank_scores(order[found.query_id], gold[found.query_id])[specs[str(found.measure)]]
+        assert ours == pytest.approx(found.value, abs=1e-9)
+
+
+def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
+    bm25s, stemmer = pytest.importorskip("bm25s"), pytest.importorskip("Stemmer").Stemmer("english")
+    chats = [sample, corpus.read_chat(paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json")]
+    asked = [chat.questions[:12] for chat in chats]
+    texts = [message.text for chat in chats for message in chat.messages]
+    public = bm25s.BM25()
+    public.index(
+        bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
+    )
+    ours = compare._by_bm25(chats, asked, compare._TEXT)
+    start = 0
+    for chat, part, ranked in zip(chats, asked, ours, strict=True):
+        for question, order in zip(part, ranked, strict=True):
+            words = bm25s.tokenize(
+                [question.text], stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False
+            )[0]
+            scores = public.get_scores(words)[start : start + len(chat.messages)]
+            assert scores[order] == pytest.approx(np.sort(scores)[::-1], abs=1e-4)
+        start += len(chat.messages)
+
+
+def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
+    told = compare._texts_alone(sample)
+    scrambled = [
+        replace(m, position=i, session=1, speaker="X", time=None, caption="a cat", photo=True)
+        for i, m in enumerate(reversed(sample.messages))
+    ]
+    assert compare._texts_alone(replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))) == replace(
+        told, speakers=()
+    )
+    assert sorted(told.position) == sorted(sample.position) and told.ids([0]) != sample.ids([0])
+    assert corpus.evidence(told, sample.questions[0], "strict").positions != ()
+
+
+@pytest.mark.slow
+def test_each_question_ranks_its_own_chat_and_counts_once():
+    pytest.importorskip("bm25s")
+    config = RealTalkConfig(data=str(CHAT), questions=0)
+    shown = compare.lmeb(config).set_index("ranker")
+    chat = corpus.read_chat(CHAT)
+    gold = corpus.gold(chat, "strict")
+    assert set(shown["n"]) == {len(gold)}
+    scored = [
+        evidence.rank_scores(order, gold[q.index])
+        for q, order in zip(
+            [q for q in chat.questions if q.index in gold],
+            compare._by_bm25([chat], [[q for q in chat.questions if q.index in gold]], compare._TEXT)[0],
+            strict=True,
+        )
+    ]
+    assert shown.loc["BM25, text", "r@10"] == pytest.approx(np.mean([one["r@10"] for one in scored]))
+    assert shown.loc["ours, all that a chat shows", "r@10"] > shown.loc["ours, texts alone", "r@10"]
+    assert {"multi_hop ndcg@10", "temporal_reasoning r@10", "commonsense r@10"} <= set(shown)
+
+
+def test_the_test_chats_stay_unscored_and_other_protocols_are_unknown(tmp_path, make_chat, monkeypatch):
+    monkeypatch.setattr(compare.study, "chats", lambda _: [make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
+    with pytest.raises(RunError, match="test split"):
+        compare.lmeb(RealTalkConfig())
+    with pytest.raises(InputError, match="expected lmeb"):
+        app._do(*app.find(["realtalk", "evaluate", "--protocol", "beir"]))
+
+
+def test_strangers_share_nobody_with_a_chat(make_chat):
+    one, two = make_chat([("Ann", "a")]), make_chat([("Eve", "a")])
+    other = replace(two, speakers=("Eve", "Zoe"))
+    assert ranker.not_of(one, [one, other, replace(other, speakers=("Eve", "Ben"))]) == [other]

@@ -1,10 +1,16 @@
+import datetime as dt
 import json
+import os
+import subprocess
+import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import corpus, describe, wording
+from crs_lib.realtalk import arcs, corpus, describe, plan, scoring, wording
 from crs_lib.realtalk.corpus import _read_time
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
@@ -32,10 +38,8 @@ def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
     assert [m.text for m in corpus._parse_chat(record, "c").messages] == ["2", "9", "10"]
     chat = make_chat([("Ann", "a"), ("Ben", "b")], [("Ann", "c")])
     assert [(m.position, m.session, m.id) for m in chat.messages] == [
-        (0, 1, "D1:1"),
-        (1, 1, "D1:2"),
-        (2, 2, "D2:1"),
-    ]
+        (0, 1, "D1:1"), (1, 1, "D1:2"), (2, 2, "D2:1"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("entry, kind, kept", [
@@ -151,3 +155,237 @@ def test_odd_annotations_are_counted_and_not_lost_in_silence(given, evidence, ca
     chat = parse([MESSAGE], qa=[{"question": "Who?", **given}])
     found = chat.questions[0]
     assert (found.evidence, found.category, [q.kind for q in chat.quirks]) == (evidence, category, kinds)
+
+
+def chat_with(evidence, photo_at=(), missing=()):
+    """Twelve messages D1:1 … D1:12, some with photo, some dropped; one question."""
+    session = [
+        {
+            "clean_text": f"m{i}",
+            "speaker": "Ann",
+            "date_time": f"01.01.2024, 10:{i:02d}:00",
+            "dia_id": f"D1:{i}",
+            "img_file": ["x.jpg"] if i in photo_at else [],
+        }
+        for i in range(1, 13)
+        if i not in missing
+    ]
+    record = {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "session_1": session}
+    return corpus._parse_chat({**record, "qa": [{"question": "q?", "evidence": evidence}]}, "c")
+
+
+def ids(chat, reading):
+    found = corpus.evidence(chat, chat.questions[0], reading)
+    return chat.ids(found.positions), list(found.unresolved)
+
+
+@pytest.mark.parametrize("evidence, strict, valid", [
+    (["D1:2"], ["D1:2"], ["D1:2"]), (["D1:2", "D1:2"], ["D1:2"], ["D1:2"]),
+    (["D1:2; D1:4"], [], ["D1:2", "D1:4"]), (["D1;5"], [], ["D1:5"]), (["D 1:8"], [], ["D1:8"]),
+    (["1:9"], [], ["D1:9"]), (["D1:4. D1:5"], [], ["D1:4", "D1:5"]), (["D1:6."], [], ["D1:6"]),
+    (["D1:05"], [], ["D1:5"]), (["D:1:11"], [], ["D1:11"]), (["D1:3-D1:5"], [], ["D1:3", "D1:4", "D1:5"]),
+    (["D1:3-D1:5, D1:9"], [], ["D1:3", "D1:4", "D1:5", "D1:9"]),
+])  # fmt: skip
+def test_slips_are_repaired_by_valid_and_not_by_strict(evidence, strict, valid):
+    chat = chat_with(evidence)
+    assert ids(chat, corpus.STRICT)[0] == strict
+    assert ids(chat, corpus.VALID) == (valid, [])
+
+
+@pytest.mark.parametrize("text", ["", "D:56", "D58", "somewhere"])
+def test_what_names_no_message_is_counted_and_not_scored(text):
+    chat = chat_with([text])
+    for reading in corpus.READINGS:
+        assert ids(chat, reading) == ([], [text])
+    assert corpus.gold(chat) == {}
+
+
+def test_a_missing_photo_moves_to_the_nearest_photo_only_when_repaired():
+    chat = chat_with(["D1:6"], photo_at=(2, 8), missing=(6,))
+    assert ids(chat, corpus.VALID) == ([], ["D1:6"])
+    assert ids(chat, corpus.REPAIRED) == (["D1:8"], [])  # 8 is two away, 2 is four away
+    assert ids(chat_with(["D1:6"], (4, 8), (6,)), corpus.REPAIRED)[0] == [
+        "D1:4"
+    ]  # of two as near the earlier
+    assert ids(chat_with(["D1:12"], (5,), (12,)), corpus.REPAIRED)[0] == []  # seven away
+    with pytest.raises(InputError, match="strict, valid, repaired"):
+        ids(chat, "loose")
+
+
+def test_derived_arcs_are_questions_over_three_sessions(make_chat):
+    qa = [
+        {"question": "long?", "evidence": ["D3:1", "D1:1", "D2:2", "D1:2"]},
+        {"question": "short?", "evidence": ["D1:1", "D2:1"]},
+    ]
+    chat = make_chat(*[[("Ann", "a"), ("Ben", "b")]] * 3, qa=qa)
+    (case,) = arcs.derive(chat)
+    assert [phase.ids for phase in case.phases] == [("D1:1", "D1:2"), ("D2:2",), ("D3:1",)]
+
+
+def test_arc_files_round_trip_and_say_everything_that_is_wrong(make_chat, tmp_path):
+    chat = make_chat([("Ann", "a"), ("Ben", "b")], [("Ann", "c")], name="c")
+    good = {"name": "n", "chat": "c", "question": "q?", "phases": [{"ids": ["D1:1"]}, {"ids": ["D2:1"]}]}
+    assert arcs.check(good, [chat]) == []
+    bad = good | {"phases": [{"ids": ["D2:1", "D9:9"]}, {"ids": ["D1:1", "D2:1"]}]}
+    problems = " | ".join(arcs.check(bad, [chat]))
+    assert all(part in problems for part in ("no message 'D9:9'", "stands in two phases", "not in order"))
+    formless = " | ".join(arcs.check({"name": "n", "chat": "c", "phases": [{}, {"ids": []}]}, [chat]))
+    assert all(part in formless for part in ("question", "phases.0.ids", "phases.1.ids"))
+    path = tmp_path / "arcs.json"
+    arcs.write(path, [arcs.Arc(**good)])
+    assert arcs.read(path, [chat]) == [arcs.Arc(**good)]
+    path.write_text('{"format": "crs-arc-1", "cases": [{}]}')
+    with pytest.raises(InputError, match=r"cases\[0\], name"):
+        arcs.read(path, [chat])
+    path.write_text("{}")
+    with pytest.raises(InputError, match="crs-arc-1"):
+        arcs.read(path, [chat])
+
+
+CHATS = paths.samples() / "realtalk"
+
+
+def test_questions_are_counted_as_their_tables_say(sample, make_chat):
+    rows = describe.questions([sample])
+    gold = corpus.gold(sample)
+    assert len(rows) == len(sample.questions) and (rows["gold"] > 0).sum() == len(gold)
+    assert rows["apart"].sum() == sum(len(corpus.sessions_of(sample, sorted(p))) > 1 for p in gold.values())
+    odd = sum(not q.evidence or any(e not in sample.position for e in q.evidence) for q in sample.questions)
+    assert rows["odd"].sum() == odd == 6
+    own = describe.spoken(rows)
+    assert len(own) == rows.loc[rows["named"] == 1, "gold"].sum()
+    assert describe.questions([make_chat([("Ann", "Hello")])]).empty
+
+
+def test_visits_say_what_the_agent_did(told):
+    rows = scoring.visits(told)
+    assert rows["question"].is_unique and rows["given"].all()
+    assert rows["again"].sum() == sum(len(record["trace"]) > 5 for record in told) > 0
+    assert rows["ids"].tolist() == [len(record["narrative"]) for record in told]
+    assert scoring.visits([]).empty
+
+
+@pytest.mark.subprocess
+def test_the_sample_is_what_its_generator_makes(tmp_path):
+    command = [sys.executable, str(CHATS / "make_sample.py"), "--out", str(tmp_path)]
+    subprocess.run(command, check=True, env=dict(os.environ) | {"PYTHONPATH": str(paths.ROOT)})
+    made = sorted(tmp_path.iterdir())
+    assert [path.name for path in made] == [
+        "Chat_11_Noor_Felix.json", "Chat_12_Ayo_Greta.json", "Chat_13_Lucia_Hendrik.json", "arcs.json",
+    ]  # fmt: skip
+    for path in made:
+        assert path.read_bytes() == (CHATS / path.name).read_bytes()
+        assert "{" not in "".join(text for text in _texts(json.loads(path.read_text())))
+
+
+def _texts(value):
+    """Every text inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
+
+
+NAMES = {"kate": "Kate", "tom": "Tom", "elise": "elise"}
+DAY = dt.date(2024, 1, 10)  # a Wednesday
+
+
+@pytest.mark.parametrize("question, kind, first", [
+    ("When did Kate start skiing?", "when", "I start skiing"),
+    ("What are Kate's hobbies?", "list", "my hobbies"),
+    ("Which cities have both, Kate and Tom, been to?", "list", "cities we been to"),
+    ("How many cats does Tom have?", "count", "cats I have"),
+    ("How long has Kate lived in Rome?", "how long", "I lived in Rome"),
+    ("Does Kate like her job?", "yes-no", "I like my job"), ("Where is Tom from?", "where", "I from"),
+    ("Why did Tom leave?", "why", "I leave"), ("Who is Kate's sister?", "who", "my sister"),
+    ("What did Tom buy?", "what", "I buy"),
+])  # fmt: skip
+def test_kind_and_first_person(question, kind, first):
+    made = plan.make(question, NAMES, DAY)
+    assert (made.kind, made.first_person) == (kind, first)
+
+
+def test_a_plan_names_people_days_photos_and_terms_without_names():
+    made = plan.make("What photo did Kate send on 05.01.2024?", NAMES, DAY)
+    assert made.speakers == ("Kate",) and made.photo
+    assert made.windows == (("2024-01-05", "2024-01-05"),)
+    assert "kate" not in made.terms and "photo" in made.terms
+    assert "2024" not in " ".join(made.terms)
+    both = plan.make("What do Kate and Tom cook?", NAMES, DAY)
+    assert both.speakers == ("Kate", "Tom") and both.many
+    assert plan.make("Which pets are there?", NAMES, DAY).speakers == ()
+
+
+@given(st.text(max_size=80))
+@pytest.mark.slow
+def test_any_text_can_be_planned(text):
+    made = plan.make(text, NAMES, DAY)
+    assert made.kind in plan.KINDS
+    assert plan.make(text, NAMES, DAY) == made
+
+
+def test_names_are_learnt_from_calls_of_the_other_one(make_chat):
+    calls = [("Ben", "Hey Katie! How are you?"), ("Ann", "Good, and you?")] * 3
+    chat = make_chat(calls)
+    assert wording.learn_names(chat)["katie"] == "Ann"
+    lower = make_chat([*calls, ("Ann", "a katie is a kind of bird")])
+    assert "katie" not in wording.learn_names(lower)
+    assert "katie" not in wording.learn_names(make_chat(calls[:4]))  # twice is not enough
+
+
+@pytest.mark.parametrize("word, speaker", [
+    ("Kate", "Kate"), ("Kate's", "Kate"), ("Elisa", "elise"), ("elise", "elise"), ("Berlin", None),
+    ("Ka", None),
+])  # fmt: skip
+def test_a_word_means_a_speaker_by_name_or_near_spelling(word, speaker):
+    assert wording._speaker_of(word, NAMES) == speaker
+
+
+def test_a_word_without_end_is_like_no_name():
+    name = "E" + "l" * 100_000
+    assert wording._speaker_of(name, {"elise": "Elise", f"{name.lower()}k": "K"}) is None
+    assert wording._speaker_of(name, {name.lower(): "K"}) == "K"
+
+
+@pytest.mark.parametrize(("text", "start", "end"), [
+    *((text, day, day) for text, day in (
+        ("on 31.12.2023", "2023-12-31"), ("2024-02-01", "2024-02-01"), ("5 January", "2024-01-05"),
+        ("December 30th", "2023-12-30"),  # the nearest year
+        ("January 5th, 2021", "2021-01-05"), ("yesterday", "2024-01-09"), ("last night", "2024-01-09"),
+        ("tomorrow", "2024-01-11"), ("three days ago", "2024-01-07"), ("last friday", "2024-01-05"),
+        ("next monday", "2024-01-15"), ("New Year's eve", "2023-12-31"),
+    )),
+    ("in two weeks", "2024-01-21", "2024-01-27"), ("last week", "2024-01-01", "2024-01-07"),
+    ("next week", "2024-01-15", "2024-01-21"), ("this weekend", "2024-01-13", "2024-01-14"),
+    ("last summer", "2023-06-01", "2023-08-31"), ("in the spring of 2024", "2024-03-01", "2024-05-31"),
+    ("a few years ago", "2021-01-01", "2021-12-31"), ("in November 2022", "2022-11-01", "2022-11-30"),
+    ("in 2019", "2019-01-01", "2019-12-31"),
+])  # fmt: skip
+def test_date_expressions_become_day_ranges(text, start, end):
+    (span,) = wording.find_dates(text, DAY)
+    assert (span.start.isoformat(), span.end.isoformat()) == (start, end)
+
+
+@pytest.mark.parametrize("text", ["31.02.2024", "99.99.2024", "may be", "room 101", "version 1.2.3456", ""])
+def test_what_is_no_date_is_none(text):
+    assert [s for s in wording.find_dates(text, DAY) if s.exact] == []
+
+
+@given(st.text(max_size=60), st.dates(dt.date(1990, 1, 1), dt.date(2090, 1, 1)))
+def test_ranges_never_end_before_they_start(text, today):
+    assert all(span.start <= span.end for span in wording.find_dates(text + " last week 3 days ago", today))
+
+
+@pytest.mark.parametrize("group", [
+    ["study", "studies", "studied", "studying"], ["ski", "skiing"], ["city", "cities"], ["run", "running"],
+    ["watch", "watches"],
+])  # fmt: skip
+def test_inflected_forms_share_a_stem(group):
+    assert len({wording._stem(word) for word in group}) == 1
+
+
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=15))
+def test_stems_are_never_empty_and_short_words_stay(word):
+    assert wording._stem(word)
+    assert len(word) > 3 or wording._stem(word) == word

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from crs_lib import runs
+from crs_lib import figures, runs
 from crs_lib.cli import app, realtalk
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
@@ -22,14 +22,13 @@ def record(run, recall, precision=None, **asked):
         stage.counts.update(counts | ({"precision": precision} if precision else {}))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_run_goes_from_corpus_to_log(tmp_path):
     config = RealTalkConfig(run="r", data=str(CHAT))
     shown = study.describe_corpus(config)
     assert shown["evidence"].set_index("reading")["ids"].to_dict() == {
-        "strict": 62,
-        "valid": 67,
-        "repaired": 68,
-    }
+        "strict": 62, "valid": 67, "repaired": 68,
+    }  # fmt: skip
     study.predict(config)
     scored = study.evaluate(config)
     folder = paths.run_folder("realtalk", "r")
@@ -49,6 +48,7 @@ def log_contract():
     return tables.Contract("experiments.csv", study.COLUMNS, ("experiment_id",))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_predictions_on_disk_are_the_same_bytes_twice():
     for run in ("a", "b"):
         study.predict(RealTalkConfig(run=run, data=str(CHAT)))
@@ -56,11 +56,13 @@ def test_predictions_on_disk_are_the_same_bytes_twice():
     assert one.read_bytes() == two.read_bytes()
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_scores_need_predictions_first():
     with pytest.raises(RunError, match="22_realtalk_query"):
         study.evaluate(RealTalkConfig(run="empty"))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     record("one", 0.5, data="realtalk", split="train", keep=30)
     record("two", 0.6, data="realtalk", split="train", encoder="minilm")
@@ -71,30 +73,8 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     assert log["train_recall"].astype(float).idxmax() == "two"
 
 
-def test_a_trade_off_is_declared_beside_its_run_and_checked():
-    declared = "precision -0.05 for recall +0.1"
-    record("base", 0.5, precision=0.40)
-    record("good", 0.6, precision=0.36, against="base", tradeoff=declared)
-    record("dear", 0.7, precision=0.30, against="base", tradeoff=declared)
-    record("poor", 0.55, precision=0.40, against="base", tradeoff=declared)
-    record("lost", 0.55, precision=0.40, against="gone", tradeoff=declared)
-    log = study.log().set_index("experiment_id")
-    assert log["verdict"].to_dict() == {
-        "base": "", "good": "kept", "dear": "broken", "poor": "broken", "lost": ""
-    }  # fmt: skip
-    assert log.loc["good", "tradeoff"] == declared
-
-
-def test_questions_of_one_chat_are_split_with_a_warning(caplog):
-    parts = {}
-    for split in ("held-questions", "train-questions", "all"):
-        parts[split] = study.chats(RealTalkConfig(data=str(CHAT), split=split))[0].questions
-    held, rest = parts["held-questions"], parts["train-questions"]
-    assert 0 < len(held) < len(rest) and {*held, *rest} == {*parts["all"]}
-    assert sum("people and sessions" in one.message for one in caplog.records) == 2
-
-
-def test_the_test_split_is_scored_once_and_only_on_purpose():
+@pytest.mark.slow  # they share runs that take seconds
+def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_path):
     def check(**asked):
         return study.check_test_split(RealTalkConfig(data="realtalk", **asked))
 
@@ -108,20 +88,11 @@ def test_the_test_split_is_scored_once_and_only_on_purpose():
         check(split="test", final=True)
     assert check(split="test", final=True, force=True) is True  # marked as repeated
     assert check(split="test", final=True, keep=20) is False
-
-
-def test_the_stage_itself_keeps_the_test_split():
     config = RealTalkConfig(run="around", data="realtalk", split="test")
     with pytest.raises(RunError, match="final=true"):
         study.REALTALK.run("evaluate", config)
-
-
-def test_test_chats_are_known_by_name_wherever_they_lie(make_chat):
     assert study.is_test([make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
     assert not study.is_test([make_chat([("Ann", "a")], name="Chat_3_Ann_Ben")])
-
-
-def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
     chat = {
         "session_1": [{"clean_text": "I ski", "speaker": "Ann", "dia_id": "D1:1"}],
         "qa": [{"question": "Does Ann ski?", "evidence": ["D1:1"]}],
@@ -133,6 +104,7 @@ def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
         study.evaluate(config)
 
 
+@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize(("name", "value", "told"), [
     ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "give auto, hand"),
     ("mode", "y", "give "), ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
@@ -147,6 +119,7 @@ def run_cli(name, *words):
     app._do(*app.find(["realtalk", name, *words]))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
     message = {"clean_text": "I ski in the Alps", "speaker": "Ann", "dia_id": "D1:1", "date_time": "never"}
     chat = {
@@ -168,6 +141,7 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
     assert set(query.KEYS) <= set(lines[0])
 
 
+@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
 def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
     message = {"clean_text": "I ski", "speaker": "Ann", "dia_id": "D1:1", "date_time": "01.01.2024, 10:00:00"}
@@ -182,11 +156,13 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
         compare.table(config, "keep", [20])
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_value_of_another_type_is_named_with_its_lever():
     with pytest.raises(InputError, match=r"keep is .many.; input should be a valid integer"):
         run_cli("compare", "keep", "20", "many", "--data", str(CHAT))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("encoder, ranked_by, given, told", [
     ("minilm+gte-small+tuned", "learned", "auto", []),
     ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
@@ -201,15 +177,13 @@ def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, giv
     assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_evaluate_command_prints_its_figures(capsys):
     run_cli("evaluate", "--data", str(CHAT), "--encoder", "hashing", "--ranker", "hand", "--run", "x")
     said = capsys.readouterr().out
     assert "reading 'valid'" in said and "Where gold ids end" in said and "ARC" in said
     with pytest.raises(RunError, match="final=true"):
         run_cli("evaluate", "--test-only")
-
-
-# ── language models ──────────────────────────────────────────────────────────────────────────────────
 
 
 class Scripted:
@@ -243,7 +217,8 @@ def offline(built):
     return query._Pipeline(built, ranker.Hand()).ask([QUESTION])[0]
 
 
-def test_a_planner_may_change_the_wording_and_not_the_people(built):
+@pytest.mark.slow  # they share runs that take seconds
+def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_topics(built, offline):
     said = json.dumps({"kind": "list", "statement": "I recorded the old lift", "several": True})
     found = ask(built, Scripted(planner=said), "planner")
     assert found.plan.first_person == "I recorded the old lift" and found.plan.speakers == ("Tobias",)
@@ -251,14 +226,17 @@ def test_a_planner_may_change_the_wording_and_not_the_people(built):
         "node": "planner", "form": "model", "kind": "list", "speakers": ["Tobias"],
         "searched": "I recorded the old lift",
     }  # fmt: skip
-
-
-def test_a_retriever_searches_with_more_wordings(built, offline):
     said = json.dumps({"wordings": ["I bought a kayak on the lake"]})
     found = ask(built, Scripted(retriever=said), "retriever")
     assert found.ranked != offline.ranked and len(found.candidates) == len(offline.candidates)
+    llm = Scripted(
+        explorer=lambda r: json.dumps({"topics": r.schema["properties"]["topics"]["items"]["enum"][:2]})
+    )
+    found = ask(built, llm, "explorer")
+    assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
 
 
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline):
     wanted = built.chat.messages[offline.ranked[20]].id
     llm = Scripted(grader=lambda r: json.dumps({"ids": ["D99:9", wanted, wanted], "enough": True}))
@@ -270,12 +248,144 @@ def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline)
     assert len(shown) == len(set(shown)) == forms.GRADED
 
 
-def test_an_explorer_follows_the_topics_that_are_named(built):
-    llm = Scripted(
-        explorer=lambda r: json.dumps({"topics": r.schema["properties"]["topics"]["items"]["enum"][:2]})
+@pytest.mark.slow  # they share runs that take seconds
+def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
+    deep = next(
+        p for p in offline.candidates if p - built.segments[built.owner[p]].start > 3
+        and int(built.owner[p]) in [int(built.owner[q]) for q in offline.ranked[:3]]
+    )  # fmt: skip
+    name = built.chat.messages[deep].id
+
+    def answer(request):
+        known = request.schema["properties"]["ids"]["items"]["enum"]
+        return json.dumps({"ids": [name] if name in known else []})
+
+    found = ask(built, Scripted(selector=answer), "selector")
+    assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.kept
+
+
+@pytest.mark.slow  # they share runs that take seconds
+def test_a_generator_writes_the_answer_or_abstains(built):
+    told = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
+    assert (told.text, told.form) == ("the old lift", "written") and told.ids
+    none = ask(built, Scripted(generator='{"answer": "", "found": false}'), "generator").answer
+    assert none.text is None and none.why == "the model found no answer"
+
+
+@pytest.mark.slow  # they share runs that take seconds
+@pytest.mark.parametrize("junk", ["", "not json", "[]", '{"ids": 3}', '{"ids": [null, {}]}', '{"answer": 1}'])
+def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
+    roles = dict.fromkeys(("planner", "retriever", "explorer", "selector", "generator"), junk)
+    found = ask(built, Scripted(**roles), *roles)
+    assert (found.ranked, found.selected, found.phases) == (offline.ranked, offline.selected, offline.phases)
+    assert found.answer == offline.answer
+    assert all(
+        "note" in entry for entry in found.trace if entry["node"] in ("planner", "selector", "generator")
     )
-    found = ask(built, llm, "explorer")
-    assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
+
+
+@pytest.mark.slow  # they share runs that take seconds
+def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(built, caplog):
+    from crs_lib.llm import LLM, Retry
+
+    questions = ["When is the wedding?", "How old is Tobias?"]
+    offline = query._Pipeline(built, ranker.Hand()).ask(questions)
+    llm = LLM("ollama:nothing", host="http://127.0.0.1:9", retry=Retry(waits=0, first=0.0))
+    with caplog.at_level(logging.WARNING, logger="crs_lib.realtalk"):
+        found = query._Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
+    assert [(r.ranked, r.selected, r.answer) for r in found] == [
+        (r.ranked, r.selected, r.answer) for r in offline
+    ]
+    assert len([r for r in caplog.records if "no language model" in r.message]) == 1
+    assert all("note" in e for r in found for e in r.trace if e["form"] == "model")
+
+
+@pytest.mark.slow  # they share runs that take seconds
+@pytest.mark.parametrize("fault", ["prose", "empty", "cut", "noise", "broken", "drop", "500", "404"])
+def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(built, fault):
+    from crs_lib.llm import LLM, Retry
+    from tests.helpers.ollama_server import Faults, OllamaServer
+
+    questions = ["When is the wedding?", "How old is Tobias?"]
+    plain = query._Pipeline(built, ranker.Hand()).ask(questions)
+    with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
+        llm = LLM("ollama:tiny", host=server.url, retry=Retry(waits=0, seeds=0, first=0.0))
+        found = query._Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
+        assert server.chats > 0
+    for one, ruled in zip(found, plain, strict=True):
+        assert (one.ranked, one.selected, one.phases) == (ruled.ranked, ruled.selected, ruled.phases)
+        assert one.answer == ruled.answer
+        assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
+
+
+@pytest.mark.slow  # they share runs that take seconds
+def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_calls(monkeypatch, tmp_path):
+    from tests.helpers.ollama_server import OllamaServer
+
+    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
+    asked = {"data": str(CHAT), "llm": "ollama:tiny", "questions": 1}
+    with OllamaServer() as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        first = study.predict(RealTalkConfig(run="first", **asked))
+        sent = server.chats
+        again = study.predict(RealTalkConfig(run="again", **asked))
+        assert again == first and server.chats == sent > 3
+        study.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **asked))
+        assert server.chats - sent == 1
+    rows = [json.loads(line) for line in _calls("again")]
+    assert len(rows) == len(_calls("first")) == sent and all(row["cache_hit"] for row in rows)
+
+
+def _calls(run):
+    return (paths.run_folder("realtalk", run) / "llm_calls.jsonl").read_text().splitlines()
+
+
+@pytest.mark.slow  # they share runs that take seconds
+def test_prompts_ask_for_what_the_code_gives():
+    for name in ("grade", "select", "answer"):
+        assert sorted(prompts.wanted(f"realtalk/{name}")) == ["messages", "question"]
+    assert sorted(prompts.wanted("realtalk/plan")) == ["question", "speakers"]
+    assert sorted(prompts.wanted("realtalk/tell")) == ["phases", "question"]
+    assert plan.KINDS[0] == "when"
+
+
+def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    with pytest.raises(RunError, match="run 23_realtalk_evaluate -p run drawn"):
+        study.read("drawn", "attribution")
+    config = RealTalkConfig(run="drawn")
+    study.predict(config)
+    shown = study.evaluate(config)
+    losses = study.read("drawn", "attribution")
+    assert losses["ids"].tolist() == shown["attribution"]["ids"].tolist()
+    assert set(losses["n_ids"]) == {shown["attribution"]["ids"].max()}
+    panel = figures.make("realtalk_losses", losses).axes[0]
+    rows = [text.get_text() for text in panel.get_yticklabels()]
+    assert rows[0] == f"all, {losses['ids'].max()} ids"
+    assert all(row.startswith("category ") for row in rows[1:])  # chats have no bar of their own
+
+
+def test_a_trade_off_is_declared_beside_its_run_and_checked():
+    declared = "precision -0.05 for recall +0.1"
+    record("base", 0.5, precision=0.40)
+    record("good", 0.6, precision=0.36, against="base", tradeoff=declared)
+    record("dear", 0.7, precision=0.30, against="base", tradeoff=declared)
+    record("poor", 0.55, precision=0.40, against="base", tradeoff=declared)
+    record("lost", 0.55, precision=0.40, against="gone", tradeoff=declared)
+    log = study.log().set_index("experiment_id")
+    assert log["verdict"].to_dict() == {
+        "base": "", "good": "kept", "dear": "broken", "poor": "broken", "lost": ""
+    }  # fmt: skip
+    assert log.loc["good", "tradeoff"] == declared
+
+
+def test_questions_of_one_chat_are_split_with_a_warning(caplog):
+    parts = {}
+    for split in ("held-questions", "train-questions", "all"):
+        parts[split] = study.chats(RealTalkConfig(data=str(CHAT), split=split))[0].questions
+    held, rest = parts["held-questions"], parts["train-questions"]
+    assert 0 < len(held) < len(rest) and {*held, *rest} == {*parts["all"]}
+    assert sum("people and sessions" in one.message for one in caplog.records) == 2
 
 
 def test_the_windowed_selector_sees_every_message_of_its_segments_and_the_preview_three(built, offline):
@@ -292,28 +402,6 @@ def test_the_windowed_selector_sees_every_message_of_its_segments_and_the_previe
     assert seen["windowed"] == inside > seen["preview"]  # all of them, candidates or not
     starts = [built.segments[o].start for o in owners]
     assert all(min(p - s for s in starts if p >= s) < forms.PREVIEWED for p in seen["preview"])
-
-
-def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
-    deep = next(
-        p for p in offline.candidates if p - built.segments[built.owner[p]].start > 3
-        and int(built.owner[p]) in [int(built.owner[q]) for q in offline.ranked[:3]]
-    )  # fmt: skip
-    name = built.chat.messages[deep].id
-
-    def answer(request):
-        known = request.schema["properties"]["ids"]["items"]["enum"]
-        return json.dumps({"ids": [name] if name in known else []})
-
-    found = ask(built, Scripted(selector=answer), "selector")
-    assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.kept
-
-
-def test_a_generator_writes_the_answer_or_abstains(built):
-    told = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
-    assert (told.text, told.form) == ("the old lift", "written") and told.ids
-    none = ask(built, Scripted(generator='{"answer": "", "found": false}'), "generator").answer
-    assert none.text is None and none.why == "the model found no answer"
 
 
 def test_a_selector_may_name_a_message_that_no_search_found(built, offline):
@@ -344,75 +432,3 @@ def test_prompts_of_a_folder_take_the_place_of_the_shipped_ones(built, tmp_path)
         ["When is the wedding?"]
     )
     assert llm.asked and all(one.messages[-1].content.startswith("MINE") for one in llm.asked)
-
-
-@pytest.mark.parametrize("junk", ["", "not json", "[]", '{"ids": 3}', '{"ids": [null, {}]}', '{"answer": 1}'])
-def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
-    roles = dict.fromkeys(("planner", "retriever", "explorer", "selector", "generator"), junk)
-    found = ask(built, Scripted(**roles), *roles)
-    assert (found.ranked, found.selected, found.phases) == (offline.ranked, offline.selected, offline.phases)
-    assert found.answer == offline.answer
-    assert all(
-        "note" in entry for entry in found.trace if entry["node"] in ("planner", "selector", "generator")
-    )
-
-
-def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(built, caplog):
-    from crs_lib.llm import LLM, Retry
-
-    questions = ["When is the wedding?", "How old is Tobias?"]
-    offline = query._Pipeline(built, ranker.Hand()).ask(questions)
-    llm = LLM("ollama:nothing", host="http://127.0.0.1:9", retry=Retry(waits=0, first=0.0))
-    with caplog.at_level(logging.WARNING, logger="crs_lib.realtalk"):
-        found = query._Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
-    assert [(r.ranked, r.selected, r.answer) for r in found] == [
-        (r.ranked, r.selected, r.answer) for r in offline
-    ]
-    assert len([r for r in caplog.records if "no language model" in r.message]) == 1
-    assert all("note" in e for r in found for e in r.trace if e["form"] == "model")
-
-
-@pytest.mark.parametrize("fault", ["prose", "empty", "cut", "noise", "broken", "drop", "500", "404"])
-def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(built, fault):
-    from crs_lib.llm import LLM, Retry
-    from tests.helpers.ollama_server import Faults, OllamaServer
-
-    questions = ["When is the wedding?", "How old is Tobias?"]
-    plain = query._Pipeline(built, ranker.Hand()).ask(questions)
-    with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
-        llm = LLM("ollama:tiny", host=server.url, retry=Retry(waits=0, seeds=0, first=0.0))
-        found = query._Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
-        assert server.chats > 0
-    for one, ruled in zip(found, plain, strict=True):
-        assert (one.ranked, one.selected, one.phases) == (ruled.ranked, ruled.selected, ruled.phases)
-        assert one.answer == ruled.answer
-        assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
-
-
-def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_calls(monkeypatch, tmp_path):
-    from tests.helpers.ollama_server import OllamaServer
-
-    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
-    asked = {"data": str(CHAT), "llm": "ollama:tiny", "questions": 1}
-    with OllamaServer() as server:
-        monkeypatch.setenv("OLLAMA_HOST", server.url)
-        first = study.predict(RealTalkConfig(run="first", **asked))
-        sent = server.chats
-        again = study.predict(RealTalkConfig(run="again", **asked))
-        assert again == first and server.chats == sent > 3
-        study.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **asked))
-        assert server.chats - sent == 1
-    rows = [json.loads(line) for line in _calls("again")]
-    assert len(rows) == len(_calls("first")) == sent and all(row["cache_hit"] for row in rows)
-
-
-def _calls(run):
-    return (paths.run_folder("realtalk", run) / "llm_calls.jsonl").read_text().splitlines()
-
-
-def test_prompts_ask_for_what_the_code_gives():
-    for name in ("grade", "select", "answer"):
-        assert sorted(prompts.wanted(f"realtalk/{name}")) == ["messages", "question"]
-    assert sorted(prompts.wanted("realtalk/plan")) == ["question", "speakers"]
-    assert sorted(prompts.wanted("realtalk/tell")) == ["phases", "question"]
-    assert plan.KINDS[0] == "when"

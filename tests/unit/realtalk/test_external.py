@@ -42,11 +42,8 @@ def test_three_readings_keep_what_is_known_of_them(train):
     assert table["questions"].to_dict() == {"strict": 482, "valid": 498, "repaired": 500}
     assert table["ids"].to_dict() == {"strict": 1065, "valid": 1112, "repaired": 1146}
     assert table.loc["valid", ["one message", "several", "2+ sessions", "3+ sessions"]].tolist() == [
-        223,
-        275,
-        240,
-        81,
-    ]
+        223, 275, 240, 81,
+    ]  # fmt: skip
     assert sum(len(arcs.derive(chat)) for chat in train) == 81
 
 

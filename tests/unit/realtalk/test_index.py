@@ -17,9 +17,6 @@ def search(built, text):
     return made, channels.scores(built, [text], [made])[0]
 
 
-# ── encoders ─────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("name", encoders.ENCODERS.names())
 def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
     if name == "minilm" and not encoders.minilm_installed():
@@ -94,6 +91,19 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
     scores = search(built, "Which animal did Ann buy?")[1]
     assert scores["tuned tokens"][0] > scores["tuned tokens"][1] + 0.1
     assert not np.allclose(scores["tuned tokens"], scores["tokens"], atol=1e-3)
+
+
+def test_vectors_made_and_matched_in_slices_are_the_same(tmp_path, monkeypatch):
+    texts = ["a dog barks", "", "two cats", "a dog", "nothing of all that was said", "cats"]
+    whole = encoders.cached("hashing", texts, encoders._Hashing, tmp_path / "whole")
+    query = whole.of(0)
+    for name, size in (("_TEXTS", 2), ("_ROWS", 3), ("_WIDE", 0)):
+        monkeypatch.setattr(encoders, name, size)
+    sliced = encoders.cached("hashing", texts, encoders._Hashing, tmp_path / "sliced")
+    assert all(np.array_equal(one, other) for one, other in zip(whole, sliced, strict=True))
+    assert sliced.widened() is sliced and sliced.tokens.dtype == np.float16
+    matched = encoders.best_matches(query, whole._replace(tokens=whole.tokens.astype(np.float32)))
+    np.testing.assert_allclose(encoders.best_matches(query, sliced), matched, rtol=1e-6)
 
 
 def test_max_sim_is_the_mean_of_best_matches():
@@ -196,9 +206,6 @@ def test_minilm_by_onnxruntime_and_in_numpy_agree():
     assert np.allclose(one.tokens, two.tokens, atol=1e-3)
 
 
-# ── L1, L1.5, L2 ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_segments_hold_every_message_once_inside_sessions(built):
     found = built.segments
     assert [p for s in found for p in range(s.start, s.end)] == list(range(built.size))
@@ -207,7 +214,7 @@ def test_segments_hold_every_message_once_inside_sessions(built):
     assert levels.of_message(found)[found[3].start] == 3
 
 
-def test_a_long_silence_cuts(make_chat):
+def test_a_long_silence_and_a_change_of_topic_cut(make_chat):
     chat = make_chat([("Ann", "a"), ("Ben", "b")])
     later = chat.messages[1].__class__(
         **{**chat.messages[1].__dict__, "time": chat.messages[1].time.replace(hour=15)}
@@ -216,9 +223,6 @@ def test_a_long_silence_cuts(make_chat):
     vectors = np.eye(2, dtype=np.float32)
     assert len(levels.cut(chat, vectors)) == 1 and len(levels.cut(gapped, vectors)) == 2
     assert describe._bursts(gapped) == 2
-
-
-def test_a_change_of_topic_cuts_between_the_topics(make_chat):
     chat = make_chat([("Ann", f"m{i}") for i in range(16)])
     vectors = np.zeros((16, 2), dtype=np.float32)
     vectors[:8, 0] = vectors[8:, 1] = 1
@@ -237,16 +241,13 @@ def test_signals_of_one_message(make_chat):
     assert found.days[0][0].start.isoformat() == "2023-12-31"
 
 
-def test_threads_join_sessions_and_never_a_segment_twice(built):
+def test_threads_join_sessions_and_their_pairs_are_compared_with_all_pairs(built):
     found = built.threads
     members = [i for thread in found for i in thread.segments]
     assert len(members) == len(set(members))
     for thread in found:
         assert len({built.segments[i].session for i in thread.segments}) > 1
         assert list(thread.segments) == sorted(thread.segments)
-
-
-def test_pairs_of_a_thread_are_compared_with_all_pairs(built):
     pairs = describe.thread_pairs([built])
     assert set(pairs["joined"]) == {0.0, 1.0} and len(pairs) > 10
     (chance,) = pairs["by_chance"].unique()
@@ -255,9 +256,6 @@ def test_pairs_of_a_thread_are_compared_with_all_pairs(built):
     pairs = [(a, b) for a in range(built.size) for b in range(a) if built.session[a] != built.session[b]]
     slow = np.mean([of[a] >= 0 and of[a] == of[b] for a, b in pairs])
     assert chance == pytest.approx(slow)
-
-
-# ── channels and features ────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
@@ -274,15 +272,12 @@ def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
     assert {int(p) for p in channels.ranking(fused)[:2]} == {1, 4}
 
 
-def test_every_channel_scores_every_message(built):
+def test_every_channel_scores_every_message_and_smoothing_stays_inside_sessions(built):
     made, found = search(built, "What photo did Mira send of Pixel?")
     assert tuple(found) == channels.CHANNELS
     assert all(s.shape == (built.size,) and np.isfinite(s).all() for s in found.values())
     with pytest.raises(InputError, match="unknown channels"):
         channels.fuse(built, made, found, {"wrods": 1.0})
-
-
-def test_smoothing_stays_inside_sessions():
     values, session = np.array([1.0, 0, 0, 0]), np.array([1, 1, 2, 2])
     assert channels._smooth(values, session, (0.5, 0.25)).tolist() == [1, 0.5, 0, 0]
     assert channels.ranking(np.array([1.0, 2, 2, 1])).tolist() == [1, 2, 0, 3]  # ties: the earlier message

@@ -20,19 +20,13 @@ def dump(records):
     return [json.dumps(r, sort_keys=True) for r in whole]
 
 
-# ── selection ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_fact_keeps_what_is_near_the_best_and_a_list_more():
+def test_a_fact_keeps_what_is_near_and_a_narrative_what_the_scores_call_for():
     ranked, scores = [5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0])
     assert answers.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
     assert answers.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
     assert answers.facts(ranked, scores, 5.0, 10) == ranked
     assert answers.facts(ranked, scores, 9.0, 2) == [5, 3]
     assert answers.facts([], np.zeros(0), 1.5, 10) == []
-
-
-def test_a_narrative_is_as_long_as_the_scores_call_for():
     ranked = list(range(10))
     clear = np.array([9.0, 5, 4, 3, 2, 1, 1, 1, 1, 1])
     assert answers.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
@@ -44,6 +38,8 @@ def test_a_narrative_is_as_long_as_the_scores_call_for():
     falling = np.array([0.0, -1, -2])  # weights 1, e^-2, e^-4: 87 %, then 98 % of all
     assert answers.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.9) == [0, 1]
     assert answers.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.86) == [0]
+    owner, starts = np.array([0] * 6 + [1] * 4), [0, 6]
+    assert answers.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.1, 5))
@@ -52,14 +48,6 @@ def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, 
     ranked = list(range(len(scores)))
     chosen = answers.narrative(ranked, falling, 0, most, unit)
     assert chosen == ranked[: len(chosen)] and 1 <= len(chosen) <= most
-
-
-def test_the_old_preview_cannot_choose_deep_messages():
-    owner, starts = np.array([0] * 6 + [1] * 4), [0, 6]
-    assert answers.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
-
-
-# ── phases ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
@@ -73,7 +61,7 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
         assert phase.summary.split(": ", 1)[1][:20] in " ".join(m.text for m in built.chat.messages)
 
 
-def test_a_phase_ends_with_its_session_and_eight_are_the_most(make_chat):
+def test_a_phase_ends_with_its_session_eight_are_the_most_and_their_cap_is_soft(make_chat):
     chat = make_chat(*[[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)])
     built = index.build(chat, "hashing")
     assert answers._cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
@@ -81,47 +69,11 @@ def test_a_phase_ends_with_its_session_and_eight_are_the_most(make_chat):
     assert answers._cut(built, [3]) == [[3]] and answers._cut(built, []) == []
     parts = answers._cut(built, list(range(20)))
     assert len(parts) == 8 and [p for part in parts for p in part] == list(range(20))
-
-
-def test_the_cap_of_a_phase_is_soft(make_chat):
     built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
     scores = {0: 5.0, 1: 4.0, 2: 0.1, 3: 3.0, 4: 0.2}
     (phase,) = answers.phases(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
     assert phase.ids == ("D1:1", "D1:2", "D1:4")  # three certain ones stay, two uncertain ones go
     assert phase.uncertain == 0
-
-
-def test_small_phases_are_filled_from_their_segments_and_sessions_and_else_joined(make_chat):
-    chat = make_chat(*[[("Ann", f"cat {i} {k}") for k in range(4)] for i in range(3)])
-    built = index.build(chat, "hashing")
-    scores = {0: 5.0, 4: 4.0, 1: 1.0, 2: 3.0, 8: 2.0}  # of the second session only one is a candidate
-    told = answers.phases(built, [0, 4, 8], scores, bar=0.0)
-    assert [phase.ids for phase in told] == [("D1:1", "D1:2", "D1:3", "D2:1", "D3:1")]
-    scores |= dict.fromkeys((5, 7, 9, 10, 11), 0.5)
-    told = answers.phases(built, [0, 4, 8], scores, bar=0.0)
-    assert [phase.ids for phase in told] == [
-        ("D1:1", "D1:2", "D1:3"), ("D2:1", "D2:2", "D2:4"), ("D3:1", "D3:2", "D3:3")
-    ]  # fmt: skip
-    few = answers.phases(built, [0, 4, 8], scores, bar=0.0, most=5)  # no room for all nine
-    assert sum(len(phase.ids) for phase in few) == 5
-    assert answers.phases(built, [0], {0: 1.0}, bar=0.0)[0].ids == ("D1:1",)  # there is no more
-
-
-def test_every_covered_segment_keeps_an_id_under_the_cap():
-    class Four:
-        owner = np.array([0, 0, 0, 1, 2])
-
-    scores = {0: 9.0, 1: 8.0, 2: 7.0, 3: 0.1, 4: 0.2}
-    assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=8.5, soft_cap=3) == [0, 3, 4]
-    assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=7.5, soft_cap=3) == [
-        0,
-        1,
-        3,
-        4,
-    ]  # by the margin
-
-
-# ── pipeline ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.slow
@@ -136,23 +88,6 @@ def test_checkpoints_are_nested_and_lists_long_enough(built, told):
         assert all(len(phase["ids"]) >= 3 and phase["conclusion"] for phase in record["phases"])
         assert len(record["scores"]) == record["kept"]
         assert record["scores"] == sorted(record["scores"], reverse=True)
-
-
-def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
-    """Its one logit orders them: here the mean number of a pair's tokens, of texts that say "lift" the highest."""
-    made = pytest.importorskip("tokenizers")
-    pytest.importorskip("onnxruntime")
-    words = made.Tokenizer(made.models.WordLevel({"[UNK]": 0, "lift": 900}, unk_token="[UNK]"))
-    words.pre_tokenizer = made.pre_tokenizers.Whitespace()
-    words.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "model.onnx").write_bytes(mean_of_tokens())
-    config = RealTalkConfig(ranker=f"onnx:{tmp_path}", window=1, nodes=2)
-    found = query.choose_ranker(config.ranker, built)
-    assert found.pairs("a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
-    (told,) = query._Pipeline(built, found, config).ask(["What sounds does Tobias record?"])
-    best = built.chat.messages[told.ranked[0]].text
-    assert "lift" in best and told.scores[0] > told.scores[-1]
-    assert len({int(built.owner[place]) for place in told.selected}) <= 2  # the node limit
 
 
 @pytest.mark.slow
@@ -223,15 +158,11 @@ def test_forms_are_named_node_by_node(built):
         query._Pipeline(built, config=RealTalkConfig(forms="selector=model"))
 
 
-def test_a_question_does_not_depend_on_the_others(built, told):
+def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, monkeypatch):
     pipeline = query._Pipeline(built)
     question = built.chat.questions[6]
     (alone,) = pipeline.ask([question.text])
     assert built.chat.ids(alone.ranked) == told[6]["ranked"]
-
-
-def test_a_question_without_end_is_refused_with_its_limit(built, monkeypatch):
-    pipeline = query._Pipeline(built)
     with pytest.raises(
         InputError, match=r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
     ):
@@ -274,9 +205,6 @@ def test_attribution_sums_to_the_gold_ids(sample, told):
     assert rows.loc[rows["gold"] == 0, "recall"].isna().all()
 
 
-# ── predictions as files ─────────────────────────────────────────────────────────────────────────────
-
-
 def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_path):
     path = tmp_path / "p.jsonl"
     assert tables.write_jsonl(path, told) == len(sample.questions)
@@ -310,14 +238,8 @@ def test_a_trace_escapes_texts_and_names_every_gold_message(sample, told):
     assert "<script>" not in text and "&lt;script&gt;" in text
     assert trace.rows()["id"].tolist() == ["D5:1", "D10:1", "D10:3"]
     assert set(trace.rows()["bucket"]) <= {
-        "kept",
-        "lost at selection",
-        "lost at reranking",
-        "lost at candidates",
-    }
-
-
-# ── learning ─────────────────────────────────────────────────────────────────────────────────────────
+        "kept", "lost at selection", "lost at reranking", "lost at candidates",
+    }  # fmt: skip
 
 
 @pytest.mark.slow
@@ -407,17 +329,14 @@ def test_what_ships_fits_the_features_and_holds_no_text():
     assert all(isinstance(n, int) for sketch in record["sketches"] for n in sketch)
 
 
-def test_a_chat_never_teaches_its_own_ranker(sample):
-    renamed = type(sample)("other", sample.schema, sample.speakers, sample.messages, (), ())
-    assert ranker.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
-
-
-def test_a_chat_is_recognised_though_messages_were_changed(sample, make_chat):
+def test_a_chat_is_recognised_though_changed_and_never_teaches_its_own_ranker(sample, make_chat):
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
     assert ranker._same_talk(half, sample) and ranker._same_talk(sample, half)
     assert not ranker._same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
     loud = make_chat([(m.speaker, f" {m.text.upper()} !") for m in sample.messages])
     assert ranker._same_talk(loud, sample)
+    renamed = type(sample)("other", sample.schema, sample.speakers, sample.messages, (), ())
+    assert ranker.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
 
 
 def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):
@@ -435,3 +354,50 @@ def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypat
     found = ranker.shipped("hashing")
     assert found is not None and found[0].origin == origin and sample.name in origin
     assert corpus.resembles(corpus._sketch([m.text for m in sample.messages[:40]]), found[1][0])
+
+
+def test_small_phases_are_filled_from_their_segments_and_sessions_and_else_joined(make_chat):
+    chat = make_chat(*[[("Ann", f"cat {i} {k}") for k in range(4)] for i in range(3)])
+    built = index.build(chat, "hashing")
+    scores = {0: 5.0, 4: 4.0, 1: 1.0, 2: 3.0, 8: 2.0}  # of the second session only one is a candidate
+    told = answers.phases(built, [0, 4, 8], scores, bar=0.0)
+    assert [phase.ids for phase in told] == [("D1:1", "D1:2", "D1:3", "D2:1", "D3:1")]
+    scores |= dict.fromkeys((5, 7, 9, 10, 11), 0.5)
+    told = answers.phases(built, [0, 4, 8], scores, bar=0.0)
+    assert [phase.ids for phase in told] == [
+        ("D1:1", "D1:2", "D1:3"), ("D2:1", "D2:2", "D2:4"), ("D3:1", "D3:2", "D3:3")
+    ]  # fmt: skip
+    few = answers.phases(built, [0, 4, 8], scores, bar=0.0, most=5)  # no room for all nine
+    assert sum(len(phase.ids) for phase in few) == 5
+    assert answers.phases(built, [0], {0: 1.0}, bar=0.0)[0].ids == ("D1:1",)  # there is no more
+
+
+def test_every_covered_segment_keeps_an_id_under_the_cap():
+    class Four:
+        owner = np.array([0, 0, 0, 1, 2])
+
+    scores = {0: 9.0, 1: 8.0, 2: 7.0, 3: 0.1, 4: 0.2}
+    assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=8.5, soft_cap=3) == [0, 3, 4]
+    assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=7.5, soft_cap=3) == [
+        0,
+        1,
+        3,
+        4,
+    ]  # by the margin
+
+
+def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
+    """Its one logit orders them: here the mean number of a pair's tokens, of texts that say "lift" the highest."""
+    made = pytest.importorskip("tokenizers")
+    pytest.importorskip("onnxruntime")
+    words = made.Tokenizer(made.models.WordLevel({"[UNK]": 0, "lift": 900}, unk_token="[UNK]"))
+    words.pre_tokenizer = made.pre_tokenizers.Whitespace()
+    words.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "model.onnx").write_bytes(mean_of_tokens())
+    config = RealTalkConfig(ranker=f"onnx:{tmp_path}", window=1, nodes=2)
+    found = query.choose_ranker(config.ranker, built)
+    assert found.pairs("a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
+    (told,) = query._Pipeline(built, found, config).ask(["What sounds does Tobias record?"])
+    best = built.chat.messages[told.ranked[0]].text
+    assert "lift" in best and told.scores[0] > told.scores[-1]
+    assert len({int(built.owner[place]) for place in told.selected}) <= 2  # the node limit

@@ -2,7 +2,10 @@
 
 import json
 import math
+import re
+from types import SimpleNamespace
 
+import matplotlib
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -10,23 +13,31 @@ from hypothesis import strategies as st
 
 from crs_lib import evaluate, runs, simulate
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
-from crs_lib.core.dialogue import Dialogue, Turn
+from crs_lib.core.dialogue import Dialogue, Mark, Turn, tint_css, tint_place
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.scorer import Scorer
+from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
 from crs_lib.report import trace
 from crs_lib.report.page import Link, Mean, _cell, fill, table
-from crs_lib.report.session import SessionView, _constraint_list, _judge_notes, _lean, _pieces, number, script
-from crs_lib.report.trace import _RunFiles
+from crs_lib.report.session import (
+    TITLE,
+    SessionView,
+    _constraint_list,
+    _judge_notes,
+    _lean,
+    _pieces,
+    number,
+    script,
+)
+from crs_lib.report.trace import _Index, _RunFiles
 from tests.helpers.sample import scored, simulated
 
 SYSTEMS = ("tracker", "sticky", "random")
-
-
-# ── text ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
@@ -69,7 +80,6 @@ def test_numbers_constraints_and_odd_letters_are_written_so_that_nothing_is_lost
     assert _pieces("war", [(0, 3, *reason)]) == [["war", [list(reason)]]]
 
 
-# ── films ───────────────────────────────────────────────────────────────────────────────────────
 @pytest.fixture(scope="module")
 def view():
     films = {
@@ -135,11 +145,10 @@ def test_judge_notes_are_shown_where_a_judge_spoke():
     assert made["notes"][0]["evidence"] == "It answers."
 
 
-# ── a run ───────────────────────────────────────────────────────────────────────────────────────
 @pytest.fixture(scope="module")
 def run():
     name = "trace-unit"
-    scored(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12)
+    scored(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12, voices="A")
     trace.write(name, page_size=5)
     return name
 
@@ -247,7 +256,6 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
     assert _judge_notes(found["tracker", "00001"]) is None
 
 
-# ── one session in a notebook ───────────────────────────────────────────────────────────────────
 def test_show_holds_one_session_prints_a_line_elsewhere_and_suggests_names(run):
     made = trace.show(run, "sticky", 4)
     assert repr(made) == "session 00004 with sticky: 12 turns"
@@ -262,7 +270,6 @@ def test_show_holds_one_session_prints_a_line_elsewhere_and_suggests_names(run):
         trace.show(run, "sticky", 9)
 
 
-# ── pages ───────────────────────────────────────────────────────────────────────────────────────
 def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():
     assert fill("<p>{{a}}</p>{{b}}", {"a": "{{b}}", "b": "}} {{"}) == "<p>{{b}}</p>}} {{"
     with pytest.raises(KeyError):
@@ -277,3 +284,61 @@ def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():
     assert '<th scope="col">name</th><th scope="col" class="value">n</th>' in made
     assert '<td>a&lt;</td><td class="value">2</td>' in made
     assert "Nothing to show" in table(pd.DataFrame({"name": []}))
+
+
+class Files:
+    """What the index of a trace asks of a run."""
+
+    run, models, types, session_metrics = "colours", ["tracker", "oracle", "ollama:a"], [], []
+
+
+class View:
+    """What it asks of the records of sessions."""
+
+    scorer = SimpleNamespace(convention=SimpleNamespace(name="default"))
+    catalog, metrics = SimpleNamespace(fields=FIELDS), []
+
+
+@pytest.fixture
+def index():
+    return _Index(Files(), View(), 10).data()
+
+
+def contrast(ink, paper):
+    """The ratio of luminances (WCAG 2.1), 1 to 21."""
+
+    def luminance(colour):
+        parts = [
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+            for c in matplotlib.colors.to_rgb(colour)
+        ]
+        return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+    bright, dark = sorted((luminance(ink), luminance(paper)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_systems_and_new_fields_have_one_colour_that_stays(index):
+    looks = style.looks(Files.models)
+    assert {m["name"]: m["colour"] for m in index["models"]} == {
+        name: look.colour for name, look in looks.items()
+    }
+    assert tint_place("country") == tint_place("country") in range(8)
+
+
+def test_a_field_has_one_colour_in_the_notebook_and_in_the_trace(index):
+    """A dialogue with this field alone, so that no order of fields can decide."""
+    rules = dict(re.findall(r"--(f\d): (#\w{6})", tint_css().split("@media")[0]))
+    for field in (*FIELDS, TITLE):
+        turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
+        shown = Dialogue("00000", "tracker", turns)._repr_html_()
+        place = index["fields"][field]
+        assert f"background:{rules[f'f{place}']};" in shown, field
+    assert len(set(index["fields"].values())) == len(index["fields"])
+
+
+def test_marked_words_are_readable_on_light_and_dark_pages():
+    found = re.findall(r":root {(.*?)}", tint_css())
+    for light, dark in zip(*(re.findall(r"#\w{6}", tints) for tints in found), strict=True):
+        assert contrast("#111111", light) > 7
+        assert contrast("#e6e8eb", dark) > 4.5

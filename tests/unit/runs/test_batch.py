@@ -161,7 +161,7 @@ def _children(pid):
     return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
-def test_threads_share_one_maker_and_give_the_same_sessions(tmp_path):
+def test_threads_share_one_maker_work_at_the_same_time_and_give_the_same_sessions(tmp_path):
     made = []
 
     def make(seed):
@@ -172,16 +172,13 @@ def test_threads_share_one_maker_and_give_the_same_sessions(tmp_path):
         assert run(ledger, keys(6), make, (5,), threads=4) == 12
         assert list(ledger.bodies(keys(6))) == [Draws(5)(key) for key in keys(6)]
     assert len(made) == 1
-
-
-def test_threads_work_at_the_same_time(tmp_path):
     together = threading.Barrier(4, timeout=30)  # opens only when four sessions are under way at once
 
     def maker(key):
         together.wait()
         return "{}"
 
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+    with Ledger(tmp_path / "barrier.sqlite") as ledger:
         assert run(ledger, keys(4), lambda: maker, (), threads=4) == 8
 
 

@@ -1,14 +1,21 @@
 """Run folders: one process at a time, the same parameters on every start, a manifest that tells."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from crs_lib import runs
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import RunError
+from crs_lib.core.errors import InputError, NoDataError, RunError
+from crs_lib.core.settings import Settings
+from crs_lib.runs import StageSpec, Study
+from crs_lib.runs.ledger import Done, Key, Ledger, _unpack, pack
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +142,217 @@ def test_ledgers_of_stages_do_not_meet():
     for stage, file in (("simulate", "ledger.sqlite"), ("judge", "ledger-judge.sqlite")):
         with runs.stage("movies", "r1", stage, {}) as work:
             assert work.ledger().path.name == file
+
+
+A, B, C = Key("tracker", 0), Key("tracker", 1), Key("echo", 0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run" / "ledger.sqlite"
+
+
+def test_what_is_stored_comes_back_in_the_order_asked_for_from_any_process(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), ""), Done(C, pack("ç \ud800"), "")])
+    with Ledger(path) as ledger:
+        assert list(ledger.bodies([C, A])) == ["ç \ud800", "a"]
+        assert ledger.finished() == {A, B, C}
+        assert ledger.counts() == {"done": 3}
+        assert ledger.failures() == []
+    with Ledger(path) as one, Ledger(path) as two:
+        one.record([Done(A, pack("a"), "")])
+        two.record([Done(A, pack("late"), ""), Done(B, pack("b"), "")])
+        assert list(one.bodies([A, B])) == ["a", "b"]
+
+
+def test_a_finished_session_keeps_its_first_body(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, pack("first"), "")])
+        ledger.record([Done(A, pack("second"), ""), Done(A, None, "ValueError: late")])
+        assert list(ledger.bodies([A])) == ["first"]
+        assert ledger.counts() == {"done": 1}
+
+
+def test_a_failed_session_can_be_done_later_and_its_attempts_are_counted(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, None, "TimeoutError: slow"), Done(C, None, "TimeoutError: slow")])
+        ledger.record([Done(A, None, "ValueError: odd")])
+        assert ledger.failures() == [(C, "TimeoutError: slow"), (A, "ValueError: odd")]
+        assert ledger.tries() == 2
+        ledger.record([Done(A, pack("a"), "")])
+        assert ledger.tries() == 1
+        assert ledger.counts() == {"done": 1, "failed": 1}
+        rows = ledger.do("SELECT attempt, error FROM sessions WHERE status = 'done'")
+        assert rows == [(3, None)]
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(path):
+    with Ledger(path) as ledger:
+        ledger.do(
+            "CREATE TRIGGER stop BEFORE INSERT ON sessions WHEN NEW.session = 1"
+            " BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        )
+        with pytest.raises(RunError, match=r"disk full.*stored before is safe"):
+            ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), "")])
+        assert ledger.counts() == {}
+        ledger.record([Done(A, pack("a"), "")])  # and it can be used again
+        assert ledger.counts() == {"done": 1}
+
+
+def test_a_session_that_is_not_there_or_was_changed_is_an_error(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, None, "x"), Done(B, pack("b"), "")])
+        ledger.do("UPDATE sessions SET body = ? WHERE status = 'done'", (pack("c"),))
+        for key in (A, B):
+            with pytest.raises(RunError, match=f"session {key.session} of 'tracker' is missing or damaged"):
+                list(ledger.bodies([key]))
+
+
+@pytest.mark.parametrize("page", ["damaged", "cut short"])
+def test_a_damaged_page_is_noticed_and_a_file_that_is_no_ledger_left_alone(path, page):
+    keys = [Key("tracker", i) for i in range(200)]
+    with Ledger(path) as ledger:
+        ledger.record(Done(key, pack("body " * 300), "") for key in keys)
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    whole = path.read_bytes()
+    damaged = whole[: 4096 * 3] + b"\xff" * 4096 + whole[4096 * 4 :]
+    path.write_bytes(damaged if page == "damaged" else whole[: 4096 * 2])
+    with pytest.raises(RunError, match=r"cannot be used|damaged"), Ledger(path) as ledger:
+        list(ledger.bodies(keys))
+    path.write_bytes(b"this is no database" * 100)
+    with pytest.raises(RunError, match=r"cannot be used.*nothing was changed"):
+        Ledger(path)
+    assert path.read_bytes() == b"this is no database" * 100
+
+
+@given(st.text())
+def test_any_text_survives_packing(text):
+    assert _unpack(pack(text)) == text
+
+
+_events = st.lists(st.tuples(st.integers(0, 3), st.none() | st.text(max_size=5)), max_size=15)
+
+
+@settings(max_examples=40, deadline=None)
+@given(events=_events)
+def test_any_order_of_attempts_gives_the_first_success(tmp_path_factory, events):
+    bodies = {}
+    for session, text in events:
+        if text is not None:
+            bodies.setdefault(session, text)
+    failed = {session for session, _ in events} - set(bodies)
+    with Ledger(tmp_path_factory.mktemp("ledger") / "ledger.sqlite") as ledger:
+        for session, text in events:
+            ledger.record([Done(Key("s", session), None if text is None else pack(text), "failed")])
+        assert {key.session for key in ledger.finished()} == set(bodies)
+        assert {key.session for key, _ in ledger.failures()} == failed
+        found = ledger.bodies([Key("s", session) for session in sorted(bodies)])
+        assert list(found) == [bodies[session] for session in sorted(bodies)]
+
+
+class Letters(Settings):
+    run: str = "r1"
+    words: int = 2
+
+
+def corpus(settings, stage):
+    stage.counts["words"] = settings.words
+    tables.write_json(stage.path("cases.json"), {"n": settings.words})
+    frame = pd.DataFrame({"word": [*"abc"][: settings.words], "n": range(settings.words)})
+    return {"words": frame, "empty": pd.DataFrame(), "seen": "passed on"}
+
+
+def count(settings, stage):
+    return {"total": pd.DataFrame({"n": [int(STUDY.read(settings.run, "words")["n"].sum())]})}
+
+
+def letters(settings):
+    if settings.words > 3:
+        raise InputError("words is at most 3")
+    return {"alphabet": "ab" * 32}
+
+
+STUDY = Study(
+    "letters",
+    [
+        StageSpec(
+            "corpus", "91_corpus", Letters, corpus, needs=letters,
+            outputs={"words": "words.parquet", "cases": "cases.json", "empty": "empty.csv"},
+            contracts={"words": tables.Contract("words", ("word",), ("word",))},
+        ),
+        StageSpec(
+            "count", "92_count", Letters, count, inputs=("words.parquet",),
+            outputs={"total": "scores/total.csv"}, parameters=lambda settings: {"words": settings.words},
+        ),
+        StageSpec("broken", "93_broken", Letters, lambda settings, stage: {}, outputs={"gone": "gone.csv"}),
+    ],
+    derived={"longest": lambda run: STUDY.read(run, "words").nlargest(1, "n")},
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def study_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    return tmp_path / "letters" / "r1"
+
+
+def test_a_stage_writes_its_tables_and_the_manifest_names_them(study_results):
+    made = STUDY.run("corpus", Letters())
+    assert made["seen"] == "passed on"
+    entry = STUDY.finished("r1", "corpus")
+    assert entry["parameters"] == {"run": "r1", "words": 2}
+    assert entry["counts"] == {"words": 2}
+    assert entry["inputs"] == {"alphabet": "ab" * 32}
+    assert set(entry["outputs"]) == {"words.parquet", "cases.json", "empty.csv"}
+    assert STUDY.read("r1", "words").equals(made["words"])
+    assert STUDY.read("r1", "words", columns=["n"]).columns.to_list() == ["n"]
+    assert STUDY.read("r1", "empty").empty
+    assert STUDY.read("r1", "longest")["word"].to_list() == ["b"]
+
+
+def test_a_later_stage_reads_the_file_that_it_names_as_input(study_results):
+    with pytest.raises(RunError, match="run 91_corpus -p run r1"):
+        STUDY.run("count", Letters())
+    STUDY.run("corpus", Letters())
+    STUDY.run("count", Letters(), variant="by hand")
+    entry = STUDY.finished("r1", "count", variant="by hand")
+    assert entry["inputs"] == {"words.parquet": tables.sha256(study_results / "words.parquet")}
+    assert entry["parameters"] == {"words": 2}
+    assert STUDY.read("r1", "total", variant="by hand")["n"].to_list() == [1]
+    assert STUDY.path("r1", "total.csv", variant="by hand") == study_results / "scores" / "total.csv"
+    with pytest.raises(RunError, match="92_count"):
+        STUDY.read("r1", "total")
+
+
+def test_what_is_missing_names_the_notebook_and_a_figure_may_do_without():
+    with pytest.raises(RunError, match="run 91_corpus -p run r1"):
+        STUDY.figure_table("r1", "words")  # no stage at all: the run does not exist
+    with runs.stage("letters", "r1", "other", {}):
+        pass
+    with pytest.raises(RunError, match="run 91_corpus -p run r1"):
+        STUDY.read("r1", "words")
+    with pytest.raises(NoDataError, match="run 91_corpus -p run r1"):
+        STUDY.figure_table("r1", "words")
+
+
+def test_a_changed_file_is_not_read_and_an_unknown_table_gets_a_suggestion(study_results):
+    STUDY.run("corpus", Letters())
+    tables.write_csv(study_results / "empty.csv", pd.DataFrame({"a": [1]}))
+    with pytest.raises(RunError, match=r"empty.csv.*91_corpus -p run r1"):
+        STUDY.read("r1", "empty")
+    with pytest.raises(InputError, match=r"unknown .* table 'word'; did you mean 'words'"):
+        STUDY.read("r1", "word")
+
+
+def test_settings_are_checked_and_declared_tables_must_be_made(study_results):
+    with pytest.raises(InputError, match="at most 3"):
+        STUDY.run("corpus", Letters(words=4))
+    with pytest.raises(InputError, match="takes Letters, not int"):
+        STUDY.run("corpus", 3)
+    assert not study_results.exists()
+    with pytest.raises(RunError, match="gone"):
+        STUDY.run("broken", Letters())
+    assert runs.read_manifest("letters", "r1")["stages"]["broken"]["status"] == "failed"

@@ -2,21 +2,25 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from crs_lib import simulate
 from crs_lib.catalog import fields
+from crs_lib.core import prompts
+from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
-from crs_lib.simulate import scenarios, voices
+from crs_lib.simulate import scenarios, users, voices
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import Rates
+from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.simulate.users import User
 from crs_lib.systems.base import World
 from crs_lib.validity import realism
-from tests.helpers.sample import GROUNDER, SAMPLE
+from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
 
 CALM = Rates(hesitation=0, contradiction=0, question=0.5)
 THESIS_KEYS = {
@@ -47,7 +51,7 @@ def bad(step):
     return next((i,) for i, f in enumerate(SAMPLE.items) if not any(v in f.values[n] for n, v in wishes))
 
 
-def test_the_log_says_what_was_planned():
+def test_the_log_says_what_was_planned_and_whether_an_utterance_asks():
     scenario = plan()
     for step, said in zip(scenario.steps, talk(scenario, good), strict=True):
         log = said.meta
@@ -62,6 +66,12 @@ def test_the_log_says_what_was_planned():
         assert (log["stage"], log["planned_act"]) == (said.act, step.act)
         assert log["focus_value"] == step.state.constraints.get(step.state.focus)
         assert log["n_answers"] == step.n_answers > 0
+    for session in range(10):
+        for said in talk(plan(session), good):
+            expected = said.meta["shift_event"] or said.act in (
+                "initial", "refine", "follow_up", "insist", "nothing_named",
+            )  # fmt: skip
+            assert said.meta["asks"] is expected
 
 
 def test_what_is_wished_never_depends_on_the_system():
@@ -103,15 +113,6 @@ def test_questions_are_about_films_just_recommended_each_once():
     assert sorted(asked[: len(films)]) == sorted(films)
 
 
-def test_an_utterance_asks_unless_it_is_a_question_or_an_aside():
-    for session in range(10):
-        for said in talk(plan(session), good):
-            expected = said.meta["shift_event"] or said.act in (
-                "initial", "refine", "follow_up", "insist", "nothing_named",
-            )  # fmt: skip
-            assert said.meta["asks"] is expected
-
-
 def test_a_realiser_words_the_plan_anew_and_is_told_what_must_be_voiced():
     told = []
 
@@ -127,11 +128,6 @@ def test_a_realiser_words_the_plan_anew_and_is_told_what_must_be_voiced():
     assert told[0][1] == [("genre", scenario.true_genre)]
 
 
-def test_many_users_do_not_sound_alike():
-    openings = [talk(plan(session))[0].text for session in range(100)]
-    assert len(set(openings)) >= 95
-
-
 @pytest.mark.parametrize("arm", ["shift", "none"])
 def test_no_utterance_is_empty_or_has_a_hole(arm):
     for session in range(10):
@@ -140,20 +136,6 @@ def test_no_utterance_is_empty_or_has_a_hole(arm):
             assert not set("{}|") & set(said.text)
             assert "  " not in said.text
             assert "None" not in said.text
-
-
-def test_praise_comes_only_where_something_was_met():
-    praise = re.compile(
-        r"\b(good|nice|great|lovely|thank(s| you)|not bad|sounds fine|that fits|had in mind)\b", re.I
-    )
-    calm = Rates(hesitation=0, contradiction=0, question=0)
-    said = {name: [] for name in ("good", "bad", "none")}
-    for session in range(12):
-        for name, heard in (("good", good), ("bad", bad), ("none", lambda step: ())):
-            turns = talk(plan(session, rates=calm, insist=False), heard)
-            said[name] += [one.text for one in turns if one.act == "follow_up"]
-    assert sum(bool(praise.search(text)) for text in said["good"]) > 5
-    assert not [text for name in ("bad", "none") for text in said[name] if praise.search(text)]
 
 
 def test_a_user_who_heard_of_all_that_fits_asks_for_what_comes_close_and_does_not_insist():
@@ -174,15 +156,26 @@ def test_a_user_who_heard_of_all_that_fits_asks_for_what_comes_close_and_does_no
     assert seen > 10
 
 
-def test_insisting_is_a_factor():
+def test_insisting_is_a_factor_and_praise_comes_only_where_something_was_met():
     for session in range(8):
         for heard in (bad, lambda step: ()):
             acts = [said.act for said in talk(plan(session, insist=False), heard)]
             assert not {"insist", "nothing_named"} & set(acts)
             assert acts == [step.act for step in plan(session).steps]
+    praise = re.compile(
+        r"\b(good|nice|great|lovely|thank(s| you)|not bad|sounds fine|that fits|had in mind)\b", re.I
+    )
+    calm = Rates(hesitation=0, contradiction=0, question=0)
+    said = {name: [] for name in ("good", "bad", "none")}
+    for session in range(12):
+        for name, heard in (("good", good), ("bad", bad), ("none", lambda step: ())):
+            turns = talk(plan(session, rates=calm, insist=False), heard)
+            said[name] += [one.text for one in turns if one.act == "follow_up"]
+    assert sum(bool(praise.search(text)) for text in said["good"]) > 5
+    assert not [text for name in ("bad", "none") for text in said[name] if praise.search(text)]
 
 
-def test_voices_say_the_same_plan_in_other_words():
+def test_voices_say_the_same_plan_in_other_words_and_capitals_and_users_do_not_sound_alike():
     for session in range(4):
         b, c = (plan(session, voice=name) for name in ("polite", "texting"))
         assert b.events == c.events
@@ -190,6 +183,15 @@ def test_voices_say_the_same_plan_in_other_words():
         assert [one.state for one in b.steps[first - 1 :]] == [one.state for one in c.steps[first - 1 :]]
         said = zip(talk(b, good), talk(c, good), strict=True)
         assert sum(one.text == other.text for one, other in said) == 0
+    for name, share in (("texting", 1), ("learner", 0.3), ("polite", 0), ("A", 0)):
+        small = [plan(session, voice=name).small_letters for session in range(48)]
+        assert abs(np.mean(small) - share) < 0.17, name
+    for casual in CASUAL[:4]:
+        for said in talk(casual, good):
+            if said.act in (*voices.FIRST_WORDS, voices.WHY, "hesitate") and not GROUNDER.titles(said.text):
+                assert said.text == said.text.lower()
+    openings = [talk(plan(session))[0].text for session in range(100)]
+    assert len(set(openings)) >= 95
 
 
 CASUAL = [plan(session, voice="texting") for session in range(24)]
@@ -270,26 +272,13 @@ def test_a_request_for_nothing_demands_no_list():
     assert acts >= {*voices.FIRST_WORDS, voices.REACTION}
 
 
-def test_as_many_users_type_no_capitals_as_the_table_says():
-    for name, share in (("texting", 1), ("learner", 0.3), ("polite", 0), ("A", 0)):
-        small = [plan(session, voice=name).small_letters for session in range(48)]
-        assert abs(np.mean(small) - share) < 0.17, name
-    for casual in CASUAL[:4]:
-        for said in talk(casual, good):
-            if said.act in (*voices.FIRST_WORDS, voices.WHY, "hesitate") and not GROUNDER.titles(said.text):
-                assert said.text == said.text.lower()
-
-
-def test_casual_users_voice_every_shift_and_leak_none():
+def test_casual_users_voice_every_shift_leak_none_and_state_everything_at_once_when_fresh():
     config = SimulateConfig(systems=["tracker"], voices="texting")
     world = World(SAMPLE, GROUNDER)
     talks = [simulate.session(world, "tracker", number, config) for number in range(8)]
     assert len(realism._voiced(talks, GROUNDER)) > 20
     assert realism._voiced(talks, GROUNDER)["voiced"].all()
     assert not realism._leaks(talks, GROUNDER)["leaked"].any()
-
-
-def test_a_fresh_casual_user_states_everything_at_once_and_greets_nobody():
     for casual in CASUAL[:8]:
         turn = casual.events[-1]["turn"]
         user = User(SAMPLE, scenarios.fresh(SAMPLE, casual, turn))
@@ -299,3 +288,72 @@ def test_a_fresh_casual_user_states_everything_at_once_and_greets_nobody():
         named = GROUNDER.topic_set(said.text)
         wanted = {*state.constraints.items(), *state.avoid.items()}
         assert {fields.concept(*pair) for pair in wanted} <= named, said.text
+
+
+def shifted(kind, session=range(30)):
+    """A planned step of a shift type."""
+    steps = (step for n in session for step in scenarios.plan(SAMPLE, 7, n, 20).steps)
+    return next(step for step in steps if step.kind == kind)
+
+
+@pytest.mark.parametrize("kind", SHIFTS.names())
+def test_words_that_leave_out_a_planned_value_are_an_error(kind):
+    step = shifted(kind)
+    needed = users._must_voice(step, step.act)
+    assert needed
+    films = {"genre": " films"}  # an everyday genre counts beside a film word only
+    said = [f"{value}{films.get(name, '')}" for name, value in needed]
+    users.check_voiced(GROUNDER, step, step.act, ", ".join(said))
+    for place, (field, value) in enumerate(needed):
+        rest = ", ".join(said[:place] + said[place + 1 :])
+        with pytest.raises(RunError) as caught:
+            users.check_voiced(GROUNDER, step, step.act, f"Well. {rest}")
+        text = str(caught.value)
+        assert text.startswith(
+            f"shift {kind!r} at turn {step.turn} does not voice {field} {value!r}: 'Well. {rest}'"
+        )
+        assert text.endswith(
+            f"mend the phrases of {field!r} in catalog/fields.py, or the templates [{step.act}] in user.wording"
+        )
+
+
+def test_an_opening_and_a_refinement_must_be_voiced_and_an_ordinary_turn_need_not():
+    first, second, *rest = scenarios.plan(SAMPLE, 7, 0, 20).steps
+    for step in (first, second):
+        with pytest.raises(RunError, match=rf"act '{step.act}' at turn {step.turn} does not voice"):
+            users.check_voiced(GROUNDER, step, step.act, "Hello")
+    ordinary = next(step for step in rest if not users._must_voice(step, step.act))
+    assert ordinary.shift is None
+    users.check_voiced(GROUNDER, ordinary, ordinary.act, "Hello")
+
+
+def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):
+    hidden = replace(fields.FIELDS["language"], phrases=("in the pre$value tongue",))
+    monkeypatch.setitem(fields.FIELDS, "language", hidden)
+    config = SimulateConfig(systems=["silent"], voices="A", n_turns=20)
+    session = next(
+        n for n in range(60)
+        if any("language" in event["added"] for event in simulate.scenario(WORLD, n, config).events)
+    )  # fmt: skip
+    with pytest.raises(RunError, match=r"does not voice language '\w+': .*mend the phrases of 'language'"):
+        simulate.session(WORLD, "silent", session, config)
+
+
+def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypatch):
+    found = dict(prompts.sections("user"))
+    found["shift_replace"] = prompts.compiled(("Let's have $wish instead.",))
+    monkeypatch.setattr(prompts, "sections", lambda name, small=False: found)
+    config = SimulateConfig(systems=["silent"], voices="A", n_turns=20, shift_types=["replace"])
+    with pytest.raises(RunError, match=r"shift 'replace' at .*voice .*\[shift_replace\] in user.wording"):
+        simulate.session(WORLD, "silent", 0, config)
+
+
+def test_a_model_that_does_not_voice_the_plan_is_checked_too(monkeypatch):
+    from crs_lib.simulate import conversation
+    from crs_lib.simulate.users import Phrasing
+
+    monkeypatch.setattr(
+        conversation, "_realiser", lambda *given: lambda text, needed, turn: Phrasing("Hm.", {})
+    )
+    with pytest.raises(RunError, match=r"act 'initial' at turn 1 does not voice genre '.*': 'Hm\.'"):
+        simulate.session(WORLD, "silent", 0, SimulateConfig(systems=["silent"], voices="A"))

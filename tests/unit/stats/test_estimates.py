@@ -144,7 +144,6 @@ def test_degenerate_cases():
     assert np.isnan(stats.cluster_bootstrap_correlation(constant, "x", "y", design)["correlation"][0])
 
 
-# ── intervals of costs ─────────────────────────────────────────────────────────────────────────
 def test_the_interval_of_a_cost_is_that_of_t_and_never_of_no_width():
     values = np.random.default_rng(1).normal(0.3, 0.3, 30)
     found = stats.cost_interval([*values, np.nan])
@@ -192,14 +191,11 @@ def test_the_sentence_changes_with_the_data_and_respects_the_pairing():
         assert stats.finding_gap(paired(gap, noise), "value", "a", "b", template, smallest=0.05) == told
 
 
-def test_shares_where_all_agree_keep_an_interval():
+def test_shares_and_numbers_are_printed_in_one_form():
     frame = pd.DataFrame({"scenario": range(8), "hit": [True] * 8})
     assert share_of(frame, "hit").percent == "100 % [68, 100]"  # 8 / (8 + 1.96²)
     assert share_of(frame.assign(hit=False), "hit").percent == "0 % [0, 32]"
     assert math.isnan(share_of(frame.assign(hit=None), "hit").value)
-
-
-def test_numbers_are_printed_in_one_form():
     assert str(Estimate(-0.004, -0.2, 0.2, 5)) == "0.00 [−0.20, 0.20]"
     assert Estimate(0.412, 0.35, 0.47, 5).percent == "41 % [35, 47]"
     assert Estimate(0.5, math.nan, math.nan, 1).percent == "50 % (no interval)"

@@ -270,18 +270,12 @@ def simulated(sd, effect, n, level, draws=4000):
     return (scipy.stats.wilcoxon(noise, axis=1, method=method).pvalue <= level).mean()
 
 
-@pytest.mark.parametrize(("n", "effect"), [(12, 0.8), (40, 0.4), (105, 0.3)])
+@pytest.mark.parametrize(("n", "effect"), [(12, 0.8), (30, 0.0), (40, 0.4), (105, 0.3)])
 def test_power_of_wilcoxon_is_that_of_t_with_fewer_scenarios_and_that_of_a_simulation(n, effect):
     """Its efficiency against t is 3 / pi on normal data: n t-scenarios do the work of n pi / 3."""
     found = _wilcoxon_power(effect, n, 0.05)
     assert found == pytest.approx(TTestPower().power(effect, n * 3 / np.pi, 0.05), abs=1e-9)
     assert found == pytest.approx(simulated(1.0, effect, n, 0.05), abs=0.03)
-
-
-def test_no_effect_is_found_at_the_level_and_power_rises_with_effect_and_scenarios():
-    assert _wilcoxon_power(0.0, 30, 0.05) == pytest.approx(0.05)
-    assert _wilcoxon_power(0.2, 30, 0.005) < _wilcoxon_power(0.2, 30, 0.05) < _wilcoxon_power(0.3, 30, 0.05)
-    assert _wilcoxon_power(0.2, 30, 0.05) < _wilcoxon_power(0.2, 60, 0.05)
 
 
 PAIRS = stats.Design(pairs=[("b", "a"), ("c", "a")])

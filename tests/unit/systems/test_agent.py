@@ -60,7 +60,6 @@ def one_turn(tools, backend="ollama", answer=choose, **rule):
         return system.reply(1, WISH, {}), server.bodies
 
 
-# ── the tool ───────────────────────────────────────────────────────────────────────────────────
 def titles(found):
     return [TEN.items[item].title for item in found.items]
 
@@ -93,7 +92,6 @@ def test_a_call_that_cannot_be_understood_finds_nothing_and_says_why(name, argum
     assert fault in found.fault and found.items == () and found.arguments == arguments
 
 
-# ── servers with tools ─────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_an_agent_searches_and_then_recommends_what_it_found(backend):
     reply, bodies = one_turn(well, backend)
@@ -152,7 +150,7 @@ def test_arguments_that_are_no_json_or_huge_are_told_logged_and_bounded():
     assert len(json.dumps(call)) < 600 and call["n_found"] == 0
 
 
-def test_films_keep_their_numbers_over_the_turns():
+def test_films_keep_their_numbers_over_the_turns_and_plain_text_is_the_reply():
     with OllamaServer(tools=well, answer=choose) as server:
         system, _ = made(server)
         first = system.reply(1, WISH, {})
@@ -162,15 +160,11 @@ def test_films_keep_their_numbers_over_the_turns():
     assert roles == [
         "system", "user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "user",
     ]  # fmt: skip
-
-
-def test_in_plain_text_what_the_model_writes_is_the_reply():
     film = next(item for item in SAMPLE.items if "Comedy" in item.values["genre"] and item.year >= 1990)
     reply, bodies = one_turn(well, answer=lambda *_: f"See {film.title} ({film.year}).", structured=False)
     assert [SAMPLE.items[i] for i in reply.items] == [film] and len(bodies) == 2
 
 
-# ── servers without tools ──────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
     with OllamaServer(tools=None, answer=choose) as server:
@@ -187,7 +181,7 @@ def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
     ]  # fmt: skip
 
 
-def test_json_actions_are_a_setting_and_demanded_tools_must_be_there():
+def test_json_actions_are_a_setting_demanded_tools_must_be_there_and_a_text_ends_them():
     with OllamaServer(tools=well, answer=choose) as server:
         reply = made(server, tools="json")[0].reply(1, WISH, {})
     assert reply.extra["tools"] == "json" and not any(body.get("tools") for body in server.bodies)
@@ -195,9 +189,6 @@ def test_json_actions_are_a_setting_and_demanded_tools_must_be_there():
         system, _ = made(server, tools="native")
         with pytest.raises(LLMError, match="does not support tools"):
             system.reply(1, WISH, {})
-
-
-def test_json_actions_without_structure_end_in_a_text():
     film = next(item for item in SAMPLE.items if "Comedy" in item.values["genre"] and item.year >= 1990)
 
     def answer(prompt, schema, seed):

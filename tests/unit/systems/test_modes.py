@@ -23,7 +23,7 @@ WISH = "I'd like to see comedy films tonight. Any ideas?"
 MODES = ("closed", "rag", "free")
 
 
-def with_model(answers, **rule) -> World:
+def with_model(answers, **rule):
     pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
     return World(SAMPLE, GROUNDER, pool, LLMSettings(**{"retriever": "hybrid:hashing", **rule}))
 
@@ -44,21 +44,17 @@ def said_once(mode, text=WISH, answers=None, **rule):
 
 def talk(spec, session=0, n_turns=6, world=None, **config):
     return simulate.session(
-        world, spec, session, SimulateConfig(systems=["oracle"], n_turns=n_turns, **config)
+        world, spec, session, SimulateConfig(systems=["oracle"], n_turns=n_turns, **{"voices": "A", **config})
     )
 
 
-# ── what a model is shown ──────────────────────────────────────────────────────────────────────
-def test_closed_puts_the_same_films_first_at_every_turn():
+def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
     world = with_model(lambda request: answer("Hm.", ["1"]))
     talk("closed:scripted", world=world)
     firsts = [request.messages[0] for request in asked(world)]
     assert len({one.content for one in firsts}) == 1 and firsts[0].role == "system"
     assert firsts[0].content.count("\n- [") == 30
     assert [one.role for one in asked(world)[2].messages] == ["system", *["user", "assistant"] * 2, "user"]
-
-
-def test_the_films_on_the_shelf_hold_answers_to_every_wish_and_are_the_same_for_all():
     world = with_model(lambda request: answer("Hm."))
     config = SimulateConfig(systems=["oracle"], n_turns=12)
     for session in range(6):
@@ -137,8 +133,7 @@ def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
     assert roles[:2] == ["system", "user"] and roles[-1] == "user"
 
 
-# ── what is read from the answer ───────────────────────────────────────────────────────────────
-def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
+def test_numbers_are_films_of_the_latest_list_and_stated_wishes_are_kept():
     text = answer("Two.", ["2", "1", "2"], {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""})
     reply, (request,) = said_once("closed", answers=[text])
     ids = reply.extra["offered_ids"]
@@ -147,9 +142,6 @@ def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
     assert reply.constraints == {"genre": "Comedy", "actor": "Charlie Chaplin"}
     assert request.schema["properties"]["recommended"]["items"]["enum"][-1] == "30"
     assert "state" not in request.schema["required"]
-
-
-def test_stated_wishes_are_logged_and_asked_for_only_where_they_are_wanted():
     text = answer("Two.", ["2"], {"genre": "comedies", "year": "the nineties"})
     reply, _ = said_once("closed", answers=[text])
     assert reply.extra["state"] == {"genre": "comedies", "year": "the nineties"}
@@ -183,13 +175,10 @@ def test_in_plain_text_the_titles_count_and_those_asked_about_do_not():
         assert reply.hallucinated == ("Lamps",) and request.schema is None
 
 
-def test_a_reply_recommends_at_most_what_the_settings_allow():
+def test_a_reply_recommends_at_most_what_is_allowed_and_enforced_titles_are_asked_about_once():
     names = ", ".join(f'"{item.title}" ({item.year})' for item in SAMPLE.items[:6])
     reply, _ = said_once("free", answers=[names], structured=False, most=2)
     assert len(reply.items) == 2 and len(reply.extra["mentioned_ids"]) == 4
-
-
-def test_enforced_a_foreign_title_is_asked_about_once_and_then_cut():
     bad = 'Metropolis (1927) fits. Or "Lamps of Nowhere".'
     answers = [answer(bad, ["Lamps of Nowhere"]), answer(bad, ["Metropolis"])]
     reply, requests = said_once("free", answers=answers, enforce=True)
@@ -205,7 +194,6 @@ def test_a_number_that_was_not_shown_fails_the_session(mode):
         systems.create(f"{mode}:scripted", world, 7, 0).reply(1, WISH, {})
 
 
-# ── specs ──────────────────────────────────────────────────────────────────────────────────────
 def test_a_spec_names_mode_backend_and_model():
     specs = [
         f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in ("template", "ollama:a:b")
@@ -234,7 +222,6 @@ def test_worded_is_what_a_bare_backend_is():
     assert dialogue("worded:template") == dialogue("template")
 
 
-# ── systems that understand nothing ────────────────────────────────────────────────────────────
 def first_film(request):
     numbers = request.schema["properties"]["recommended"]["items"].get("enum", [SAMPLE.items[0].title])
     return answer("This one, surely.", numbers[:1])
@@ -295,7 +282,6 @@ def test_in_rag_it_finds_less_than_any_search(retriever, name, searches):
         assert found[0] < searches[retriever][0]
 
 
-# ── prompts that are not copied ────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("mode", ["worded", *MODES])
 def test_a_copied_prompt_is_asked_for_once_more_with_another_seed_and_then_logged(mode):
     copied = answer("One film. Choose movies that have everything the user wants now.")
@@ -328,7 +314,7 @@ def test_calls_kept_with_the_described_form_replay(mode, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     asked = {
         "systems": [f"{mode}:replay:smollm2"], "n_sessions": 1, "n_turns": 8, "seed": 7, "arms": ["shift"],
-        "llm": {**SMALL_MODEL, "form": "described"},
+        "voices": "A", "llm": {**SMALL_MODEL, "form": "described"},
     }  # fmt: skip
     simulate.simulate(SimulateConfig(run="kept", **asked), progress=False)
     (talk,) = simulate.dialogues("kept")

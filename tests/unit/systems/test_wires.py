@@ -20,17 +20,11 @@ from tests.helpers.sample import GROUNDER, SAMPLE
 from tests.helpers.scripted import failing
 
 FAST = partial(Programs, None, LLMSettings(timeout=5.0), retry=Retry(waits=5, first=0.001, longest=0.002))
+
 # What goes wrong at the n-th of 31 requests: another status, a reset, no JSON, half an answer, JSON of another kind.
 FAULTS = {
-    3: 500,
-    7: 503,
-    11: "reset",
-    13: "<html>",
-    17: '{"choices": [{"mess',
-    19: "[]",
-    23: 502,
-    29: '{"ok": true}',
-}
+    3: 500, 7: 503, 11: "reset", 13: "<html>", 17: '{"choices": [{"mess', 19: "[]", 23: 502, 29: '{"ok": true}',
+}  # fmt: skip
 
 
 class Other(Served):
@@ -127,7 +121,7 @@ def test_two_hundred_requests_with_faults_lose_nothing(kind, serve):
     assert len(server.seen) == 200 and server.failed == 2 * 52
 
 
-def test_an_assistant_gets_the_conversation_alone_under_its_usual_path():
+def test_each_protocol_sends_the_conversation_in_its_own_form():
     with Other(assistant) as server, FAST() as programs:
         conversation(programs, f"openai-chat:{server.url}", 1, 2)
         conversation(programs, f"openai-chat:{server.url}/deployed/chat", 2, 1)
@@ -136,9 +130,6 @@ def test_an_assistant_gets_the_conversation_alone_under_its_usual_path():
     assert set(value) == {"model", "messages"}
     assert [(one["role"], one["content"]) for one in value["messages"]] == [
         ("user", "1, 1"), ("assistant", "You said: 1, 1"), ("user", "1, 2")]  # fmt: skip
-
-
-def test_ievalm_gets_context_and_message_and_each_conversation_its_own_cookie():
     with Other(ievalm) as server, FAST() as programs:
         spec = f"ievalm:{server.url}"
         for number in (1, 2):

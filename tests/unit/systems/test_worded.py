@@ -21,35 +21,30 @@ from tests.helpers.scripted import failing
 WISH = "I'd like to see comedy films tonight. Any ideas?"
 
 
-def with_model(world: World, answers, **rule) -> World:
+def with_model(world, answers, **rule):
     """The world with one scripted model, and no second attempt at unusable replies."""
     pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
     return World(world.catalog, world.grounder, pool, LLMSettings(**rule))
 
 
-def asked(world: World) -> list:
+def asked(world):
     return world.llms("scripted").backend.asked
 
 
-def offered_ids(request) -> list[str]:
+def offered_ids(request):
     return [name for name, *_ in template._candidates(request.messages[0].content)]
 
 
-def structured(text, pick=1, known=None):
+def structured(text, pick=1):
     """An answer that names the first ``pick`` films on offer."""
 
     def answer(request):
-        ids = (
-            known
-            if known is not None
-            else request.schema["properties"]["recommended"]["items"]["enum"][:pick]
-        )
+        ids = request.schema["properties"]["recommended"]["items"]["enum"][:pick]
         return json.dumps({"reply": text, "recommended": ids})
 
     return answer
 
 
-# ── titles outside the catalogue ───────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(("text", "found"), [
     ('You might like "The Lamp of Nowhere".', ["The Lamp of Nowhere"]),
     ("You might like “The Lamp of Nowhere” (1987).", ["The Lamp of Nowhere"]),
@@ -83,7 +78,6 @@ def test_foreign_titles_are_told_from_the_users_words_and_cut_by_whole_sentences
     assert grounding.cut(alone, world.grounder.unknown_titles(alone, [])) == ""
 
 
-# ── the recommender ────────────────────────────────────────────────────────────────────────────
 def test_a_structured_reply_recommends_what_its_ids_say(world):
     mine = with_model(world, [structured("Both are funny.", pick=2)])
     reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
@@ -99,36 +93,49 @@ def test_a_structured_reply_recommends_what_its_ids_say(world):
     )
 
 
-def test_titles_outside_the_catalogue_are_logged_and_left_alone(world):
-    mine = with_model(world, ['Why not "Lamps of Nowhere"?'], structured=False)
+BAD, FITS = 'Why not "Lamps of Nowhere"?', "Metropolis (1927) fits."
+
+
+@pytest.mark.parametrize(("answers", "rule", "text", "foreign", "enforced"), [
+    ([BAD], {}, BAD, ("Lamps of Nowhere",), None),  # logged, and left alone
+    ([BAD, "Metropolis (1927)."], {"enforce": True}, "Metropolis (1927).", (), "asked again"),
+    ([f"{FITS} {BAD}"] * 2, {"enforce": True}, FITS, ("Lamps of Nowhere",), "cut"),  # asked twice in vain
+    ([f"{FITS} {BAD} " + "It is fine. " * 500], {"enforce": True, "num_ctx": 900, "num_predict": 150}, f"{FITS} It is fine.",
+     ("Lamps of Nowhere",), "cut unasked"),  # no room to ask
+])  # fmt: skip
+def test_titles_outside_the_catalogue_are_logged_and_where_enforced_asked_about_or_cut(
+    world, answers, rule, text, foreign, enforced
+):
+    mine = with_model(world, answers, structured=False, **rule)
     reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
-    assert reply.hallucinated == ("Lamps of Nowhere",)
-    assert reply.text == 'Why not "Lamps of Nowhere"?'
-    assert "enforced" not in reply.extra
+    assert reply.text.startswith(text) and BAD not in reply.text.removeprefix(text)
+    assert reply.hallucinated == foreign and reply.extra.get("enforced") == enforced
+    assert [world.catalog.items[i].title for i in reply.items] == ["Metropolis"] * ("Metropolis" in text)
+    requests = asked(mine)
+    assert len(requests) == len(answers)
+    if enforced == "asked again":
+        assert reply.extra["first_hallucinated"] == ["Lamps of Nowhere"]
+        assert [message.role for message in requests[1].messages] == ["user", "assistant", "user"]
+        assert '"Lamps of Nowhere"' in requests[1].messages[2].content
 
 
-def test_enforced_the_reply_is_asked_for_again(world):
-    mine = with_model(
-        world, ['Why not "Lamps of Nowhere"?', "Metropolis (1927)."], structured=False, enforce=True
-    )
-    reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
-    assert reply.text == "Metropolis (1927)."
-    assert reply.hallucinated == ()
-    assert reply.extra["enforced"] == "asked again"
-    assert reply.extra["first_hallucinated"] == ["Lamps of Nowhere"]
-    again = asked(mine)[1].messages
-    assert [message.role for message in again] == ["user", "assistant", "user"]
-    assert '"Lamps of Nowhere"' in again[2].content
-
-
-def test_enforced_twice_in_vain_the_sentence_is_cut(world):
-    bad = 'Metropolis (1927) fits. Why not "Lamps of Nowhere"?'
-    mine = with_model(world, [bad, bad], structured=False, enforce=True)
-    reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
-    assert reply.text == "Metropolis (1927) fits."
-    assert [world.catalog.items[i].title for i in reply.items] == ["Metropolis"]
-    assert reply.hallucinated == ("Lamps of Nowhere",)
-    assert reply.extra["enforced"] == "cut"
+def test_the_manifest_holds_what_changes_replies_and_work_goes_model_by_model():
+    names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
+    names |= {"shift_first", "shift_gap", "shift_types", "insist", "voices", "explicitness"}
+    assert set(SimulateConfig(arms=["shift"]).parameters("shift")) == names
+    assert set(SimulateConfig().parameters("shift")) == names | {"windows"}
+    llm = {"host": "gpu1", "temperature": 0.2}
+    found = SimulateConfig(systems=["ollama:a:1"], user_llm="ollama:b", llm=llm).parameters("shift")
+    assert found["user_llm"] == "ollama:b"
+    assert found["llm"]["temperature"] == 0.2
+    assert not {"host", "slots", "timeout"} & set(found["llm"])
+    config = SimulateConfig(systems=["ollama:a", "tracker", "ollama:b", "popular"], n_sessions=2)
+    parts = config.parts()
+    assert [models for _, models in parts] == [(), ("ollama:a",), ("ollama:b",)]
+    assert [key.system for key in parts[0][0]] == ["tracker", "popular", "tracker", "popular"]
+    assert [(key.system, key.session) for key in parts[1][0]] == [("ollama:a", 0), ("ollama:a", 1)]
+    spoken = SimulateConfig(systems=["tracker", "ollama:a"], n_sessions=1, user_llm="ollama:u").parts()
+    assert [models for _, models in spoken] == [("ollama:u",), ("ollama:a", "ollama:u")]
 
 
 def test_a_full_context_is_no_reason_to_lose_an_enforced_session(world):
@@ -142,15 +149,6 @@ def test_a_full_context_is_no_reason_to_lose_an_enforced_session(world):
     assert logs[-1]["utterances_left_out"] > 0
     again = [request for request in asked(mine) if len(request.messages) == 3]
     assert len(again) == 20 and all(len(one.messages[1].content) <= 2000 for one in again)
-
-
-def test_without_any_room_the_sentence_is_cut_unasked(world):
-    bad = 'Metropolis (1927) fits. Why not "Lamps of Nowhere"? ' + "It is fine. " * 500
-    mine = with_model(world, [bad], structured=False, enforce=True, num_ctx=900, num_predict=150)
-    reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
-    assert reply.extra["enforced"] == "cut unasked"
-    assert reply.text.startswith("Metropolis (1927) fits. It is fine.")
-    assert len(asked(mine)) == 1
 
 
 def test_a_reply_that_stopped_at_its_length_says_so(world):
@@ -167,6 +165,10 @@ def test_a_model_that_fails_or_is_not_given_raises_and_nothing_stands_in(world):
     mine.llms("scripted")._retry = type(mine.llms("scripted")._retry)(waits=0)
     with failing("unreachable"):
         systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
+    words, mine = wording(world, [LLMError("unreachable", "gone")])
+    mine.llms("scripted")._retry = type(mine.llms("scripted")._retry)(waits=0)
+    with failing("unreachable"):
+        words(TEMPLATE, MUST, 5)
     with pytest.raises(InputError, match="give the World a Pool"):
         systems.create("template", world, 7, 0)
 
@@ -198,7 +200,6 @@ def test_a_megabyte_of_rubbish_breaks_nothing(world):
     assert max(len(request.messages[0].content) for request in asked(mine)) < 20_000
 
 
-# ── the user ───────────────────────────────────────────────────────────────────────────────────
 TEMPLATE = "Instead of comedy films I'd like drama films."
 MUST = [("genre", "Drama")]
 
@@ -257,13 +258,6 @@ def test_twice_in_vain_the_template_speaks_and_is_flagged(world, answers):
     assert len(meta["faults"]) == 2
 
 
-def test_a_server_that_is_gone_is_no_fallback(world):
-    words, mine = wording(world, [LLMError("unreachable", "gone")])
-    mine.llms("scripted")._retry = type(mine.llms("scripted")._retry)(waits=0)
-    with failing("unreachable"):
-        words(TEMPLATE, MUST, 5)
-
-
 def test_a_user_with_a_model_says_the_same_to_every_system(world):
     pool = Pool(None, made={"template": LLM("template")})
     mine = World(world.catalog, world.grounder, pool, LLMSettings())
@@ -271,31 +265,6 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
     first, second = (simulate.session(mine, spec, 0, config).turns[0] for spec in config.systems)
     assert first == second
     assert first.user_meta["worded_by"] in ("llm", "template")
-
-
-# ── the batch's settings ───────────────────────────────────────────────────────────────────────
-def test_the_manifest_holds_what_changes_replies_and_nothing_else():
-    names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
-    names |= {"shift_first", "shift_gap", "shift_types", "insist", "voices", "explicitness"}
-    assert set(SimulateConfig(arms=["shift"]).parameters("shift")) == names
-    assert set(SimulateConfig().parameters("shift")) == names | {"windows"}
-    config = SimulateConfig(
-        systems=["ollama:a:1"], user_llm="ollama:b", llm={"host": "gpu1", "temperature": 0.2}
-    )
-    found = config.parameters("shift")
-    assert found["user_llm"] == "ollama:b"
-    assert found["llm"]["temperature"] == 0.2
-    assert not {"host", "slots", "timeout"} & set(found["llm"])
-
-
-def test_work_goes_model_by_model():
-    config = SimulateConfig(systems=["ollama:a", "tracker", "ollama:b", "popular"], n_sessions=2)
-    parts = config.parts()
-    assert [models for _, models in parts] == [(), ("ollama:a",), ("ollama:b",)]
-    assert [key.system for key in parts[0][0]] == ["tracker", "popular", "tracker", "popular"]
-    assert [(key.system, key.session) for key in parts[1][0]] == [("ollama:a", 0), ("ollama:a", 1)]
-    spoken = SimulateConfig(systems=["tracker", "ollama:a"], n_sessions=1, user_llm="ollama:u").parts()
-    assert [models for _, models in spoken] == [("ollama:u",), ("ollama:a", "ollama:u")]
 
 
 @pytest.mark.parametrize(("settings", "message"), [

@@ -145,10 +145,7 @@ def test_a_model_that_answers_nothing_usable_is_an_error(log, server, tmp_path, 
         (["--llm-settings", "4096"], "llm_settings is 4096; input should be a valid dictionary"),
         (["--llm-settings", "{"], "llm_settings is '{'; input should be a valid dictionary"),
         (["--llm-settings", '{"temperature": 1}'], "an extractor takes no 'temperature'"),
-        (
-            ["--llm-settings", '{"enforce": true}'],
-            "an extractor takes no 'enforce': it is the simulation's (it",
-        ),
+        (["--llm-settings", '{"enforce": true}'], "an extractor takes no 'enforce': it is the simulation's"),
         (["--topics", "heuristic"], "llm is 'ollama:t:1', but convention 'thesis_legacy(topics=heuristic)'"),
     ],
 )

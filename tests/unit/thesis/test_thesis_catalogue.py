@@ -49,16 +49,13 @@ def said(folder):
     return random.Random(5).sample(sorted(texts), min(400, len(texts)))
 
 
-def test_the_report_names_the_dirty_genres(films):
+def test_the_report_names_what_was_dropped_merged_and_set_aside(films):
     dropped = films.report.table("genre", "dropped").set_index("from")
     for label in ("United Kingdom", "George W. Bush", "Fiction", "Film adaptation"):
         assert dropped.loc[label, "reason"] == "no genre"
         assert label not in films.values("genre")
     assert dropped.loc["United Kingdom", "films"] == 45
     assert 20 <= len(films.genres()) <= 50
-
-
-def test_the_report_counts_the_duplicated_actors_and_the_language_doublets(films):
     summary = films.report.summary().set_index("field")
     assert summary.loc["actor", "doublets"] >= 2761  # as counted on the raw file, before names were tidied
     assert summary.loc["language", "doublets"] > 0
@@ -66,9 +63,6 @@ def test_the_report_counts_the_duplicated_actors_and_the_language_doublets(films
     merged = films.report.table("language", "merged").set_index("from")["to"]
     assert (merged["English Language"], merged["Standard Chinese"]) == ("English", "Mandarin")
     assert films.report.table("actor", "dropped")["from"].tolist() == ["nm1157013"]
-
-
-def test_case_doublets_of_titles_are_merged_and_castless_records_kept_aside(films):
     assert {fold(a) for a, _ in films.report.merged_films} == {"from dusk till dawn", "xxx", "megamind"}
     assert films.report.films_read == 2164
     assert films.report.low_information == 383 == int((~films.recommendable).sum())

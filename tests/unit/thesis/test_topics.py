@@ -1,18 +1,26 @@
 """Topics: tokens, lemmas, the filter, inference against a plain loop, training, and every extractor's contract."""
 
+import importlib.util
+import itertools
 import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import psi
 
+from crs_lib import data as logs
 from crs_lib.core import prompts
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM
-from crs_lib.thesis import topics
+from crs_lib.metrics import conventions
+from crs_lib.metrics.similarity import TfidfSpace
+from crs_lib.thesis import replay, topics
+from crs_lib.thesis.legacy import LegacyScorer
 from crs_lib.thesis.topics import (
     STEMS,
     _heuristic,
@@ -23,6 +31,7 @@ from crs_lib.thesis.topics import (
     admitted,
     function_words,
 )  # fmt: skip
+from tests.helpers.thesis_data import choice, external, folder
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -46,19 +55,16 @@ def test_plurals_go_to_the_singular_that_is_known():
     assert _singular("stars", {"star", "stars"}) == "star"
 
 
-def test_the_filter_keeps_hints_and_stems_once_and_at_most_five():
+def test_the_filter_and_the_heuristic_by_hand():
     assert admitted(["life", " Love ", "love", "movie", "lover", "space", "x"]) == ("love", "lover", "space")
     assert len(admitted(["love", "lovers", "lovely", "loved", "loves", "lover"])) == 5
-
-
-def test_the_heuristic_counts_and_prefers():
-    """house 2·1 = 2; ghost 1·(1+2+2) = 5; dark 1·(1+2) = 3; quiet 1."""
+    # house 2·1 = 2; ghost 1·(1+2+2) = 5; dark 1·(1+2) = 3; quiet 1.
     texts = ["The house, the house: a dark quiet ghost", "", "of the", "space-age\x00space"]
     best = [("ghost", "dark", "house", "quiet"), (), (), ("space-age", "space")]
     assert [_heuristic(text) for text in texts] == best
 
 
-def plain_heuristic(text: str) -> tuple[str, ...]:
+def plain_heuristic(text):
     """The second opinion: one text, word by word."""
     score: dict[str, int] = {}
     for word in re.sub("[^a-z0-9 -]", " ", text.lower()).split():
@@ -79,7 +85,7 @@ def test_many_texts_at_once_are_each_text_alone(texts):
     assert [_heuristic(text) for text in texts] == [plain_heuristic(text) for text in texts]
 
 
-def small_model(n_topics: int = 4, n_words: int = 30) -> topics.TopicModel:
+def small_model(n_topics=4, n_words=30):
     rng = np.random.default_rng(3)
     lam = rng.gamma(0.3, 5.0, (n_topics, n_words)) + 0.02
     beta = np.exp(psi(lam) - psi(lam.sum(axis=1, keepdims=True))).astype(np.float32)
@@ -88,7 +94,7 @@ def small_model(n_topics: int = 4, n_words: int = 30) -> topics.TopicModel:
     )
 
 
-def plain(model: topics.TopicModel, bag, gamma) -> np.ndarray:
+def plain(model, bag, gamma):
     """The textbook E-step, one document, in float64."""
     beta = model.beta.astype(np.float64)[[w for w, _ in bag]]
     counts = np.array([c for _, c in bag], dtype=float)
@@ -170,7 +176,7 @@ def test_training_finds_the_two_themes_and_is_reproducible():
 
 @pytest.mark.parametrize("name", [n for n in topics.TOPICS.names() if n != "lda_replayed"])  # test_replay.py
 def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
-    def answer(request) -> str:
+    def answer(request):
         return json.dumps({"topics": ["love story"] if "love" in request.messages[-1].content else []})
 
     small_model().save(tmp_path)
@@ -207,3 +213,93 @@ def test_a_missing_model_falls_back_to_the_heuristic_only_when_asked_and_says_so
     assert found.topics(["a lovely comedy"]) == topics.create("heuristic").topics(["a lovely comedy"])
     with pytest.raises(InputError, match="no topic model"):
         topics.create("lda")
+
+
+@pytest.fixture
+def nouns(tmp_path, monkeypatch):
+    """WordNet with nine nouns."""
+    names = ("use", "us", "dog", "boss", "man", "story", "child", "mouse", "leaf")
+    lines = ["  1 This line is the head of the file", *(f"{name} n 1 0 1 0 00000001" for name in names)]
+    (tmp_path / "index.noun").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "noun.exc").write_text("children child\nmice mouse\nleaves leaf\n", encoding="utf-8")
+    monkeypatch.setenv("WNSEARCHDIR", str(tmp_path))
+    return replay._wordnet()
+
+
+def test_lemmas_are_wordnets_and_another_topic_model_cannot_be_replayed(nouns, tmp_path):
+    lemma = replay._NounLemmas.load(nouns)
+    words = ["dogs", "uses", "men", "stories", "children", "mice", "boss", "survives", "leaves", "dog"]
+    assert [lemma(word) for word in words] == [
+        "dog", "us", "man", "story", "child", "mouse", "boss", "survives", "leaf", "dog",
+    ]  # fmt: skip
+    small_model().save(tmp_path / "lda")
+    with pytest.raises(InputError, match="thesis's own topic model"):
+        replay.ReplayedLda(tmp_path / "lda")
+
+
+def test_a_missing_wordnet_is_said_with_the_way_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("WNSEARCHDIR", str(tmp_path / "none"))
+    with pytest.raises(InputError, match=r"no WordNet \(index\.noun and noun\.exc\).*wordnet-base"):
+        replay._wordnet()
+
+
+class Words:
+    """A topic extractor that does not depend on the order: a text's topics are its long words."""
+
+    name = "words"
+
+    def of(self, text):
+        return tuple(dict.fromkeys(word for word in text.split() if len(word) > 3))[:5]
+
+    def topics(self, texts):
+        return [self.of(text) for text in texts]
+
+    def every(self):
+        """All lists of up to five of the words that the dialogues use."""
+        return [words for n in range(1, 4) for words in itertools.permutations(REPLAY_WORDS, n)]
+
+
+REPLAY_WORDS = ("love", "ghost", "space", "fear")
+
+
+def dialogue(number):
+    texts = [
+        "love", "ghost love", "ghost ghost", "space", "fear space", "love fear", "the", "space love ghost",
+    ]  # fmt: skip
+    said = (texts[(number * 3 + place * (place + number)) % len(texts)] for place in range(12))
+    turns = [Turn((USER, SYSTEM)[place % 2], text) for place, text in enumerate(said)]
+    return Dialogue(f"{number:05d}", "a", turns)
+
+
+def test_in_order_gives_what_all_at_once_gives_where_topics_do_not_depend_on_the_order():
+    rule = conventions.get("thesis_legacy")
+    space = TfidfSpace(["love ghost", "space fear", "ghost space", "fear love"])
+    talks = [dialogue(number) for number in range(6)]
+    at_once = LegacyScorer(space, Words(), rule).score_many(talks)
+    in_order = replay.ReplayedScorer(space, Words(), rule).score_many(talks)
+    assert in_order == at_once
+    assert sum(scores.session["detail"]["n_recovered"] for scores in at_once) > 3
+
+
+@pytest.mark.slow
+@external[0]
+@external[1]
+@pytest.mark.skipif(importlib.util.find_spec("nltk") is None, reason="needs NLTK: pip install nltk")
+def test_every_number_of_the_first_sessions_is_the_originals():
+    try:
+        replay._wordnet()
+    except InputError as error:
+        pytest.skip(str(error))
+    place = folder()
+    ready = choice(
+        "thesis_legacy(topics=lda_replayed)",
+        topic_model=str(place / "lda"),
+        vocabulary=str(place / "reference" / "tfidf_vocabulary_4096.txt"),
+    ).make()
+    first = list(itertools.islice(logs.read(place / "logs_20turns" / "gemma-2b.jsonl.gz"), 150))
+    ours = pd.DataFrame([scores.session for scores in ready.scorer.score_many(first)])
+    theirs = pd.read_csv(place / "reference" / "logs_20turns_lda_sessions.csv").iloc[: len(first)]
+    assert list(theirs["session"]) == [int(session) for session in ours["session_id"]]
+    for column in ("topic_recovery_rate", "avg_recovery_delay", "topic_interference", "cross_coherence",
+                   "context_retention", "context_adaptation_score"):  # fmt: skip
+        assert (theirs[column] - ours[column]).abs().max() < 1e-9, column

@@ -96,8 +96,8 @@ def test_parts_of_a_session_are_means_over_their_turns():
     turns = pd.DataFrame(
         {"model": "oracle", "session_id": "0", "since_shift": pd.array([None, None, 0, 1], dtype="Int64")}
     )
-    turns = turns.assign(**dict.fromkeys(base.scored_names(base.TURN), 0.0)).assign(
-        item_tas=[0.2, 0.4, 1.0, None]
+    turns = turns.assign(
+        **dict.fromkeys(base.scored_names(base.TURN), 0.0) | {"item_tas": [0.2, 0.4, 1.0, None]}
     )
     results = pd.DataFrame([{"model": "oracle", "session_id": "0"}])
     results = results.assign(**dict.fromkeys(base.scored_names(), 0.5))
@@ -149,17 +149,10 @@ def test_marks_without_a_gate_name_the_command(tmp_path, monkeypatch):
 def frame(**systems_):
     """Values of the metric in the arm with shifts, by system; nothing where nothing shifts."""
     rows = [
-        {
-            "arm": arm,
-            "scenario": f"1/{i}",
-            "system": name,
-            "history_cost": value if arm == "shift" else np.nan,
-        }
-        for name, values in systems_.items()
-        for i, value in enumerate(values)
-        for arm in ("shift", "none")
-    ]
-    return pd.DataFrame(rows)
+        (arm, f"1/{i}", name, value if arm == "shift" else np.nan)
+        for name, values in systems_.items() for i, value in enumerate(values) for arm in ("shift", "none")
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["arm", "scenario", "system", "history_cost"])
 
 
 def outcome(tmp_path, demands, table):
@@ -344,11 +337,8 @@ def test_a_short_search_finds_the_parrot_and_spares_the_gain():
 def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
     """Its exploit is the base's cost less its own; a policy that is weaker with straight users is left out."""
     made = {
-        "sticky": (0.4, 0.8),
-        "one_slot_sticky": (0.3, 0.8),
-        "stickyk:1": (0.1, 0.6),
-        "tracker": (0.1, 0.9),
-    }
+        "sticky": (0.4, 0.8), "one_slot_sticky": (0.3, 0.8), "stickyk:1": (0.1, 0.6), "tracker": (0.1, 0.9),
+    }  # fmt: skip
 
     def scored(config, specs, n, voices):
         assert (config.n_turns, n, voices) == (8, 100, "all")
@@ -365,20 +355,15 @@ def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
     found = redteam._sleights(redteam.GateConfig(n_sessions=2, seed=1)).set_index("metric")
     assert found["exploitability"].to_dict() == pytest.approx({"shift_cost": 0.1, "share_lost": 0.125})
     assert set(found["worst"]) == {"one_slot_sticky"} and set(found["n"]) == {3}
-    assert (found["low"] <= found["exploitability"]).all() and (
-        found["exploitability"] <= found["high"]
-    ).all()
+    assert found["exploitability"].between(found["low"], found["high"]).all()
 
 
 def test_no_sleight_that_is_as_able_is_no_number(monkeypatch):
-    weak = {
-        spec: [Scores([], [], {"shift_cost": 0.1, "straight_gain": 0.1})] * 3 for spec in redteam.SLEIGHTS
-    }
-    honest = {
-        spec: [Scores([], [], {"shift_cost": 0.4, "straight_gain": 0.9})] * 3
-        for spec in ("sticky", "tracker")
-    }
-    honest["pad_sticky:3"] = [Scores([], [], {"shift_cost": 0.2, "straight_gain": 0.5})] * 3
-    monkeypatch.setattr(redteam, "_scored", lambda *_: weak | honest)
+    weak, able = (
+        [Scores([], [], {"shift_cost": c, "straight_gain": g})] * 3 for c, g in ((0.1, 0.1), (0.4, 0.9))
+    )
+    made = dict.fromkeys(redteam.SLEIGHTS, weak) | {"sticky": able, "tracker": able}
+    made["pad_sticky:3"] = [Scores([], [], {"shift_cost": 0.2, "straight_gain": 0.5})] * 3
+    monkeypatch.setattr(redteam, "_scored", lambda *_: made)
     found = redteam._sleights(redteam.GateConfig(n_sessions=2))
     assert found["exploitability"].isna().all() and (found["n"] == 0).all()

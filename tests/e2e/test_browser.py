@@ -1,8 +1,9 @@
-"""The trace in a real browser, opened from disk: looked at, clicked, typed into."""
+"""The trace, the pages for raters and those of chats in a real browser, opened from disk: clicked, typed into."""
 
 import base64
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,21 @@ from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib.__main__ import main
 from crs_lib.core import paths, tables
 from crs_lib.core.tables import sha256
+from crs_lib.cosrec import corpus as cosrec_corpus
+from crs_lib.cosrec.settings import RetrieveSettings, ScoreSettings
+from crs_lib.cosrec.study import STUDY
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
+from crs_lib.realtalk import corpus, describe, query, ranker
+from crs_lib.realtalk import index as chats
 from crs_lib.report import page as pages
 from crs_lib.report import report, trace
+from crs_lib.report.page import document
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
+from tests.helpers.cosrec_data import part_of_sample
 from tests.helpers.ollama_server import OllamaServer
-from tests.helpers.sample import simulated
+from tests.helpers.sample import scored, simulated
 
 PROGRAM, pytestmark = chromium.PROGRAM, chromium.MARKS
 PIXEL = base64.b64decode(
@@ -68,11 +76,12 @@ def light_report(run):
     ladder = stats.ladder
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            stats, "ladder",
+            stats,
+            "ladder",
             lambda scores, plan: ladder(
                 scores, plan.changed(secondary_outcomes=(), lower_is_better=(plan.primary_outcome,))
             ),
-        )  # fmt: skip
+        )
         patch.setattr(figures, "make", lambda *_: None)
         patch.setattr(style, "data", lambda *_: PIXEL)
         return report.write(run)
@@ -90,14 +99,14 @@ def index():
 
 
 @pytest.fixture
-def page(running):
-    """A tab that must not complain, and must not ask for anything but files of the run."""
+def page(running, tmp_path):
+    """A tab that must not complain, and must not ask for anything but files of the run and of the test."""
     tab = running.page()
     yield tab
     complaints, requests = tab.complaints(), tab.requests()
     tab.close()
     assert complaints == []
-    allowed = ("about:", "data:", "blob:", paths.results().as_uri())
+    allowed = ("about:", "data:", "blob:", paths.results().as_uri(), tmp_path.as_uri())
     assert [url for url in requests if not url.startswith(allowed)] == []
 
 
@@ -436,41 +445,6 @@ def drawn(page, path):
     page.wait("document.querySelectorAll('.turn, .wide').length > 0")
 
 
-@pytest.fixture(scope="module")
-def others(index):
-    """The leaderboard of the same run, the page of a catalogue, and a comparison's."""
-    folder = paths.run_folder("movies", "trace-e2e")
-    board = pages.leaderboard(["trace-e2e"], folder / "leaderboard.html")
-    films = folder / "catalog.html"
-    assert main(["catalog", "show", "--out", str(films)]) == 0
-    return board, films, crs_lib.compare(["Ours=sticky"], n=24, run="compare-e2e", progress=False).page
-
-
-def test_the_verdict_stands_on_the_first_screen(page, others):
-    for width, height in ((390, 844), (1400, 900)):
-        page.size(width, height)
-        drawn(page, others[2])
-        assert page.js("document.querySelector('#verdict li').getBoundingClientRect().bottom") < height
-
-
-def test_a_run_dropped_on_the_leaderboard_stands_beside_the_baselines(page, others):
-    drawn(page, others[0])
-    before = page.texts("tbody tr td:nth-child(2)")
-    assert set(before) == set(SYSTEMS)
-    text = json.dumps((others[0].with_name("results.jsonl")).read_text(encoding="utf-8"))
-    page.js(
-        f"(() => {{ const data = new DataTransfer(); data.items.add(new File([{text}], 'mine.jsonl'));"
-        "document.dispatchEvent(new DragEvent('drop', {dataTransfer: data})); })()"
-    )
-    page.wait("document.querySelectorAll('tr.own').length === 3")
-    assert page.text("#state") == "mine.jsonl: 3 systems"
-    ranks = dict(
-        zip(page.texts("tbody tr td:nth-child(2)"), page.texts("tbody tr td:first-child"), strict=True)
-    )
-    assert all(ranks[name] == ranks[f"{name} (mine)"] for name in SYSTEMS)  # the same scores tie
-    assert page.complaints() == []
-
-
 @pytest.mark.parametrize("width", [390, 1400])
 def test_axe_finds_nothing_wrong_on_light_and_dark_pages(page, index, written, others, width):
     page.size(width, 900)
@@ -534,3 +508,230 @@ def test_the_keyboard_alone_finds_an_utterance_and_scrolls_a_table(page, index, 
     for _ in range(3):
         page.key("ArrowRight")
     page.wait("goal.scrollLeft > 20")
+
+
+RUN = "annotate-e2e"
+
+
+@pytest.fixture(scope="module")
+def rated():
+    return scored(RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8)
+
+
+def questions(page, folder, **choice):
+    """The page of questions of the run, opened; what it exports comes into the folder."""
+    path = pages.write_questions(labels.AskConfig(run=RUN, **choice))
+    page.browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    page.open(path)
+    return path
+
+
+def exported(page, folder, name, digest="*"):
+    """The files that come once an export is asked for."""
+    page.key("e")
+    end = time.monotonic() + chromium.PATIENCE
+    while not (files := list(folder.glob(f"labels-{name}-{digest}.jsonl"))):
+        assert time.monotonic() < end, "nothing was exported"
+        time.sleep(0.05)
+    return files
+
+
+@pytest.mark.usefixtures("rated")
+def test_ten_questions_are_answered_by_keyboard_exported_and_imported(page, tmp_path):
+    given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
+    path = questions(page, tmp_path, n=10)
+    page.click("#rater")
+    page.type("a b")
+    page.key("Enter")
+    assert page.js("document.querySelectorAll('.said').length") >= 4
+    assert page.texts(".shift b") == ["Person – wants something else"]
+    for value in given[:6]:
+        page.key(str(value))
+    page.key("ArrowLeft")  # the sixth again
+    assert page.js("document.querySelector('[aria-pressed=true]').textContent").startswith("5")
+    page.key("4")
+    page.open(path)  # what was answered is kept in the browser
+    assert page.text("#state").startswith("Question 7 of 10 · 6 answered")
+    for value in given[6:]:
+        page.key(str(value))
+    assert "10 answered · all done" in page.text("#state")
+    assert page.js("document.getElementById('done').style.width") == "100%"
+    files = exported(page, tmp_path, "a-b")
+    asked = [url for url in page.requests() if not url.startswith(("about:", "data:", "blob:"))]
+    assert set(asked) == {path.as_uri()}
+    rows = [json.loads(line) for line in files[0].read_text().splitlines()]
+    assert [row["value"] for row in rows] == [1, 2, 3, 4, 5, 4, 4, 3, 2, 1]
+    assert {row["rater"] for row in rows} == {"a b"}
+    found = labels.findings(RUN, files, resamples=20)
+    assert len(found.labels) == 10 and len(found.correlations) > 3
+    assert set(found.labels["item"]) == set(labels.read_key(RUN).questions["id"])
+
+
+@pytest.mark.usefixtures("rated")
+def test_two_raters_at_one_browser_give_two_files(page, tmp_path):
+    questions(page, tmp_path, n=3)
+    page.key("2")  # before the initials are given: it goes with the first rater
+    for rater, values in (("ann", "22"), ("bob", "555")):
+        page.click("#rater")
+        page.js("document.getElementById('rater').value = ''")
+        page.type(rater)
+        page.key("Enter")
+        for value in values:
+            page.key(value)
+        assert "3 answered" in page.text("#state")
+        exported(page, tmp_path, rater)
+    found, _ = labels.read(sorted(tmp_path.glob("labels-*.jsonl")), RUN)
+    assert found.groupby("rater")["value"].agg(list).to_dict() == {"ann": [2, 2, 2], "bob": [5, 5, 5]}
+
+
+@pytest.mark.usefixtures("rated")
+def test_pairs_stand_side_by_side_and_fit_a_small_screen(page, tmp_path):
+    questions(page, tmp_path, n=4, kind="pairs")
+    assert page.texts("#sides h2") == ["Left", "Right"]
+    page.size(390, 800)
+    assert page.js("document.documentElement.scrollWidth <= innerWidth")
+    page.key("3")
+    assert "1 answered" in page.text("#state")
+
+
+def chat_page(folder, chat):
+    told = list(query.predict(built := chats.build(chat, "hashing"), ranker.Hand()))
+    text = document(chat.name, "?", "", describe.sections(built, told), "chat.css")
+    (folder / f"{chat.name}.html").write_text(text, encoding="utf-8")
+    return folder / f"{chat.name}.html"
+
+
+def long_chat(messages):
+    talk = [
+        {"clean_text": f"Message {i} about topic {i // 40}", "speaker": "Ann" if i % 2 else "Ben",
+         "dia_id": f"D{i // 100 + 1}:{i % 100 + 1}"}
+        for i in range(messages)
+    ]  # fmt: skip
+    sessions = {f"session_{n + 1}": talk[100 * n : 100 * n + 100] for n in range(messages // 100)}
+    names = {"speaker_1": "Ann", "speaker_2": "Ben"}
+    return corpus._parse_chat({"name": names, "qa": [], **sessions}, "long")
+
+
+def test_axe_finds_nothing_wrong_with_a_chat_and_links_lead_to_messages(page, tmp_path):
+    path = chat_page(tmp_path, corpus.read_chat(paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"))
+    page.open(path)
+    assert page.axe() == []
+    page.dark()
+    assert page.axe("color-contrast") == []
+    page.js("document.querySelector('details a').click()")
+    target = "document.querySelector('li:target')"
+    assert page.wait(f"{target} && {target}.id.startsWith('D')")
+    page.size(390, 800)
+    assert page.js("document.documentElement.scrollWidth <= innerWidth")
+    assert {url for url in page.requests() if not url.startswith("about:")} <= {path.as_uri()}
+
+
+def test_six_thousand_messages_open_at_once(page, tmp_path):
+    path = chat_page(tmp_path, long_chat(6000))
+    start = time.monotonic()
+    page.open(path)
+    assert page.js("document.querySelectorAll('.segment li').length") == 6000
+    assert time.monotonic() - start < 10
+
+
+def asked_of_assessors(page, folder, raters, answer):
+    """Answers of raters at one open page, by keyboard, in a file each; ``answer`` gives key and query."""
+    files, digest = [], page.js("JSON.parse(document.getElementById('data').textContent).page")
+    for rater in raters:
+        page.click("#rater")
+        page.js("document.getElementById('rater').value = ''")
+        page.type(rater)
+        page.key("Enter")
+        while "all done" not in page.text("#state"):
+            key, query = answer(rater, page.text("#question"))
+            page.key(key)
+            if query:
+                page.type(query)
+                page.key("Enter")
+        files += exported(page, folder, rater, digest)
+    return files
+
+
+def test_cosrec_is_annotated_by_two_assessors_and_a_review_and_scored(page, tmp_path, capsys):
+    """Intents, then the pool of two runs, then quality: pages, labels, a corpus, notebooks 13 and 14."""
+    made = tmp_path / "made"
+    source = part_of_sample(tmp_path / "source", crowd=8, curated=1, products=200, passages=200)
+    names = {"run": "assessed", "source": str(made)}
+    page.browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+
+    def annotate(kind, place, raters, answer, review=None):
+        given = ["annotate", "--kind", kind, "--run", "assessed", "--source", str(place), "--depth", "1"]
+        assert main(given) == 0
+        pages_made = paths.run_folder("cosrec", "assessed") / "annotation"
+        page.open(pages_made / f"{kind}.html")
+        files = asked_of_assessors(page, tmp_path, raters, answer)
+        if review:
+            assert main([*given, "--import", *map(str, files)]) == 0
+            assert "in doubt, to be reviewed" in capsys.readouterr().out
+            page.open(pages_made / f"{kind}-review.html")
+            assert "The assessors said" in page.texts(".note b")
+            files += asked_of_assessors(page, tmp_path, ["c"], review)
+        assert main([*given, "--import", *map(str, files), "--out", str(made)]) == 0
+        return capsys.readouterr().out
+
+    def intent(rater, text):
+        if "knowledge" in text:  # the two differ in all of these
+            return ("1", "what is it") if rater == "b" else ("0", "")
+        return ("1", f"things for {rater}") if "recommended" in text else ("0", "")
+
+    told = annotate("intents", source, ["a", "b"], intent, lambda rater, text: ("1", "reviewed"))
+    assert "alpha, nominal" in told
+    (talk,) = cosrec_corpus.load(made, "curated").intents.values()
+    assert {(one.type, one.variants) for one in talk} == {
+        ("search", ("reviewed", "what is it")), ("recommendation", ("things for a", "things for b"))
+    }  # fmt: skip
+    choice = {"retrievers": ("bm25", "dense:hashing"), "rewriters": ("first and last",), "mapping": ""}
+    STUDY.run("retrieve", RetrieveSettings(**names, **choice, router="views", depth=20))
+    grade = {"a": "1", "b": "2"}
+    told = annotate("relevance", made, ["a", "b"], lambda rater, _: (grade[rater], ""), lambda *_: ("2", ""))
+    assert "alpha, ordinal" in told
+    judged = cosrec_corpus.load(made, "curated").qrels
+    assert {value for grades in judged.values() for value in grades.values()} == {2}
+    told = annotate("quality", made, ["a", "b"], lambda _, text: ("5" if "English" in text else "4", ""))
+    assert "one rater against the others" in told
+    (ratings,) = cosrec_corpus.load(made, "curated").ratings.values()
+    assert [tuple(one) for one in ratings] == [(5, 4, 4, 4)] * 2
+    found = STUDY.run("evaluate", ScoreSettings(**names, resamples=20))
+    best = found["means"].set_index(["kind", "system", "measure"])["mean"]
+    for kind in ("search", "recommendation"):  # the best document, which BM25 may lack, is relevant
+        assert best[kind, "dense-hashing-first-and-last", "RR@10"] == 1
+
+
+@pytest.fixture(scope="module")
+def others(index):
+    """The leaderboard of the same run, the page of a catalogue, and a comparison's."""
+    folder = paths.run_folder("movies", "trace-e2e")
+    board = pages.leaderboard(["trace-e2e"], folder / "leaderboard.html")
+    films = folder / "catalog.html"
+    assert main(["catalog", "show", "--out", str(films)]) == 0
+    return board, films, crs_lib.compare(["Ours=sticky"], n=24, run="compare-e2e", progress=False).page
+
+
+def test_the_verdict_stands_on_the_first_screen(page, others):
+    for width, height in ((390, 844), (1400, 900)):
+        page.size(width, height)
+        drawn(page, others[2])
+        assert page.js("document.querySelector('#verdict li').getBoundingClientRect().bottom") < height
+
+
+def test_a_run_dropped_on_the_leaderboard_stands_beside_the_baselines(page, others):
+    drawn(page, others[0])
+    before = page.texts("tbody tr td:nth-child(2)")
+    assert set(before) == set(SYSTEMS)
+    text = json.dumps((others[0].with_name("results.jsonl")).read_text(encoding="utf-8"))
+    page.js(
+        f"(() => {{ const data = new DataTransfer(); data.items.add(new File([{text}], 'mine.jsonl'));"
+        "document.dispatchEvent(new DragEvent('drop', {dataTransfer: data})); })()"
+    )
+    page.wait("document.querySelectorAll('tr.own').length === 3")
+    assert page.text("#state") == "mine.jsonl: 3 systems"
+    ranks = dict(
+        zip(page.texts("tbody tr td:nth-child(2)"), page.texts("tbody tr td:first-child"), strict=True)
+    )
+    assert all(ranks[name] == ranks[f"{name} (mine)"] for name in SYSTEMS)  # the same scores tie
+    assert page.complaints() == []
