@@ -20,9 +20,9 @@ TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 21
 REACHED = {
     "realtalk": 3094, "cosrec": 2942, "systems": 1961, "report": 1878, "stats": 1806, "validity": 1732,
     "catalog": 1633, "llm": 1370, "metrics": 1276, "cli": 1031, "core": 981, "data": 830, "retrieval": 745,
-    "judge": 692, "notebooks": 611, "runs": 572,
+    "judge": 686, "notebooks": 611, "runs": 572,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_577, 44_832, 215, 1_146
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_567, 44_822, 215, 1_146
 FRONT_DOOR_REACHED = 160
 
 
