@@ -100,11 +100,9 @@ class EvaluateConfig(Choices):
 
 
 def score_all(
-    dialogues: Iterable[Dialogue],
-    grounder: Grounder,
-    convention: conventions.Convention,
+    dialogues: Iterable[Dialogue], grounder: Grounder, convention: conventions.Convention,
     gains: ArmGains | None = None,
-) -> Iterator[Scores]:
+) -> Iterator[Scores]:  # fmt: skip
     """Score dialogues one after the other; texts are grounded in batches, memory stays flat."""
     return score_tables.stream(dialogues, ItemsScorer(grounder, convention, gains=gains or {}))
 
@@ -172,11 +170,9 @@ def score_logs(log: str | Path, config: ScoringConfig, out: Path, workers: int =
 
 
 def _write(
-    scored: Iterator[Scores],
-    target: Callable[[str], Path],
-    ready: PreparedScorer,
+    scored: Iterator[Scores], target: Callable[[str], Path], ready: PreparedScorer,
     judged: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+) -> tuple[pd.DataFrame, pd.DataFrame]:  # fmt: skip
     """Write the scores and their means, with those of judges; returns the sessions and the means."""
     sessions = score_tables.write(scored, target, ready.provenance)
     means = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
@@ -328,9 +324,8 @@ def convention_of(run: str, asked: str = "") -> str:
     near = [one for one in known if conventions.base_of(one) == name] if name else known
     if not near:
         again = f"python -m crs_lib run 04_evaluate -p run {run} -p convention '{name}'"
-        raise RunError(
-            f"run {run!r} is scored under {', '.join(known)}, not under {name!r}; make it with: {again}"
-        )
+        told = f"run {run!r} is scored under {', '.join(known)}, not under {name!r}"
+        raise RunError(f"{told}; make it with: {again}")
     return near[0]
 
 

@@ -158,12 +158,9 @@ class Scorer:
         return frozenset(known).union(range(-unknown, 0))
 
     def _session(
-        self,
-        who: Mapping[str, str],
-        session: SessionRecord,
-        turns: Sequence[Mapping[str, Any]],
+        self, who: Mapping[str, str], session: SessionRecord, turns: Sequence[Mapping[str, Any]],
         shifts: Sequence[Mapping[str, Any]],
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         known = {name: defined([row[name] for row in turns]) for name in base.scored_names(base.TURN)}
         primary = [row for row in shifts if row["primary"]]
         of_shifts = {one.name: primary if one.primary else shifts for one in base.scored(base.SHIFT)}

@@ -24,12 +24,9 @@ CHUNK = 50  # dialogues scored at once
 
 
 def stream(
-    dialogues: Iterable[Dialogue],
-    scorer: BatchScorer,
-    config: ScoringConfig | None = None,
-    workers: int = 1,
-    gains: ArmGains | None = None,
-) -> Iterator[Scores]:
+    dialogues: Iterable[Dialogue], scorer: BatchScorer, config: ScoringConfig | None = None,
+    workers: int = 1, gains: ArmGains | None = None,
+) -> Iterator[Scores]:  # fmt: skip
     """Score dialogues chunk by chunk, in order; memory stays flat. With more than one worker each process
     makes its own scorer from ``config`` and the ``gains`` of other arms; the scores do not depend on their
     number. A scorer that depends on the order of dialogues scores them all itself. Raises InputError for

@@ -16,7 +16,7 @@ import pandas as pd
 from crs_lib import runs
 from crs_lib.core import paths, prompts
 from crs_lib.core import tables as files
-from crs_lib.core.errors import InputError, NoDataError, did_you_mean
+from crs_lib.core.errors import InputError, NoDataError, did_you_mean, unknown
 from crs_lib.core.settings import Entry, Registry
 from crs_lib.figures import layout, style
 from crs_lib.metrics import base as metrics
@@ -281,8 +281,7 @@ def redraw(
         studies = {entry.facts["study"] for entry in FIGURES}
         raise InputError(f"no figures for study {study!r}{did_you_mean(study, sorted(studies))}")
     if only not in (None, *known):
-        hint = f"{did_you_mean(str(only), known)} (known: {', '.join(known)})"
-        raise InputError(f"unknown figure {only!r}{hint}")
+        raise unknown("figure", only, known)
     paths.run_folder(study, run)  # checks the name
     folder, done, captions = paths.figures() / f"{study}-{run}" / part, list[Path](), list[str]()
     entries = [_entry(name) for name in known if only in (None, name)]

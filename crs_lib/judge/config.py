@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 
@@ -23,7 +23,7 @@ from crs_lib.llm.settings import (
 )
 from crs_lib.metrics import constructs
 
-_OWN = ("seed", "together", "expected")  # settings of judges that no other role has
+_OWN = ("seed", "together", "expected", "wishes")  # settings of judges that no other role has
 _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
 
 
@@ -43,6 +43,12 @@ class JudgeSettings(Settings):
     together: Annotated[bool, Field(description="ask for all constructs of one scale in one call")] = False
     think: Thinking = None
     expected: Annotated[bool, Field(description="the mean of the levels by their probability")] = False
+    wishes: Annotated[
+        Literal["", "turns", "log"],
+        Field(
+            description="whose words tell them: the user's turns or the log; empty: turns of imported logs"
+        ),
+    ] = ""
 
     def check(self) -> None:
         room(self.options)
@@ -56,8 +62,9 @@ class JudgeSettings(Settings):
 
     @property
     def told(self) -> dict[str, Any]:
-        """The settings as plain data; ``expected`` only where it is set."""
-        return {name: value for name, value in self.values().items() if name != "expected" or value}
+        """The settings as plain data; ``expected`` and ``wishes`` only where they are set."""
+        rare = ("expected", "wishes")
+        return {name: value for name, value in self.values().items() if name not in rare or value}
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -97,10 +104,8 @@ class JudgeConfig(Settings):
     def check(self) -> None:
         for spec in self.judges if self.reached and self.asked.expected else ():
             if not BACKENDS.get(spec).facts.get("choices"):
-                raise InputError(
-                    f"judge {spec!r} does not say how probable its words are; leave out expected, or "
-                    f"take one of {giving_choices()}"
-                )
+                told = f"judge {spec!r} does not say how probable its words are"
+                raise InputError(f"{told}; leave out expected, or take one of {giving_choices()}")
 
     @cached_property
     def reached(self) -> LLMSettings:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -41,8 +42,19 @@ class Excerpt(NamedTuple):
         return {**told, "shortened": self.shortened, "limit": self.limit}
 
 
-def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder]) -> Dialogue:
-    """The dialogue marked with what its turns name, where no turn's log says what the user wants."""
+_LOGGED = frozenset({"wishes", "constraints", "avoid"})
+
+
+def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder], turns: bool = False) -> Dialogue:
+    """The dialogue marked with what its turns name, where no turn's log says what the user wants.
+
+    With ``turns`` it is so in any case, and what the log says is left out.
+    """
+    if turns:
+        bare = [{k: v for k, v in turn.user_meta.items() if k not in _LOGGED} for turn in dialogue.turns]
+        told = zip(dialogue.turns, bare, strict=True)
+        kept = tuple(replace(turn, meta={**turn.meta, "user_meta": meta}) for turn, meta in told)
+        return grounder().annotate(replace(dialogue, turns=kept))
     logged = any({"wishes", "constraints"} & set(pair.user.user_meta) for pair in dialogue.pairs())
     return dialogue if logged else grounder().annotate(dialogue)
 
@@ -119,10 +131,8 @@ def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected
         if len(turns) >= min(2, len(pairs)):
             said = [t for turn in turns for t in (pairs[turn - 1].user.text, pairs[turn - 1].system.text)]
             return Excerpt(turns, len(pairs), sum(len(text) > limit for text in said), limit)
-    raise InputError(
-        f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens "
-        "beside the rubric; raise the judge's num_ctx"
-    )
+    told = f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens"
+    raise InputError(f"{told} beside the rubric; raise the judge's num_ctx")
 
 
 def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int, limit: int) -> tuple[int, ...]:

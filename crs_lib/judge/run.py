@@ -137,7 +137,10 @@ class _Judging:
     def __init__(self, config: JudgeConfig, folder: Path, dialogues: str, weights: Mapping[str, str]) -> None:
         self.config, self.path, self._weights = config, folder / "dialogues.jsonl", weights
         self.lines = list(_dialogue_lines(self.path))
-        self._digest = fingerprint([dialogues, config.question()])[:12]
+        made = runs.entry(simulate.STUDY, config.run, "simulate").get("parameters", {})
+        self._turns = (config.asked.wishes or ("turns" if made.get("imported") else "log")) == "turns"
+        asked = [dialogues, config.question(), *(["wishes of turns"] if self._turns else [])]
+        self._digest = fingerprint(asked)[:12]
         self._titles: list[str] = []
         self._grounder = cache(lambda: Grounder(sources.load(folder / "catalog.parquet")))
         if config.canaries:
@@ -164,7 +167,7 @@ class _Judging:
         with self.path.open("rb") as file:
             file.seek(self.lines[line].offset)
             found = Dialogue.from_json(safety.loads(file.readline(), self.path.name), source=self.path.name)
-        found = with_named(found, self._grounder)
+        found = with_named(found, self._grounder, self._turns)
         return spoil(found, canary, self._titles, self.config.asked.seed) if canary else found
 
     def wanted(self, spec: str) -> Iterator[_Judgement]:

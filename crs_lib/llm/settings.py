@@ -109,12 +109,9 @@ _SIMULATION = ("structured", "enforce", "offered", "most", *_MODES, "max_failed"
 
 
 def role_settings(
-    given: Mapping[str, Any],
-    who: str,
-    own: Collection[str] = (),
-    fixed: Collection[str] = (),
+    given: Mapping[str, Any], who: str, own: Collection[str] = (), fixed: Collection[str] = (),
     instead: str = "",
-) -> LLMSettings:
+) -> LLMSettings:  # fmt: skip
     """The settings that a role shares with all others, from a plain mapping.
 
     ``own`` are names of settings that only this role has; they are passed over. ``fixed`` are names of shared

@@ -26,7 +26,7 @@ import pandas as pd
 from pydantic import BaseModel, ValidationError
 
 from crs_lib.core import paths, safety, tables
-from crs_lib.core.errors import InputError, NoDataError, RunError, did_you_mean
+from crs_lib.core.errors import InputError, NoDataError, RunError, unknown
 from crs_lib.core.store import locked
 from crs_lib.core.tables import sha256
 from crs_lib.runs.ledger import Ledger
@@ -318,9 +318,7 @@ class Study:
         where it is gone, changed or not yet made.
         """
         if table not in self._maker_of:
-            known = sorted({*self._maker_of, *self.derived})
-            near = f"{did_you_mean(table, known)} (known: {', '.join(known)})"
-            raise InputError(f"study {self.name!r} has no table {table!r}{near}")
+            raise unknown(f"{self.name} table", table, sorted({*self._maker_of, *self.derived}))
         spec = self._maker_of[table]
         made, file = self.finished(run, spec.name, variant=variant), spec.outputs.get(table, table)
         place = next((name for name in made["outputs"] if Path(name).name == Path(file).name), file)

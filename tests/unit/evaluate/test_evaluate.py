@@ -95,7 +95,7 @@ def test_means_are_those_of_sessions_and_of_turns(run):
 
 
 def test_reading_checks_names_order_and_freshness(run):
-    with pytest.raises(InputError, match="no table 'turn'; did you mean 'turns'"):
+    with pytest.raises(InputError, match="unknown movies table 'turn'; did you mean 'turns'"):
         evaluate.read("r", "turn")
     with pytest.raises(RunError, match=r"no finished 0. *_?\w+ in run 'nope'"):
         evaluate.read("nope", "turns")

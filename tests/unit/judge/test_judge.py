@@ -293,6 +293,8 @@ def test_where_no_wish_is_logged_the_users_turns_tell_them():
     assert told == 'named in turn 1: "genre: Comedy"'  # not what the system said
     logged = dialogue([("a comedy", "b")], constraints={"genre": "Drama"})
     assert judge_prompt.with_named(logged, lambda: grounder) is logged
+    turns = judge_prompt.with_named(logged, lambda: grounder, turns=True)  # as the thesis has it
+    assert judge_prompt._wish_summary(turns) == 'named in turn 1: "genre: Comedy"'
 
 
 def scores(rows, construct="coherence"):

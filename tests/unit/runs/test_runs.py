@@ -343,7 +343,7 @@ def test_a_changed_file_is_not_read_and_an_unknown_table_gets_a_suggestion(study
     tables.write_csv(study_results / "empty.csv", pd.DataFrame({"a": [1]}))
     with pytest.raises(RunError, match=r"empty.csv.*91_corpus -p run r1"):
         STUDY.read("r1", "empty")
-    with pytest.raises(InputError, match=r"no table 'word'; did you mean 'words'"):
+    with pytest.raises(InputError, match=r"unknown .* table 'word'; did you mean 'words'"):
         STUDY.read("r1", "word")
 
 
