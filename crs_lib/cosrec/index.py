@@ -96,11 +96,8 @@ class Passage:
 
 
 def _files(path: Path) -> list[Path]:
-    """A file itself; of a folder (MS MARCO's passages) its files by name, of which there must be one."""
-    found = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
-    if not found:
-        raise InputError(f"{path}: the folder holds no file")
-    return found
+    """A file itself, and an empty folder, which is none; of a folder (MS MARCO's passages) its files."""
+    return (sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else []) or [path]
 
 
 def _read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:

@@ -27,10 +27,9 @@ def runs_of(run: str) -> dict[str, str]:
     found = _windows(own)
     if twin.get("status") == "finished" and twin["parameters"].get("arm") == NO_SHIFT:
         if _settings(twin) != _settings(own):
-            raise RunError(
-                f"runs {run!r} and '{run}-{NO_SHIFT}' were made with different settings, so they are no arms "
-                f"of one batch; give one of them another name, or simulate '{run}-{NO_SHIFT}' anew"
-            )
+            told = f"runs {run!r} and '{run}-{NO_SHIFT}' were made with different settings"
+            better = f"give one of them another name, or simulate '{run}-{NO_SHIFT}' anew"
+            raise RunError(f"{told}, so they are no arms of one batch; {better}")
         found[NO_SHIFT] = str(twin["outputs"]["dialogues.jsonl"])
         found |= {f"{NO_SHIFT}, {arm}": digest for arm, digest in _windows(twin).items()}
     return found

@@ -116,10 +116,8 @@ class ScoringConfig(Choices):
         }
         for name, wrong in useless.items():
             if wrong:
-                raise InputError(
-                    f"{name} is {getattr(self, name)!r}, but convention {rule.name!r} with these settings "
-                    "does not use it; leave it out"
-                )
+                told = f"{name} is {getattr(self, name)!r}, but convention {rule.name!r}"
+                raise InputError(f"{told} with these settings does not use it; leave it out")
 
     @property
     def asks(self) -> bool:

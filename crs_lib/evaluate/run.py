@@ -324,9 +324,8 @@ def convention_of(run: str, asked: str = "") -> str:
     near = [one for one in known if conventions.base_of(one) == name] if name else known
     if not near:
         again = f"python -m crs_lib run 04_evaluate -p run {run} -p convention '{name}'"
-        raise RunError(
-            f"run {run!r} is scored under {', '.join(known)}, not under {name!r}; make it with: {again}"
-        )
+        told = f"run {run!r} is scored under {', '.join(known)}, not under {name!r}"
+        raise RunError(f"{told}; make it with: {again}")
     return near[0]
 
 

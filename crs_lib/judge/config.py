@@ -104,10 +104,8 @@ class JudgeConfig(Settings):
     def check(self) -> None:
         for spec in self.judges if self.reached and self.asked.expected else ():
             if not BACKENDS.get(spec).facts.get("choices"):
-                raise InputError(
-                    f"judge {spec!r} does not say how probable its words are; leave out expected, or "
-                    f"take one of {giving_choices()}"
-                )
+                told = f"judge {spec!r} does not say how probable its words are"
+                raise InputError(f"{told}; leave out expected, or take one of {giving_choices()}")
 
     @cached_property
     def reached(self) -> LLMSettings:

@@ -131,10 +131,8 @@ def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected
         if len(turns) >= min(2, len(pairs)):
             said = [t for turn in turns for t in (pairs[turn - 1].user.text, pairs[turn - 1].system.text)]
             return Excerpt(turns, len(pairs), sum(len(text) > limit for text in said), limit)
-    raise InputError(
-        f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens "
-        "beside the rubric; raise the judge's num_ctx"
-    )
+    told = f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens"
+    raise InputError(f"{told} beside the rubric; raise the judge's num_ctx")
 
 
 def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int, limit: int) -> tuple[int, ...]:

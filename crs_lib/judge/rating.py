@@ -186,10 +186,8 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
     for file in files:
         for model, part in _table_of(file).groupby("model", sort=False):
             if str(model) in owner:
-                raise InputError(
-                    f"{file.name}: model {model!r} has rows in {owner[str(model)]} too, so its sessions "
-                    "cannot be counted; choose one set of files with pattern"
-                )
+                told = f"{file.name}: model {model!r} has rows in {owner[str(model)]} too"
+                raise InputError(f"{told}, so its sessions cannot be counted; choose one set of files")
             owner[str(model)] = file.name
             for session, texts in enumerate(part.to_dict("records")):
                 head = {"model": model, "session_id": session, "canary": "", "judge": judge, "sample": 0}

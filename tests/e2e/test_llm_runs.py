@@ -12,7 +12,8 @@ from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
 from crs_lib.report import report
 from crs_lib.simulate.config import FAILED
-from tests.helpers import llm_job
+from tests.helpers import cosrec_job, llm_job
+from tests.helpers.cosrec_data import part_of_sample
 from tests.helpers.ollama_server import NOISE, Faults, OllamaServer
 from tests.helpers.sample import simulated
 
@@ -210,3 +211,32 @@ def test_a_server_that_speaks_openai_is_a_system_too(results):
         assert server.counts["/api/tags"] == 0  # nothing of Ollama's was asked
     assert [d.model_name for d in simulate.dialogues("openai")] == ["openai:m0:1"] * 2
     assert len(judging.scores_of("openai")) == 2
+
+
+@pytest.mark.full
+def test_a_generation_killed_under_faults_ends_with_the_same_bytes_and_no_call_twice(results):
+    source = part_of_sample(results / "source", products=40, passages=60)
+    with cosrec_job.server(0.2) as server:
+        whole = cosrec_job.contents(cosrec_job.work(results, server.url, "whole", 5, source))
+        n = server.chats
+        assert sum(server.given.values()) > 0
+    with cosrec_job.server(0.2, delay=0.02) as server:
+        targets = sorted(random.Random(3).sample(range(1, n), 3))
+        job = (results, server.url, "killed", 5, source)
+        kills = cosrec_job.killed_until_done(server, job, targets)
+    folder = results / "cosrec" / "killed"
+    assert kills.times >= 2
+    assert kills.asked_again == 0
+    assert cosrec_job.contents(folder) == whole
+    twice, answered = cosrec_job.answered_twice(folder)
+    assert twice == 0
+    assert answered >= 5 * 6  # a query, a draft, and two prompts for each of two buyers
+
+
+@pytest.mark.full
+def test_what_a_generation_lacks_is_said_before_the_first_call(results):
+    with cosrec_job.server(0.0) as server:
+        del server.models["asker:1"]
+        with pytest.raises(RunError, match="cosrec product_query"):
+            cosrec_job.work(results, server.url, "none", 2)
+        assert server.chats == 0

@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import random
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from crs_lib.cosrec.generate import generate
 from crs_lib.cosrec.settings import GenerateSettings
 from crs_lib.llm import Recorder
 from crs_lib.llm.client import LOG
+from tests.helpers.jobs import killed_when
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 MODELS = {"writer:1": "c" * 64, "asker:1": "d" * 64}
@@ -74,16 +74,10 @@ def killed_until_done(server, job, targets):
     times, again = 0, 0
     for target in [*targets, None]:
         recorded, before = _recorded(Path(job[0]) / "cosrec" / job[2]), server.chats
-        process = CONTEXT.Process(target=work, args=job)
-        process.start()
-        while process.is_alive() and (target is None or server.chats < target):
-            time.sleep(0.002)
-        if process.is_alive():
-            os.kill(process.pid, signal.SIGKILL)
-            times += 1
-        process.join()
+        killed, ended = killed_when(CONTEXT, work, job, lambda to=target: to and server.chats >= to)
+        times += killed
         again += sum(_request(body) in recorded for body in server.bodies[before:])
-    assert process.exitcode == 0, f"the last start ended with {process.exitcode}"
+    assert ended == 0, f"the last start ended with {ended}"
     return Kills(times, again)
 
 

@@ -67,6 +67,18 @@ def wait_until(condition, seconds=120):
     return found
 
 
+def killed_when(context, work, job, condition):
+    """Do the work in a process that is killed once the condition holds; whether it was, and how the process ended."""
+    process = context.Process(target=work, args=job)
+    process.start()
+    while process.is_alive() and not condition():
+        time.sleep(0.002)
+    if killed := process.is_alive():
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    return killed, process.exitcode
+
+
 def alive(pid):
     """Whether a process runs (one that only its parent has not yet noticed to be dead does not)."""
     try:

@@ -11,7 +11,6 @@ import json
 import multiprocessing
 import os
 import random
-import signal
 import sqlite3
 import tempfile
 import time
@@ -25,6 +24,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.llm.client import CACHE
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.logged import ImportConfig, import_logs
+from tests.helpers.jobs import killed_when
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
@@ -128,14 +128,15 @@ class Kills:
     unread: int = 0
     kept: set[int] = field(default_factory=set)
     looked_at: int = 0
+    answered: int = 0
 
-    def count(self, server, cache, answered):
-        """Add the life that made the latest requests; so many of all had been answered when it ended."""
+    def count(self, server, cache):
+        """Add the life that made the latest requests; ``answered`` of all had been answered when it ended."""
         asked = server.asked[self.looked_at :]
         self.looked_at += len(asked)
         self.again += sum(mark in self.kept for mark in asked)
         self.kept = _kept(cache)
-        lost, sent = set(asked) - self.kept, set(server.answered[:answered])
+        lost, sent = set(asked) - self.kept, set(server.answered[: self.answered])
         self.unread += len(lost & sent)
         self.cut += len(lost - sent)
 
@@ -166,19 +167,17 @@ def killed_until_done(server, job, targets):
     """
     kills, folder, run = Kills(), Path(job[0]), job[2]
     for target in [*targets, None]:
-        process = CONTEXT.Process(target=work, args=job)
-        process.start()
-        while process.is_alive() and (target is None or len(set(server.asked)) < target):
-            time.sleep(0.002)
-        answered = len(server.answered)
-        if process.is_alive():
-            os.kill(process.pid, signal.SIGKILL)
-            kills.times += 1
-        process.join()
-        kills.count(server, folder / "movies" / run / CACHE, answered)
+
+        def reached(to=target):
+            kills.answered = len(server.answered)
+            return to and len(set(server.asked)) >= to
+
+        killed, ended = killed_when(CONTEXT, work, job, reached)
+        kills.times += killed
+        kills.count(server, folder / "movies" / run / CACHE)
         if target and kills.times % 20 == 0:
             print(f"{kills}; {len(server.asked)} requests", flush=True)
-    assert process.exitcode == 0, f"the last start ended with {process.exitcode}"
+    assert ended == 0, f"the last start ended with {ended}"
     return kills
 
 
@@ -186,13 +185,8 @@ def killed_at_moments(job, moments):
     """Start the job, each time killed after so many seconds; how often it was really killed."""
     kills = 0
     for moment in moments:
-        process = CONTEXT.Process(target=work, args=job)
-        process.start()
-        process.join(moment)
-        if process.is_alive():
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-        process.join()
+        ends = time.monotonic() + moment
+        kills += killed_when(CONTEXT, work, job, lambda ends=ends: time.monotonic() >= ends)[0]
     return kills
 
 

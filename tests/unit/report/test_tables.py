@@ -48,7 +48,7 @@ def results(tmp_path_factory):
         patch.setenv("CRS_RESULTS", str(folder))
         llm = {"host": server.url}
         for run, systems in (("rules", SYSTEMS[1:]), ("models", SYSTEMS)):
-            simulated(run=run, systems=systems, n_sessions=3, n_turns=6, llm=llm)
+            simulated(run=run, systems=systems, n_sessions=3, n_turns=6, llm=llm, voices="A")
         judging.judge_run("models", ["ollama:j:1"], llm=llm, progress=False)
         for run in ("rules", "models"):
             evaluate.evaluate(evaluate.EvaluateConfig(run=run))
@@ -485,7 +485,7 @@ def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkey
 def test_a_system_of_ones_own_is_tried_and_placed_among_the_others(world):
     own = "python:my_system:MySystem"
     mine = systems.World(world.catalog, world.grounder, programs=Programs(None, catalog=world.catalog))
-    config = simulate.SimulateConfig(systems=(own, "random", "oracle"), n_sessions=2, n_turns=8)
+    config = simulate.SimulateConfig(systems=(own, "random", "oracle"), n_sessions=2, n_turns=8, voices="A")
     table = tables.trial(mine, config)
     assert table["turn"].tolist() == [1, 2, 3]
     assert table["met"].iloc[0] == "1 of 1", "the class reads a genre"
