@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from math import isnan, nan
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
-
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.realtalk import answers, corpus, index
 
@@ -22,13 +20,6 @@ TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
 
 
 _TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
-
-
-def trade(text: str) -> str:
-    """A trade-off as it is declared, ``LOSS -MOST for GAIN +LEAST``; ValueError for another form."""
-    if text and not _TRADE.fullmatch(text):
-        raise ValueError("give it like: f1 -0.01 for recall +0.02")
-    return text
 
 
 def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -121,7 +112,11 @@ class RealTalkConfig(Settings):
     force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
     against: Annotated[str, Field(description="the run that a trade-off is held against")] = ""
     tradeoff: Annotated[
-        str, AfterValidator(trade), Field(description='what may fall for a gain: "f1 -0.01 for recall +0.02"')
+        str,
+        Field(
+            pattern=f"^({_TRADE.pattern})?$",
+            description='what may fall for a gain: "f1 -0.01 for recall +0.02"',
+        ),
     ] = ""
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 
