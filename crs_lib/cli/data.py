@@ -41,6 +41,8 @@ def _catalog(
     if run and not (place := paths.run_folder("movies", run) / "catalog.parquet").is_file():
         again = f"python -m crs_lib run 03_simulate -p run {run}"
         raise InputError(f"run {run!r} has no catalogue; make it with: {again}")
+    if run and (catalog, fields) != ("sample", ""):
+        raise InputError("a run has its catalogue: give --run, or --catalog and --fields")
     films = sources.load(place if run else sources.with_fields(catalog, fields))
     if kind == "mcp":
         from crs_lib.systems import agent

@@ -36,7 +36,7 @@ def _chat(
     from crs_lib.simulate.conversation import TRIAL_TURNS
 
     usual: dict[str, Any] = {"run": "trial", "systems": [spec], "n_sessions": 1}
-    config = SimulateConfig(**usual | given | ({"n_turns": TRIAL_TURNS} if simulated else {}))
+    config = SimulateConfig(**usual | given | ({"n_turns": TRIAL_TURNS, "voices": "A"} if simulated else {}))
     with _ready(config) as world:
         print(f"{spec} on {config.catalog_name} ({len(world.catalog):,} films)", end="")
         if simulated:

@@ -131,6 +131,8 @@ def test_chat_ends_cleanly_on_an_interrupt_and_refuses_what_reads_the_log(capsys
 def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
     simulate.prepare("r", "sample")
     assert main(["catalog", "export", "--run", "r", "--out", "films.jsonl"]) == 0
+    assert main(["catalog", "export", "--out", "sample.jsonl"]) == 0  # by default the sample's
+    assert Path("sample.jsonl").read_bytes() == Path("films.jsonl").read_bytes()
     films = [json.loads(line) for line in Path("films.jsonl").read_text(encoding="utf-8").splitlines()]
     catalog = sources.load()
     assert [film["id"] for film in films] == [item.item_id for item in catalog.items]
@@ -140,9 +142,9 @@ def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
     one = next(film for film in films if film["id"] == "metropolis-1927")
     assert (one["title"], one["year"], one["director"]) == ("Metropolis", 1927, ["Fritz Lang"])
     for words, message in (
-        (["--out", "x"], "name the catalogue"),
+        ([], "needs --out"),
         (["--run", "none", "--out", "x"], "run 'none' has no catalogue"),
-        (["--run", "r", "--catalog", "sample", "--out", "x"], "name the catalogue"),
+        (["--run", "r", "--catalog", "films.jsonl", "--out", "x"], "give --run, or --catalog"),
     ):
         assert main(["catalog", "export", *words]) == 2
         assert message in capsys.readouterr().err
