@@ -11,6 +11,7 @@ from crs_lib.figures import layout, style
 from crs_lib.figures.base import NoDataError, figure
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
+from crs_lib.metrics.gain import ABLE
 
 
 def _by_metric(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -34,15 +35,23 @@ _WIDE = 4  # panels whose titles have room for one line
 def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it.
 
-    Scores that are not valid for ranking are left out unless they are named or all are so.
+    Scores that are not valid for ranking are left out unless they are named or all are so; a system that
+    gains too little has no rank by its shift cost.
     """
     usual = layout.outcomes(frames.convention_of(model_metrics))
     found = _by_metric(model_metrics, metrics or [n for n in usual if not base.get(n).mark] or usual)
     first, part = next(iter(found.items()))
     order = [str(name) for name in part["mean"].sort_values(ascending=_lower(first), kind="stable").index]
+    gain = model_metrics[model_metrics["metric"] == "straight_gain"].set_index("model")["mean"]
+    able = gain.astype(float) >= ABLE  # who has nothing to lose has no rank by what was lost
     made, axes = style.figure(0.95 + 0.26 * len(order), 1, len(found), sharey=True)
     for panel, (metric, part) in zip(axes[0], found.items(), strict=True):
-        ranks = part["mean"].rank(ascending=_lower(metric), method="min")
+        ranked = (
+            part["mean"]
+            if metric != "shift_cost"
+            else part["mean"].where(able.reindex(part.index, fill_value=True))
+        )
+        ranks = ranked.rank(ascending=_lower(metric), method="min")
         for place, (name, look) in enumerate(style.looks(order).items()):
             style.estimate(panel, place, part.loc[name], look, caps=0.24)
             style.beside(panel, place, "–" if np.isnan(ranks[name]) else f"{ranks[name]:.0f}")

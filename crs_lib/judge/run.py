@@ -139,7 +139,7 @@ class _Judging:
         self.lines = list(_dialogue_lines(self.path))
         made = runs.entry(simulate.STUDY, config.run, "simulate").get("parameters", {})
         self._turns = (config.asked.wishes or ("turns" if made.get("imported") else "log")) == "turns"
-        asked = [dialogues, config.question(), *(["wishes of turns"] if self._turns else [])]
+        asked = [dialogues, config.question(), *(["constraints from turns"] if self._turns else [])]
         self._digest = fingerprint(asked)[:12]
         self._titles: list[str] = []
         self._grounder = cache(lambda: Grounder(sources.load(folder / "catalog.parquet")))

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from math import isnan, nan
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
-
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.realtalk import answers, corpus, index
 
@@ -24,13 +22,6 @@ TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
 _TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
 
 
-def trade(text: str) -> str:
-    """A trade-off as it is declared, ``LOSS -MOST for GAIN +LEAST``; ValueError for another form."""
-    if text and not _TRADE.fullmatch(text):
-        raise ValueError("give it like: f1 -0.01 for recall +0.02")
-    return text
-
-
 def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Whether measures keep a declared trade-off: ``kept``, ``broken``, or empty where one is not known."""
     found = _TRADE.fullmatch(text)
@@ -41,12 +32,6 @@ def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         return ""
     kept = -fall <= float(found["most"]) + 1e-9 and rise >= float(found["least"]) - 1e-9
     return "kept" if kept else "broken"
-
-
-def _ranker(spec: str) -> str:
-    if spec not in ("auto", "hand", "learned") and not spec.startswith("onnx:"):
-        raise ValueError("give auto, hand, learned or onnx:FOLDER")
-    return spec
 
 
 class RealTalkConfig(Settings):
@@ -64,8 +49,10 @@ class RealTalkConfig(Settings):
     ] = "hashing"
     ranker: Annotated[
         str,
-        AfterValidator(_ranker),
-        Field(description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder"),
+        Field(
+            pattern="^(hand|learned|auto|onnx:.+)$",
+            description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder",
+        ),
     ] = "hand"
     teachers: Annotated[
         str,
@@ -125,7 +112,11 @@ class RealTalkConfig(Settings):
     force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
     against: Annotated[str, Field(description="the run that a trade-off is held against")] = ""
     tradeoff: Annotated[
-        str, AfterValidator(trade), Field(description='what may fall for a gain: "f1 -0.01 for recall +0.02"')
+        str,
+        Field(
+            pattern=f"^({_TRADE.pattern})?$",
+            description='what may fall for a gain: "f1 -0.01 for recall +0.02"',
+        ),
     ] = ""
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 

@@ -36,6 +36,7 @@ SHOWN = (
 )  # fmt: skip
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
+_NARROW = 7  # columns of quantities that a notebook has room for
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 _System = str | Callable[[list[dict[str, str]]], object]
@@ -183,7 +184,7 @@ class Comparison:
         return "\n".join(self.verdict)
 
     def _repr_html_(self) -> str:
-        return f"{bullets(self.verdict)}{table(self.quantities)}"
+        return f"{bullets(self.verdict)}{table(_worded(self.quantities.iloc[:, :_NARROW]))}"
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
@@ -280,6 +281,9 @@ def compare(
 def _specs(systems: Mapping[str, _System] | Sequence[str]) -> list[str]:
     """The systems as ``NAME=SPEC``; functions are kept under their names."""
     if not isinstance(systems, Mapping):
+        if wrong := [one for one in systems if "=" not in one and one not in SYSTEMS]:
+            example = "Ours=python:my_system:MySystem; crs systems lists what there is"
+            raise InputError(f"{wrong[0]!r} is no system; give NAME=SPEC, e.g. {example}")
         return list(systems)
     for name, one in systems.items():
         if callable(one):

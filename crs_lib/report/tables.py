@@ -40,8 +40,8 @@ def transcript(dialogue: Dialogue, limit: int = 10) -> pd.DataFrame:
     return pd.DataFrame({
         "turn": [pair.turn for pair in pairs],
         "user does": [str(pair.user.user_meta.get("stage", "")) for pair in pairs],
-        "user": [shorten(pair.user.text, 70) for pair in pairs],
-        "system": [shorten(pair.system.text, 70) for pair in pairs],
+        "user": [shorten(pair.user.text, 56) for pair in pairs],
+        "system": [shorten(pair.system.text, 56) for pair in pairs],
     })  # fmt: skip
 
 
@@ -247,9 +247,9 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
         films = [items[item] for item in turn.reply.items]
         met = [sum(value in film.values[name] for name, value in turn.wishes.items()) for film in films]
         rows.append({
-            "turn": number, "user": turn.utterance,
+            "turn": number, "user": shorten(turn.utterance, 48),
             "constraints": ", ".join(f"{name} = {value}" for name, value in turn.wishes.items()),
-            "reply": turn.reply.text, "met": f"{max(met, default=0)} of {len(turn.wishes)}",
+            "reply": shorten(turn.reply.text, 48), "met": f"{max(met, default=0)} of {len(turn.wishes)}",
         })  # fmt: skip
     return pd.DataFrame(rows)
 

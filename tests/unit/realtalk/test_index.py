@@ -96,7 +96,7 @@ def test_vectors_made_and_matched_in_slices_are_the_same(tmp_path, monkeypatch):
     texts = ["a dog barks", "", "two cats", "a dog", "nothing of all that was said", "cats"]
     whole = encoders.cached("hashing", texts, encoders._Hashing, tmp_path / "whole")
     query = whole.of(0)
-    for name, size in (("_TEXTS", 2), ("_ROWS", 3), ("_WIDE", 0)):
+    for name, size in (("_KEPT_AT_ONCE", 2), ("_ROWS", 3), ("_WIDE", 0)):
         monkeypatch.setattr(encoders, name, size)
     sliced = encoders.cached("hashing", texts, encoders._Hashing, tmp_path / "sliced")
     assert all(np.array_equal(one, other) for one, other in zip(whole, sliced, strict=True))

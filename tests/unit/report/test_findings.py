@@ -200,7 +200,7 @@ def test_costs_stand_by_type_of_the_first_shift_with_the_control_and_later_shift
     control = frame.assign(session_id="r" + frame["session_id"], type="refine", primary=False, shift_cost=0.0)
     later = frame.assign(turn=9, type="relax", primary=False, shift_cost=0.5)
     table = statistics.costs_by_type(pd.concat([frame, control, later])).set_index("system")
-    assert list(table) == ["switch (60)", "refine (60)", "misfit (60)", "delay (60)", "later shifts (60)"]
+    assert list(table) == ["switch (60)", "refine (60)", "misfit (60)", "later shifts (60)"]
     assert table.loc["tracker", "switch (60)"].startswith("0.30 [0.2")
     assert table.loc["tracker", "refine (60)"] == "0.00 [−0.02, 0.02]"
     assert "note" in statistics.costs_by_type(frame.drop(columns="shift_cost"))
