@@ -118,7 +118,6 @@ def opened(page, index):
 
 
 def shown(page):
-    """System and session of each side that is drawn."""
     return page.texts("#view h2")
 
 
@@ -437,12 +436,10 @@ def test_tool_calls_are_shown_and_hostile_arguments_stay_text(page):
 
 @pytest.fixture(scope="module")
 def written(index):
-    """The report of the same run."""
     return light_report("trace-e2e")
 
 
 def drawn(page, path):
-    """Open a page of the run and wait until it stands."""
     page.open(path)
     page.wait("document.querySelectorAll('.turn, .wide').length > 0")
 

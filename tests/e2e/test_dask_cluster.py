@@ -18,7 +18,6 @@ pytest.importorskip("distributed", reason="needs the extra dist")
 
 
 def start(folder, *words):
-    """One part of the cluster as a process of its own."""
     environment = {
         **os.environ, "PYTHONPATH": str(paths.ROOT),
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30s",
@@ -31,7 +30,6 @@ def start(folder, *words):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """The scheduler's address and its two workers."""
     folder = tmp_path_factory.mktemp("cluster")
     file = folder / "scheduler.json"
     scheduler = start(

@@ -31,7 +31,6 @@ _END = (
 
 
 def asin(number):
-    """A made-up id of ten characters."""
     digits = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"
     out = ""
     for _ in range(8):

@@ -68,7 +68,6 @@ def book(name, *, replace=None, drop=()):
 
 
 def write(folder, name, **changes):
-    """The notebook as a file; returns its path."""
     return save(book(name, **changes), Path(folder) / f"{name}.ipynb")
 
 
@@ -86,13 +85,11 @@ def executed(name):
 
 
 def save(notebook, path):
-    """Write a notebook, folder included; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, path)
     return path
 
 
 def code_counts(path):
-    """The execution counts of a notebook's code cells."""
     cells = nbformat.read(path, as_version=4).cells
     return [cell.execution_count for cell in cells if cell.cell_type == "code"]

@@ -24,7 +24,6 @@ PATIENCE = 30  # seconds until a test gives up on the browser
 
 
 def executable():
-    """The browser to use: ``CRS_CHROMIUM``, or the first that is found; None where there is none."""
     given = os.environ.get("CRS_CHROMIUM")
     return given or next(filter(None, map(shutil.which, NAMES)), None)
 
@@ -117,7 +116,6 @@ class Browser:
                 self.events.append(message)
 
     def page(self, width=1400, height=900):
-        """A new tab of this size."""
         return Page(self, width, height)
 
 
@@ -140,13 +138,11 @@ class Page:
         self.browser.send("Target.closeTarget", targetId=self.target)
 
     def size(self, width, height):
-        """Give the tab this size in pixels."""
         self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
 
     def dark(self, on=True):
-        """Prefer a dark page, or a light one."""
         feature = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
         self.send("Emulation.setEmulatedMedia", features=[feature])
 
@@ -171,7 +167,6 @@ class Page:
         return made["result"].get("value")
 
     def wait(self, expression):
-        """Wait until an expression is true; its value."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -183,17 +178,14 @@ class Page:
             time.sleep(0.02)
 
     def text(self, selector):
-        """The visible text of the first element that a selector finds."""
         return self.js(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def texts(self, selector):
-        """The visible texts of all elements that a selector finds."""
         return self.js(
             f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)"
         )
 
     def key(self, key):
-        """Press and release a key, as a person would."""
         code = KEYS.get(key, ord(key[0].upper()))
         text = {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
@@ -203,18 +195,15 @@ class Page:
             )  # fmt: skip
 
     def type(self, text):
-        """Type a text where the focus is."""
         self.send("Input.insertText", text=text)
 
     def choose(self, selector, value):
-        """Choose an option of a select element."""
         self.js(
             f"(() => {{ const node = document.querySelector({json.dumps(selector)}); node.value = {json.dumps(value)};"
             "node.dispatchEvent(new Event('change', {bubbles: true})); })()"
         )
 
     def click(self, selector):
-        """Click in the middle of the first element that a selector finds."""
         x, y = self.js(
             f"(() => {{ const node = document.querySelector({json.dumps(selector)}); node.scrollIntoView({{block: 'nearest'}});"
             "const box = node.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
@@ -252,10 +241,8 @@ class Page:
         ]
 
     def requests(self):
-        """The addresses that the page asked for."""
         return [e["request"]["url"] for e in self._events("Network.requestWillBeSent")]
 
     def picture(self, path):
-        """Write what is seen as a PNG; returns the path."""
         path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
         return path

@@ -1,30 +1,14 @@
-"""A generation by models as a job for a process that may be killed.
+"""A generation by models as a job for a process that may be killed."""
 
-``python tests/helpers/cosrec_job.py`` writes 500 conversations against a server that fails in a fifth of its
-calls, once in one piece and once killed ten times, and says whether the files are equal and what was asked twice:
-requests that were in flight at a kill, apart from requests whose answer the call log already held.
-``--conversations 30 --faults 0.2`` makes it smaller.
-"""
-
-import argparse
 import json
 import multiprocessing
 import os
-import random
 import re
-import sys
-import tempfile
-import time
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from crs_lib.cosrec.generate import generate
 from crs_lib.cosrec.settings import GenerateSettings
-from crs_lib.llm import Recorder
-from crs_lib.llm.client import LOG
 from tests.helpers.jobs import killed_when
 from tests.helpers.ollama_server import Faults, OllamaServer
 
@@ -53,7 +37,6 @@ def answer(prompt, schema, seed):
 
 
 def work(folder, url, run, conversations, source="sample"):
-    """One start of the generation."""
     os.environ["CRS_RESULTS"] = str(folder)
     config = GenerateSettings(
         run=run, source=str(source), conversations=conversations, writer="ollama:writer:1", query_writer="ollama:asker:1",
@@ -62,36 +45,14 @@ def work(folder, url, run, conversations, source="sample"):
     return generate(config, progress=False)
 
 
-class Kills(NamedTuple):
-    """How often a job was killed, and how many requests came in again although their answer was recorded."""
-
-    times: int
-    asked_again: int
-
-
 def killed_until_done(server, job, targets):
-    """Start the job again and again, each time killed once so many requests came in."""
-    times, again = 0, 0
+    """Start the job again and again, each time killed once so many requests came in; how often it was killed."""
+    times = 0
     for target in [*targets, None]:
-        recorded, before = _recorded(Path(job[0]) / "cosrec" / job[2]), server.chats
         killed, ended = killed_when(CONTEXT, work, job, lambda to=target: to and server.chats >= to)
         times += killed
-        again += sum(_request(body) in recorded for body in server.bodies[before:])
     assert ended == 0, f"the last start ended with {ended}"
-    return Kills(times, again)
-
-
-def _recorded(folder):
-    """What the call log holds an answer to, as the server knows requests: model and seed."""
-    if not (folder / LOG).is_file():
-        return set()
-    rows = Recorder(folder / LOG).rows()
-    return {(row["model"].removeprefix("ollama:"), row["seed"]) for row in rows if not row["error"]}
-
-
-def _request(body):
-    """Model and seed; of a body that broke off at a kill, neither."""
-    return body.get("model"), body.get("options", {}).get("seed")
+    return times
 
 
 def contents(folder):
@@ -110,34 +71,3 @@ def answered_twice(folder):
 def server(share, delay=0.0):
     faults = {name: Faults(rate=share, kinds=KINDS, seed=n) for n, name in enumerate(MODELS)}
     return OllamaServer(MODELS, answer=answer, faults=faults, delay=delay)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--conversations", type=int, default=500)
-    parser.add_argument("--faults", type=float, default=0.2)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        with server(given.faults) as one:
-            started = time.time()
-            whole = contents(work(folder, one.url, "whole", given.conversations))
-            failed = sum(one.given.values())
-            print(
-                f"one piece: {one.chats} requests, {failed} failed, {time.time() - started:.0f} s", flush=True
-            )
-            n = one.chats
-        with server(given.faults) as other:
-            targets = sorted(random.Random(1).sample(range(1, n), 10))
-            job = (folder, other.url, "killed", given.conversations)
-            kills = killed_until_done(other, job, targets)
-            found = Path(folder) / "cosrec" / "killed"
-            failed = sum(other.given.values())
-            print(f"killed {kills.times} times: {other.chats} requests, {failed} failed")
-            twice, answered = answered_twice(found)
-            print(f"equal bytes: {contents(found) == whole}; {answered} requests answered")
-            print(f"in flight at a kill, asked again: {other.chats - failed - answered}")
-            print(f"answered and recorded, asked again: {kills.asked_again}; recorded twice: {twice}")
-
-
-if __name__ == "__main__":
-    main()

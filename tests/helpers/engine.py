@@ -6,12 +6,11 @@ Needs the extra ``llmtest`` (xllamacpp, gguf).
 """
 
 import hashlib
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import numpy as np
+
+from tests.helpers.raw_server import Answering, Served
 
 CONTEXT = 16_384  # a token is a byte here, so prompts are long
 WIDTH, LAYERS, HEADS, INNER = 64, 2, 4, 128
@@ -60,7 +59,7 @@ def write_model(path, seed=0):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-class Engine:
+class Engine(Served):
     """The engine and the adapter; a context manager. ``url`` speaks Ollama, ``openai_url`` is the engine's own."""
 
     def __init__(self, folder, model="random:bytes", seed=0):
@@ -78,81 +77,49 @@ class Engine:
         given.force_pure_content_parser = True  # noise has no chat format to be parsed
         self._engine = Server(given)
         self.openai_url = str(self._engine.listening_address)
-        self._http = _Adapter(("127.0.0.1", 0), _Handler)
-        self._http.owner = self
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        super().__init__(_Handler, owner=self)
         self.client = httpx.Client(base_url=self.openai_url, timeout=60.0, trust_env=False)
 
-    def __enter__(self):
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
     def __exit__(self, *_):
-        self._http.shutdown()
-        self._http.server_close()
+        super().__exit__()
         self.client.close()
         self._engine = None
 
 
-class _Adapter(ThreadingHTTPServer):
-    daemon_threads = True
-    owner: Engine
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Answering):
     """Ollama's paths, translated to the engine's chat endpoint."""
 
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1
-    server: _Adapter
-
-    def log_message(self, *_):
-        """Quiet."""
-
     def do_GET(self):
-        owner = self.server.owner
+        owner = self.owner
         entry = {"name": owner.model, "model": owner.model, "digest": owner.digest, "size": 1}
         known = {"/api/version": {"version": "0.13.0"}, "/api/tags": {"models": [entry]}}
-        self._answer(known.get(self.path, {"error": "not found"}), 200 if self.path in known else 404)
+        self.answer(known.get(self.path, {"error": "not found"}), 200 if self.path in known else 404)
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))
-        if body.get("model") != self.server.owner.model:
-            return self._answer({"error": f"model '{body.get('model')}' not found"}, 404)
+        body = self.read()
+        if body.get("model") != self.owner.model:
+            return self.answer({"error": f"model '{body.get('model')}' not found"}, 404)
         if self.path == "/api/show":
-            return self._answer({"model_info": {"llama.context_length": CONTEXT}, "details": {}}, 200)
+            return self.answer({"model_info": {"llama.context_length": CONTEXT}, "details": {}}, 200)
         if self.path != "/api/chat":
-            return self._answer({"error": "not found"}, 404)
+            return self.answer({"error": "not found"}, 404)
         return self._chat(body)
 
     def _chat(self, body):
         options = body.get("options", {})
         prompt = "".join(f"<{m['role']}>{m['content']}</{m['role']}>\n" for m in body["messages"])
-        wanted = {
-            "prompt": f"{prompt}<assistant>",
-            "n_predict": options.get("num_predict", 64),
-        }
-        wanted |= {
-            name: options[name] for name in ("seed", "temperature", "top_k", "top_p") if name in options
-        }
+        wanted = {"prompt": f"{prompt}<assistant>", "n_predict": options.get("num_predict", 64)}
+        given = ("seed", "temperature", "top_k", "top_p")
+        wanted |= {name: options[name] for name in given if name in options}
         if body.get("format"):
             wanted["json_schema"] = body["format"]
-        answer = self.server.owner.client.post("/completion", json=wanted)
+        answer = self.owner.client.post("/completion", json=wanted)
         found = answer.json()
         if answer.status_code != 200:
-            return self._answer({"error": found["error"]["message"]}, answer.status_code)
-        return self._answer({
+            return self.answer({"error": found["error"]["message"]}, answer.status_code)
+        return self.answer({
             "model": body["model"], "created_at": "2026-01-01T00:00:00Z", "done": True,
             "message": {"role": "assistant", "content": found["content"]},
             "done_reason": "length" if found["stop_type"] == "limit" else "stop",
             "prompt_eval_count": found["tokens_evaluated"], "eval_count": found["tokens_predicted"],
         }, 200)  # fmt: skip
-
-    def _answer(self, record, status):
-        data = json.dumps(record).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-        self.wfile.flush()

@@ -23,7 +23,6 @@ def room(name):
 
 
 def dotted(path):
-    """The dotted name of a file of the package."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -34,7 +33,6 @@ FRONTS = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 @cache
 def tree(path):
-    """A file of the package, parsed."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -54,7 +52,6 @@ def imports(path):
 
 
 def rooms(graph):
-    """Which rooms each room imports."""
     found = {}
     for name, others in graph.items():
         if room(name):

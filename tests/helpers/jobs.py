@@ -19,7 +19,6 @@ KEYS_OF = ("tracker", "echo")
 
 
 def keys(n):
-    """n sessions of each of two systems."""
     return [Key(system, session) for system in KEYS_OF for session in range(n)]
 
 
@@ -45,8 +44,6 @@ class Draws:
 
 
 class Refuses:
-    """Cannot be made."""
-
     def __init__(self, text):
         raise InputError(text)
 

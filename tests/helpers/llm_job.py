@@ -1,18 +1,10 @@
-"""The whole LLM experiment as one job for a process that may be killed: simulate, judge, evaluate, import.
+"""The whole LLM experiment as one job for a process that may be killed: simulate, judge, evaluate, import."""
 
-``python -m tests.helpers.llm_job --faults 0.2`` runs 6 models, 20 sessions and 20 turns once against a server that fails
-in 20 % of the calls, and says what came out. ``--kills 100`` kills a job of 2 models, one of them an agent, 12 sessions
-and 10 turns: four fifths of the kills come at random new questions, the others in evaluation and import.
-"""
-
-import argparse
 import hashlib
 import json
 import multiprocessing
 import os
-import random
 import sqlite3
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +12,6 @@ from pathlib import Path
 from crs_lib import evaluate, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths
-from crs_lib.core.errors import RunError
 from crs_lib.llm.client import CACHE
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.logged import ImportConfig, import_logs
@@ -108,7 +99,6 @@ class Marking(OllamaServer):
 
 
 def _mark(body):
-    """A whole number that only this question has."""
     told = json.dumps(body, sort_keys=True).encode()
     return int.from_bytes(hashlib.sha256(told).digest()[:6])
 
@@ -140,15 +130,8 @@ class Kills:
         self.unread += len(lost & sent)
         self.cut += len(lost - sent)
 
-    def __str__(self):
-        return (
-            f"killed {self.times} times: asked again though its answer was kept: {self.again}; "
-            f"cut off: {self.cut} without an answer, {self.unread} between answer and cache"
-        )
-
 
 def _kept(cache):
-    """The marks of the answers in a call cache."""
     if not cache.exists():
         return set()
     reader = sqlite3.connect(cache, timeout=60)
@@ -175,8 +158,6 @@ def killed_until_done(server, job, targets):
         killed, ended = killed_when(CONTEXT, work, job, reached)
         kills.times += killed
         kills.count(server, folder / "movies" / run / CACHE)
-        if target and kills.times % 20 == 0:
-            print(f"{kills}; {len(server.asked)} requests", flush=True)
     assert ended == 0, f"the last start ended with {ended}"
     return kills
 
@@ -205,104 +186,28 @@ def duplicates(folder, name):
     return len(keys) - len(set(keys)), len(keys)
 
 
-def under_faults(folder, size, share, starts=5):
-    """The job against a server that fails in a share of the calls, started again where sessions failed.
-
-    Returns the run's folder, how often it was started, and the server with its counts.
-    """
+def under_faults(folder, size, share):
+    """The job against a server that fails in a share of the calls: the run's folder, and the server with its counts."""
     names = models(size[0])
     faults = {name: Faults(rate=share, seed=number) for number, name in enumerate(names)}
     with OllamaServer(names, faults=faults) as server:
-        start = 1
-        while True:
-            try:
-                return work(folder, server.url, "faults", *size), start, server
-            except RunError as error:
-                print(f"start {start}: {error}", flush=True)
-                if start == starts:
-                    raise
-                start += 1
+        return work(folder, server.url, "faults", *size), server
 
 
 def log_of(folder):
-    """The rows of a run's call log."""
     return [json.loads(line) for line in (Path(folder) / "llm_calls.jsonl").read_text().splitlines()]
 
 
 def stand_ins(folder, rows):
-    """Texts of a run's dialogues that no model wrote, and the utterances that are flagged as the template's."""
+    """Texts of a run's dialogues that no model wrote and that are not flagged as the template's."""
     written = {}
     for row in rows:
         if not row["error"]:
             written.setdefault((row["role"], row["model"]), set()).add(row["text"])
-    unknown, flagged = [], 0
+    unknown = []
     for dialogue in simulate.dialogues(Path(folder).name):
         replies = {json.loads(text)["reply"].strip() for text in written["crs", dialogue.model_name]}
         unknown += [turn.text for turn in dialogue.turns[1::2] if turn.text not in replies]
-        for turn in dialogue.turns[0::2]:
-            flagged += turn.user_meta["worded_by"] == "template"
-            if (
-                turn.user_meta["worded_by"] != "template"
-                and turn.text not in written["user", "ollama:user:1"]
-            ):
-                unknown.append(turn.text)
-    return unknown, flagged
-
-
-def main():
-    """The experiment that the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--faults", type=float, default=0.0, help="share of the calls that fail")
-    parser.add_argument("--kills", type=int, default=10, help="kill a smaller job so often")
-    parser.add_argument("--seed", type=int, default=2, help="where the job is killed")
-    given = parser.parse_args()
-    if given.faults:
-        return shaken((6, 20, 20), given.faults)
-    return killed_everywhere((2, 12, 10), given.kills, given.seed)
-
-
-def killed_everywhere(size, kills, seed):
-    """In one piece, then killed so often at new questions and in the stages that ask none; what came out."""
-    draw, tail = random.Random(seed), kills // 5
-    with tempfile.TemporaryDirectory() as folder:
-        with Marking(models(size[0])) as server:
-            whole = contents(work(folder, server.url, "whole", *size, agent=True))
-            n, different, started = server.chats, len(set(server.asked)), time.perf_counter()
-            work(folder, server.url, "whole", *size, agent=True)
-            seconds = time.perf_counter() - started
-        print(f"one piece: {n} requests, {different} different", flush=True)
-        print(f"the stages without requests take {seconds:.2f} s", flush=True)
-        with Marking(models(size[0]), delay=0.01) as server:
-            job, began = (folder, server.url, "killed", *size, None, True), time.time()
-            targets = sorted(draw.sample(range(1, different), kills - tail))
-            at_questions = killed_until_done(server, job, targets)
-            found, asked = Path(folder) / "movies" / "killed", server.chats
-            print(f"{at_questions}; {asked} requests", flush=True)
-            at_moments = killed_at_moments(job, [draw.uniform(0, seconds) for _ in range(tail)])
-            work(*job)
-            print(f"killed {at_moments} times in evaluation and import: {server.chats - asked} requests")
-            print(f"{time.time() - began:.0f} s; equal bytes: {contents(found) == whole}")
-            print({name: duplicates(found, name) for name in FILES})
-            for ledger in ("ledger.sqlite", "ledger-judge.sqlite"):
-                (found / ledger).unlink()
-            before = server.chats
-            work(*job)
-            print(f"without ledgers: {server.chats - before} requests, equal: {contents(found) == whole}")
-
-
-def shaken(size, share):
-    """One run under faults, and what its files say of them."""
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.time()
-        found, starts, server = under_faults(folder, size, share)
-        rows = log_of(found)
-        failures = sum(len(row["tried"]) + bool(row["error"]) for row in rows)
-        unknown, flagged = stand_ins(found, rows)
-        print(f"{server.chats} requests, {sum(server.given.values())} of them failed: {dict(server.given)}")
-        print(f"{starts} starts, {time.time() - started:.0f} s; {failures} failures in the log")
-        print(f"doubles and lines of each file: { {name: duplicates(found, name) for name in FILES} }")
-        print(f"texts that no model wrote: {len(unknown)}; utterances flagged as the template's: {flagged}")
-
-
-if __name__ == "__main__":
-    main()
+        said = [turn.text for turn in dialogue.turns[0::2] if turn.user_meta["worded_by"] != "template"]
+        unknown += [text for text in said if text not in written["user", "ollama:user:1"]]
+    return unknown

@@ -38,7 +38,6 @@ SYSTEMS = ("tracker", "genre_only", "oracle", "random")
 
 
 def texts(name, *frames):
-    """Every text of a figure."""
     made = figures.make(name, *frames)
     return [text.get_text() for text in made.findobj(matplotlib.text.Text) if text.get_text().strip()]
 
@@ -69,7 +68,6 @@ def run(path, n_sessions):
 
 
 def printed(*command):
-    """The code and the output of a command."""
     out = io.StringIO()
     with redirect_stdout(out):
         code = main(list(command))

@@ -13,10 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from crs_lib.llm.template import answer as template_answer
+from tests.helpers.raw_server import Answering, Served
 
 # What can be made to go wrong with one chat request.
 FAULTS = (
@@ -47,7 +47,7 @@ class Faults:
         return chance.choice(list(self.kinds)) if chance.random() < self.rate else ""
 
 
-class OllamaServer:
+class OllamaServer(Served):
     """The server; a context manager. ``url`` is its address, ``bodies`` the chat requests it got.
 
     ``answer(prompt, schema, seed)`` makes the texts. ``tools(body)`` gives the tool calls of an answer to a
@@ -69,19 +69,11 @@ class OllamaServer:
         self.busy = 0.0
         self._lock, self._slots = threading.Lock(), threading.Semaphore(slots)
         self._stopped = threading.Event()
-        self._http = _Server(("127.0.0.1", port), _Handler)
-        self._http.owner = self
-        self.port = int(self._http.server_address[1])
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def __enter__(self):
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
+        super().__init__(_Handler, port, owner=self)
 
     def __exit__(self, *_):
         self._stopped.set()
-        self._http.shutdown()
-        self._http.server_close()
+        super().__exit__()
 
     @property
     def chats(self):
@@ -105,7 +97,6 @@ class OllamaServer:
             return kind
 
     def work(self):
-        """Take a slot for as long as an answer takes."""
         with self._slots:
             with self._lock:
                 self._now += 1
@@ -128,7 +119,6 @@ class OllamaServer:
         return f"<think>Let me see. {{}} </think>\n{text}" if fault == "think" else text
 
     def tokens(self, body, text):
-        """How many tokens the server says it wrote."""
         return len(text) // 4
 
     def sent(self, body):
@@ -136,52 +126,33 @@ class OllamaServer:
 
     @property
     def stopped(self):
-        """Whether the server is gone, though a connection may still be open."""
         return self._stopped.is_set()
 
     def wait(self, seconds):
-        """Sleep, but not beyond the server's end."""
         self._stopped.wait(seconds)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-    owner: OllamaServer
-
-    def handle_error(self, request, client_address):
-        """A client that goes away is no news."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: _Server
-
-    def log_message(self, *_):
-        """Quiet."""
-
+class _Handler(Answering):
     def do_GET(self):
-        owner = self.server.owner
+        owner = self.owner
         owner.counts.update([self.path])
         if self.path == "/api/version":
-            self._json({"version": owner.version})
+            self.answer({"version": owner.version})
         elif self.path == "/api/tags":
-            self._json({"models": [_entry(name, digest) for name, digest in owner.models.items()]})
+            self.answer({"models": [_entry(name, digest) for name, digest in owner.models.items()]})
         elif self.path == "/api/ps":
             models = [{**_entry(n, d), "context_length": owner.context} for n, d in owner.models.items()]
-            self._json({"models": models})
+            self.answer({"models": models})
         elif self.path == "/v1/models":
             data = [{"id": name, "object": "model", "max_model_len": owner.context} for name in owner.models]
-            self._json({"object": "list", "data": data})
+            self.answer({"object": "list", "data": data})
         elif self.path == "/stats":
-            self._json({"chats": owner.chats, "busy": owner.busy, "most_at_once": owner.most_at_once})
+            self.answer({"chats": owner.chats, "busy": owner.busy, "most_at_once": owner.most_at_once})
         else:
-            self._json({"error": "not found"}, 404)
+            self.answer({"error": "not found"}, 404)
 
     def do_POST(self):
-        owner = self.server.owner
+        owner = self.owner
         if owner.stopped:
             return self._hang_up()
         told = self.rfile.read(size := int(self.headers.get("content-length", 0)))
@@ -192,18 +163,18 @@ class _Handler(BaseHTTPRequestHandler):
         full = owner.full(model)
         if self.path == "/api/show":
             if full not in owner.models:
-                return self._json({"error": f"model '{model}' not found"}, 404)
-            return self._json({"model_info": {"tiny.context_length": owner.context}, "details": {}})
+                return self.answer({"error": f"model '{model}' not found"}, 404)
+            return self.answer({"model_info": {"tiny.context_length": owner.context}, "details": {}})
         if self.path not in ("/api/chat", "/api/generate", "/v1/chat/completions"):
-            return self._json({"error": "not found"}, 404)
+            return self.answer({"error": "not found"}, 404)
         if self.path == "/api/generate" and not body.get("prompt"):
             owner.counts.update(["unload" if body.get("keep_alive") == 0 else "load"])
-            return self._json({"model": model, "response": "", "done": True, "done_reason": "unload"})
+            return self.answer({"model": model, "response": "", "done": True, "done_reason": "unload"})
         fault = owner.fault(body, {name.lower(): value for name, value in self.headers.items()})
         if full not in owner.models:
-            return self._json({"error": f"model '{model}' not found, try pulling it first"}, 404)
+            return self.answer({"error": f"model '{model}' not found, try pulling it first"}, 404)
         if body.get("tools") and owner.tools is None:
-            return self._json({"error": f"{model} does not support tools"}, 400)
+            return self.answer({"error": f"{model} does not support tools"}, 400)
         owner.work()
         if fault == "hang":
             owner.wait(30)
@@ -211,9 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._on_and_on(b'{"model": "tiny", "text": "' if fault == "drip" else b"x" * 2**16, fault)
         if fault.isdigit():
             said = {"400": "invalid options", "429": "too many requests"}.get(fault, "server error")
-            return self._json({"error": said}, int(fault), {"retry-after": "0"})
+            return self.answer({"error": said}, int(fault), {"retry-after": "0"})
         if fault == "broken":
-            return self._raw(b'{"model": "tiny", "message": {"content": "half')
+            return self.answer(b'{"model": "tiny", "message": {"content": "half')
         self._chat(body, fault)
         return owner.sent(body)
 
@@ -223,11 +194,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "application/json")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        while not self.server.owner.stopped:
+        while not self.owner.stopped:
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             self.wfile.flush()
             if fault == "drip":
-                self.server.owner.wait(0.1)
+                self.owner.wait(0.1)
 
     def _chat(self, body, fault):
         openai = self.path.startswith("/v1")
@@ -239,10 +210,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             schema = body.get("format") or None
             seed = int((body.get("options") or {}).get("seed") or 0)
-        text = self.server.owner.text(prompt, schema, seed, fault)
+        text = self.owner.text(prompt, schema, seed, fault)
         thinking = "Let me see." if fault == "think_field" else None
         used = 1 if fault == "truncate" else len(prompt) // 4 + len(prompt.split())
-        owner = self.server.owner
+        owner = self.owner
         calls = list(owner.tools(body)) if body.get("tools") and owner.tools else []
         text = "" if calls else text
         stop = "length" if fault == "cut" else "stop"
@@ -253,7 +224,8 @@ class _Handler(BaseHTTPRequestHandler):
         if body.get("stream", True):
             return self._stream(body, facts, field)
         done = fault != "no_done"
-        return self._json({**_piece(body, facts, field, facts.text), **facts.end(done)}, drop=fault == "drop")
+        send = self._half if fault == "drop" else self.answer
+        return send({**_piece(body, facts, field, facts.text), **facts.end(done)})
 
     def _openai(self, body, facts):
         message = {
@@ -267,7 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
             ]  # fmt: skip
         choice = {"index": 0, "message": message, "finish_reason": facts.stop}
         usage = {"prompt_tokens": facts.used, "completion_tokens": facts.made}
-        self._json({"model": body["model"], "choices": [choice], "usage": usage}, drop=facts.fault == "drop")
+        send = self._half if facts.fault == "drop" else self.answer
+        send({"model": body["model"], "choices": [choice], "usage": usage})
 
     def _stream(self, body, facts, field):
         self.send_response(200)
@@ -292,20 +265,10 @@ class _Handler(BaseHTTPRequestHandler):
         line = json.dumps(record).encode() + b"\n"
         self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
 
-    def _json(self, record, status=200, headers=None, drop=False):
-        self._raw(json.dumps(record).encode(), status, headers, drop)
-
-    def _raw(self, data, status=200, headers=None, drop=False):
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data[: len(data) // 2] if drop else data)
-        self.wfile.flush()
-        if drop:
-            self._hang_up()
+    def _half(self, record):
+        data = json.dumps(record)
+        self.answer(data[: len(data) // 2], headers={"content-length": str(len(data))})
+        self._hang_up()
 
     def _hang_up(self):
         self.close_connection = True

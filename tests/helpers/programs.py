@@ -4,10 +4,10 @@ import json
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from crs_lib.simulate.conversation import conversation_id
+from tests.helpers.raw_server import Answering, Served
 
 SHELL = """#!/bin/sh
 # Answers every line with the same film; counts its lines in a file.
@@ -51,7 +51,6 @@ for line in sys.stdin:
 
 
 def script(folder, name, text):
-    """A program's file in a folder."""
     path = Path(folder) / name
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
@@ -63,23 +62,6 @@ def odd(folder, how):
     path = script(folder, "odd.py", ODD)
     how = {conversation_id(7, f"{session:05d}", "shift"): what for session, what in how.items()}
     return f"exec:{sys.executable} -S {path} '{json.dumps(how)}' {Path(folder) / 'mended'}"
-
-
-class Served:
-    """A server on this machine in the background; ``facts`` become attributes of its handler."""
-
-    def __init__(self, handler, **facts):
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), facts))
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    def __enter__(self):
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._http.shutdown()
-        self._http.server_close()
 
 
 class ProgramServer(Served):
@@ -109,28 +91,13 @@ class ProgramServer(Served):
         return found
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
+class _Handler(Answering):
     def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        status, value = self.program.work(request)
+        status, value = self.program.work(self.read())
         if status is None:  # the connection ends without an answer
             self.close_connection = True
             return
-        body = (value if isinstance(value, str) else json.dumps(value)).encode()
-        self.send_response(status)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(value, status)
 
     def do_GET(self):
-        body = json.dumps({"requests": len(self.program.requests), "busy": self.program.busy}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        self.answer({"requests": len(self.program.requests), "busy": self.program.busy})

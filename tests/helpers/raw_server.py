@@ -1,14 +1,65 @@
-"""A server on loopback that answers with given bytes, whatever is asked."""
+"""Servers on loopback: one made of a handler, and one that answers with given bytes, whatever is asked."""
 
 import json
 import socket
 import threading
 import time
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, request, client_address):
+        """A client that goes away is no news."""
+
+
+class Served:
+    """A server in the background; ``facts`` become attributes of its handler."""
+
+    def __init__(self, handler, port=0, **facts):
+        self._http = _Quiet(("127.0.0.1", port), type("Handler", (handler,), facts))
+        self.port = int(self._http.server_address[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class Answering(BaseHTTPRequestHandler):
+    """A handler that says nothing of what it does."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def read(self):
+        return json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+
+    def answer(self, value, status=200, headers=()):
+        """Send bytes, a text or a JSON value whole."""
+        data = value if isinstance(value, bytes | str) else json.dumps(value)
+        data = data.encode() if isinstance(data, str) else data
+        self.send_response(status)
+        given = {"content-type": "application/json", "content-length": str(len(data)), **dict(headers)}
+        for name, told in given.items():
+            self.send_header(name, told)
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def log_message(self, *_):
+        pass
 
 
 def http_answer(body, status="200 OK", *headers):
-    """A whole HTTP answer."""
     text = json.dumps(body) if isinstance(body, dict) else body
     data = text.encode() if isinstance(text, str) else text
     head = [f"HTTP/1.1 {status}", f"content-length: {len(data)}", "content-type: application/json", *headers]

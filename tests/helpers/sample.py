@@ -3,6 +3,9 @@
 from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
+from crs_lib.llm import LLM
+from crs_lib.llm.client import Pool
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
@@ -11,8 +14,17 @@ GROUNDER = Grounder(SAMPLE)
 WORLD = World(SAMPLE, GROUNDER)
 
 
+def with_model(answers, **rule):
+    """The world with one scripted model, whose requests are ``asked(world)``."""
+    pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
+    return World(SAMPLE, GROUNDER, pool, LLMSettings(**rule))
+
+
+def asked(world):
+    return world.llms("scripted").backend.asked
+
+
 def simulated(**settings):
-    """The folder of a run of these settings."""
     return simulate.simulate(SimulateConfig(**settings), progress=False)
 
 

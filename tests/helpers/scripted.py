@@ -26,11 +26,9 @@ class Scripted(Backend):
         self.asked: list[Request] = []
 
     def digest(self) -> str:
-        """There are no weights."""
         return "scripted"
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """The next answer; LLMError when there is none left."""
         self.asked.append(request)
         if self._always is None and len(self.asked) > len(self._answers):
             told = f"the script has {len(self._answers)} answers, this is call {len(self.asked)} ({request.role})"

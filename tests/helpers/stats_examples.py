@@ -64,7 +64,6 @@ def paired_frame(groups):
 
 
 def matrix_frame(x, names=None):
-    """Scenarios by systems as a tidy frame."""
     names = names or [f"s{j}" for j in range(np.shape(x)[1])]
     return paired_frame({name: np.asarray(x, dtype=float)[:, j] for j, name in enumerate(names)})
 

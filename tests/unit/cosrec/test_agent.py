@@ -216,7 +216,6 @@ FILES = {name: SAMPLE / f"{name}.jsonl.gz" for name in ("products", "passages")}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """An index of the first products and passages of the sample."""
     place = tmp_path_factory.mktemp("index")
     for name, path in FILES.items():
         with gzip.open(path, "rt", encoding="utf-8") as file:

@@ -32,7 +32,6 @@ def sample():
 
 @pytest.fixture(autouse=True)
 def results(tmp_path, monkeypatch):
-    """Every test has results of its own."""
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
 
 

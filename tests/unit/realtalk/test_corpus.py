@@ -279,7 +279,6 @@ def test_the_sample_is_what_its_generator_makes(tmp_path):
 
 
 def _texts(value):
-    """Every text inside a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):

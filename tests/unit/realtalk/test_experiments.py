@@ -49,14 +49,6 @@ def log_contract():
 
 
 @pytest.mark.slow  # they share runs that take seconds
-def test_predictions_on_disk_are_the_same_bytes_twice():
-    for run in ("a", "b"):
-        study.predict(RealTalkConfig(run=run, data=str(CHAT)))
-    one, two = (paths.run_folder("realtalk", r) / "predictions.jsonl" for r in ("a", "b"))
-    assert one.read_bytes() == two.read_bytes()
-
-
-@pytest.mark.slow  # they share runs that take seconds
 def test_scores_need_predictions_first():
     with pytest.raises(RunError, match="22_realtalk_query"):
         study.evaluate(RealTalkConfig(run="empty"))
@@ -187,8 +179,6 @@ def test_evaluate_command_prints_its_figures(capsys):
 
 
 class Scripted:
-    """Answers each node with a fixed text, or raises."""
-
     spec = "scripted"
 
     def __init__(self, **answers):

@@ -12,7 +12,6 @@ needs_minilm = pytest.mark.skipif(
 
 
 def search(built, text):
-    """The plan of a question and its scores in all channels."""
     made = plan.make(text, built.names, built.today)
     return made, channels.scores(built, [text], [made])[0]
 

@@ -116,12 +116,6 @@ def test_kept_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch, t
     assert lines() == made and kept.with_suffix(".damaged").is_file()
 
 
-def test_langgraph_runs_the_same_nodes(built, told):
-    pytest.importorskip("langgraph")
-    graph = query.predict(built, ranker.Hand(), RealTalkConfig(engine="langgraph"))
-    assert dump(graph) == dump(told)
-
-
 @pytest.mark.slow
 def test_annotations_cannot_reach_predictions(sample, told):
     """Evidence and answers shuffled, event summaries gone: the same bytes."""

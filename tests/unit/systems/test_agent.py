@@ -29,7 +29,6 @@ def tool_results(body):
 
 
 def well(body):
-    """Searches once, then replies."""
     return [] if tool_results(body) else WELL
 
 

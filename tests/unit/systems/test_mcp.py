@@ -12,7 +12,6 @@ pytest.importorskip("mcp", reason="the extra 'agents' is not installed")
 
 
 async def seen(*asked):
-    """The tools of the server, and the result of every call."""
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 

@@ -1,6 +1,7 @@
 """Models that understand for themselves: what each mode shows, what is read from the answer, who is seen through."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from crs_lib import simulate
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.scorer import ItemsScorer
-from crs_lib.llm import LLM, LLMError
+from crs_lib.llm import LLMError
 from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import SMALL_MODEL, LLMSettings
 from crs_lib.metrics import conventions
@@ -17,19 +18,12 @@ from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems import modes
 from crs_lib.systems.base import World
-from tests.helpers.sample import GROUNDER, SAMPLE
+from tests.helpers import sample
+from tests.helpers.sample import GROUNDER, SAMPLE, asked
 
 WISH = "I'd like to see comedy films tonight. Any ideas?"
 MODES = ("closed", "rag", "free")
-
-
-def with_model(answers, **rule):
-    pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
-    return World(SAMPLE, GROUNDER, pool, LLMSettings(**{"retriever": "hybrid:hashing", **rule}))
-
-
-def asked(world):
-    return world.llms("scripted").backend.asked
+with_model = partial(sample.with_model, retriever="hybrid:hashing")
 
 
 def answer(text, recommended=(), state=None):
@@ -247,7 +241,6 @@ N_SESSIONS, N_TURNS = 30, 8
 
 
 def headline(spec, world):
-    """Mean normalised gain and found@3 of the sessions."""
     scorer = ItemsScorer(GROUNDER, conventions.get("default"))
     dialogues = [talk(spec, session, N_TURNS, world) for session in range(N_SESSIONS)]
     scored = scorer.score_many(dialogues)

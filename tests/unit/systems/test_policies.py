@@ -168,7 +168,6 @@ def test_a_small_catalogue_is_recommended_whole():
 
 
 def talk(spec, *steps):
-    """The films of each reply to a user whose log is given step by step."""
     one = system(spec)
     return [one.reply(turn, "x", {"avoid": {}, **meta}).items for turn, meta in enumerate(steps, 1)]
 

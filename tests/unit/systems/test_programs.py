@@ -49,7 +49,6 @@ def calls(folder):
 
 
 def keys_within(value):
-    """Every key at any depth."""
     if isinstance(value, dict):
         return set(value) | {key for one in value.values() for key in keys_within(one)}
     return {key for one in value for key in keys_within(one)} if isinstance(value, list) else set()

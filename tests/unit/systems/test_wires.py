@@ -4,7 +4,6 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -15,7 +14,7 @@ from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
 from crs_lib.systems.programs import Programs
-from tests.helpers.programs import Served
+from tests.helpers.raw_server import Answering, Served
 from tests.helpers.sample import GROUNDER, SAMPLE
 from tests.helpers.scripted import failing
 
@@ -48,35 +47,25 @@ class Other(Served):
         return found
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Answering):
+    protocol_version = "HTTP/1.0"
+
     def do_GET(self):
-        self.answer(200, "Model is running.")
+        self.answer("Model is running.")
 
     def do_POST(self):
         raw = self.rfile.read(int(self.headers["content-length"]))
         fault = self.other.fault(raw)
         if fault == "reset":
             self.connection.close()
-            return
-        if fault is not None:
-            self.answer(*((fault, "trouble") if isinstance(fault, int) else (200, fault)))
-            return
-        cookie = self.headers.get("cookie")
-        status, value, made = self.other.serve(self.path, json.loads(raw), cookie)
-        with self.other.lock:
-            self.other.seen.append((self.path, json.loads(raw), cookie))
-        self.answer(status, value if isinstance(value, str) else json.dumps(value), made)
-
-    def answer(self, status, text, cookie=None):
-        self.send_response(status)
-        self.send_header("content-length", str(len(text.encode())))
-        if cookie:
-            self.send_header("set-cookie", f"{cookie}; Path=/; HttpOnly")
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_):
-        pass
+        elif fault is not None:
+            self.answer(*(("trouble", fault) if isinstance(fault, int) else (fault,)))
+        else:
+            cookie = self.headers.get("cookie")
+            status, value, made = self.other.serve(self.path, json.loads(raw), cookie)
+            with self.other.lock:
+                self.other.seen.append((self.path, json.loads(raw), cookie))
+            self.answer(value, status, {"set-cookie": f"{made}; Path=/; HttpOnly"} if made else ())
 
 
 def assistant(path, value, cookie):
@@ -105,7 +94,6 @@ def conversation(programs, spec, number, turns):
 
 
 def said_by(kind, serve, text="A comedy, please."):
-    """The reply to one utterance as the simulation has it."""
     with Other(serve) as server, FAST() as programs:
         world = World(SAMPLE, GROUNDER, llm=LLMSettings(), programs=programs)
         return systems.create(f"{kind}:{server.url}", world, 7, 0).reply(1, text, {})
