@@ -275,20 +275,26 @@ KINDS: dict[str, tuple[Callable[[str], Cleaned], str]] = {
 class DeclaredField(settings.Settings):
     """A field of a catalogue that films lack, as a YAML file declares it; see :class:`Field`."""
 
-    kind: Annotated[str, settings.OneOf(KINDS)]
-    phrases: Sequence[str]
-    bridges: Sequence[str] = ()
-    cues: Sequence[str] = ()
-    many: bool = True
-    weight: Annotated[int, settings.Field(ge=1)] = 2
-    keep: Annotated[float, settings.Field(gt=0)] = 3
+    kind: Annotated[str, settings.OneOf(KINDS), settings.Field(description="how values are cleaned and read")]
+    phrases: Annotated[Sequence[str], settings.Field(description="words that put a $value behind the noun")]
+    bridges: Annotated[
+        Sequence[str], settings.Field(description="sentences that name a $value in passing")
+    ] = ()
+    cues: Annotated[
+        Sequence[str], settings.Field(description="words before a value that tell the field")
+    ] = ()
+    many: Annotated[bool, settings.Field(description="whether an item may have several values")] = True
+    weight: Annotated[int, settings.Field(ge=1, description="how often users want a value of it")] = 2
+    keep: Annotated[float, settings.Field(gt=0, description="the smallest is given up first")] = 3
 
 
 class Declared(settings.Settings):
     """The fields that a YAML file declares for a catalogue, and words of users that others replace."""
 
-    fields: Mapping[str, Mapping[str, Any]]
-    words: Mapping[str, str] = {}
+    fields: Annotated[Mapping[str, Mapping[str, Any]], settings.Field(description="fields by name")]
+    words: Annotated[
+        Mapping[str, str], settings.Field(description="film words and what stands for them")
+    ] = {}
 
 
 def declare(given: Mapping[str, Any]) -> Declared:
