@@ -141,6 +141,8 @@ def _from_json(
         if isinstance(record, _Repeated):
             raise InputError(f"{path.name}: {title!r} has the field {record.twice!r} twice; give it once")
     if not _keyed_by_id(data):
+        if _named_as_in_tables([record for _, record in pairs], rows, columns or {}):
+            return _from_table(name, ({"title": title} | film for title, film in pairs), rows, columns or {})
         return Catalog.from_records(_with_keywords(pairs, rows), name, rows)
     if isinstance(data, _Repeated):
         raise InputError(f"{path.name} has the id {data.twice!r} twice; give every item its own")
@@ -212,10 +214,7 @@ def _from_table(
     name: str, found: Iterable[Any], rows: Mapping[str, Field], columns: Mapping[str, str]
 ) -> Catalog:
     """The catalogue of a table; InputError that shows what was read where no film has a title or a value."""
-    own = {row.column: row.foreign_keys for row in rows.values() if row.column not in _COLUMNS}
-    known = {fold(word): field for field, words in (_COLUMNS | own).items() for word in (field, *words)}
-    known |= {f"{word}s": field for word, field in known.items()} | known
-    known |= {fold(column): field for column, field in columns.items()}
+    known = _known(rows, columns)
     several = {row.column for row in ALL_FIELDS.values() if row.many}
     first, records = next(rest := iter(found), None), list[tuple[str, dict[str, Any]]]()
     films = (_named(_mapping(row, name), known, several) for row in chain([first], rest))
@@ -233,6 +232,26 @@ def _from_table(
         read = made.report.films_read if made else len(records)
         raise InputError(f"{name}: {read} records and {lacks}; the first record is {shown}. {mend}")
     return made
+
+
+def _known(rows: Mapping[str, Field], columns: Mapping[str, str]) -> dict[str, str]:
+    """The fields by the names of columns, folded; ``columns`` are those that the user names."""
+    own = {row.column: row.foreign_keys for row in rows.values() if row.column not in _COLUMNS}
+    known = {fold(word): field for field, words in (_COLUMNS | own).items() for word in (field, *words)}
+    return (
+        {f"{word}s": field for word, field in known.items()}
+        | known
+        | {fold(c): f for c, f in columns.items()}
+    )
+
+
+def _named_as_in_tables(films: Sequence[Any], rows: Mapping[str, Field], columns: Mapping[str, str]) -> bool:
+    """Whether films name a field only as tables do ("Genres"), which the thesis's form does not know."""
+    if not all(isinstance(film, Mapping) for film in films):
+        return False
+    keys, known = {key for film in films for key in film}, _known(rows, columns)
+    told = {known.get(fold(key)) for key in keys}
+    return any(row.column in told and row.column not in keys for row in rows.values())
 
 
 def _mapping(row: Any, name: str) -> Mapping[str, Any]:

@@ -45,12 +45,12 @@ def _prompt(name: str, folder: str) -> Prompt:
 
 
 def source(name: str, folder: str = "") -> str:
-    """The text of a prompt file as it is written, without the line end that closes it.
+    """The text of a prompt file, without the line end that closes it, in the words of :func:`worded`.
 
     ``folder`` is one of a user's own prompts: ``conversation.txt`` there replaces ``cosrec/conversation``;
     what it lacks is the shipped text. Raises InputError for an unknown name or a stray dollar sign.
     """
-    return _prompt(name, folder).template
+    return _reworded(_prompt(name, folder).template, _WORDS.get())
 
 
 def digest(name: str, folder: str = "") -> str:
@@ -76,7 +76,7 @@ def render(name: str, folder: str = "", /, **values: str | int | float) -> str:
         found = {"missing": missing, "not in the file": unused}
         wrong = "; ".join(f"{word}: {', '.join(keys)}" for word, keys in found.items() if keys)
         raise InputError(f"prompt {name!r} ({wrong}); it takes {', '.join(needs) or 'none'}")
-    return _prompt(name, folder).substitute(values)
+    return Prompt(source(name, folder)).substitute(values)
 
 
 @cache
@@ -120,7 +120,7 @@ _WORDS: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("words", default=()
 
 @contextlib.contextmanager
 def worded(words: Mapping[str, str]) -> Iterator[None]:
-    """Within, wordings say some words, also several in a row, by others: "book" for "movie"."""
+    """Within, prompts and wordings say some words, also several in a row, by others: "book" for "movie"."""
     token = _WORDS.set(tuple(words.items()))
     try:
         yield
@@ -137,16 +137,23 @@ def compiled(lines: Sequence[str], small: bool = False) -> tuple[Template, ...]:
 def _compiled(
     lines: tuple[str, ...], small: bool, words: tuple[tuple[str, str], ...]
 ) -> tuple[Template, ...]:
-    if words:
-        others = dict(words)
-        known = "|".join(map(re.escape, sorted(others, key=len, reverse=True)))
+    texts = (_reworded(line, words) for line in lines)
+    return tuple(compile_line(text.lower() if small else text) for text in texts)
 
-        def other(found: re.Match[str]) -> str:
-            word = others[found[0] if found[0] in others else found[0].lower()]
-            return sentence(word) if found[0][0].isupper() else word
 
-        lines = tuple(re.sub(rf"(?<![\w$])(?:{known})(?!\w)", other, line, flags=re.I) for line in lines)
-    return tuple(compile_line(line.lower() if small else line) for line in lines)
+@cache
+def _reworded(text: str, words: tuple[tuple[str, str], ...]) -> str:
+    """A text in the words of :func:`worded`, with its capitals; the names of slots stay."""
+    if not words:
+        return text
+    others = dict(words)
+    known = "|".join(map(re.escape, sorted(others, key=len, reverse=True)))
+
+    def other(found: re.Match[str]) -> str:
+        word = others[found[0] if found[0] in others else found[0].lower()]
+        return sentence(word) if found[0][0].isupper() else word
+
+    return re.sub(rf"(?<![\w$])(?:{known})(?!\w)", other, text, flags=re.I)
 
 
 @cache

@@ -272,9 +272,9 @@ def redraw(
 
     ``read(run, table)`` is the study's reader. In ``figures/<study>-<run>/`` (and its folder ``part``) each
     figure becomes a PNG (300 dpi; ``dark`` ones also for dark pages) and a PDF, each table a ``.tex``, and
-    ``captions.md`` describes them; the same tables give the same bytes. ``only`` names one. For what the run
-    has no data, ``left_out`` gets the line of :func:`why_not`, or NoDataError is raised if asked for. Raises
-    InputError for an unknown name or study, RunError from ``read``.
+    ``captions.md`` says what they show and how to cite them; the same tables give the same bytes. ``only``
+    names one. For what the run has no data, ``left_out`` gets the line of :func:`why_not`, or NoDataError is
+    raised if asked for. Raises InputError for an unknown name or study, RunError from ``read``.
     """
     known = [entry.name for entry in (*FIGURES, *TABLES) if entry.facts["study"] == study]
     if not known:
@@ -297,10 +297,19 @@ def redraw(
                 raise NoDataError(line) from error
             left_out(line)
         else:
-            captions.append(f"**{entry.name}.** {caption(entry.name, *frames)}\n")
+            captions.append(f"**{entry.name}.** {caption(entry.name, *frames)} {_source(entry, run)}\n")
     if only is None:
         done.append(files.write_whole(folder / "captions.md", "\n".join(captions)))
     return done
+
+
+def _source(entry: Entry[Any], run: str) -> str:
+    """How to cite a figure: its file, the tables it draws, the command, and the run's commit if known."""
+    name, study = entry.name, entry.facts["study"]
+    code = runs.read_manifest(study, run).get("code", {})
+    commit = f", commit {code['commit'][:10]}{' with changes' * code['dirty']}" if code else ""
+    drawn = f"`{name}.{'tex' if name in TABLES else 'png'}`, from {', '.join(entry.facts['tables'])}"
+    return f"({drawn}: `crs show figures --study {study} --run {run} --only {name}`{commit}.)"
 
 
 def _read(read: Callable[[str, str], pd.DataFrame], run: str, table: str) -> Any:

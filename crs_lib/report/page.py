@@ -159,7 +159,7 @@ def _shown(asked: Sequence[Question], kind: str) -> dict[str, Any]:
 
 def _lines(turn: Mapping[str, Any]) -> list[dict[str, str]]:
     """A turn as the page draws it: who speaks, what is said, and the style of its box."""
-    kind, who = ("user shift", "Person – wants something else") if turn["shift"] else ("user", "Person")
+    kind, who = ("user shift", f"Person – {turn['shift']}") if turn["shift"] else ("user", "Person")
     user = {"kind": kind, "who": who, "text": turn["user"]}
     return [user, {"kind": "system", "who": "Assistant", "text": turn["system"]}]
 

@@ -233,7 +233,9 @@ class _TrialTurn(NamedTuple):
 
 
 def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_TrialTurn]:
-    """The opening, a second constraint and the first shift of the first scenario from ``number`` on."""
+    """The opening, a second constraint and the first shift, of the first scenario from ``number`` on in which
+    that shift conflicts with what was said.
+    """
     plan, shift = next(found for found in _told_in_three(world, config, number) if found[1])
     user = User(world.catalog, plan)
     system = systems.create(config.systems[0], world, config.seed, plan.session)
@@ -251,7 +253,11 @@ def _told_in_three(world: World, config: SimulateConfig, number: int) -> Iterato
     for session in range(number, number + _SEARCHED):
         plan = scenario(world, session, config)
         shift = next((step.turn for step in plan.steps if step.shift is not None), 0)
-        heard = plan.steps[1].state.constraints
-        fits = shift > 2 and plan.steps[0].act == OPENING and plan.steps[shift - 2].state.constraints == heard
-        yield plan, shift if fits else 0
+        first, heard, before = (plan.steps[place].state.constraints for place in (0, 1, shift - 2))
+        fits = shift > 2 and plan.steps[0].act == OPENING and first != heard == before
+        event = plan.steps[shift - 1].event or {}
+        conflict = event.get("dropped") and (
+            event["added"] or event["avoid"]
+        )  # a refinement or relaxation has none
+        yield plan, shift if fits and conflict else 0
     yield plan, 3

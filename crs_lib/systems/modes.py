@@ -132,10 +132,12 @@ def _form(offer: Offer, llm: LLMSettings) -> str:
     return prompts.render(f"movies/crs_form_{kind}", state=state, rule=rule)
 
 
+_TOLD = tuple(name for name in prompts.names() if "/crs_" in name)  # the recommender's prompts, of both forms
+
+
 @cache
-def _instructions() -> frozenset[tuple[str, ...]]:
-    """Every run of ``COPIED`` words in the recommender's prompts, of both forms; none goes across a slot."""
-    texts = [prompts.source(name) for name in prompts.names() if "/crs_" in name]
+def _instructions(texts: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    """Every run of ``COPIED`` words in these prompts; none goes across a slot."""
     parts = (_WORDS.findall(part.lower()) for text in texts for part in _SLOT.split(text))
     return frozenset(run for words in parts for run in _runs(words))
 
@@ -146,7 +148,8 @@ def _runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def copied_prompt(text: str) -> bool:
     """Whether a text repeats at least ``COPIED`` consecutive words of the recommender's instructions."""
-    return any(run in _instructions() for run in _runs(_WORDS.findall(text.lower())))
+    told = _instructions(tuple(map(prompts.source, _TOLD)))
+    return any(run in told for run in _runs(_WORDS.findall(text.lower())))
 
 
 def _read_reply(

@@ -103,14 +103,28 @@ def _question(run: str, talks: Sequence[Dialogue], session: str, shift: int, see
     systems = tuple(dialogue.model_name for dialogue in talks)
     blinded = hashlib.sha256(json.dumps([run, seed, systems, session, shift]).encode()).hexdigest()[:12]
     said, first, last = talks[0].pairs(), max(0, shift - 1 - BEFORE), shift - 1 + AFTER
-    sides = tuple(tuple(_shown(pair, shift) for pair in one.pairs()[first:last]) for one in talks)
+    told = _change(next((event for event in talks[0].shift_events if event.get("turn") == shift), {}))
+    sides = tuple(
+        tuple(_shown(pair, told if pair.turn == shift else "") for pair in one.pairs()[first:last])
+        for one in talks
+    )
     turns = tuple(range(shift, min(last, len(said)) + 1))
     return Question(blinded, tuple(p.user.text for p in said[:first]), sides, systems, session, shift, turns)
 
 
-def _shown(pair: Pair, shift: int) -> Mapping[str, Any]:
-    """A turn as the page shows it."""
-    return {"user": pair.user.text, "system": pair.system.text, "shift": pair.turn == shift}
+def _shown(pair: Pair, change: str) -> Mapping[str, Any]:
+    """A turn as the page shows it; ``change`` is empty but for the turn of the shift."""
+    return {"user": pair.user.text, "system": pair.system.text, "shift": change}
+
+
+def _change(event: Mapping[str, Any]) -> str:
+    """What changes at a shift, in words: "now wants genre Action; no longer asks for genre Horror"."""
+    added, dropped, avoid = (event.get(name) or {} for name in ("added", "dropped", "avoid"))
+    ruled_out = {name: value for name, value in dropped.items() if avoid.get(name) == value}
+    left = {name: value for name, value in dropped.items() if name not in ruled_out}
+    parts = {"now wants": added, "no longer asks for": left, "rules out": ruled_out}
+    told = [f"{word} {', '.join(map(' '.join, pairs.items()))}" for word, pairs in parts.items() if pairs]
+    return "; ".join(told) or "changes the request"
 
 
 def digest(questions: Iterable[Question]) -> str:

@@ -85,7 +85,7 @@ class Marking(OllamaServer):
 
     def __init__(self, *models, **settings):
         super().__init__(*models, tools=searches, **settings)
-        self.asked, self.answered = [], []
+        self.asked = []
 
     def fault(self, body, headers):
         self.asked.append(_mark(body))
@@ -93,9 +93,6 @@ class Marking(OllamaServer):
 
     def tokens(self, body, text):
         return _mark(body)
-
-    def sent(self, body):
-        self.answered.append(_mark(body))
 
 
 def _mark(body):
@@ -108,27 +105,22 @@ class Kills:
     """How often a job was killed, and what had become of its questions then.
 
     ``again`` are requests whose answer was in the call cache at a kill before: none, or an answer was lost.
-    ``cut`` are requests without an answer when the process died, ``unread`` those whose answer the server had
-    sent and the process had not yet kept.
+    ``lost`` are requests under way: their answer was not yet kept.
     """
 
     times: int = 0
     again: int = 0
-    cut: int = 0
-    unread: int = 0
+    lost: int = 0
     kept: set[int] = field(default_factory=set)
     looked_at: int = 0
-    answered: int = 0
 
     def count(self, server, cache):
-        """Add the life that made the latest requests; ``answered`` of all had been answered when it ended."""
+        """Add the life that made the latest requests."""
         asked = server.asked[self.looked_at :]
         self.looked_at += len(asked)
         self.again += sum(mark in self.kept for mark in asked)
         self.kept = _kept(cache)
-        lost, sent = set(asked) - self.kept, set(server.answered[: self.answered])
-        self.unread += len(lost & sent)
-        self.cut += len(lost - sent)
+        self.lost += len(set(asked) - self.kept)
 
 
 def _kept(cache):
@@ -150,12 +142,7 @@ def killed_until_done(server, job, targets):
     """
     kills, folder, run = Kills(), Path(job[0]), job[2]
     for target in [*targets, None]:
-
-        def reached(to=target):
-            kills.answered = len(server.answered)
-            return to and len(set(server.asked)) >= to
-
-        killed, ended = killed_when(CONTEXT, work, job, reached)
+        killed, ended = killed_when(CONTEXT, work, job, lambda to=target: to and len(set(server.asked)) >= to)
         kills.times += killed
         kills.count(server, folder / "movies" / run / CACHE)
     assert ended == 0, f"the last start ended with {ended}"

@@ -121,9 +121,6 @@ class OllamaServer(Served):
     def tokens(self, body, text):
         return len(text) // 4
 
-    def sent(self, body):
-        """Called when the answer to a chat request is on its way, whole."""
-
     @property
     def stopped(self):
         return self._stopped.is_set()
@@ -185,8 +182,7 @@ class _Handler(Answering):
             return self.answer({"error": said}, int(fault), {"retry-after": "0"})
         if fault == "broken":
             return self.answer(b'{"model": "tiny", "message": {"content": "half')
-        self._chat(body, fault)
-        return owner.sent(body)
+        return self._chat(body, fault)
 
     def _on_and_on(self, piece, fault):
         """An answer that never ends: as fast as it can be read, or a few bytes every tenth of a second."""

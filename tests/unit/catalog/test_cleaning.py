@@ -13,7 +13,7 @@ from crs_lib import simulate
 from crs_lib.catalog import Grounder, fields, lexicon, sources
 from crs_lib.catalog.cleaning import clean
 from crs_lib.catalog.sources import content_hash, load
-from crs_lib.core import paths
+from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
 from crs_lib.simulate import SimulateConfig
@@ -124,7 +124,10 @@ def test_books_have_fields_and_words_of_their_own(tmp_path):
     talks = [simulate.session(world, "tracker", n, config) for n in range(4)]
     said = " ".join(turn.text for talk in talks for turn in talk.turns)
     assert "book" in said
-    assert not re.search(r"\b(movies?|films?|watch)\b", said)
+    with prompts.worded(loaded.words):  # what language models are told
+        told = " ".join(prompts.source(name) for name in ("movies/crs_rag", "movies/user_utterance"))
+    assert "looking for a book" in told
+    assert not re.search(r"\b(movies?|films?|watch)\b", said + told)
     loaded.save(tmp_path / "catalog.parquet")
     again = sources.load(tmp_path / "catalog.parquet")
     assert (sources.content_hash(again), again.words) == (sources.content_hash(loaded), loaded.words)
@@ -340,7 +343,7 @@ def rows(films):
 
 @pytest.fixture(scope="module")
 def files(films, rows, tmp_path_factory):
-    """The same films as CSV, TSV, JSON lines, a JSON list and Parquet."""
+    """The same films as CSV, TSV, JSON lines, a JSON list, a JSON object by title, and Parquet."""
     folder = tmp_path_factory.mktemp("films")
     for name, mark in (("films.csv", ","), ("films.tsv", "\t")):
         with (folder / name).open("w", newline="", encoding="utf-8") as file:
@@ -351,11 +354,13 @@ def files(films, rows, tmp_path_factory):
     lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in lists)
     (folder / "films.jsonl").write_text(lines, encoding="utf-8")
     (folder / "films.json").write_text(json.dumps(lists, ensure_ascii=False), encoding="utf-8")
+    named = {one["Title"]: one for one in lists}
+    (folder / "by_title.json").write_text(json.dumps(named, ensure_ascii=False), encoding="utf-8")
     pd.DataFrame(lists).to_parquet(folder / "films.parquet")
     return folder
 
 
-@pytest.mark.parametrize("name", ["films.tsv", "films.jsonl", "films.json", "films.parquet"])
+@pytest.mark.parametrize("name", ["films.tsv", "films.jsonl", "films.json", "by_title.json", "films.parquet"])
 def test_every_form_gives_the_same_films(files, name):
     first = load(files / "films.csv")
     assert len(first) == 40

@@ -26,11 +26,20 @@ def config(tmp_path, monkeypatch):
     return RetrieveSettings(run="a", router="views", retrievers=("bm25",))
 
 
+@pytest.fixture
+def agent(config):
+    return next(iter(retrieve.agents(config).values()))
+
+
+@pytest.fixture(scope="module")
+def curated():
+    return corpus.load(corpus.locate("sample"), "curated")
+
+
 @pytest.mark.slow
-def test_end_to_end_on_the_sample(config):
+def test_end_to_end_on_the_sample(config, curated):
     STUDY.run("retrieve", config)
     folder = paths.run_folder("cosrec", config.run)
-    curated = corpus.load(corpus.locate("sample"), "curated")
     runs, routes = retrieve.read_runs(folder / "runs"), retrieve.read_routes(folder / "routes.jsonl")
     wishes = "bm25-first-and-last-with-keywords"
     assert set(runs) == set(routes) == {"bm25-last-turn", "bm25-first-and-last", wishes}
@@ -50,8 +59,7 @@ def test_end_to_end_on_the_sample(config):
     assert 0.5 < spelt < 1
 
 
-def test_the_agent_answers_what_was_asked(config):
-    agent = next(iter(retrieve.agents(config).values()))
+def test_the_agent_answers_what_was_asked(agent):
     answer = agent.answer(["How should a tent be stored?"], "", ["search"])
     assert "tent" in answer.text
     assert list(answer.found) == ["search"]
@@ -79,9 +87,7 @@ def test_the_sample_tells_bm25_dense_and_fusion_apart():
 
 
 @pytest.mark.slow
-def test_wishes_of_a_resolved_user_join_the_query(config):
-    agent = next(iter(retrieve.agents(config).values()))
-    curated = corpus.load(corpus.locate("sample"), "curated")
+def test_wishes_of_a_resolved_user_join_the_query(agent, curated):
     plain = agent.run(curated)
     for mapping in ("as_documented", "zero_is_generic"):
         mapped = agent.run(curated, mapping=mapping)
@@ -94,9 +100,7 @@ def test_wishes_of_a_resolved_user_join_the_query(config):
 
 
 @pytest.mark.slow
-def test_the_conversation_as_the_agent_serves_it(config):
-    agent = next(iter(retrieve.agents(config).values()))
-    curated = corpus.load(corpus.locate("sample"), "curated")
+def test_the_conversation_as_the_agent_serves_it(agent, curated):
     table = agent.converse(curated, "Sample-Curated_1")
     assert len(table) == len(curated.conversations["Sample-Curated_1"].turns)
     assert table.loc[0, "modules"] == "recommendation"

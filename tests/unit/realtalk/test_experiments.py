@@ -7,10 +7,13 @@ from crs_lib import figures, runs
 from crs_lib.cli import app, realtalk
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.llm import LLM, Reply, Retry
 from crs_lib.realtalk import compare, forms, plan, query, ranker, study
 from crs_lib.realtalk.config import RealTalkConfig
+from tests.helpers.ollama_server import Faults, OllamaServer
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
+pytestmark = pytest.mark.slow  # they share runs that take seconds
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 
@@ -22,7 +25,6 @@ def record(run, recall, precision=None, **asked):
         stage.counts.update(counts | ({"precision": precision} if precision else {}))
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_run_goes_from_corpus_to_log(tmp_path):
     config = RealTalkConfig(run="r", data=str(CHAT))
     shown = study.describe_corpus(config)
@@ -48,13 +50,11 @@ def log_contract():
     return tables.Contract("experiments.csv", study.COLUMNS, ("experiment_id",))
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_scores_need_predictions_first():
     with pytest.raises(RunError, match="22_realtalk_query"):
         study.evaluate(RealTalkConfig(run="empty"))
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     record("one", 0.5, data="realtalk", split="train", keep=30)
     record("two", 0.6, data="realtalk", split="train", encoder="minilm")
@@ -65,7 +65,6 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     assert log["train_recall"].astype(float).idxmax() == "two"
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_path):
     def check(**asked):
         return study.check_test_split(RealTalkConfig(data="realtalk", **asked))
@@ -96,7 +95,6 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
         study.evaluate(config)
 
 
-@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize(("name", "value", "told"), [
     ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "string should match pattern"),
     ("mode", "y", "give "), ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
@@ -111,7 +109,6 @@ def run_cli(name, *words):
     app._do(*app.find(["realtalk", name, *words]))
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
     message = {"clean_text": "I ski in the Alps", "speaker": "Ann", "dia_id": "D1:1", "date_time": "never"}
     chat = {
@@ -133,7 +130,6 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
     assert set(query.KEYS) <= set(lines[0])
 
 
-@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
 def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
     message = {"clean_text": "I ski", "speaker": "Ann", "dia_id": "D1:1", "date_time": "01.01.2024, 10:00:00"}
@@ -148,13 +144,11 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
         compare.table(config, "keep", [20])
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_value_of_another_type_is_named_with_its_lever():
     with pytest.raises(InputError, match=r"keep is .many.; input should be a valid integer"):
         run_cli("compare", "keep", "20", "many", "--data", str(CHAT))
 
 
-@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("encoder, ranked_by, given, told", [
     ("minilm+gte-small+tuned", "learned", "auto", []),
     ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
@@ -169,7 +163,6 @@ def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, giv
     assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_evaluate_command_prints_its_figures(capsys):
     run_cli("evaluate", "--data", str(CHAT), "--encoder", "hashing", "--ranker", "hand", "--run", "x")
     said = capsys.readouterr().out
@@ -185,8 +178,6 @@ class Scripted:
         self.answers, self.asked = answers, []
 
     def complete(self, request):
-        from crs_lib.llm import Reply
-
         self.asked.append(request)
         answer = self.answers.get(request.role.split()[-1], "{}")
         if isinstance(answer, Exception):
@@ -207,7 +198,6 @@ def offline(built):
     return query._Pipeline(built, ranker.Hand()).ask([QUESTION])[0]
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_topics(built, offline):
     said = json.dumps({"kind": "list", "statement": "I recorded the old lift", "several": True})
     found = ask(built, Scripted(planner=said), "planner")
@@ -226,7 +216,6 @@ def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_to
     assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline):
     wanted = built.chat.messages[offline.ranked[20]].id
     llm = Scripted(grader=lambda r: json.dumps({"ids": ["D99:9", wanted, wanted], "enough": True}))
@@ -238,7 +227,6 @@ def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline)
     assert len(shown) == len(set(shown)) == forms.GRADED
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
     deep = next(
         p for p in offline.candidates if p - built.segments[built.owner[p]].start > 3
@@ -254,7 +242,6 @@ def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
     assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.kept
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_generator_writes_the_answer_or_abstains(built):
     told = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
     assert (told.text, told.form) == ("the old lift", "written") and told.ids
@@ -262,7 +249,6 @@ def test_a_generator_writes_the_answer_or_abstains(built):
     assert none.text is None and none.why == "the model found no answer"
 
 
-@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("junk", ["", "not json", "[]", '{"ids": 3}', '{"ids": [null, {}]}', '{"answer": 1}'])
 def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
     roles = dict.fromkeys(("planner", "retriever", "explorer", "selector", "generator"), junk)
@@ -274,44 +260,36 @@ def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, ju
     )
 
 
-@pytest.mark.slow  # they share runs that take seconds
-def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(built, caplog):
-    from crs_lib.llm import LLM, Retry
+@pytest.fixture
+def without_model(built):
+    """Two questions answered with a model that fails, each beside what the rules say."""
 
-    questions = ["When is the wedding?", "How old is Tobias?"]
-    offline = query._Pipeline(built, ranker.Hand()).ask(questions)
-    llm = LLM("ollama:nothing", host="http://127.0.0.1:9", retry=Retry(waits=0, first=0.0))
+    def asked(host, model, **retry):
+        questions = ["When is the wedding?", "How old is Tobias?"]
+        form = forms.LLMForm(LLM(f"ollama:{model}", host=host, retry=Retry(waits=0, first=0.0, **retry)))
+        found = query._Pipeline(built, ranker.Hand(), None, form).ask(questions)
+        for one, ruled in zip(found, query._Pipeline(built, ranker.Hand()).ask(questions), strict=True):
+            parts = ((r.ranked, r.selected, r.phases, r.answer) for r in (one, ruled))
+            assert next(parts) == next(parts)
+            assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
+
+    return asked
+
+
+def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(without_model, caplog):
     with caplog.at_level(logging.WARNING, logger="crs_lib.realtalk"):
-        found = query._Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
-    assert [(r.ranked, r.selected, r.answer) for r in found] == [
-        (r.ranked, r.selected, r.answer) for r in offline
-    ]
+        without_model("http://127.0.0.1:9", "nothing")
     assert len([r for r in caplog.records if "no language model" in r.message]) == 1
-    assert all("note" in e for r in found for e in r.trace if e["form"] == "model")
 
 
-@pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("fault", ["prose", "empty", "cut", "noise", "broken", "drop", "500", "404"])
-def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(built, fault):
-    from crs_lib.llm import LLM, Retry
-    from tests.helpers.ollama_server import Faults, OllamaServer
-
-    questions = ["When is the wedding?", "How old is Tobias?"]
-    plain = query._Pipeline(built, ranker.Hand()).ask(questions)
+def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(without_model, fault):
     with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
-        llm = LLM("ollama:tiny", host=server.url, retry=Retry(waits=0, seeds=0, first=0.0))
-        found = query._Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
+        without_model(server.url, "tiny", seeds=0)
         assert server.chats > 0
-    for one, ruled in zip(found, plain, strict=True):
-        assert (one.ranked, one.selected, one.phases) == (ruled.ranked, ruled.selected, ruled.phases)
-        assert one.answer == ruled.answer
-        assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_calls(monkeypatch, tmp_path):
-    from tests.helpers.ollama_server import OllamaServer
-
     monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
     asked = {"data": str(CHAT), "llm": "ollama:tiny", "questions": 1}
     with OllamaServer() as server:
@@ -330,7 +308,6 @@ def _calls(run):
     return (paths.run_folder("realtalk", run) / "llm_calls.jsonl").read_text().splitlines()
 
 
-@pytest.mark.slow  # they share runs that take seconds
 def test_prompts_ask_for_what_the_code_gives():
     for name in ("grade", "select", "answer"):
         assert sorted(prompts.wanted(f"realtalk/{name}")) == ["messages", "question"]

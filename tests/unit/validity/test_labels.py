@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 
 import numpy as np
@@ -44,7 +45,8 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
     for model in SYSTEMS:
         assert f'"{model}"' not in shown  # no system is named
     for one in asked:
-        assert sum(turn["shift"] for turn in one.sides[0]) == 1
+        marked = [turn["shift"] for turn in one.sides[0] if turn["shift"]]
+        assert len(marked) == 1 and re.match("now wants|no longer asks for|rules out", marked[0])
         assert len(one.sides) == (1 if kind == "single" else 2)
         # both assistants meet the same user up to the shift
         assert len({side[0]["user"] for side in one.sides}) == 1 or one.shift > 2
@@ -63,7 +65,7 @@ def test_the_page_allows_its_own_script_and_nothing_else(run):
     page = pages.question_page(pages._shown(ask(run, 3), "single"))
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
-    turn = {"user": "</script><b>", "system": "s", "shift": True}
+    turn = {"user": "</script><b>", "system": "s", "shift": "</script><b>"}
     hostile = labels.Question("x", (), ((turn,),), ("a",), "1", 1, (1,))
     assert "</script><b>" not in pages.question_page(pages._shown([hostile], "single"))
 
