@@ -234,10 +234,12 @@ class Catalog:
     @cached_property
     def title_index(self) -> Mapping[str, tuple[int, ...]]:
         """Folded title to the items that bear it (remakes share one)."""
-        index: dict[str, list[int]] = {}
+        index: dict[str, tuple[int, ...]] = {}
         for i, item in enumerate(self.items):
-            index.setdefault(fold(item.title), []).append(i)
-        return {title: tuple(found) for title, found in index.items() if title}
+            title = fold(item.title)
+            index[title] = (*index.get(title, ()), i)
+        index.pop("", None)  # a title without words
+        return index
 
     @cached_property
     def id_index(self) -> Mapping[str, int]:

@@ -109,9 +109,12 @@ def clean(
     _one_spelling(items, report)
     _unique_ids(items)
     report.films_kept = len(items)
+    shared: dict[tuple[str, ...], tuple[str, ...]] = {}  # films of one genre, language or year hold one tuple
     for item in items:
         for name, values in item.values.items():
             report.after[name].update(values)
+            if len(values) < 3:
+                item.values[name] = shared.setdefault(values, values)
         report.low_information += not any(item.values.get(name) for name in CREDIT_FIELDS)
     return items, report
 

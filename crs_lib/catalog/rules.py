@@ -38,15 +38,16 @@ class Matcher:
     """
 
     def __init__(self, forms: Sequence[str], everyday: Container[str] = ()) -> None:
-        split = [form.split(" ") for form in dict.fromkeys(forms)]
-        frequency = Counter(word for parts in split for word in parts)
+        distinct = dict.fromkeys(forms)  # taken apart twice: the words of a million titles are 0.2 GB
+        frequency = Counter(word for form in distinct for word in form.split(" "))
         self._anchors: dict[str, tuple[tuple[int, int], ...]] = {}  # word: its place in forms of what length
         self._numbers: dict[tuple[int, str], int] = {}
-        for number, parts in enumerate(split):
+        for number, form in enumerate(distinct):
+            parts = form.split(" ")
             offset = min(range(len(parts)), key=lambda i: (parts[i] in everyday, frequency[parts[i]], i))
             place, known = (offset, len(parts)), self._anchors.get(parts[offset], ())
             self._anchors[parts[offset]] = known if place in known else (*known, place)
-            self._numbers[offset, " ".join(parts)] = number
+            self._numbers[offset, form] = number
 
     def find(self, tokens: Sequence[str]) -> list[FormMatch]:
         """All forms in a list of folded words."""

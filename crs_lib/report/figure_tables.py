@@ -10,7 +10,7 @@ import pandas as pd
 
 from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
-from crs_lib.core import paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, layout
 from crs_lib.figures import base as registered
@@ -143,11 +143,13 @@ def _judge_means(run: str, convention: str) -> pd.DataFrame:
 def _llm_calls(run: str, convention: str) -> pd.DataFrame:
     """Every call of a model: role, model, session, tokens, seconds, ``sent`` (neither failed nor cached)."""
     log, rows = call_log(run), []
-    for row in tables.read_jsonl(log) if log.exists() else ():
-        session = row.get("session", "")
-        session = f"{session:05d}" if isinstance(session, int) else session
-        kept = {name: row[name] for name in ("role", "model", "tokens_in", "tokens_out", "seconds")}
-        rows.append({**kept, "session_id": session, "sent": row["error"] is None and not row["cache_hit"]})
+    with safety.faults("a log of calls", log):
+        for row in tables.read_jsonl(log) if log.exists() else ():
+            session = row.get("session", "")
+            session = f"{session:05d}" if isinstance(session, int) else session
+            kept = {name: row[name] for name in ("role", "model", "tokens_in", "tokens_out", "seconds")}
+            sent = row["error"] is None and not row["cache_hit"]
+            rows.append({**kept, "session_id": session, "sent": sent})
     if not rows:
         raise NoDataError(f"run {run!r} called no language model")
     return pd.DataFrame(rows)
@@ -275,8 +277,9 @@ def _catalogue_fields(run: str, convention: str) -> pd.DataFrame:
     """
     catalog, scored = evaluate.catalog_of(run), evaluate.entry(run, convention)["parameters"]
     path = paths.run_folder(simulate.STUDY, run) / "cleaning_report.csv"
-    report = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"field": []})
-    changed = Counter(report["field"])
+    with safety.faults("a report of cleaning", path):
+        report = pd.read_csv(path, keep_default_na=False) if path.is_file() else {"field": []}
+        changed = Counter(report["field"])
     rows = []
     for name, field in catalog.fields.items():
         having = sum(bool(item.values[name]) for item in catalog.items)

@@ -67,7 +67,9 @@ class _RunFiles:
         """The metrics that every turn has a score of, in the order of the table."""
         import pyarrow.parquet as pq
 
-        schema = pq.read_schema(self.scores / "turns.parquet")
+        path = self.scores / "turns.parquet"
+        with safety.faults("a table of turns", path):
+            schema = pq.read_schema(path)
         numeric = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind == "double"]
         return [name for name in numeric if name in base.METRICS]
 

@@ -255,8 +255,17 @@ def test_a_run_whose_files_lack_parts_is_one_sentence(capsys):
     turns = (run / "turns.parquet").read_bytes()
     pd.DataFrame({"x": [1]}).to_parquet(run / "turns.parquet")
     assert main(words) == 2
+    (run / "turns.parquet").write_bytes(b"no table")
+    assert main(words) == 2
     (run / "turns.parquet").write_bytes(turns)
+    report = run / "cleaning_report.csv"
+    changes = report.read_bytes()
+    for damage in (b"", b"a,b\n1\n"):
+        report.write_bytes(damage)
+        assert main(["show", "report", "--run", "faulty"]) == 2
+    report.write_bytes(changes)
     (run / "llm_calls.jsonl").write_text("{}\n")
+    assert main(["show", "report", "--run", "faulty"]) == 2
     assert main(["simulate", "--estimate", "--log", "faulty", "-p", "systems", "ollama:x"]) == 2
     (run / "llm_calls.jsonl").unlink()
     (run / ".lock").write_text("garbage " * 200)
