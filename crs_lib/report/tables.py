@@ -247,9 +247,9 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
         films = [items[item] for item in turn.reply.items]
         met = [sum(value in film.values[name] for name, value in turn.wishes.items()) for film in films]
         rows.append({
-            "turn": number, "user": shorten(turn.utterance, 48),
+            "turn": number, "user": shorten(turn.utterance, 36),
             "constraints": ", ".join(f"{name} = {value}" for name, value in turn.wishes.items()),
-            "reply": shorten(turn.reply.text, 48), "met": f"{max(met, default=0)} of {len(turn.wishes)}",
+            "reply": shorten(turn.reply.text, 36), "met": f"{max(met, default=0)} of {len(turn.wishes)}",
         })  # fmt: skip
     return pd.DataFrame(rows)
 
