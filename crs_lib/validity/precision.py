@@ -1,5 +1,5 @@
 """How many scenarios a precision needs: a generalisability study of the same systems over catalogues,
-wordings, seeds and scenarios. Source: docs/validity.md, section 6; Brennan (2001), Generalizability Theory.
+wordings, seeds and scenarios. Source: docs/validity.md, section 5; Brennan (2001), Generalizability Theory.
 """
 
 from collections.abc import Sequence

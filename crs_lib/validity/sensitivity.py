@@ -1,6 +1,6 @@
 """How far the ranking of systems depends on choices: weights, conventions, n-gram orders, catalogue size.
 
-Rank stability is Kendall's tau to the ranking of the default. Source: docs/validity.md, section 6.
+Rank stability is Kendall's tau to the ranking of the default. Source: docs/validity.md, section 5.
 """
 
 import itertools

@@ -195,8 +195,8 @@ def test_every_dependency_is_pinned_within_its_range(group):
 
 
 def test_every_dependency_has_a_reason():
-    """docs/decisions/0002 gives one table row a package, and no row for one that is gone."""
+    """docs/decisions/0002 gives one line a package, and none for one that is gone."""
     text = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text()
-    rows = {canonicalize_name(name) for name in re.findall(r"^\| `([\w.-]+)` \|", text, re.MULTILINE)}
+    rows = {canonicalize_name(name) for name in re.findall(r"^- `([\w.-]+)`:", text, re.MULTILINE)}
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     assert rows == {name for group in groups for name in requirements(group)}
