@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import time
 from pathlib import Path
 
