@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -543,7 +544,8 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(page, tmp_
     page.type("a b")
     page.key("Enter")
     assert page.js("document.querySelectorAll('.said').length") >= 4
-    assert page.texts(".shift b") == ["Person – wants something else"]
+    (heading,) = page.texts(".shift b")
+    assert re.match("Person – (now wants|no longer asks for|rules out) [a-z]+ .", heading)
     for value in given[:6]:
         page.key(str(value))
     page.key("ArrowLeft")  # the sixth again
