@@ -304,12 +304,10 @@ def redraw(
 
 
 def _source(entry: Entry[Any], run: str) -> str:
-    """How to cite a figure: its file, the tables it draws, the command, and the run's commit if known."""
+    """How to cite a figure: its file, the tables it draws, the command; the run's manifest has the commit."""
     name, study = entry.name, entry.facts["study"]
-    code = runs.read_manifest(study, run).get("code", {})
-    commit = f", commit {code['commit'][:10]}{' with changes' * code['dirty']}" if code else ""
     drawn = f"`{name}.{'tex' if name in TABLES else 'png'}`, from {', '.join(entry.facts['tables'])}"
-    return f"({drawn}: `crs show figures --study {study} --run {run} --only {name}`{commit}.)"
+    return f"({drawn}: `crs show figures --study {study} --run {run} --only {name}`.)"
 
 
 def _read(read: Callable[[str, str], pd.DataFrame], run: str, table: str) -> Any:

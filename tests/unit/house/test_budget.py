@@ -22,7 +22,7 @@ REACHED = {
     "catalog": 1658, "llm": 1370, "metrics": 1276, "cli": 1033, "core": 985, "data": 830, "retrieval": 745,
     "judge": 686, "notebooks": 611, "runs": 572,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_631, 44_900, 215, 1_145
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_629, 44_898, 215, 1_145
 FRONT_DOOR_REACHED = 160
 
 
