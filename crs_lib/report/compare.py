@@ -132,7 +132,7 @@ class Comparison:
             told = told.replace("-", "−")
             return f"{told}: that is too little to lose anything, and its shift cost says nothing."
         gain, cost = findings.gain_and_cost(mine)
-        told = f"At a change of mind {name}, whose gain is {gain} with users who never change theirs"
+        told = f"At a change of mind {name}, whose gain with straight users is {gain}"
         return f"{told}, {findings.pays(cost)}."
 
     def _contrast(self, row: Mapping[Any, Any]) -> str:

@@ -36,11 +36,11 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
         return stats.finding_none("no system has a gain of .1 with straight users")
     worst = max(able, key=lambda name: cost[name].value)
     others = [name for name in able if name not in (worst, ORACLE)]
-    sentence = f"At a change of mind {worst}, whose gain is {ability[worst].value:.2f} with users who never "
-    sentence += f"change theirs, {pays(cost[worst])}"
+    sentence = f"At a change of mind {worst}, whose gain with straight users is {ability[worst].value:.2f}, "
+    sentence += pays(cost[worst])
     if others:
         other = max(others, key=lambda name: ability[name].value)
-        sentence += f"; {other}, the ablest other system, {pays(cost[other])}; intervals are not simultaneous"
+        sentence += f"; {other}, the ablest other system, {pays(cost[other])} (each interval holds alone)"
     return Finding(f"{sentence}.")
 
 
@@ -66,7 +66,7 @@ def pays(cost: Estimate) -> str:
         return f"loses no more than {SMALLEST} ({cost})"
     if math.isnan(cost.high):
         return f"has too few differing scenarios to tell ({cost.value:.2f})".replace("-", "−")
-    return f"is not shown to lose anything, and could lose {cost.high:.2f} ({cost})"
+    return f"is not shown to lose anything: {cost}, so a loss of {cost.high:.2f} is possible"
 
 
 def recovery(shifts: pd.DataFrame) -> Finding:
@@ -82,15 +82,17 @@ def recovery(shifts: pd.DataFrame) -> Finding:
         return stats.finding_none("a wait is compared with that of another system, and the run has one")
     mark, quick, *others = order
     more = difference_of(seen, quick, mark, "wait", **_AT)
-    way = f"{more} replies more" if more.value >= 0 else f"{more.turned} replies fewer"
-    sentence = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
+    way = f"{more} more replies" if more.value >= 0 else f"{more.turned} fewer replies"
+    sentence = (
+        f"After a change of mind {quick} takes {way} than {mark} to show a film that meets every constraint"
+    )
     sentence += more.doubt
     if others:
         gain = shifts.get("straight_gain", pd.Series(dtype=float)).astype(float)
         able = gain.groupby(shifts["model"]).mean()
         slow = max(others, key=lambda name: able.fillna(-1.0).get(name, -1.0))
         lost = share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
-        sentence += f"; {slow} does not recover within {HORIZON} replies in {lost.percent} of its shifts"
+        sentence += f"; {slow} shows none within {HORIZON} replies after {lost.percent} of the changes"
     return Finding(f"{sentence}.")
 
 
@@ -117,10 +119,10 @@ def plain_score(results: pd.DataFrame) -> Finding:
     if first == best:
         return Finding(f"{words} and {films} put the same system first, {best}.")
     gap = difference_of(results, first, best, plain, **_AT)
-    rank = f"the same system has no {films}"
+    rank = f"{first} has no {films}"
     if first in by_gain:
-        rank = f"the same system's rank by {films} is {by_gain.index(first) + 1} of {len(by_gain)}"
-    return Finding(f"{words} puts {first} first, {gap} above {best}; {rank}.")
+        rank = f"by {films} {first} ranks {by_gain.index(first) + 1} of {len(by_gain)}"
+    return Finding(f"{words}, which compares words, puts {first} first, {gap} above {best}; {rank}.")
 
 
 def _ranked(results: pd.DataFrame, outcome: str) -> list[str]:
