@@ -187,7 +187,7 @@ class Grounder:
         wanted = scored if active_fields is None else active_fields
         self.active_fields = tuple(fields.get(name).name for name in wanted)
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
-        self._cues = frozenset(words(" ".join(catalog.words.values())))
+        self._cues = rules.CUES.union(words(" ".join(catalog.words.values())))
         spellings = self._spellings()
         self._matcher = Matcher(list(spellings), self._everyday)
         self._meanings = list(spellings.values())

@@ -26,7 +26,7 @@ _GENRE_WORDS = {form for form in _GENRE_FORMS if " " not in form}
 # it is vouched for itself: "family history" is no genre, "a war and crime story" is two.
 _WEAK_CUES = _GENRE_WORDS & lexicon.WEAK_GENRES
 _LOOSE = frozenset("something anything stuff ones vibe vibes".split())
-_CUES = (lexicon.FILM_WORDS | _LOOSE | _GENRE_WORDS) - _WEAK_CUES
+CUES = (lexicon.FILM_WORDS | _LOOSE | _GENRE_WORDS) - _WEAK_CUES
 
 
 FormMatch = tuple[int, int, int]  # a form in a word list: first word, last word + 1, the form's number
@@ -64,11 +64,11 @@ class Matcher:
 
 class Context:
     """A text with its folded words (``tokens``), and their places, worked out when a rule asks for them.
-    ``cues`` are further words that vouch for a weak genre ("books", where the items are no films).
+    ``cues`` are the words that vouch for a weak genre: those of films, and "books" where the items are books.
     """
 
-    def __init__(self, text: str, cues: frozenset[str] = frozenset()) -> None:
-        self.text, self.tokens, self.cues = text, words(text), _CUES | cues if cues else _CUES
+    def __init__(self, text: str, cues: frozenset[str] = CUES) -> None:
+        self.text, self.tokens, self.cues = text, words(text), cues
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:

@@ -238,11 +238,8 @@ def _known(rows: Mapping[str, Field], columns: Mapping[str, str]) -> dict[str, s
     """The fields by the names of columns, folded; ``columns`` are those that the user names."""
     own = {row.column: row.foreign_keys for row in rows.values() if row.column not in _COLUMNS}
     known = {fold(word): field for field, words in (_COLUMNS | own).items() for word in (field, *words)}
-    return (
-        {f"{word}s": field for word, field in known.items()}
-        | known
-        | {fold(c): f for c, f in columns.items()}
-    )
+    plural = {f"{word}s": field for word, field in known.items()}
+    return plural | known | {fold(column): field for column, field in columns.items()}
 
 
 def _named_as_in_tables(films: Sequence[Any], rows: Mapping[str, Field], columns: Mapping[str, str]) -> bool:

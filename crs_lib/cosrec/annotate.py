@@ -145,9 +145,7 @@ class Answers:
 
     def _with_views(self, question: _Question) -> _Question:
         """A question with what its assessors said, for the review."""
-        scale = prompts.lists("cosrec/annotation")[self.asked.kind][
-            "scale"
-        ]  # only scales from 0 are reviewed
+        scale = prompts.lists("cosrec/annotation")[self.asked.kind]["scale"]  # reviewed scales begin at 0
         views = [one for (item, _), one in self.views.items() if item == question["id"]]
         said = "; ".join(f"{scale[one.value]} {one.words}".strip() for one in views)
         (side,) = question["sides"]

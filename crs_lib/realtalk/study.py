@@ -118,9 +118,9 @@ def answered(
 def _evaluate(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
     """Stage "evaluate": all tables of scores."""
     found = chats(config)
-    shown = _score(query.read(REALTALK.path(config.run, "predictions"), found), found, config)
-    stage.counts.update(_headline(shown), split=config.split, repeated=config.force)
     told = query.read(REALTALK.path(config.run, "predictions"), found)
+    shown = _score(told, found, config)
+    stage.counts.update(_headline(shown), split=config.split, repeated=config.force)
     tables.write_jsonl(stage.path("gold_trace.jsonl"), scoring.gold_ids(told, found, config.reading))
     return shown
 

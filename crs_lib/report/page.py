@@ -201,11 +201,7 @@ def _costs(run: str) -> list[list[Any]]:
 def _scripted(name: str, css: str, data: Mapping[str, Any]) -> str:
     """A page of this room with its script, its styles and its data."""
     js, inert = part(f"{name}.js"), json.dumps(data, separators=(",", ":"))
-    parts = {
-        "css": css,
-        "js": js,
-        "css_hash": hashes(css),
-        "js_hash": hashes(js),
-        "title": html.escape(data["title"]),
-    }
-    return fill(part(f"{name}.html"), {**parts, "data": inert.replace("<", "\\u003c")})  # nothing closes it
+    return fill(part("scripted.html"), {
+        "css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "body": part(f"{name}.html"),
+        "title": html.escape(data["title"]), "data": inert.replace("<", "\\u003c"),  # nothing closes it
+    })  # fmt: skip

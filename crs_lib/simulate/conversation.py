@@ -256,8 +256,7 @@ def _told_in_three(world: World, config: SimulateConfig, number: int) -> Iterato
         first, heard, before = (plan.steps[place].state.constraints for place in (0, 1, shift - 2))
         fits = shift > 2 and plan.steps[0].act == OPENING and first != heard == before
         event = plan.steps[shift - 1].event or {}
-        conflict = event.get("dropped") and (
-            event["added"] or event["avoid"]
-        )  # a refinement or relaxation has none
+        # a refinement drops nothing, a relaxation brings nothing
+        conflict = event.get("dropped") and (event["added"] or event["avoid"])
         yield plan, shift if fits and conflict else 0
     yield plan, 3

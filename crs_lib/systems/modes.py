@@ -132,7 +132,10 @@ def _form(offer: Offer, llm: LLMSettings) -> str:
     return prompts.render(f"movies/crs_form_{kind}", state=state, rule=rule)
 
 
-_TOLD = tuple(name for name in prompts.names() if "/crs_" in name)  # the recommender's prompts, of both forms
+@cache
+def _told() -> tuple[str, ...]:
+    """The names of the recommender's prompts, of both forms."""
+    return tuple(name for name in prompts.names() if "/crs_" in name)
 
 
 @cache
@@ -148,7 +151,7 @@ def _runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def copied_prompt(text: str) -> bool:
     """Whether a text repeats at least ``COPIED`` consecutive words of the recommender's instructions."""
-    told = _instructions(tuple(map(prompts.source, _TOLD)))
+    told = _instructions(tuple(map(prompts.source, _told())))
     return any(run in told for run in _runs(_WORDS.findall(text.lower())))
 
 
