@@ -55,7 +55,16 @@ def test_texts_of_the_package_use_none_of_them():
     assert bad == []
 
 
-PAGES = ("session.js", "trace.js", "trace.html", "report.html", "annotate.html", "annotate.js", "leaderboard.html", "leaderboard.js")
+PAGES = (
+    "session.js",
+    "trace.js",
+    "trace.html",
+    "report.html",
+    "annotate.html",
+    "annotate.js",
+    "leaderboard.html",
+    "leaderboard.js",
+)
 READ = [paths.ROOT / "README.md", paths.ROOT / "CONTRIBUTING.md", *sorted((paths.ROOT / "docs").glob("*.md"))]
 READ += [paths.ROOT / "crs_lib" / "report" / name for name in PAGES]
 
