@@ -182,7 +182,7 @@ def _sections(name: str, small: bool, _: tuple[tuple[str, str], ...]) -> Mapping
 
 
 def fill(
-    templates: Sequence[Template], draw: np.random.Generator, where: str, small: bool = False, **slots: str
+    templates: Sequence[Template], draw: np.random.Generator, where: str, small: bool = False, /, **slots: str
 ) -> str:
     """A random one of some templates with random alternatives, slots filled in.
 
