@@ -109,10 +109,7 @@ def _request(
     dialogue: Dialogue, excerpt: prompt.Excerpt, group: tuple[str, ...], sample: int, asked: JudgeSettings
 ) -> Request:
     name = "+".join(group)
-    lowest, highest = prompt.scale(group)
-    how: dict[str, Any] = {"schema": _schema(group)}
-    if asked.expected:
-        how = {"choices": tuple(map(str, range(lowest, highest + 1)))}
+    how = {"choices": tuple(prompt.LEVELS)} if asked.expected else {"schema": _schema(group)}
     return Request(
         prompt.messages(dialogue, group, excerpt, asked.expected), "judge", options=asked.options,
         seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample), replicate=sample,
@@ -137,20 +134,22 @@ def _read(answer: Reply | LLMError, request: Request) -> dict[str, _CheckedScore
     """The score of each construct of a call, read from the reply's words or from its probabilities."""
     name = str(request.tags["construct"])
     if request.choices and isinstance(answer, Reply):
-        return {name: _expected_score(answer.probabilities)}
+        return {name: _expected_score(answer.probabilities, name)}
     return _read_reply(answer.text, name.split("+"))
 
 
-def _expected_score(probabilities: Mapping[str, float]) -> _CheckedScore:
-    """The mean of the levels by their probability, which need not sum to 1; no whole number.
+def _expected_score(probabilities: Mapping[str, float], construct: str) -> _CheckedScore:
+    """The mean of a construct's levels by the probability of their letters, which need not sum to 1.
 
     ``value`` is the likeliest level, ``evidence`` the probability of all levels together; the rest are words
     that are no level.
     Source: Liu et al. (2023), G-Eval, section 2: scores weighted by the probabilities of their tokens.
     """
+    levels = {letter: at for at, letter in enumerate(prompt.LEVELS, constructs.get(construct).lowest)}
     whole = sum(probabilities.values())
-    score = sum(int(level) * share for level, share in probabilities.items()) / whole
-    return _CheckedScore(score, None, likeliest(probabilities), f"a level with probability {whole:.2g}")
+    score = sum(levels[letter] * share for letter, share in probabilities.items()) / whole
+    likely = str(levels[likeliest(probabilities)])
+    return _CheckedScore(score, None, likely, f"a level with probability {whole:.2g}")
 
 
 def means(
