@@ -357,17 +357,20 @@ def noun_phrase(
     code: Callable[[str, str], int | None] | None = None,
 ) -> str:  # fmt: skip
     """Constraints as one noun phrase: "comedy films with Buster Keaton in English". The values follow the
-    order of ``ALL_FIELDS``, some before the noun, the others behind it. An empty mapping gives "good films".
-    ``voice`` says whose words; ``noun`` is the section with the noun, ``ONE`` for a single film. A value
-    whose phrase is the value alone stands before the noun ("1984 movies"); that of a person only where the
-    catalogue's ``code`` knows one role ("Ada Quill movies").
+    order of ``ALL_FIELDS``, some before the noun, the others behind it; but in voice A the language and year
+    come first behind the noun, participles last ("films from 1924 by A and starring B"). An empty mapping
+    gives "good films". ``voice`` says whose words; ``noun`` is the section with the noun, ``ONE`` for a
+    single film. A value whose phrase is the value alone stands before the noun ("1984 movies"); that of a
+    person only where the catalogue's ``code`` knows one role ("Ada Quill movies").
     """
     named = prompts.phrase(prompts.USER_SETS[voice], noun, draw)
     if not constraints:
         return f"good {named}"
     given = [row for name, row in ALL_FIELDS.items() if name in constraints]
     before = [row.in_words(constraints[row.name]) for row in given if row.before_noun]
-    behind: list[str] = []
+    if voice != "A":
+        before = [lexicon.BEFORE_NOUN.get(said, said) for said in before]
+    behind: list[tuple[str, str]] = []
     for row in given:
         if not row.before_noun:
             value = constraints[row.name]
@@ -375,8 +378,34 @@ def noun_phrase(
             if _ALONE in lines and not (len(given) == 1 and _says_itself(row, value, code)):
                 lines = tuple(line for line in lines if line != _ALONE)
             said = _fill(row.name, "phrases", lines, value, draw)
-            (before if said == value else behind).append(said)
-    return " ".join([*before, named, *behind])
+            if said == value:
+                before.append(said)
+            else:
+                behind.append((row.name, said))
+    last = [said for _, said in behind] if voice == "A" else _in_order(behind)
+    return " ".join([*before, named, *last])
+
+
+_FIRST_BEHIND = ("language", YEAR_FIELD, PLOT)  # fields whose phrases would seem to belong to a person before
+_PARTICIPLES = frozenset({"starring", "featuring", "directed", "made", "written", "scripted"})
+
+
+def _in_order(parts: Sequence[tuple[str, str]]) -> list[str]:
+    """The (field, phrase) pairs behind a noun so that each is read with the noun, two of a kind by "and"."""
+
+    def place(part: tuple[str, str]) -> tuple[int, bool]:
+        field, said = part
+        if field in _FIRST_BEHIND:
+            return _FIRST_BEHIND.index(field), False
+        return len(_FIRST_BEHIND) + (said.split()[0] in _PARTICIPLES), not said.startswith("by ")
+
+    out: list[str] = []
+    kind = ""
+    for _, said in sorted(parts, key=place):
+        word = said.split()[0]
+        before, kind = kind, "participle" if word in _PARTICIPLES else word
+        out.append(f"and {said}" if kind == before else said)
+    return out
 
 
 def bridge_phrase(field: str, value: str, draw: np.random.Generator, voice: str = "A") -> str:

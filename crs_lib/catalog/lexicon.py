@@ -58,6 +58,11 @@ GENRES: dict[str, tuple[str, ...]] = {
     "Western": ("western film", "westerns", "western fiction", "spaghetti western"),
     "Zombie": ("zombie film", "zombies", "zombie fiction"),
 }  # fmt: skip
+# Genres whose names, in small letters, do not go before a noun: "sports movies", not "sport movies".
+BEFORE_NOUN: dict[str, str] = {
+    "animation": "animated", "biography": "biographical", "dystopia": "dystopian", "film noir": "noir",
+    "history": "historical", "road movie": "road trip", "sport": "sports",
+}  # fmt: skip
 
 # Name (database codes): further spellings. Codes are cleaned into names, but never looked for in text ("Ron",
 # "rum", "per" and "nor" are words).

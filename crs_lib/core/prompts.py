@@ -181,30 +181,35 @@ def _sections(name: str, small: bool, _: tuple[tuple[str, str], ...]) -> Mapping
     return {section: compiled(part, small) for section, part in lines(name).items()}
 
 
-def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, **slots: str) -> str:
+def fill(
+    templates: Sequence[Template], draw: np.random.Generator, where: str, small: bool = False, /, **slots: str
+) -> str:
     """A random one of some templates with random alternatives, slots filled in.
 
     Slots are filled as they are, "$" or "{" in a title included; a full stop behind a value that ends in a
-    stop is left out ("Ring Lardner Jr."), and a value that begins a sentence gets a capital, but for titles.
+    stop is left out ("Ring Lardner Jr."); a value that begins a sentence gets a capital, unless all is
+    ``small`` or it is a title.
     Where a value is one film's kind (``one``), "a" becomes "an" before a vowel. Raises InputError, which
     begins with ``where``, for a slot that the template needs and the caller did not give.
     """
     out: list[str] = []
     try:
-        _fill(templates[int(draw.random() * len(templates))], draw.random, slots, out)
+        _fill(templates[int(draw.random() * len(templates))], draw.random, slots, out, small)
     except KeyError as error:
         raise InputError(f"{where}: a template needs ${error.args[0]}") from error
     text = " ".join("".join(out).split())
     return _BEFORE_VOWEL.sub(r"\1n", text) if "one" in slots else text
 
 
-def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, str], out: list[str]) -> None:
+def _fill(
+    template: Template, random: Callable[[], float], slots: Mapping[str, str], out: list[str], small: bool
+) -> None:
     for part in template:
         before = out[-1][-2:] if out else ""
         if isinstance(part, tuple):
-            _fill(part[int(random() * len(part))], random, slots, out)
+            _fill(part[int(random() * len(part))], random, slots, out, small)
         elif part.__class__ is _Slot:
-            begins = before in (". ", "! ", "? ") and part != _TITLE
+            begins = not small and before in (". ", "! ", "? ") and part != _TITLE
             out.append(sentence(slots[part]) if begins else slots[part])
         else:
             doubled = part[0] == "." and before.endswith((".", "!", "?"))
@@ -220,7 +225,7 @@ def phrase(name: str, section: str, draw: np.random.Generator, *, small: bool = 
     templates = own.get(section) or sections(usual, small).get(section)
     if not templates:
         raise InputError(f"{name}.wording has no templates under [{section}]")
-    return fill(templates, draw, f"{name}.wording, [{section}]", **slots)
+    return fill(templates, draw, f"{name}.wording, [{section}]", small, **slots)
 
 
 def say(name: str, section: str, draw: np.random.Generator, *, small: bool = False, **slots: str) -> str:

@@ -6,6 +6,7 @@ heard of every film that fits asks what comes close). Every planned constraint a
 :func:`check_voiced` reads the words as systems read them.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -56,7 +57,11 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
         return
     found = {match.code for match in grounder.audit(text) if not match.rejected}
     for field, value in needed:
-        said = value in text if field == SITUATION else grounder.catalog.code(field, value) in found
+        said = (
+            value.lower() in text.lower()
+            if field == SITUATION
+            else grounder.catalog.code(field, value) in found
+        )
         if not said:
             turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
             raise RunError(
@@ -186,6 +191,9 @@ class User:
         draw = self.scenario.draws(step.turn)
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
+        situation = step.situation.text if step.situation else ""
+        if small:  # no name begins a situation
+            situation = re.sub(r"^[A-Z]|\bI\b", lambda found: found[0].lower(), situation)
         voiced = dict(step.state.constraints)
         excluded = step.state.avoid if act == OPENING else step.excluded
         if act == REFINEMENT and step.shift is None:
@@ -194,7 +202,7 @@ class User:
             voiced = dict(step.shift.added) or voiced
             if step.situation:
                 voiced.pop(step.situation.field)
-                slots["situation"] = step.situation.text
+                slots["situation"] = situation
             slots["old"] = self._noun_phrase(step.shift.dropped, draw)
             before = self.scenario.steps[max(0, step.turn - 2)].state.anchor
             slots["title"] = self.catalog.items[before].title
@@ -219,7 +227,7 @@ class User:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
         said = prompts.say(words, section, draw, small=small, wish=wish, **slots) if act != EXCLUDE else ""
         if step.situation and act == REFINEMENT:
-            said = f"{said} {step.situation.text}" if voiced else step.situation.text
+            said = f"{said} {situation}" if voiced else situation
         if not excluded:
             return said
         slots["old"] = self._noun_phrase(excluded, draw)
