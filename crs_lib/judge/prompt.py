@@ -124,9 +124,8 @@ def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected
     pairs = dialogue.pairs()
     if not pairs:
         raise InputError(f"session {dialogue.session_id!r} holds no reply; there is nothing to judge")
-    nothing = Excerpt((), len(pairs), 0)
-    frame = max(tokens_at_most(messages(dialogue, group, nothing, expected)) for group in groups)
-    spare = room - frame - tokens_of(str(len(pairs)))
+    bare = (messages(dialogue, group, Excerpt((), len(pairs), 0), expected) for group in groups)
+    spare = room - max(map(tokens_at_most, bare)) - tokens_of(str(len(pairs)))
     for limit in TURN_LIMITS:
         turns = _fitting(pairs, set(dialogue.shift_turns()), spare, limit)
         if len(turns) >= min(2, len(pairs)):

@@ -18,7 +18,6 @@ from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeSettings
 from crs_lib.llm import LLM
 from crs_lib.llm.base import LLMError, Reply, Request, room
-from crs_lib.llm.text import likeliest
 from crs_lib.metrics import constructs
 
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
@@ -145,11 +144,10 @@ def _expected_score(probabilities: Mapping[str, float], construct: str) -> _Chec
     that are no level.
     Source: Liu et al. (2023), G-Eval, section 2: scores weighted by the probabilities of their tokens.
     """
-    levels = {letter: at for at, letter in enumerate(prompt.LEVELS, constructs.get(construct).lowest)}
-    whole = sum(probabilities.values())
-    score = sum(levels[letter] * share for letter, share in probabilities.items()) / whole
-    likely = str(levels[likeliest(probabilities)])
-    return _CheckedScore(score, None, likely, f"a level with probability {whole:.2g}")
+    shares = dict(enumerate(map(probabilities.__getitem__, prompt.LEVELS), constructs.get(construct).lowest))
+    whole, likely = sum(shares.values()), max(shares, key=shares.__getitem__)
+    score = sum(level * share for level, share in shares.items()) / whole
+    return _CheckedScore(score, None, str(likely), f"a level with probability {whole:.2g}")
 
 
 def means(
