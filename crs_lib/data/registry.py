@@ -125,7 +125,7 @@ class Dataset:
 
 
 def files(*starts: str) -> tuple[File, ...]:
-    """The files of ``registry.txt`` whose paths begin with one of these texts, in the order of their lines."""
+    """The files of ``registry.txt`` whose paths begin with one of these texts, in its order."""
     return tuple(file for file in _FILES if file.path.startswith(starts))
 
 
