@@ -94,10 +94,10 @@ def test_who_says_the_same_cannot_be_told_apart_and_other_words_give_away():
         realism._two_sample(talkers("a", WORDS, 3), real)
 
 
-def test_the_tracker_follows_its_own_set_better_than_the_other():
+def test_the_tracker_follows_the_voices_that_its_rules_were_written_for():
     found = realism.run(realism.RealismConfig(n_sessions=10)).set_index("users")["joint_accuracy"]
-    assert 1 >= found["A"] > found["all"] > 0.2
-    assert found[["development", "confirmation"]].between(0.2, found["A"]).all()
+    assert found[["A", "development"]].between(0.85, 1).all()
+    assert found[["all", "confirmation"]].between(0.2, 1).all()
 
 
 def test_small_talk_alone_states_nothing_and_is_the_same_for_the_same_seed():
