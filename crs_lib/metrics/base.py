@@ -97,7 +97,7 @@ _ORDER = """
     n_answers watched delay_text recovered_text delay_item recovered_item delay_most recovered_most
     primary cost_undefined
     shift_cost share_lost conversation_cost history_cost misfit misfit_at_0 delay stale wrong
-    straight_gain fresh_gain history_cost_v2 placebo_cost
+    straight_gain fresh_gain open_scope_cost open_scope_gain history_cost_v2 placebo_cost
     topic_recovery_rate avg_recovery_delay item_recovery_rate item_recovery_most item_recovery_delay
     context_adaptation_score tas_volatility
 """.split()
