@@ -7,7 +7,7 @@ come from the registry (:mod:`crs_lib.metrics.base`).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Any
 
 from crs_lib.catalog.grounder import Grounder
@@ -100,7 +100,7 @@ class Scorer:
             last = pair.turn if pair.turn in starts else last
             since = None if last is None else pair.turn - last
             pair_texts = (texts[2 * place], texts[2 * place + 1])
-            meta = pair.user.user_meta | meant.get(pair.turn, {})
+            meta = {**pair.user.user_meta, **meant.get(pair.turn, {})}
             turns.append(self._turn(pair, meta, pair_texts, since, turns[-1] if turns else None))
         shifts = [
             self._shift(turn, events.get(turn, {}), turns, following)
@@ -121,8 +121,9 @@ class Scorer:
         found: dict[int, dict[str, Any]] = {}
         facts = self.grounder.catalog.fact_sets
         for start, event in ((turn, one) for turn, one in events.items() if one.get("readings")):
-            ends = {*starts, *(pair.turn for pair in pairs if pair.user.user_meta.get("clarified"))} - {start}
-            window = list(takewhile(lambda pair, ends=ends: pair.turn not in ends, pairs[start - 1 :]))
+            clear = {pair.turn for pair in pairs if pair.user.user_meta.get("clarified")}
+            end = min((turn for turn in clear.union(starts) if turn > start), default=len(pairs) + 1)
+            window = pairs[start - 1 : end - 1]
             films = next(filter(None, map(self.items, window)), [])
             met = {}
             for name, state in event["readings"].items():

@@ -140,6 +140,7 @@ EXCLUDE = "exclude"  # names a value to avoid
 CLARIFY = "shift_clarified"  # names all that holds after a shift that left its scope open
 KEEP, REPLACE, DROP = "keep", "replace", "drop"  # readings of such a shift
 _CAN_BE_OPEN = ("refine", "replace", "switch")  # sections of shifts that bring a value
+_APART = 3  # films by which readings differ at least: the length of a list
 _ADDS = "shift_refine"
 _FREE = frozenset({*QUESTIONS, FOLLOW_UP, "hesitate", "aside", "contradiction", *voices.SMALL_TALK})
 
@@ -296,8 +297,8 @@ def plan(
 def _left_open(catalog: Catalog, plan: Scenario, share: float) -> list[PlanStep]:
     """The steps with a share of the shifts that bring a value worded without their scope. In the window that
     follows the user tells nothing of the reading in mind, the type's own; the turn after it says what holds.
-    A shift is open where two readings have answers and two turns can follow before it is cleared up. States
-    do not change; voice A and situations have no such words.
+    A shift can be open where two turns can pass before it is cleared up, and as :func:`_readings`. States do
+    not change; voice A and situations have no such words.
     """
     steps = list(plan.steps)
     for first, step in enumerate(plan.steps):
@@ -309,7 +310,7 @@ def _left_open(catalog: Catalog, plan: Scenario, share: float) -> list[PlanStep]
         states = _readings(catalog, plan.steps[first - 1].state, step) if can else {}
         chance = rng.stream(plan.seed, "movies", plan.session, "scope", step.turn).random()
         event = {**(step.event or {}), "scope": voices.STATED}
-        if len(states) > 1 and chance < share:
+        if states and chance < share:
             told = {name: {"constraints": s.constraints, "avoid": s.avoid} for name, s in states.items()}
             meant = next(name for name, state in states.items() if state.wanted == step.wanted)
             event |= {"scope": voices.OPEN, "reading": meant, "readings": told}
@@ -323,21 +324,20 @@ def _left_open(catalog: Catalog, plan: Scenario, share: float) -> list[PlanStep]
 
 
 def _readings(catalog: Catalog, before: UserState, step: PlanStep) -> dict[str, UserState]:
-    """The states that the bare words of a shift allow, those with answers: all stays but for the value of the
-    same field, if any, or nothing stays. Two values of one field are no state of their own: films with both
-    meet the one that replaces.
+    """The states that the bare words of a shift allow: all stays but for the value of the same field, if any,
+    or nothing stays. None where a reply could not tell them apart: the first has no answers, or the second
+    not so many more that a list of them would show. Two values of one field are no state of their own: films
+    with both meet the one that replaces.
     """
-    added = step.shift.added if step.shift else {}
+    added = dict(step.shift.added) if step.shift else {}
     name = REPLACE if added.keys() & before.constraints.keys() else KEEP
-    options = {name: ({**before.constraints, **added}, before.avoid), DROP: (dict(added), {})}
-    found: dict[str, UserState] = {}
-    for name, (wanted, avoid) in options.items():
-        state = replace(step.state, constraints=wanted, avoid=avoid)
-        answers = state.answers(catalog)
-        if len(answers) and (wanted, avoid) not in [other.wanted for other in found.values()]:
-            anchor = state.anchor if state.anchor in answers else int(answers[0])
-            found[name] = replace(state, anchor=anchor)
-    return found
+    all_stays = replace(step.state, constraints={**before.constraints, **added}, avoid=before.avoid)
+    found = {name: all_stays, DROP: replace(step.state, constraints=added, avoid={})}
+    strict, loose = (state.answers(catalog) for state in found.values())
+    if not len(strict) or len(loose) - len(strict) < _APART:
+        return {}
+    anchor = step.state.anchor if step.state.anchor in strict else int(strict[0])
+    return {name: replace(state, anchor=anchor) for name, state in found.items()}
 
 
 def read_as(catalog: Catalog, plan: Scenario, window: "Window", state: UserState) -> Scenario:

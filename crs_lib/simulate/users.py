@@ -8,6 +8,7 @@ heard of every film that fits asks what comes close). Every planned constraint a
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,6 +113,7 @@ class User:
         self.heard = self.asked_about = frozenset[int]()  # all so far; those asked about
         self.asked = True  # whether the last words asked for films
         self.questioned = False  # whether the last reply was a question without films
+        self.clarified = False  # whether open words were cleared up since the last shift
 
     def hear(self, recommended: Sequence[int], text: str = "") -> None:
         """Remember the films of a reply, and whether it only asks something."""
@@ -123,6 +125,7 @@ class User:
         """The utterance of a turn, 1-based, with its log (``user_meta``)."""
         step = self.scenario.steps[turn - 1]
         act, section = self._act(step)
+        self.clarified = act == CLARIFY or (self.clarified and step.shift is None)
         lines = self.scenario.lines
         text = lines.get((turn, section)) or self._words(step, act, section)
         if act not in _ABOUT_A_REPLY:
@@ -140,8 +143,10 @@ class User:
         """
         if step.readings and step.shift is not None:
             return step.act, "shift_open"
-        if step.readings and self.questioned:
+        if step.readings and self.questioned and not self.clarified:
             return CLARIFY, CLARIFY
+        if step.act == CLARIFY and self.clarified:
+            step = replace(step, act=FOLLOW_UP)
         if step.act == OPENING and self._greeted(step):
             return OPENING, "initial_next"
         if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
