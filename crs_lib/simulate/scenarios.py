@@ -183,7 +183,7 @@ class PlanStep:
     @property
     def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """What the user wants at this turn: the constraints and the values to avoid."""
-        return self.state.wanted
+        return self.state.constraints, self.state.avoid
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ def _left_open(catalog: Catalog, plan: Scenario, share: float) -> list[PlanStep]
         event = {**(step.event or {}), "scope": voices.STATED}
         if states and chance < share:
             told = {name: {"constraints": s.constraints, "avoid": s.avoid} for name, s in states.items()}
-            meant = next(name for name, state in states.items() if state.wanted == step.wanted)
+            meant = DROP if step.shift.section == "switch" else next(iter(states))
             event |= {"scope": voices.OPEN, "reading": meant, "readings": told}
             for place in range(first, end):
                 act = FOLLOW_UP if steps[place].act == "contradiction" else steps[place].act

@@ -44,11 +44,6 @@ class UserState:
                 items = catalog.without(items, code)
         return items
 
-    @property
-    def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The constraints and the values to avoid."""
-        return self.constraints, self.avoid
-
     def without(self, name: str) -> dict[str, str]:
         """The constraints but for one field."""
         return {field: value for field, value in self.constraints.items() if field != name}

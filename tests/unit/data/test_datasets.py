@@ -379,18 +379,17 @@ def test_every_row_keeps_the_contract(row):
     assert f"| `{row.name}` | {row.study} |" in (paths.ROOT / "docs/data.md").read_text(encoding="utf-8")
 
 
-def test_a_file_belongs_to_one_row_and_folders_are_read_from_their_sums():
+def test_a_file_belongs_to_one_row_and_every_line_to_a_row():
     found = [file for row in datasets.REGISTRY.values() for file in row.files]
     assert len(found) == len({file.path for file in found})
     assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in found if file.sha256)
     assert sum(file.sha256 is not None for file in found) > 40
-    sums = f"""
-    {64 * "a"} 12 one.json
-    {64 * "b"} 3 two.json
-    """
-    both = files("d/here", "there", sums)
-    assert both[0] == File("d/here/one.json", "there/one.json", 64 * "a", 12)
-    assert files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
+    assert set(found) == {*files("")}
+    assert files("crsarena/crs_arena_eval.json") == (
+        File("crsarena/crs_arena_eval.json", "dataset/crs_arena_eval.json"),
+    )
+    film, *_ = files("thesis/logs_20turns/")
+    assert (film.source, film.size, len(film.sha256)) == (None, 2206586, 64)
 
 
 @pytest.mark.parametrize(("name", "turns"), [

@@ -18,11 +18,11 @@ ROOMS = {
 TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 160, 20, 26
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
-    "realtalk": 3092, "cosrec": 2937, "systems": 1964, "report": 1885, "stats": 1806, "validity": 1743,
-    "catalog": 1680, "simulate": 1437, "llm": 1370, "metrics": 1302, "cli": 1033, "core": 989, "data": 830,
+    "realtalk": 3074, "cosrec": 2937, "systems": 1964, "report": 1885, "stats": 1806, "validity": 1743,
+    "catalog": 1680, "simulate": 1434, "llm": 1370, "metrics": 1279, "cli": 1033, "core": 989, "data": 758,
     "retrieval": 745, "judge": 686, "notebooks": 611, "runs": 572,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_818, 45_156, 215, 1_146
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_702, 45_023, 215, 1_145
 FRONT_DOOR_REACHED = 160
 
 
