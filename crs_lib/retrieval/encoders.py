@@ -138,14 +138,13 @@ def cached(
         rows = store.vectors(store.vector_file(kept, folder), some, encode, np.float16)
         sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
         parts.append(_joined(sentences, [part[1:] for part in rows]))
-    whole = parts[0] if len(parts) == 1 else _end_to_end(parts)
-    return whole._replace(sentences=whole.sentences.astype(np.float32))
+    return _end_to_end(parts)
 
 
 def _end_to_end(parts: list[Encoded]) -> Encoded:
-    """Several lists of texts as one; each part is given up when it is copied, so nothing is held twice."""
+    """Lists of texts as one, sentences in float32; each part is given up when it is copied: held once."""
     lengths = np.concatenate([np.diff(part.starts) for part in parts])
-    sentences = np.concatenate([part.sentences for part in parts])
+    sentences = np.concatenate([part.sentences for part in parts]).astype(np.float32)
     tokens, end = np.empty((int(lengths.sum()), sentences.shape[1]), np.float16), 0
     parts.reverse()
     while parts:
