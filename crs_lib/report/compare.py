@@ -31,9 +31,7 @@ from crs_lib.systems.programs import identity
 STEP = 24  # scenarios that a comparison grows by: each of the twelve voices twice
 TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
 BASELINES = ("tracker", "bm25")
-SHOWN = (
-    "straight_gain", "shift_cost", "share_lost", "conversation_cost", "misfit", "delay", "stale", "wrong",
-)  # fmt: skip
+SHOWN = tuple("straight_gain shift_cost share_lost conversation_cost misfit delay stale wrong".split())
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
 _NARROW = 7  # columns of quantities that a notebook has room for
