@@ -293,6 +293,8 @@ def _digest(asked: Mapping[str, Any]) -> str:
     """Eight hexadecimal digits of the settings, of the programs and of this package as they are now."""
     specs = [spec for _, spec in map(named, asked["systems"]) if spec in SYSTEMS]
     programs = [identity(spec) for spec in specs if SYSTEMS.get(spec).facts.get("program")]
-    files = sorted(path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".txt", ".toml"))
+    files = sorted(
+        path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".txt", ".toml", ".wording")
+    )
     library = tables.of_files(files)
     return hashlib.sha256(json.dumps([asked, programs, library], sort_keys=True).encode()).hexdigest()[:8]
