@@ -179,14 +179,10 @@ class LLMForm:
             reply = self._ask("teller", schema, question=state["question"], phases=shown)
         except _UnusableReplyError:
             return told
-        titles, ends = (
-            [shorten(text.strip(), most) for text in _texts(reply, name)]
-            for name, most in (("titles", 80), ("conclusions", 240))
-        )
-        if len(titles) == len(told) and all(titles):
-            told = [replace(p, title=text) for p, text in zip(told, titles, strict=True)]
-        if len(ends) == len(told) and all(ends):
-            told = [replace(p, conclusion=text) for p, text in zip(told, ends, strict=True)]
+        for key, name, most in (("titles", "title", 80), ("conclusions", "conclusion", 240)):
+            said: list[dict[str, Any]] = [{name: shorten(t.strip(), most)} for t in _texts(reply, key)]
+            if len(said) == len(told) and all(text[name] for text in said):
+                told = [replace(phase, **text) for phase, text in zip(told, said, strict=True)]
         return told
 
     def _named(self, index: ChatIndex, state: AgentState, groups: Sequence[Sequence[int]]) -> list[int]:
