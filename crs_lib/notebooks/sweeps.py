@@ -139,33 +139,33 @@ def run(
     ready([(book.stem, values) for steps in plan for book, values, kept in steps if not kept])
     ended, total = itertools.count(1), sum(map(len, plan))
 
-    def chain(cell: Mapping[str, Any], steps: Sequence[_Planned]) -> tuple[list[dict[str, Any]], list[str]]:
-        """The rows of a run's notebooks, one after the other, and what went wrong."""
+    def chain(cell: Mapping[str, Any], steps: Sequence[_Planned]) -> list[dict[str, Any]]:
+        """The rows of a run's notebooks, one after the other, up to one that fails."""
         rows: list[dict[str, Any]] = []
         for book, values, kept in steps:
-            point = {name: cell[name] for name in ("run", *sweep.grid)}
-            rows.append(point | {"notebook": book.stem, "status": "kept" if kept else "done"})
-            began = time.monotonic()
+            row = {"notebook": book.stem, "status": "kept" if kept else "done"}
+            rows.append({name: cell[name] for name in ("run", *sweep.grid)} | row)
+            began, name = time.monotonic(), f"{cell['run']}: {book.stem}"
             try:
                 if not kept:
-                    say(f"{cell['run']}: {book.stem} …")
+                    say(f"{name} …")
                     runner.run(book, values)
-                    say(f"{next(ended)}/{total} {cell['run']}: {book.stem} {time.monotonic() - began:.0f} s")
-                else:
-                    next(ended)
             except (InputError, RunError) as error:
-                rows[-1]["status"] = "failed"
-                return rows, [f"{cell['run']}: {error}"]
-        return rows, []
+                rows[-1] |= {"status": "failed", "error": f"{cell['run']}: {error}"}
+                break
+            place = next(ended)
+            if not kept:
+                say(f"{place}/{total} {name} {time.monotonic() - began:.0f} s")
+        return rows
 
     if jobs == 1:
         found = list(map(chain, sweep.cells, plan))
     else:
         with ThreadPoolExecutor(jobs) as pool:
             found = list(pool.map(chain, sweep.cells, plan))
-    table = pd.DataFrame([row for rows, _ in found for row in rows])
-    errors = [error for _, several in found for error in several]
-    if errors:
+    table = pd.DataFrame([row for rows in found for row in rows])
+    if "error" in table:
+        errors = table.pop("error").dropna()
         raise RunError(f"{table.to_string(index=False)}\n{len(errors)} failed:\n" + "\n".join(errors))
     return table
 
