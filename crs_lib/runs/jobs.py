@@ -5,6 +5,7 @@ depends on its key alone, so the number and kind of workers never change a resul
 """
 
 import gc
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -155,13 +156,10 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
 
     A cluster's logs are fetched from each machine; a failure of that becomes a note on an earlier error.
     """
-    earlier: BaseException | None = None
     try:
         yield
-    except BaseException as error:
-        earlier = error
-        raise
     finally:
+        earlier = sys.exception()
         try:
             if scheduler and logged:
                 _fetch_logs(stage, scheduler)
@@ -293,7 +291,7 @@ def _threads(make: Callable[[], _Maker], threads: int) -> Iterator[tuple[Callabl
     gc.freeze()
     try:
         # Twice the threads: whoever ends a session finds the next one waiting, whatever this thread does.
-        yield partial(pool.submit, _attempts, maker), 2 * threads
+        yield lambda keys: pool.submit(_attempts, maker, keys), 2 * threads
     except BaseException as error:
         patient = not isinstance(error, KeyboardInterrupt)
         if models := getattr(maker, "models", None):
