@@ -160,9 +160,10 @@ def read_yaml(path: Path) -> Any:
 
     class Plain(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                raise ValueError("it holds an alias of what stands elsewhere (*name); write it out")
-            return super().compose_node(parent, index)
+            alias, node = self.check_event(yaml.AliasEvent), super().compose_node(parent, index)
+            if alias and node:
+                raise ValueError(f"an alias of what stands in line {node.start_mark.line + 1}; write it out")
+            return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             _once([(str(key.value), None) for key, _ in node.value])
