@@ -19,10 +19,10 @@ TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 21
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
     "realtalk": 3092, "cosrec": 2937, "systems": 1964, "report": 1885, "stats": 1806, "validity": 1743,
-    "catalog": 1680, "llm": 1370, "metrics": 1276, "cli": 1033, "core": 989, "data": 758, "retrieval": 745,
-    "judge": 686, "notebooks": 611, "runs": 572,
+    "catalog": 1680, "llm": 1366, "metrics": 1276, "cli": 1032, "core": 987, "data": 757, "retrieval": 734,
+    "judge": 686, "notebooks": 602, "runs": 563,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_586, 44_868, 215, 1_145
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_549, 44_826, 215, 1_145
 FRONT_DOOR_REACHED = 160
 
 
