@@ -103,7 +103,7 @@ def _marked(text: str) -> list[Foreign]:
             continue
         if len(words) > 2 and sum(word[0].isupper() for word in words) < 2:
             continue  # a quoted sentence has one capital
-        if len(words) == 1 and all(word in lexicon.COMMON_WORDS for word in fold(inner).split()):
+        if len(words) == 1 and all(map(lexicon.is_common, fold(inner).split())):
             continue
         start = match.start(group) + blank.index(inner)
         end = start + len(inner)
@@ -186,8 +186,8 @@ class Grounder:
         scored = [name for name, row in catalog.fields.items() if row.in_tas]
         wanted = scored if active_fields is None else active_fields
         self.active_fields = tuple(fields.get(name).name for name in wanted)
-        self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
-        self._cues = rules.CUES.union(words(" ".join(catalog.words.values())))
+        self._everyday = catalog.everyday_words | lexicon.words("common words")
+        self._cues = rules.film_cues().union(words(" ".join(catalog.words.values())))
         spellings = self._spellings()
         self._matcher = Matcher(list(spellings), self._everyday)
         self._meanings = list(spellings.values())

@@ -6,8 +6,10 @@ is none); nothing is ever cut out of the middle of a label.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import NamedTuple
 
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
 
@@ -88,77 +90,6 @@ LANGUAGE_CODES = {code: name for name, codes, _ in _LANGUAGES for code in codes.
 NOT_A_LANGUAGE = frozenset({"language", "none", "silent", "silent film", "no dialogue", "unknown", "n a"})
 NOT_A_PERSON = frozenset({"unknown", "n a", "na", "none", "various", "anonymous", "uncredited"})
 
-# Genre names that are everyday nouns: found only beside a film word or another genre.
-WEAK_GENRES = frozenset(
-    """
-    biographical christmas crime detective disaster dramatic espionage family historical history holiday
-    humor humour karate mafia monster music mysteries mystery paranormal political scary sport sports
-    spy superheroes supernatural suspense teen vampire vampires war zombie zombies
-    """.split()
-) | {"children s", "fairy tale", "love story", "period piece", "road trip"}
-FILM_WORDS = frozenset(
-    """
-    cinema classic classics comedies comedy drama dramas epic epics feature features film films flick
-    flicks genre genres movie movies picture pictures romp saga stories story tale tales thriller
-    thrillers title titles
-    """.split()
-)
-
-COMMON_WORDS = frozenset(
-    """
-    a able about above across act after again against ago air all alone along already also always am
-    among an and animal another any anyone anything apart are area arms around art as ask at away back
-    bad ball band bank bar base be beach bear beast beautiful beauty because bed been before began begin
-    behind being believe below best better between big bird birds black blood blow blue board boat body
-    bone book born both box boy boys brave break bring broken brother brothers build burn bus business
-    but buy by call came can cannot car card care carry cars case casino cast cat catch cause certain
-    chance change chase child children choice choose city class clear close club clue cold color come
-    company contact control cool could count country couple course court cover crash crazy crime cross
-    cry cut dad dance danger dark date daughter day days dead deal dear death deep did die different
-    dinner dirty do doctor does dog dogs done door doubt down draw dream dreams dress drive drop during
-    each early earth east easy eat edge eight elephant else end enemy enough even evening ever every
-    everyone everything evil except eye eyes face fact fall family fan far fast fat father fear feel few
-    field fight file final find fine fire first fish five flag flight fly follow food for force forest
-    forever forget fork four free freedom fresh friend friends from front frozen full fun funny game
-    games garden gas gave get ghost giant gift girl girls give glass go god gold gone good got grand
-    grave gravity great green ground group grow guess gun guy guys had hair half hand hands happen
-    happiness happy hard has hat hate have he head hear heart heat heavy held hell hello help her here
-    hero herself hey high hill him himself his history hit hold hole holiday home hope horse hot hour
-    hours house how however human hundred hunger hunt hurry husband i ice idea if ill in inside into
-    iron is island it its itself job join joy judge jump jungle just keep key kid kids kill killer kind
-    king kiss knew know lady lamb land large last late later laugh law lead learn leave left legend less
-    let letter letters level life light like line lion list listen little live lives local lock long
-    look lord lost lot loud love loved lover lovers low luck lucky lunch machine mad made magic make man
-    many map mark mars mask master match matter may maybe me mean meet memory men might mile miles milk
-    million mind mine minute mirror miss mission mist model modern mom moment money monkey monster month
-    moon moral more morning most mother mountain mouse mouth move movie much mud murder music must my
-    name near need net never new news next nice night nine no noise none nor north nose not note nothing
-    notice now number ocean odd of off office often oh oil old on once one only open or orange order
-    other others our out over own page pain paint pair paper parent park part party pass passion past
-    path pay peace people perfect person piano pick picture piece pig place plan plane play please point
-    police polish polite pool poor power precious present pretty price pride prince prison private
-    problem promise proof public pull purple push put queen question quick quiet quite race rain ran ray
-    reach read ready real reason red remember rest return rich ride right ring rise river road rock room
-    rope rose round rule run rush sad safe said sail salt same sand save saw say school sea search
-    season second secret see seem seen self send sense serious seven shadow shall share she ship shoes
-    shop short shot should show shut side sign signs silence silent silver simple since sing singer
-    sister sit six size skin sky sleep slow small smart smile smoke snake snatch snow so social soft
-    soldier some someone something sometimes son song soon sorry soul sound south space speak special
-    speed spell spend spirit spot spring stand star stars start state station stay steel step still
-    sting stone stop store storm story straight strange street strong study such sudden summer sun super
-    sure sweet swim table take tale talk tall taste teach team tell ten test than thank that the their
-    them then there these they thing things think third this those though thought three through time
-    times title to today together told tomorrow too took top total touch tough tower town toy traffic
-    train trap travel treasure tree trip trouble true trust truth try turn twelve twenty twice two type
-    uncle under unit until up upon us use usual vacation very view village visit voice wait walk wall
-    want war warm was wash watch water wave way we weather wedding week weird well went were west what
-    wheel when where which while whisper white who whole whom why wicked wide wife wild will win wind
-    window wine winter wise wish with within without witness wolf woman women wonder wood word words
-    work world worry would write wrong yard year years yellow yes yesterday yet you young your yourself
-    youth
-    """.split()
-)
-
 # What plots are about, as the sample says it, with other forms; a form that is a genre's too is left out.
 PLOT_WORDS: dict[str, tuple[str, ...]] = {
     "aeroplanes": ("aeroplane",), "affairs": ("affair",), "aliens": ("alien",), "animals": ("animal",),
@@ -183,28 +114,21 @@ PLOT_WORDS: dict[str, tuple[str, ...]] = {
     "writers": ("writer",),
 }  # fmt: skip
 
-# Words of four letters or more that say nothing of what a plot is about: function words, and films as such.
-PLOT_STOP_WORDS = frozenset(
-    """
-    able about above across after again against ahead alike almost alone along already also although always
-    amid among another anybody anyone anything anyway apart around aside away back became because become
-    becomes becoming been before began begin begins behind being below beneath beside besides between beyond
-    both bring brings brought came cannot certain come comes coming could despite does doing done down during
-    each either else enough ever every everybody everyone everything exactly except fairly film films find
-    finds five from gave gets getting give given gives giving goes going gone good great have having hence
-    here hers herself himself however indeed inside instead into itself just keep keeps kept kind know known
-    knows later least leave leaves left less like likely little long look looking looks lots made make makes
-    making many maybe mean meanwhile might mine more most mostly movie movies much must myself near nearly
-    need needs neither never nevertheless next nine nobody none nothing once only onto other others otherwise
-    ours over part perhaps please plot plots quite rather really same seem seems seen several shall should
-    show shows since some somebody somehow someone something sometimes somewhere soon start starts still
-    story stories such suddenly sure take taken takes taking tell tells than that their them then there
-    therefore these they thing things think thinks this those though three through throughout thus together
-    told took toward towards tries trying turn turns under unless until upon used uses using usual very want
-    wants well went were what whatever when whenever where whether which while whole whom whose will with
-    within without would year years your yours yourself
-    """.split()
-)
+
+def words(name: str) -> frozenset[str]:
+    """The plain words of a section of ``prompts/movies/lexicon.wording``, such as "common words"."""
+    return prompts.vocabulary("lexicon", name)
+
+
+def is_common(form: str) -> bool:
+    """Whether a word is an everyday one: a title of such words alone needs a sign that it is meant."""
+    return form in words("common words")
+
+
+@cache
+def weak_genres() -> frozenset[str]:
+    """Genre names that are everyday nouns: found only beside a film word or another genre."""
+    return words("weak genres") | {"children s", "fairy tale", "love story", "period piece", "road trip"}
 
 
 # ── cleaning of single labels ──────────────────────────────────────────────────────────────────

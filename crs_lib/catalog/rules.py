@@ -6,7 +6,7 @@ A rule looks at the original text around a match and gives a reason to reject it
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 from crs_lib.catalog import lexicon
 from crs_lib.core.errors import unknown
@@ -24,9 +24,13 @@ _GENRE_FORMS = (fold(form) for name, aliases in lexicon.GENRES.items() for form 
 _GENRE_WORDS = {form for form in _GENRE_FORMS if " " not in form}
 # Words that vouch for a weak genre beside them: film words and genres at once, another weak genre only where
 # it is vouched for itself: "family history" is no genre, "a war and crime story" is two.
-_WEAK_CUES = _GENRE_WORDS & lexicon.WEAK_GENRES
 _LOOSE = frozenset("something anything stuff ones vibe vibes".split())
-CUES = (lexicon.FILM_WORDS | _LOOSE | _GENRE_WORDS) - _WEAK_CUES
+
+
+@cache
+def film_cues() -> frozenset[str]:
+    """The words that vouch for a weak genre beside them, weak genres themselves left out."""
+    return (lexicon.words("film words") | _LOOSE | _GENRE_WORDS) - lexicon.weak_genres()
 
 
 FormMatch = tuple[int, int, int]  # a form in a word list: first word, last word + 1, the form's number
@@ -67,8 +71,8 @@ class Context:
     ``cues`` are the words that vouch for a weak genre: those of films, and "books" where the items are books.
     """
 
-    def __init__(self, text: str, cues: frozenset[str] = CUES) -> None:
-        self.text, self.tokens, self.cues = text, words(text), cues
+    def __init__(self, text: str, cues: frozenset[str] | None = None) -> None:
+        self.text, self.tokens, self.cues = text, words(text), film_cues() if cues is None else cues
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
@@ -100,7 +104,7 @@ class Context:
         near = self._near(first, last)
         if not self.cues.isdisjoint([self.tokens[place] for place in near]):
             return True
-        weak = [place for place in near if self.tokens[place] in _WEAK_CUES]
+        weak = [place for place in near if self.tokens[place] in _GENRE_WORDS]
         others = (other for place in weak for other in self._near(place, place + 1))
         return any(self.tokens[other] in self.cues for other in others if not first <= other < last)
 
@@ -179,7 +183,8 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     rare = any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
     if rare and len(parts) > 1:
         return no_rule
-    telling = all(len(part) > 3 and part.isalpha() and part not in lexicon.PLOT_STOP_WORDS for part in parts)
+    empty = lexicon.words("no plot words")
+    telling = all(len(part) > 3 and part.isalpha() and part not in empty for part in parts)
     capitals = [part[0].isupper() for part in re.findall(r"\w+", title)]
     one_word = len(parts) == 1
 
@@ -221,12 +226,12 @@ def _about(near: Context, first: int, last: int) -> str:
 # The matching rules that a field's row may name (``Field.rule``): each gives the rule of a value's form.
 FIELD_RULES: dict[str, Callable[[str, frozenset[str]], Rule]] = {
     "plain": lambda form, everyday: no_rule,
-    "genre": lambda form, everyday: _film_word if form in lexicon.WEAK_GENRES else no_rule,
-    "name": lambda form, everyday: _capital_or_film_word if form in lexicon.COMMON_WORDS else no_rule,
+    "genre": lambda form, everyday: _film_word if form in lexicon.weak_genres() else no_rule,
+    "name": lambda form, everyday: _capital_or_film_word if lexicon.is_common(form) else no_rule,
     "person": lambda form, everyday: (
         _capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
     ),
-    "plot": lambda form, everyday: no_rule if " " in form and form not in lexicon.COMMON_WORDS else _about,
+    "plot": lambda form, everyday: no_rule if " " in form and not lexicon.is_common(form) else _about,
 }
 
 

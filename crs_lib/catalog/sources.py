@@ -25,6 +25,8 @@ from crs_lib.core.text import fold
 SAMPLE = "sample"
 THESIS, THESIS_OR_SAMPLE = "thesis", "thesis-or-sample"
 PLUS = "+"  # between a catalogue and the optional fields that are asked for: sample+plot
+_Fields = Mapping[str, Field]
+_Names = Mapping[str, str]  # of fields, by the names of columns
 _YAML = ".yaml"  # of a file that declares fields, beside the catalogue or behind it: items.csv+books.yaml
 
 
@@ -125,9 +127,7 @@ def _path(source: str | Path) -> Path:
     return path if path.is_absolute() or path.exists() else paths.home() / path
 
 
-def _from_json(
-    path: Path, name: str, rows: Mapping[str, Field], columns: Mapping[str, str] | None = None
-) -> Catalog:
+def _from_json(path: Path, name: str, rows: _Fields, columns: _Names | None = None) -> Catalog:
     try:
         data = safety.loads(safety.read_text(path), path.name, pairs=_object)
     except InputError as error:
@@ -210,9 +210,7 @@ def _is_ours(path: Path) -> bool:
         raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
 
 
-def _from_table(
-    name: str, found: Iterable[Any], rows: Mapping[str, Field], columns: Mapping[str, str]
-) -> Catalog:
+def _from_table(name: str, found: Iterable[Any], rows: _Fields, columns: _Names) -> Catalog:
     """The catalogue of a table; InputError that shows what was read where no film has a title or a value."""
     known = _known(rows, columns)
     several = {row.column for row in ALL_FIELDS.values() if row.many}
@@ -257,9 +255,7 @@ def _mapping(row: Any, name: str) -> Mapping[str, Any]:
     return row
 
 
-def _named(
-    row: Mapping[str, Any], known: Mapping[str, str], several: Container[str]
-) -> tuple[str, dict[str, Any]]:
+def _named(row: Mapping[str, Any], known: _Names, several: Container[str]) -> tuple[str, dict[str, Any]]:
     """A row as ``(title, record)`` under the names of the fields; columns of no field keep their own."""
     record: dict[str, Any] = {}
     for column, value in row.items():

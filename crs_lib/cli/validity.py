@@ -79,10 +79,15 @@ def _precision(*, conventions: bool = False, **given: Any) -> None:
 
 @command("validity realism", takes=["crs_lib.validity.realism:RealismConfig"])
 def _realism(**given: Any) -> None:
-    """Compare simulated with real user turns."""
+    """Compare simulated with real user turns; without --dialogues show how the tracker serves each voice."""
+    from crs_lib.report import statistics
     from crs_lib.validity import realism as test
 
-    found = test.run(test.RealismConfig(**given))
+    config = test.RealismConfig(**given)
+    if not config.dialogues:
+        table(statistics.by_voice(test.by_voice(config), "value"))
+        return
+    found = test.run(config)
     told = [name for name in ("tells simulated", "tells real") if name in found]
     table(found.drop(columns=told))
     table(found[["users", *told]])

@@ -90,15 +90,13 @@ def _signals(conversation: Conversation) -> dict[str, float]:
     tokens = [word for text in said for word in words(text)]
     pairs = list(pairwise(tokens))
     return {
-        "lines": len(said),
-        "words per line": len(tokens) / len(said),
+        "lines": len(said), "words per line": len(tokens) / len(said),
         "questions by the user": sum("?" in text for text in user) / max(1, len(user)),
         "distinct words": len(set(tokens)) / max(1, len(tokens)),
         "distinct word pairs": len(set(pairs)) / max(1, len(pairs)),
-        "repeated lines": 1 - len(set(said)) / len(said),
-        "ends with the user": float(speakers[-1] == "U"),
+        "repeated lines": 1 - len(set(said)) / len(said), "ends with the user": float(speakers[-1] == "U"),
         "same speaker twice": float(any(a == b for a, b in pairwise(speakers))),
-    }
+    }  # fmt: skip
 
 
 def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:

@@ -230,12 +230,9 @@ def query_by_rule(product: CatalogueProduct, most: int = 5) -> str:
 
 
 def conversation_by_rule(
-    target: CatalogueProduct,
-    others: Sequence[CatalogueProduct],
-    passages: Sequence[Passage],
-    wish: str,
+    target: CatalogueProduct, others: Sequence[CatalogueProduct], passages: Sequence[Passage], wish: str,
     rng: np.random.Generator,
-) -> str:
+) -> str:  # fmt: skip
     """A conversation of six to eight user turns about the target, in lines of ``U:`` and ``S:``.
 
     It asks about the first three passages; of those with one title the first counts, so that no question

@@ -50,12 +50,9 @@ def score(partition: Partition, runs: _Runs, measures: Sequence[str] = MEASURES)
 
 
 def with_floors(
-    partition: Partition,
-    scores: pd.DataFrame,
-    measures: Sequence[str],
-    sizes: _Sizes | None = None,
+    partition: Partition, scores: pd.DataFrame, measures: Sequence[str], sizes: _Sizes | None = None,
     **how: Any,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """The scores and, as systems of their own, what chance scores.
 
     ``random order of the pool`` shuffles the judged documents: the floor of a run that only re-ranks them.

@@ -277,15 +277,9 @@ class _IndexReport(NamedTuple):
 
 
 def write_index(
-    products: Path,
-    out: Path,
-    passages: Path | None = None,
-    *,
-    encoder: str = "hashing",
-    k1: float = 1.2,
-    b: float = 0.75,
-    note: Callable[[str], object] = lambda text: None,
-) -> _IndexReport:
+    products: Path, out: Path, passages: Path | None = None, *, encoder: str = "hashing", k1: float = 1.2,
+    b: float = 0.75, note: Callable[[str], object] = lambda text: None,
+) -> _IndexReport:  # fmt: skip
     """Index a file of products, and one of passages where it is given, in bounded memory.
 
     The folder appears whole or not at all; an older index there is replaced. ``note`` is told what is

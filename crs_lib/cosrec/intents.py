@@ -24,14 +24,22 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.core.tables import write_jsonl
 from crs_lib.cosrec.corpus import read_partition
-from crs_lib.cosrec.labels import Floats, Labels, counts, curated_labels, f1, f1_table, majority_labels
+from crs_lib.cosrec.labels import (
+    Floats,
+    Labels,
+    counts,
+    curated_labels,
+    f1,
+    f1_table,
+    grouped_folds,
+    majority_labels,
+)
 from crs_lib.cosrec.records import INTENTS, Partition
 from crs_lib.retrieval import encoders
 
 ROUTER = "annotators"
 VECTORS = ("auto", "none", "minilm", "gte-small", "minilm+gte-small")
 _GRID = np.round(np.arange(0.1, 0.9, 0.02), 2)  # levels that are tried
-_FOLDS = 5
 _KINDS = len(INTENTS) + 1
 _TYPES, _ROUNDS = 2, 10
 _LEAST = 0.02  # of a classifier's share: none is impossible
@@ -173,16 +181,6 @@ def _vectorizers(system: float, rare: int, characters: float) -> list[tuple[str,
     ]
 
 
-def _grouped_folds(groups: NDArray[Any]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Rows to learn from and rows held out, conversations together; InputError for one conversation alone."""
-    from sklearn.model_selection import GroupKFold
-
-    folds = min(_FOLDS, len(set(groups.tolist())))
-    if folds < 2:
-        raise InputError("the intent model needs turns of at least two conversations to learn from")
-    return list(GroupKFold(folds).split(groups, groups=groups))
-
-
 @MODELS.register("views")
 class _Views:
     """Words and position; learns every annotator's view (softmax over the intents and none), own thresholds.
@@ -194,7 +192,7 @@ class _Views:
     def fit(self, data: _Training) -> "_Views":
         """Learn the softmax and, from grouped folds, the thresholds."""
         found = np.zeros(data.labels.shape)
-        for train, test in _grouped_folds(data.turns["conversation"].to_numpy()):
+        for train, test in grouped_folds(data.turns["conversation"].to_numpy()):
             found[test] = _Views()._softmax(data.take(train)).scores(data.turns.iloc[test])
         tried = np.stack([counts(data.labels, (found > level).astype(np.int64)) for level in _GRID])
         self._levels = np.array([_GRID[f1(tried[:, :, j].T).argmax()] for j in range(len(INTENTS))])
@@ -412,7 +410,7 @@ class _Annotators:
     def fit(self, data: _Training) -> "_Annotators":
         """Learn both stages and, from grouped folds, the level; InputError for one conversation alone."""
         frame, codes = data.turns, pd.factorize(data.turns["conversation"])[0]
-        folds = _grouped_folds(codes)
+        folds = grouped_folds(codes)
         ridges = [_Ridge(self._names, frame.iloc[train]) for train, _ in folds]
         asked = [ridge.to_known(frame.iloc[test]) for ridge, (_, test) in zip(ridges, folds, strict=True)]
 

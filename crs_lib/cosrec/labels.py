@@ -70,6 +70,16 @@ def f1(counts: Floats) -> Floats:
     return np.asarray(np.divide(2 * hits, total, out=np.zeros_like(total), where=total > 0))
 
 
+def grouped_folds(groups: NDArray[Any], most: int = 5) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Rows to learn from and rows held out, conversations together; InputError for one conversation alone."""
+    from sklearn.model_selection import GroupKFold
+
+    folds = min(most, len(set(groups.tolist())))
+    if folds < 2:
+        raise InputError("a model needs turns of at least two conversations to learn from")
+    return list(GroupKFold(folds).split(groups, groups=groups))
+
+
 def f1_table(conversations: pd.Series, truth: Labels, guess: Labels, seed: int = 0) -> pd.DataFrame:
     """F1 of each intent, ``micro`` and ``macro``, in [0, 1], with intervals over conversations.
 

@@ -16,10 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.core.text import words
-from crs_lib.cosrec.labels import Floats, shares
+from crs_lib.cosrec.labels import Floats, grouped_folds, shares
 from crs_lib.cosrec.records import INTENTS, Conversation, Partition
 from crs_lib.metrics.rewriting import SENTENCE, bleu, rouge_l
 from crs_lib.stats import Design, cluster_bootstrap
@@ -202,14 +201,8 @@ class _QueryExtractor:
 
     def fit(self, tasks: Sequence[_Task]) -> "_QueryExtractor":
         """Learn word habits, trees, threshold and order; InputError for fewer than two conversations."""
-        from sklearn.model_selection import GroupKFold
-
-        groups = np.array([task.conversation for task in tasks])
-        folds = min(3, len(set(groups.tolist())))
-        if folds < 2:
-            raise InputError("the extractor needs queries of at least two conversations to learn from")
-        held: list[tuple[_Task, Floats]] = []
-        for train, test in GroupKFold(folds).split(groups, groups=groups):
+        groups, held = np.array([task.conversation for task in tasks]), list[tuple[_Task, Floats]]()
+        for train, test in grouped_folds(groups, 3):
             inner = _QueryExtractor()
             inner._learn([tasks[k] for k in train])
             held += inner._likely([tasks[k] for k in test])

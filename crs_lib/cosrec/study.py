@@ -28,12 +28,9 @@ def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
     odd = pd.concat([audit.find_quirks(partition) for partition in read.values()], ignore_index=True)
     stage.counts.update(quirks=len(odd), conversations=sum(len(p.conversations) for p in read.values()))
     return {
-        "corpus": read,
-        "quirks": odd,
-        "claims": audit.readme_claims(read),
-        "ratings": audit.conversation_ratings(read),
-        "judged": audit.judgments_per_intent(read["curated"]),
-    }
+        "corpus": read, "quirks": odd, "claims": audit.readme_claims(read),
+        "ratings": audit.conversation_ratings(read), "judged": audit.judgments_per_intent(read["curated"]),
+    }  # fmt: skip
 
 
 def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, Any]:
@@ -61,17 +58,15 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, Any]:
     linked = {"earlier grades": evaluate.pool_prior(curated)}
     stage.counts.update(systems=len(ranked), topics=len(curated.qrels))
     return {
-        "scores": floored,
-        "means": evaluate.means(floored, names, **draws),
+        "scores": floored, "means": evaluate.means(floored, names, **draws),
         "by_user": evaluate.means(asked, [measure], ["user_index"], **draws),
         "by_reader": evaluate.means(readers, [measure], ["reader"], **draws),
-        "by_turn": evaluate.means(floored, [measure], ["kind", "turn"], **draws),
-        "by_intent": joint,
+        "by_turn": evaluate.means(floored, [measure], ["kind", "turn"], **draws), "by_intent": joint,
         "joint": nothing if joint.empty else evaluate.joint_means(joint),
         "differences": evaluate.differences(scores, measure, **draws) if len(ranked) > 1 else nothing,
         "personal": evaluate.personalisation(scores, twins, measure, **draws),
         "links": evaluate.score_links(curated, linked | answered) if answered else nothing,
-    }
+    }  # fmt: skip
 
 
 def _needs_runs(settings: ScoreSettings) -> dict[str, str]:

@@ -51,7 +51,7 @@ class PreparedScorer(NamedTuple):
     metrics: tuple[str, ...]
 
 
-def _concept_extractors() -> list[str]:
+def _extractors() -> list[str]:
     from crs_lib.thesis.extractors import EXTRACTORS
 
     return EXTRACTORS.names()
@@ -75,9 +75,7 @@ class Choices(Settings):
     """A convention, and what is chosen instead of its own extractor, similarity and topics."""
 
     convention: ConventionName = "default"
-    extractor: Annotated[
-        str, OneOf(_concept_extractors, optional=True), Field(description="finds concepts")
-    ] = ""
+    extractor: Annotated[str, OneOf(_extractors, optional=True), Field(description="finds concepts")] = ""
     similarity: Annotated[str, OneOf(SIMILARITIES, optional=True), Field(description="of sentences")] = ""
     topics: Annotated[str, OneOf(_topic_extractors, optional=True), Field(description="finds topics")] = ""
     vocabulary: Annotated[str, Field(description="file of the TF-IDF space's features, one a line")] = ""
@@ -174,13 +172,11 @@ class ScoringConfig(Choices):
             weights["llm"] = asking.answer_settings(self.model_settings)
         here = versions()
         return Provenance(
-            convention=self.rule.name,
-            extractor=extractor,
-            embedder=embedder or "none",
+            convention=self.rule.name, extractor=extractor, embedder=embedder or "none",
             weights=json.dumps(weights, sort_keys=True),
             versions=", ".join(f"{name} {here.get(name, 'unknown')}" for name in _PACKAGES),
             input_hash=", ".join(f"{name} {digest[:16]}" for name, digest in sorted(inputs.items())),
-        )
+        )  # fmt: skip
 
 
 def _items(config: ScoringConfig, llm: "str | LLM", gains: ArmGains) -> PreparedScorer:

@@ -50,6 +50,7 @@ MOVIES = Study(simulate.STUDY, [
     ),
 ])  # fmt: skip
 _STAGE = "evaluate"
+_Share = Annotated[float, Field(ge=0, le=1)]
 _KNOBS = ("window", "recovery_cc", "recovery_cr")
 
 
@@ -63,12 +64,8 @@ class EvaluateConfig(Choices):
         Field(description="weights of CAS: recovery, delay, interference, coherence, retention"),
     ] = {}
     window: Annotated[int, Field(ge=0, description="replies within which a shift is recovered")] = 0
-    recovery_cc: Annotated[float, Field(ge=0, le=1, description="cross coherence that recovers a shift")] = (
-        0.0
-    )
-    recovery_cr: Annotated[
-        float, Field(ge=0, le=1, description="context retention that recovers a shift")
-    ] = 0.0
+    recovery_cc: Annotated[_Share, Field(description="cross coherence that recovers a shift")] = 0.0
+    recovery_cr: Annotated[_Share, Field(description="context retention that recovers a shift")] = 0.0
     workers: Annotated[int, Field(ge=1, le=256, description="processes; the scores do not depend on it")] = 1
     extractor_llm: Annotated[str, Field(description="model of the extractors called llm")] = ""
 

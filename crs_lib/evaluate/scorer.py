@@ -4,7 +4,7 @@ The scorer prepares the records that metrics are computed from; the metrics and 
 come from the registry (:mod:`crs_lib.metrics.base`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -47,15 +47,14 @@ class Scorer:
 
     def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
         """The concept codes of constraints (field to value or values) that the catalogue has."""
-        found = set()
+        return frozenset(code for code in self._values(wishes) if code is not None)
+
+    def _values(self, wishes: Mapping[str, Any]) -> Iterator[int | None]:
+        """The code of every value in a scored field; None for one that the catalogue lacks."""
         for name, value in wishes.items():
-            if name not in self.grounder.active_fields:
-                continue
-            for one in [value] if isinstance(value, (str, int)) else value or []:
-                code = self.grounder.catalog.known_code(name, str(one))
-                if code is not None:
-                    found.add(code)
-        return frozenset(found)
+            if name in self.grounder.active_fields:
+                several = [value] if isinstance(value, (str, int)) else value or []
+                yield from (self.grounder.catalog.known_code(name, str(one)) for one in several)
 
     def items(self, pair: Pair) -> list[int]:
         """The catalogue items a reply recommends: by id, else by title, else those its text advises."""
@@ -112,9 +111,8 @@ class Scorer:
     ) -> ShiftRecord:
         """The shift at a turn; ``following`` is the turn of the next one."""
         before = turns[turn - 2] if 2 <= turn <= len(turns) + 1 else None
-        return ShiftRecord(
-            turn, event, before, turns[turn - 1 : following - 1], turns[turn - 1 :], self._background
-        )
+        replies, rest = turns[turn - 1 : following - 1], turns[turn - 1 :]
+        return ShiftRecord(turn, event, before, replies, rest, self._background)
 
     def _turn(
         self, pair: Pair, texts: tuple[Text, Text], since_shift: int | None, before: TurnRecord | None
@@ -148,14 +146,8 @@ class Scorer:
         state = meta["state"] if isinstance(meta.get("state"), Mapping) else meta.get("constraints")
         if not isinstance(state, Mapping) or not (state or "state" in meta):
             return None
-        catalog, known, unknown = self.grounder.catalog, set(), 0
-        for name, values in state.items():
-            if name in self.grounder.active_fields:
-                for value in [values] if isinstance(values, (str, int)) else values or []:
-                    code = catalog.known_code(name, str(value))
-                    unknown += code is None
-                    known |= set() if code is None else {code}
-        return frozenset(known).union(range(-unknown, 0))
+        unknown = sum(code is None for code in self._values(state))
+        return self.codes(state).union(range(-unknown, 0))
 
     def _session(
         self, who: Mapping[str, str], session: SessionRecord, turns: Sequence[Mapping[str, Any]],

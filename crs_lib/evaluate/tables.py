@@ -102,35 +102,19 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     0; ``mark`` says which may not rank systems, and why an interval or a share of gain lost is missing.
     ``columns`` are added.
     """
-    parts = []
+    models, parts = list(dict.fromkeys(sessions["model"])), []
     for name in metrics:
-        frame = sessions[["model", "session_id", name]].astype({name: float})
-        known = frame[frame[name].notna()]
-        if base.get(name).primary:
-            part = pd.DataFrame(_costs(sessions, base.get(name)))
-        elif known.empty:
-            part = pd.DataFrame({"system": sessions["model"].unique()})
-            part[["mean", "low", "high"]] = math.nan
-            part["n"], part["n_missing"] = 0, sessions.groupby("model").size().loc[part["system"]].to_numpy()
+        metric = base.get(name)
+        if metric.primary:
+            part = pd.DataFrame(_costs(sessions, metric))
         else:
-            part = stats.cluster_bootstrap(
-                frame, stats.Design(system="model", scenario="session_id", value=name, seed=0)
-            )
-        part["metric"] = name
-        parts.append(part)
-    table = pd.concat(parts, ignore_index=True).rename(columns={"system": "model"})
-    order = {model: place for place, model in enumerate(dict.fromkeys(sessions["model"]))}
-    table["direction"] = [base.get(name).direction for name in table["metric"]]
-    reasons = table.pop("reason").fillna("") if "reason" in table else [""] * len(table)
-    marks = [base.get(name).mark for name in table["metric"]]
-    table["mark"] = [reason or mark for reason, mark in zip(reasons, marks, strict=True)]
-    table = table.assign(**columns)
-    places = {name: place for place, name in enumerate(metrics)}
-    table = table.sort_values(
-        ["metric", "model"], key=lambda c: c.map(order if c.name == "model" else places), ignore_index=True
-    )
+            frame = sessions[["model", "session_id", name]].astype({name: float})
+            part = stats.cluster_bootstrap(frame, stats.Design("model", "session_id", name))
+            part["mark"] = metric.mark
+        part = part.set_index("system").loc[models].rename_axis("model").reset_index()
+        parts.append(part.assign(metric=name, direction=metric.direction))
     head = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction", "mark", *columns]
-    return table[head]
+    return pd.concat(parts, ignore_index=True).assign(**columns)[head]
 
 
 # The marks of a share lost where there is too little to lose, and of costs that no arm was simulated for.
@@ -147,8 +131,8 @@ def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, An
                 found = stats.CostInterval(math.nan, math.nan, math.nan, 0, UNABLE)
         else:
             found = stats.cost_interval(mine[metric.name])
-        reason = found.reason if found.n or found.reason == UNABLE else NO_ARM
-        yield {"system": system, **found._asdict(), "reason": reason, "n_missing": len(mine) - found.n}
+        mark = (found.reason or metric.mark) if found.n or found.reason == UNABLE else NO_ARM
+        yield {"system": system, **found._asdict(), "mark": mark, "n_missing": len(mine) - found.n}
 
 
 OWN_FAMILY = "judge of its own family"

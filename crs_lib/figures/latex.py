@@ -76,13 +76,9 @@ def _table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] 
     frames.require(model_metrics, ["metric", "mean", "low", "high"])
     scored = set(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
     judged = [name for name in CONSTRUCTS if name in scored]
-    usual = layout.shown(
-        frames.convention_of(model_metrics), "table_model_metrics", set(model_metrics["metric"])
-    )
-    order = frames.systems_of(model_metrics)
-    digits = (
-        3 if layout.is_thesis(frames.convention_of(model_metrics)) else 2
-    )  # as many as the thesis printed
+    order, convention = frames.systems_of(model_metrics), frames.convention_of(model_metrics)
+    usual = layout.shown(convention, "table_model_metrics", set(model_metrics["metric"]))
+    digits = 3 if layout.is_thesis(convention) else 2  # as many as the thesis printed
     cells = {"system": [_escape(name) for name in order]}
     for metric in [base.get(name).name for name in metrics] or [*usual, *judged]:
         rows = model_metrics[model_metrics["metric"] == metric].set_index("model")

@@ -18,7 +18,7 @@ _LEAKS = ["topic_interference_leakage", "copying"]
 
 SHOWN: dict[str, list[str]] = {
     "turn_table": [
-        "cross_coherence", "topic_adaptation_score", "satisfaction_corrected", "normalised_gain",
+        "cross_coherence", "topic_adaptation_score", "satisfaction_corrected", "normalised_gain"
     ],
     "metric_bars": [
         "normalised_gain", "satisfaction_corrected", "item_recovery_rate", *_LEAKS, "topic_adaptation_score",

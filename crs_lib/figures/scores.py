@@ -46,11 +46,9 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     able = gain.astype(float) >= ABLE  # who has nothing to lose has no rank by what was lost
     made, axes = style.figure(0.95 + 0.26 * len(order), 1, len(found), sharey=True)
     for panel, (metric, part) in zip(axes[0], found.items(), strict=True):
-        ranked = (
-            part["mean"]
-            if metric != "shift_cost"
-            else part["mean"].where(able.reindex(part.index, fill_value=True))
-        )
+        ranked = part["mean"]
+        if metric == "shift_cost":
+            ranked = ranked.where(able.reindex(part.index, fill_value=True))
         ranks = ranked.rank(ascending=_lower(metric), method="min")
         for place, (name, look) in enumerate(style.looks(order).items()):
             style.estimate(panel, place, part.loc[name], look, caps=0.24)

@@ -17,6 +17,7 @@ from crs_lib.llm.text import fence, one_line
 from crs_lib.metrics import constructs
 
 TURN_LIMITS = (2_000, 1_000, 500, 250)  # characters of one text that a judge sees: the first that will do
+LEVELS = "ABCDE"  # of an expected score, the lowest first: a reply that gives itself a number names none
 RULE = (
     "first turn, last turn, turns with a shift and the turns after them (latest first), then the others "
     "(latest first), as many as fit; texts are shortened to the first limit with which the first and the "
@@ -123,9 +124,8 @@ def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected
     pairs = dialogue.pairs()
     if not pairs:
         raise InputError(f"session {dialogue.session_id!r} holds no reply; there is nothing to judge")
-    nothing = Excerpt((), len(pairs), 0)
-    frame = max(tokens_at_most(messages(dialogue, group, nothing, expected)) for group in groups)
-    spare = room - frame - tokens_of(str(len(pairs)))
+    bare = (messages(dialogue, group, Excerpt((), len(pairs), 0), expected) for group in groups)
+    spare = room - max(map(tokens_at_most, bare)) - tokens_of(str(len(pairs)))
     for limit in TURN_LIMITS:
         turns = _fitting(pairs, set(dialogue.shift_turns()), spare, limit)
         if len(turns) >= min(2, len(pairs)):
@@ -162,7 +162,8 @@ def messages(
 ) -> tuple[Message, ...]:
     """The messages to a judge of these constructs: rules, criteria, constraints, quoted conversation.
 
-    With ``expected`` a level alone is asked for, and the conversation comes first, which constructs share.
+    With ``expected`` the letter of a level (:data:`LEVELS`) is asked for, and the conversation, which
+    constructs share, comes first.
     """
     pairs, blocks = dialogue.pairs(), []
     gaps = _gaps(excerpt.turns)
@@ -179,7 +180,9 @@ def messages(
     }  # fmt: skip
     ends = dict(zip(("lowest", "highest"), scale(group), strict=True))
     if expected:
-        return (Message("user", prompts.render("movies/judge_level", **ends, **parts)),)
+        for level, letter in enumerate(LEVELS, start=ends["lowest"]):
+            parts["criteria"] = parts["criteria"].replace(f"\n{level} - ", f"\n{letter} - ")
+        return (Message("user", prompts.render("movies/judge_level", **parts)),)
     text = prompts.render("movies/judge_user", names=", ".join(group), **parts)
     return (Message("system", prompts.render("movies/judge_system", **ends)), Message("user", text))
 

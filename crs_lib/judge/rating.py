@@ -18,7 +18,6 @@ from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeSettings
 from crs_lib.llm import LLM
 from crs_lib.llm.base import LLMError, Reply, Request, room
-from crs_lib.llm.text import likeliest
 from crs_lib.metrics import constructs
 
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
@@ -109,10 +108,7 @@ def _request(
     dialogue: Dialogue, excerpt: prompt.Excerpt, group: tuple[str, ...], sample: int, asked: JudgeSettings
 ) -> Request:
     name = "+".join(group)
-    lowest, highest = prompt.scale(group)
-    how: dict[str, Any] = {"schema": _schema(group)}
-    if asked.expected:
-        how = {"choices": tuple(map(str, range(lowest, highest + 1)))}
+    how = {"choices": tuple(prompt.LEVELS)} if asked.expected else {"schema": _schema(group)}
     return Request(
         prompt.messages(dialogue, group, excerpt, asked.expected), "judge", options=asked.options,
         seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample), replicate=sample,
@@ -137,20 +133,21 @@ def _read(answer: Reply | LLMError, request: Request) -> dict[str, _CheckedScore
     """The score of each construct of a call, read from the reply's words or from its probabilities."""
     name = str(request.tags["construct"])
     if request.choices and isinstance(answer, Reply):
-        return {name: _expected_score(answer.probabilities)}
+        return {name: _expected_score(answer.probabilities, name)}
     return _read_reply(answer.text, name.split("+"))
 
 
-def _expected_score(probabilities: Mapping[str, float]) -> _CheckedScore:
-    """The mean of the levels by their probability, which need not sum to 1; no whole number.
+def _expected_score(probabilities: Mapping[str, float], construct: str) -> _CheckedScore:
+    """The mean of a construct's levels by the probability of their letters, which need not sum to 1.
 
     ``value`` is the likeliest level, ``evidence`` the probability of all levels together; the rest are words
     that are no level.
     Source: Liu et al. (2023), G-Eval, section 2: scores weighted by the probabilities of their tokens.
     """
-    whole = sum(probabilities.values())
-    score = sum(int(level) * share for level, share in probabilities.items()) / whole
-    return _CheckedScore(score, None, likeliest(probabilities), f"a level with probability {whole:.2g}")
+    shares = dict(enumerate(map(probabilities.__getitem__, prompt.LEVELS), constructs.get(construct).lowest))
+    whole, likely = sum(shares.values()), max(shares, key=shares.__getitem__)
+    score = sum(level * share for level, share in shares.items()) / whole
+    return _CheckedScore(score, None, str(likely), f"a level with probability {whole:.2g}")
 
 
 def means(

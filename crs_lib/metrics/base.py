@@ -89,17 +89,15 @@ FACTS: Registry[Any] = Registry("column", room="crs_lib.metrics")
 
 # The columns of ``turns.parquet``, ``shifts.parquet`` and the sessions, in order; others stand behind them.
 _ORDER = """
-    cross_coherence context_retention topic_interference topic_adaptation_score undefined slot_precision
-    slot_recall slot_f1 slot_joint n_items n_wishes satisfaction satisfaction_corrected satisfaction_popular
+    cross_coherence context_retention topic_interference topic_adaptation_score undefined slot_f1
+    n_items n_wishes satisfaction satisfaction_corrected satisfaction_popular
     novelty topic_interference_leakage copying item_tas n_hallucinated_titles state_f1 state_joint
     missing_concepts hallucinated_concepts since_shift normalised_gain new_and_fits precise
     found_at_3 violations false_claims uptake release retention hit_by_chance
-    n_answers watched delay_text recovered_text delay_item recovered_item delay_most recovered_most
-    primary cost_undefined
+    n_answers watched delay_text recovered_text delay_item recovered_item primary cost_undefined
     shift_cost share_lost conversation_cost history_cost misfit misfit_at_0 delay stale wrong
     straight_gain fresh_gain history_cost_v2 placebo_cost
-    topic_recovery_rate avg_recovery_delay item_recovery_rate item_recovery_most item_recovery_delay
-    context_adaptation_score tas_volatility
+    topic_recovery_rate avg_recovery_delay item_recovery_rate context_adaptation_score tas_volatility
 """.split()
 
 

@@ -70,12 +70,7 @@ def _met_by_item(turn: TurnRecord) -> bool:
     return turn.once(grounded.best_share) == 1
 
 
-def _met_by_most(turn: TurnRecord) -> bool:
-    """Whether one recommended item meets more than half of the constraints and has no excluded value."""
-    return turn.once(grounded.best_share) > 0.5
-
-
-CRITERIA = {"text": _met_in_text, "item": _met_by_item, "most": _met_by_most}
+CRITERIA = {"text": _met_in_text, "item": _met_by_item}
 
 
 def _in_window(shift: ShiftRecord) -> dict[str, Recovery]:
@@ -123,11 +118,10 @@ def _recovery_columns(criterion: str, met: str) -> None:
 
 _recovery_columns("text", "reply and utterance overlap as the convention's thresholds ask")
 _recovery_columns("item", "an item meets every constraint and has no excluded value")
-_recovery_columns("most", "an item meets more than half of the constraints and has no excluded value")
 
 
 def _recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
-    """The recoveries of a session's shifts within the window, by one criterion ("text", "item", "most")."""
+    """The recoveries of a session's shifts within the window, by one criterion ("text", "item")."""
     return [shift.once(_in_window)[criterion] for shift in session.shifts]
 
 
@@ -147,18 +141,6 @@ def _avg_recovery_delay(session: SessionRecord) -> float:
 def _item_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered by an item within the window, in [0, 1]; NaN without shifts."""
     return rate(_recoveries(session, "item"))
-
-
-@metric("item_recovery_most", "recovery (most)", SESSION, 0, 1, HIGHER, **_RECOVERY)
-def _item_recovery_most(session: SessionRecord) -> float:
-    """Share of the shifts after which an item meets most constraints within the window, in [0, 1]."""
-    return rate(_recoveries(session, "most"))
-
-
-@metric("item_recovery_delay", "delay", SESSION, 0, math.inf, LOWER, **_RECOVERY)
-def _item_recovery_delay(session: SessionRecord) -> float:
-    """Mean delay in turns of the shifts recovered by an item; see :func:`mean_delay`."""
-    return mean_delay(_recoveries(session, "item"))
 
 
 _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))

@@ -97,36 +97,10 @@ def _hallucinated_concepts(turn: TurnRecord) -> list[str]:
     return turn.background.concepts.keys(turn.system.concepts - turn.user.concepts)
 
 
-def slots(turn: TurnRecord) -> _Agreement:
-    """Agreement of the reply's concepts with the logged constraints, without a log with the utterance's."""
-    return agreement(turn.constraints or turn.user.concepts, turn.system.concepts)
-
-
-_SLOT: dict[str, Any] = {"source": _SLOTS, "gate": False}
-
-
-@metric("slot_precision", "slot P", TURN, 0, 1, HIGHER, **_SLOT)
-def _slot_precision(turn: TurnRecord) -> float:
-    """Precision of :func:`slots`, in [0, 1]."""
-    return turn.once(slots).precision
-
-
-@metric("slot_recall", "slot R", TURN, 0, 1, HIGHER, **_SLOT)
-def _slot_recall(turn: TurnRecord) -> float:
-    """Recall of :func:`slots`, in [0, 1]."""
-    return turn.once(slots).recall
-
-
-@metric("slot_f1", "slot F1", TURN, 0, 1, HIGHER, **_SLOT)
+@metric("slot_f1", "slot F1", TURN, 0, 1, HIGHER, source=_SLOTS, gate=False)
 def _slot_f1(turn: TurnRecord) -> float:
-    """F1 of :func:`slots`, in [0, 1]."""
-    return turn.once(slots).f1
-
-
-@metric("slot_joint", "joint", TURN, 0, 1, HIGHER, **_SLOT)
-def _slot_joint(turn: TurnRecord) -> float:
-    """1 where both sets of :func:`slots` are equal, else 0."""
-    return turn.once(slots).joint
+    """F1 of the reply's concepts with the logged constraints (without a log the utterance's), in [0, 1]."""
+    return agreement(turn.constraints or turn.user.concepts, turn.system.concepts).f1
 
 
 _ORDERS = (3, 4)

@@ -162,14 +162,9 @@ def _by_topic(rows: Mapping[str, Sequence[float]], measures: Sequence[str]) -> p
 
 
 def random_floor(
-    qrels: Mapping[str, Mapping[str, int]],
-    measures: Sequence[str],
-    *,
-    draws: int = 100,
-    seed: int = 0,
-    sizes: Mapping[str, int] | None = None,
-    depth: int = 100,
-) -> pd.DataFrame:
+    qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str], *, draws: int = 100, seed: int = 0,
+    sizes: Mapping[str, int] | None = None, depth: int = 100,
+) -> pd.DataFrame:  # fmt: skip
     """Mean score of each topic's judged pool in random order, a row a topic: the floor under any re-ranking.
     With ``sizes``, the documents in each topic's collection, that of ``depth`` documents drawn from the
     collection: the floor under a search of it.

@@ -44,9 +44,8 @@ class TfidfSpace:
                 vocabulary = sorted(term for _, term in sorted(terms)[:max_features])
             self._vectorizer = TfidfVectorizer(**words, vocabulary=list(vocabulary)).fit(documents)
         except ValueError as error:
-            raise InputError(
-                "the documents of a TF-IDF space hold no word; is the catalogue empty?"
-            ) from error
+            told = "the documents of a TF-IDF space hold no word; is the catalogue empty?"
+            raise InputError(told) from error
         self.vocabulary = tuple(vocabulary)
         self.name = f"tfidf, {len(self.vocabulary)} terms, {'given' if given else 'stable'} vocabulary"
 

@@ -256,7 +256,9 @@ def extract(
             return found
     best = selected[:_READ] if plan.many else selected[:1]
     if plan.kind == "yes-no":
-        return _yes_no(index, plan, selected[0])
+        said = _clauses(index, plan, selected[0])
+        answer = "no" if said and _NO.search(said[0]) else "yes"
+        return ChatAnswer(answer, tuple(index.chat.ids(selected[:1])))
     texts = [_part(index, plan, place) for place in best]
     kept = list(dict.fromkeys(text for text in texts if text))
     return ChatAnswer(", ".join(kept) or None, tuple(index.chat.ids(best)))
@@ -297,12 +299,6 @@ def _spoken(start: dt.date, end: dt.date) -> str:
     return f"between {start.day} {start:%B} and {end.day} {end:%B %Y}"
 
 
-def _yes_no(index: ChatIndex, plan: QueryPlan, place: int) -> ChatAnswer:
-    said = _clauses(index, plan, place)
-    no = bool(said and _NO.search(said[0]))
-    return ChatAnswer("no" if no else "yes", tuple(index.chat.ids([place])))
-
-
 def _part(index: ChatIndex, plan: QueryPlan, place: int) -> str:
     """What one message adds: a place, a number, or its clause nearest to the question without its words."""
     message = index.chat.messages[place]
@@ -332,10 +328,8 @@ def _clauses(index: ChatIndex, plan: QueryPlan, place: int) -> list[str]:
 
 def _without_question(text: str, plan: QueryPlan) -> str:
     """A clause from behind the last word that it shares with the question, at most twelve words."""
-    words = text.split()
-    terms = set(plan.terms)
+    words, terms = text.split(), set(plan.terms)
     hits = [i for i, word in enumerate(words) if set(content_words(word)) & terms]
     rest = words[hits[-1] + 1 :] if hits else words
-    if len([w for w in rest if content_words(w)]) < 1:
-        rest = words
+    rest = rest if any(map(content_words, rest)) else words
     return " ".join(rest[:_LONGEST]).strip(" ,.;:!—-")

@@ -182,10 +182,8 @@ class Trace:
         return pd.DataFrame(out, columns=columns).astype({"candidates": "Int64", "re-ranked": "Int64"})
 
     def _gold(self) -> Sequence[int]:
-        for question in self.chat.questions:
-            if question.index == self.record["qa_index"]:
-                return corpus.evidence(self.chat, question, self.reading).positions
-        return ()
+        asked = [q for q in self.chat.questions if q.index == self.record["qa_index"]]
+        return corpus.evidence(self.chat, asked[0], self.reading).positions if asked else ()
 
     def to_html(self) -> str:
         """The page: question and plan, selected messages, gold that was lost, phases; all texts escaped."""
@@ -215,8 +213,7 @@ class Trace:
         columns = "".join(f'<td style="text-align:left">{html.escape(c)}</td>' for c in cells)
         return f'<tr style="background:{_COLOURS[bucket]};color:#111">{columns}</tr>'
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
+    _repr_html_ = to_html
 
     def __repr__(self) -> str:
         return f"{self.record['question']}\n{self.rows().to_string(index=False)}"

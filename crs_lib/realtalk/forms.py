@@ -15,13 +15,13 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.realtalk import answers, channels, plan
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.query import AgentState
+from crs_lib.realtalk.query import ROUNDS, AgentState
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLMError
 
 _LOG = logging.getLogger("crs_lib.realtalk")
-GRADED, MOST = 30, 15
+GRADED, FIRST, MOST = 30, 10, 15
 WINDOW = 2400  # characters of messages in one prompt: fits 2,048 tokens with prompt and reply
 PREVIEWED = 3
 _PROMPTS = {
@@ -102,17 +102,23 @@ class LLMForm:
         }  # fmt: skip
 
     def _grader(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
-        """Those of the best that the model names come first, in its order; and whether they are enough."""
-        ranked = ruled["ranked"]
-        groups = [[place] for place in ranked[:GRADED]]
-        named, replies = self._named("grader", index, state, groups, enough={"type": "boolean"})
-        first = sorted(dict.fromkeys(named), key=ranked.index)
-        order = first + [place for place in ranked if place not in set(first)]
-        rising = sorted(ruled["scores"].tolist(), reverse=True)  # places change, distances of scores stay
-        return {
-            "ranked": order, "scores": np.array(rising[: len(order)], np.float32),
-            "sufficient": ruled["sufficient"] or any(reply.get("enough") is True for reply in replies),
-        }  # fmt: skip
+        """The 30 best in one list: those that the model names come first, in its order; once a question.
+
+        The scores keep their places, so that selection sees the same distances as before.
+        """
+        if not ruled["sufficient"] and state["round"] < ROUNDS:
+            return ruled
+        shown = ruled["ranked"][:GRADED]
+        lines = "\n".join(f"{n} | {_said(index, place, 300)}" for n, place in enumerate(shown, start=1))
+        number = {"type": "integer", "enum": list(range(1, len(shown) + 1))}
+        schema = _object(numbers={"type": "array", "items": number, "maxItems": FIRST})
+        reply = self._ask("grader", schema, question=state["question"], messages=lines)
+        named = reply.get("numbers")
+        known = dict(enumerate(shown, start=1))
+        first = [known[n] for n in named if type(n) is int and n in known] if isinstance(named, list) else []
+        if not first:
+            raise _UnusableReplyError("the grader named no message")
+        return {**ruled, "ranked": list(dict.fromkeys([*first, *ruled["ranked"]]))}
 
     def _explorer(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The segments, by the words that mark them out, that the next search leans to."""
@@ -135,7 +141,7 @@ class LLMForm:
         owners = _owners(index, state["ranked"])[: self.segments]
         kept = set(state["ranked"])
         groups = [_shown(index, owner, self.view, kept) for owner in owners]
-        named, _ = self._named("selector", index, state, groups)
+        named = self._named(index, state, groups)
         if not named:
             raise _UnusableReplyError("the selector named no message")
         known = set(state["ranked"])
@@ -173,29 +179,21 @@ class LLMForm:
             reply = self._ask("teller", schema, question=state["question"], phases=shown)
         except _UnusableReplyError:
             return told
-        titles, ends = (
-            [shorten(text.strip(), most) for text in _texts(reply, name)]
-            for name, most in (("titles", 80), ("conclusions", 240))
-        )
-        if len(titles) == len(told) and all(titles):
-            told = [replace(p, title=text) for p, text in zip(told, titles, strict=True)]
-        if len(ends) == len(told) and all(ends):
-            told = [replace(p, conclusion=text) for p, text in zip(told, ends, strict=True)]
+        for key, name, most in (("titles", "title", 80), ("conclusions", "conclusion", 240)):
+            said: list[dict[str, Any]] = [{name: shorten(t.strip(), most)} for t in _texts(reply, key)]
+            if len(said) == len(told) and all(text[name] for text in said):
+                told = [replace(phase, **text) for phase, text in zip(told, said, strict=True)]
         return told
 
-    def _named(
-        self, role: str, index: ChatIndex, state: AgentState, groups: Sequence[Sequence[int]], **more: Any
-    ) -> tuple[list[int], list[dict[str, Any]]]:
-        """The messages that the model names, window by window, and its replies; unknown ids are left out."""
+    def _named(self, index: ChatIndex, state: AgentState, groups: Sequence[Sequence[int]]) -> list[int]:
+        """The messages that the selector names, window by window; unknown ids are left out."""
         named: list[int] = []
-        replies = []
         for window in _windows(index, [group for group in groups if group]):
             ids = {index.chat.messages[place].id: place for place in window}
-            most = MOST if role == "selector" else len(ids)
-            schema, lines = _object(ids=_ids(ids, most), **more), _lines(index, window)
-            replies.append(self._ask(role, schema, question=state["question"], messages=lines))
-            named += [ids[name] for name in _texts(replies[-1], "ids") if name in ids]
-        return named, replies
+            schema, lines = _object(ids=_ids(ids, MOST)), _lines(index, window)
+            reply = self._ask("selector", schema, question=state["question"], messages=lines)
+            named += [ids[name] for name in _texts(reply, "ids") if name in ids]
+        return named
 
     def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:
         """The model's JSON reply; _UnusableReplyError where there is none to trust."""
@@ -287,7 +285,12 @@ def _lines(index: ChatIndex, places: Sequence[int]) -> str:
 
 
 def _line(index: ChatIndex, place: int) -> str:
+    return f"{index.chat.messages[place].id} | {_said(index, place, 600)}"
+
+
+def _said(index: ChatIndex, place: int, most: int) -> str:
+    """Day, speaker, at most so many characters of text, and photo of a message."""
     message = index.chat.messages[place]
     when = message.time.strftime("%d %b %Y") if message.time else "no date"
     photo = f" [photo: {message.caption}]" if message.photo else ""
-    return f"{message.id} | {when} | {message.speaker}: {shorten(message.text, 600)}{photo}"
+    return f"{when} | {message.speaker}: {shorten(message.text, most)}{photo}"

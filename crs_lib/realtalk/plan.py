@@ -65,16 +65,9 @@ def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Quer
         bare = re.sub(re.escape(words), " ", bare, flags=re.IGNORECASE)
     first = _rewrite(bare, found, "I", "my")
     terms = content_words(re.sub(r"['’`]s\b", " ", bare), drop={fold(word) for word in found})
-    return QueryPlan(
-        kind=_kind_of(question),
-        speakers=speakers,
-        windows=windows,
-        photo=bool(_PHOTO.search(question.lower())),
-        terms=tuple(terms),
-        first_person=first,
-        second_person=_rewrite(bare, found, "you", "your", keep_question=True),
-        parts=tuple(_parts(first)),
-    )
+    second = _rewrite(bare, found, "you", "your", keep_question=True)
+    photo, parts = bool(_PHOTO.search(question.lower())), tuple(_parts(first))
+    return QueryPlan(_kind_of(question), speakers, windows, photo, tuple(terms), first, second, parts)
 
 
 def _kind_of(question: str) -> str:

@@ -179,7 +179,7 @@ class _Pipeline:
         order = np.lexsort((places, -scores))
         ranked = places[order].tolist()
         settled = state["round"] > 1 and ranked[:10] == state.get("ranked", [])[:10]
-        enough = not state["plan"].many or settled
+        enough = not state["plan"].many or settled or self.config.mode == "oneshot"
         return {"features": rows, "ranked": ranked, "scores": scores[order], "sufficient": enough}
 
     def explorer(self, state: AgentState) -> AgentState:
@@ -229,8 +229,7 @@ class _Pipeline:
 
     def route(self, state: AgentState) -> str:
         """Where to go after grading: on to the selector, or round by the explorer."""
-        again = self.config.mode == "agent" and state["round"] < ROUNDS
-        return "explorer" if again and not state["sufficient"] else "selector"
+        return "selector" if state["sufficient"] or state["round"] >= ROUNDS else "explorer"
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────────
 

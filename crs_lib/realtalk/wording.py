@@ -1,6 +1,7 @@
 """Words of messages and questions: stems that retrieval counts, names of speakers, dates as day ranges."""
 
 import calendar
+import contextlib
 import datetime as dt
 import difflib
 import itertools
@@ -233,15 +234,14 @@ def _shift(today: Day, count: int, unit: str) -> tuple[Day, Day]:
 
 
 def _nearest_year(month: int, day: int, today: Day) -> Day:
-    """The day of that month and date that lies nearest to today: a chat in January means last December."""
+    """The day of that month and date that lies nearest to today: a chat in January means last December.
+
+    ValueError where no year near has that day.
+    """
     options: list[Day] = []
     for year in (today.year - 1, today.year, today.year + 1):
-        try:
+        with contextlib.suppress(ValueError):
             options.append(Day(year, month, day))
-        except ValueError:
-            continue
-    if not options:
-        raise ValueError("no such day")
     return min(options, key=lambda option: (abs((option - today).days), option))
 
 

@@ -31,9 +31,7 @@ from crs_lib.systems.programs import identity
 STEP = 24  # scenarios that a comparison grows by: each of the twelve voices twice
 TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
 BASELINES = ("tracker", "bm25")
-SHOWN = (
-    "straight_gain", "shift_cost", "share_lost", "conversation_cost", "misfit", "delay", "stale", "wrong",
-)  # fmt: skip
+SHOWN = tuple("straight_gain shift_cost share_lost conversation_cost misfit delay stale wrong".split())
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
 _NARROW = 7  # columns of quantities that a notebook has room for
@@ -295,6 +293,8 @@ def _digest(asked: Mapping[str, Any]) -> str:
     """Eight hexadecimal digits of the settings, of the programs and of this package as they are now."""
     specs = [spec for _, spec in map(named, asked["systems"]) if spec in SYSTEMS]
     programs = [identity(spec) for spec in specs if SYSTEMS.get(spec).facts.get("program")]
-    files = sorted(path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".txt", ".toml"))
+    files = sorted(
+        path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".txt", ".toml", ".wording")
+    )
     library = tables.of_files(files)
     return hashlib.sha256(json.dumps([asked, programs, library], sort_keys=True).encode()).hexdigest()[:8]

@@ -307,11 +307,9 @@ def _as_indexed(frame: pd.DataFrame, films: ThesisCatalog, concepts: bool) -> pd
     raw = {name: {str(v) for _, one in films.records for v in _listed(one.get(name))} for name in index}
     rows = []
     for name, values in index.items():
-        having = len({film for films_of in values.values() for film in films_of})
+        share = len({film for films_of in values.values() for film in films_of}) / len(films)
         merged = 0 if name == "plot" else len(raw[name]) - len(values)
-        rows.append(
-            {"field": name, "coverage": having / len(films), "values": len(values), "changed": merged}
-        )
+        rows.append({"field": name, "coverage": share, "values": len(values), "changed": merged})
     uses = frame.set_index("field")[["constraint", "shift", "question"]]
     found = pd.DataFrame(rows).join(uses, on="field").fillna(dict.fromkeys(uses, False))
     return found.assign(topic=[concepts and n in CONCEPT_FIELDS for n in found["field"]], n_films=len(films))
@@ -327,18 +325,14 @@ def _steps(run: str, scored: Mapping[str, Any], frame: pd.DataFrame) -> list[str
     source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
     values = dict(zip(frame["field"], frame["values"], strict=True))
     n_films, words = int(frame["n_films"].iloc[0]), values.get("plot", 0)
-    thesis = scored["catalog"] == "thesis"
+    labels = [f"{int(frame['changed'].sum()):,} labels cleaned"]
     cleaned = ["the thesis's: lower case,", "years as digits, genres", "without “film”, “movie”"]
     plots = [f"{words:,} plot keywords"] if words else ["no plot keywords"]
     pools = [f"{name} {n:,}" for name, n in values.items() if name not in ("name", "plot")]
     legacy = scored["scorer"] == "legacy"
     boxes = [
         ["Data set", *textwrap.wrap(source, 22), f"{n_films:,} films"],
-        [
-            "Preprocessing",
-            *(cleaned if thesis else [f"{int(frame['changed'].sum()):,} labels cleaned"]),
-            *plots,
-        ],
+        ["Preprocessing", *(cleaned if scored["catalog"] == "thesis" else labels), *plots],
         ["Attribute pools", *pools[:7]],
         ["LDA training" if legacy else "Use", *_use(scored)],
     ]
@@ -351,12 +345,9 @@ def _use(scored: Mapping[str, Any]) -> list[str]:
         model = str(scored["embedder"]).partition(";")[0].removeprefix("topics: ")
         of = "on the plots" if str(scored["topics"]).startswith("lda") else "none: topics by words"
         return [of, *textwrap.wrap(model, 22), "then topics of each text", "of the conversations"]
-    texts = "concepts in the texts" if scored["scorer"] == "items" else "concepts of TAS"
-    return [
-        "users' constraints",
-        texts,
-        "films behind titles" if scored["scorer"] == "items" else "sentence space",
-    ]
+    if scored["scorer"] == "items":
+        return ["users' constraints", "concepts in the texts", "films behind titles"]
+    return ["users' constraints", "concepts of TAS", "sentence space"]
 
 
 def _shift_events(run: str, convention: str) -> pd.DataFrame:

@@ -33,9 +33,7 @@ def script(call: str, *values: Any) -> bytes:
 
 def _lean(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record without keys whose value is empty or False; a zero stays: it is a value."""
-    return {
-        key: value for key, value in record.items() if value not in (None, "", [], {}) and value is not False
-    }
+    return {name: v for name, v in record.items() if v not in (None, "", [], {}) and v is not False}
 
 
 def _pieces(text: str, found: Iterable[tuple[int, int, str, str, str]]) -> list[Any]:

@@ -105,14 +105,11 @@ def plan_table(plan: Plan) -> pd.DataFrame:
     if plan.all_pairs:
         contrasts = f"none declared for these systems: all {len(plan.contrasts)} pairs, within each outcome"
     rows = {
-        "primary outcome": plan.primary_outcome,
-        "secondary outcomes": ", ".join(plan.secondary_outcomes),
-        "contrasts": contrasts,
-        "correction, confirmatory": plan.families["confirmatory"],
+        "primary outcome": plan.primary_outcome, "secondary outcomes": ", ".join(plan.secondary_outcomes),
+        "contrasts": contrasts, "correction, confirmatory": plan.families["confirmatory"],
         "correction, exploratory": plan.families["exploratory"],
-        "smallest effect that matters": f"{plan.smallest_effect:g}",
-        "level": f"{plan.alpha:g}",
-    }
+        "smallest effect that matters": f"{plan.smallest_effect:g}", "level": f"{plan.alpha:g}",
+    }  # fmt: skip
     if plan.primary_outcome != "shift_cost":
         rows["adaptation"] = "not tested: a shift cost needs straight users, and these scores have none"
     return pd.DataFrame({"declared": list(rows), "how": list(rows.values())})

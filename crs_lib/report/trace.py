@@ -183,9 +183,8 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
             (aside / "index.html").write_text(page, encoding="utf-8", newline="\n")
             _replace(aside, files.scores / "trace")
         except OSError as error:
-            raise RunError(
-                f"could not write the trace: {error.strerror or error}; nothing changed"
-            ) from error
+            told = f"could not write the trace: {error.strerror or error}; nothing changed"
+            raise RunError(told) from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     return files.scores / "trace" / "index.html"

@@ -57,9 +57,8 @@ class Plan(Settings):
         if len(set(self.outcomes)) < len(self.outcomes):
             raise InputError(f"plan: outcomes {self.outcomes}: each may be named once")
         if stray := set(self.lower_is_better) - set(self.outcomes):
-            raise InputError(
-                f"plan: lower_is_better names {sorted(stray)}, which are no outcomes of the plan"
-            )
+            told = f"lower_is_better names {sorted(stray)}, which are no outcomes of the plan"
+            raise InputError(f"plan: {told}")
 
 
 @safety.reader("a plan of the analysis")

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.catalog import lexicon
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.lexicon import COMMON_WORDS
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.core.text import words
@@ -71,7 +71,8 @@ class _FilmIndex:
         self.texts: Mapping[str, str] = {str(item): _film_text(catalog, item) for item in items}
         self._ids = list(self.texts)
         self._lexical = Lexical({str(item): _weighted(catalog, item) for item in items})
-        self._everyday = COMMON_WORDS.difference(*(words(value) for value in catalog.vocabulary.value))
+        named = (words(value) for value in catalog.vocabulary.value)
+        self._everyday = lexicon.words("common words").difference(*named)
         self._vectors: dict[str, Floats] = {}
 
     def by_words(self, query: str, k: int) -> list[Hit]:

@@ -13,42 +13,73 @@ from crs_lib.catalog.fields import ALL_FIELDS, PERSON_FIELDS
 from crs_lib.catalog.grounder import Grounder, Match
 from crs_lib.core.text import spans, words
 
-_NEGATIVE = (
-    "not", "no", "without", "instead of", "rather than", "forget", "drop", "skip", "swap", "enough of",
-    "tired of", "never mind", "no longer", "doesn t have to be", "needn t be", "don t insist on",
-    "away from", "changed my mind about", "anything but", "had enough", "don t want", "did i say",
-    "i know i said", "don t show me", "on no account", "look beyond", "too strict about",
-    "no longer important to stick to",
-)  # fmt: skip
+# Cues are patterns of folded words joined by blanks, in one spelling ("don't", "dont": "do not"; "we": "i").
 _POSITIVE = (
-    "i d like", "i d rather", "i d prefer", "i want", "i do want", "make it", "give me", "how about",
-    "what about", "let s try", "keep", "find me", "show me", "i meant", "should have said", "i m now after",
-    "please keep to", "i stay with", "i d still like", "for something else", "i d rather have",
+    "i d (?:still )?(?:like|rather|prefer|love)", "i (?:do )?want", "make it", "give me", "how about",
+    "what about", "let s (?:try|do|have)", "keep", "find me", "show me", "i meant", "should have said",
+    "i m now after", "i stay with", "for something else",
+    r"(?:swap|trade|replace|exchange|switch|change) (?:\w+ ){0,12}value (?:\w+ )?(?:for|with|by|to)",
+)  # fmt: skip
+_NO = r"(?:not(?! (?:you|i|there|mind|wait|get enough|seen|watched)\b)|never|on no account)"
+_NEGATIVE = (
+    rf"{_NO}(?: (?:{'|'.join(_POSITIVE)}))?", "no(?! idea| still)", "none of", "whether", "without", "hates?",
+    "instead of", "rather than", "other than", "except", "forget", "drop", "skip", "swap", "trade", "replace",
+    "scrap", "ditch", "block", "exclude", "ignore", "avoid", "leave out", "(?<!get )enough of", "tired of",
+    "never mind", "no longer", "away from", "changed my mind about", "anything but", "had enough",
+    "did i say", "i know i said", "look beyond", "too strict about",
 )  # fmt: skip
 _AFTER = (  # behind a value: it is given up
-    "no longer a must", "not required any more", "fine but not required any more", "would still be fine",
-    "would still be welcome",
+    "(?:no longer|not) (?:a must|a requirement|required|needed|necessary|important)", "optional", "or not",
+    "either way", "would still be (?:fine|welcome)", "or others?", "others (?:too|as well)",
+    "others? (?:is|are|would be) (?:also |just as )?(?:fine|ok|okay|welcome|good)",
+    "(?:can not stand|hates?|avoid|exclude|skip|drop|leave|none of) (?:it|them|those)",
 )  # fmt: skip
-_RESET = (
-    "never mind the rest", "forget the rest", "forget everything else", "forget what i said",
-    "never mind what i said", "never mind my earlier wishes", "start over", "leave the rest",
-    "done with my earlier wishes", "anything works", "surprise me with anything",
-    "earlier wishes no longer count", "earlier wishes are off", "all my earlier wishes",
-    "set aside all i said before", "set aside everything i said before", "set aside my earlier wishes",
-    "set aside what i asked for", "what i asked for so far is off", "what i wanted so far no longer counts",
-    "somewhere else entirely", "nothing i said before counts", "my other wishes", "set aside the rest",
-    "nothing else i asked for counts", "and nothing else",
+_SAID = ("i (?:said|asked for|wanted|mentioned)",)  # before a value: taken back by these behind it
+_TAKEN_BACK = ("mistake", "wrong", "the opposite", "mixed up", "did not mean (?:it|that|them|those)")
+_GIVE_UP = (
+    "(?:forget|never mind|drop|scrap|ditch|ignore|disregard|skip|leave|set aside|delete|cancel|clear|undo"
+    "|throw out|done with|changed my mind|lost interest in|not need)(?: about)?"
+)
+_EARLIER = (
+    r"(?:everything|the rest|the other \w+|what i \w+|it all|all(?: of)? (?:it|that|this|the rest|i|else)"
+    r"|(?:all )?(?:of )?my (?:\w+ ){0,2}(?:wishes|requests?|criteria|conditions|stuff|things|ideas))"
+)
+_RESET = (  # clears the state, unless something is said to stay
+    rf"{_GIVE_UP} {_EARLIER}(?! (?:as|alone|unchanged)\b)", "scrap (?:it|that)", "undo", "reset", "restart",
+    rf"{_EARLIER}(?: \w+){{0,5}} (?:are|is|do|does|no longer) (?:off|unimportant|not \w+|counts?|matters?"
+    "|apply)", "clean slate",
+    rf"(?:none of {_EARLIER}|nothing (?:else )?i)(?: \w+){{0,5}} (?:counts?|matters?|appl(?:y|ies))",
+    "(?:start|begin)(?: all)? (?:over|again|afresh|from zero|from scratch)",
+    "(?:new|different|another) (?:topic|subject|search)", "somewhere else entirely", "anything works",
+    "(?:without anything|nothing) else(?! (?:is|has|about|changes)\b)", "only that(?= $)",
+    r"(?:only|just) (?:\w+ ){1,12}(?:again|(?:as|like) before)", "surprise me with anything",
+    "(?:something|everything|totally|completely|entirely)(?: is| entirely| completely| totally)?"
+    " (?:different|new)",
 )  # fmt: skip
+_STAYS = (
+    r"(?:the rest|(?:everything|all) else|(?:my|the) other \w+)(?: still)?"
+    " (?:stay|remain|stand|hold|count)s?",
+)  # fmt: skip
+_SPELT = {
+    re.compile(rf"\b(?:{written})\b"): spelt
+    for written, spelt in {
+        "(do|does|did|is|are|was|were|need|would|could|should|have)(?:n t|nt)": r"\1 not",
+        "can t|cant|cannot": "can not", "nvm": "never mind", "lets": "let s", "we|they": "i", "our": "my",
+        "i would|id": "i d",
+    }.items()
+}  # fmt: skip
 
 
 def _any_of(cues: Sequence[str]) -> re.Pattern[str]:
-    """A pattern that finds whole cues in folded words joined by blanks."""
+    """A pattern that finds whole cues in folded words joined by blanks, the longest first."""
     return re.compile(rf"(?<= )(?:{'|'.join(sorted(cues, key=len, reverse=True))})(?= )")
 
 
 _NEGATIVE_CUE, _POSITIVE_CUE, _AFTER_CUE = _any_of(_NEGATIVE), _any_of(_POSITIVE), _any_of(_AFTER)
-CUES = (*_NEGATIVE, *_POSITIVE, *_AFTER, *_RESET)  # all words that the rules look for
+_SAID_CUE, _BACK_CUE = _any_of(_SAID), _any_of(_TAKEN_BACK)
+_RESET_CUE, _STAYS_CUE = _any_of(_RESET), _any_of(_STAYS)
 _STOPS = ".!?;:,\n"
+_VALUE = " value "  # stands for a value before the one that is read
 _REACH = 4
 
 
@@ -64,22 +95,21 @@ class _ConstraintUpdate:
 @lru_cache(1024)  # the trackers of a scenario hear mostly the same words
 def read(grounder: Grounder, text: str) -> _ConstraintUpdate:
     """The constraints of an utterance by the rules of this module; a title in the text is no constraint."""
-    tokens, places = words(text), spans(text)
     titles = [(m.start, m.end) for m in grounder.titles(text)]
-    padded = f" {' '.join(tokens)} "
     wanted: dict[str, str] = {}
     given_up: dict[str, str] = {}
-    for match in _one_role(grounder.audit(text), tokens, places):
+    matches = _one_role(grounder.audit(text), words(text), spans(text))
+    for match in matches:
         if any(start <= match.start and match.end <= end for start, end in titles):
             continue
-        first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
-        behind = text[match.end : _end_of_clause(text, match.end)]
-        gone = _negated(text, tokens, places, first) or _AFTER_CUE.search(f" {' '.join(words(behind))} ")
-        said, other = (given_up, wanted) if gone else (wanted, given_up)
+        said, other = (given_up, wanted) if _is_given_up(text, match, matches) else (wanted, given_up)
         said[match.field] = match.value
         if other.get(match.field) == match.value:
             del other[match.field]
-    return _ConstraintUpdate(wanted, given_up, reset=any(f" {cue} " in padded for cue in _RESET))
+    plain = _plain(text)
+    return _ConstraintUpdate(
+        wanted, given_up, bool(_RESET_CUE.search(plain)) and not _STAYS_CUE.search(plain)
+    )
 
 
 def apply(state: Mapping[str, str], update: _ConstraintUpdate) -> dict[str, str]:
@@ -91,23 +121,34 @@ def apply(state: Mapping[str, str], update: _ConstraintUpdate) -> dict[str, str]
     return {**after, **update.wanted}
 
 
-def _negated(text: str, tokens: Sequence[str], places: Sequence[tuple[int, int]], first: int) -> bool:
-    """Whether the last cue before a word, within its clause, is a negative one."""
-    begin = first
-    while begin > 0 and not any(c in _STOPS for c in text[places[begin - 1][1] : places[begin][0]]):
-        begin -= 1
-    clause = f" {' '.join(tokens[begin:first])} "
-    return _last(_NEGATIVE_CUE, clause) > _last(_POSITIVE_CUE, clause)
+def _is_given_up(text: str, match: Match, matches: Sequence[Match]) -> bool:
+    """Whether cues before a value, in its clause, or behind it, up to the next value, give it up."""
+    begin = max(text.rfind(stop, 0, match.start) for stop in _STOPS) + 1
+    before, place = "", begin
+    for other in matches:
+        if begin <= other.start and other.end <= match.start:
+            before, place = f"{before}{text[place : other.start]}{_VALUE}", other.end
+    clause = _RESET_CUE.sub("", _plain(before + text[place : match.start]))
+    following = min((other.start for other in matches if other.start >= match.end), default=len(text))
+    behind = text[match.end : following]
+    if -1 < _last(_NEGATIVE_CUE, clause) >= _last(_POSITIVE_CUE, clause):  # "not show me" holds "show me"
+        return True
+    if _SAID_CUE.search(clause) and _BACK_CUE.search(_plain(behind)):
+        return True
+    return bool(_AFTER_CUE.search(_plain(behind)))
 
 
-def _end_of_clause(text: str, start: int) -> int:
-    """Where the clause ends that holds a place of a text."""
-    return next((place for place in range(start, len(text)) if text[place] in _STOPS), len(text))
+def _plain(text: str) -> str:
+    """Folded words with a blank around each, in the spelling of the cues."""
+    plain = f" {' '.join(words(text))} "
+    for written, spelt in _SPELT.items():
+        plain = written.sub(spelt, plain)
+    return plain
 
 
 def _last(cue: re.Pattern[str], clause: str) -> int:
-    """The place where the last cue begins, or -1."""
-    return max((found.start() for found in cue.finditer(clause)), default=-1)
+    """Where the last cue ends, or -1."""
+    return max((found.end() for found in cue.finditer(clause)), default=-1)
 
 
 def _one_role(

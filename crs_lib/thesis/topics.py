@@ -134,9 +134,8 @@ class TopicModel:
     ) -> None:
         shape = exp_elog_beta.shape
         if len(shape) != 2 or shape[1] != len(words):
-            raise InputError(
-                f"topic matrix of shape {shape} for {len(words)} words; expected (topics, words)"
-            )
+            told = f"topic matrix of shape {shape} for {len(words)} words"
+            raise InputError(f"{told}; expected (topics, words)")
         if not (exp_elog_beta >= 0).all() or np.isinf(exp_elog_beta).any():
             raise InputError("the topic matrix holds NaN, infinite or negative numbers; expected 0 or above")
         self.words, self.document_frequency = tuple(words), tuple(document_frequency)

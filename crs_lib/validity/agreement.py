@@ -240,9 +240,7 @@ def score(
         yield _Scored(dialogue, _rows(log, found.turns, grounder))
 
 
-def _rows(
-    dialogue: Dialogue, scored: Sequence[Mapping[str, Any]], grounder: Grounder
-) -> list[dict[str, Any]]:
+def _rows(dialogue: Dialogue, scored: _Rows, grounder: Grounder) -> list[dict[str, Any]]:
     """The rows of a conversation's replies, from its log as heard and the metrics of its turns."""
     elicited, asked = any(map(_elicits, _opening(dialogue))), False
     rows, before = [], set[str]()

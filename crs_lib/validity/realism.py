@@ -29,8 +29,9 @@ from crs_lib.core.text import fold, words
 from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
 from crs_lib.simulate import voices
 from crs_lib.simulate.config import SimulateConfig
+from crs_lib.stats import Estimate
 from crs_lib.systems.base import World
-from crs_lib.validity import raters
+from crs_lib.validity import arms, raters
 
 TFIDF = "tfidf"
 SYSTEM = "tracker"  # the system that the simulated users talk to
@@ -39,6 +40,8 @@ _FOLDS, _RESAMPLES, _LEAST = 4, 300, 10
 _WORDS = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
 _CHARACTERS = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=3, sublinear_tf=True)
 _A_FILM = " this film "
+_GREETS = re.compile(r"\s*(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|day))\b", re.IGNORECASE)
+_SLIP = re.compile(r"\b(?:i|[Uu]|[Uu]r|pls|plz|thx|im|idk|(?:do|does|did|is|are|was|ca|wo)nt)\b(?!')")
 _DATED = re.compile(r'"[^"]{1,60}\(\d{4}\)\.?"?|"[^"]{1,60}"|[A-Z][\w:\'’ ,.-]{1,50}\(\d{4}\)')
 
 
@@ -56,7 +59,7 @@ class RealismConfig(Settings):
     n_sessions: Annotated[int, Field(ge=_LEAST, le=1_000, description="simulated sessions")] = 120
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a simulated session")] = 20
     seed: Annotated[Seed, Field(description="seed of the simulated users and of the resamples")] = 1
-    encoder: Annotated[_Encoder, Field(description="vectors of the turns: tfidf or an encoder")] = TFIDF
+    encoder: Annotated[_Encoder, Field(description="a second reader's vectors, beside words' tfidf")] = TFIDF
 
 
 class _UserTurn(NamedTuple):
@@ -100,12 +103,6 @@ def small_talk(choice: str, n_sessions: int, n_turns: int, seed: int = 1) -> lis
             said = prompts.say(prompts.USER_SETS[voice], act, draw, small=small, title=_A_FILM.strip())
             found.append(_UserTurn(f"{SMALL_TALK_ONLY}/{session}", said, voice))
     return found
-
-
-def _constraint_share(turns: Sequence[_UserTurn], grounder: Grounder) -> float:
-    """The share of turns whose words name a value of a field as systems read them, in [0, 1]."""
-    named = [any(not match.rejected for match in grounder.audit(turn.text)) for turn in turns]
-    return float(np.mean(named)) if named else float("nan")
 
 
 def _joint_accuracy(dialogues: Iterable[Dialogue]) -> float:
@@ -198,9 +195,12 @@ def run(config: RealismConfig) -> pd.DataFrame:
         """The turns of some users beside those of people."""
         row: dict[str, Any] = {"users": name, **facts, **_manner(mine, world.grounder)}
         if people:
-            whole = _two_sample(_whole(people), _whole(mine), config.encoder, config.seed)
-            row |= _two_sample(people, mine, config.encoder, config.seed)
-            row |= {f"{key} of dialogues": value for key, value in whole.items()}
+            for reader in dict.fromkeys((TFIDF, config.encoder)):
+                by = "" if reader == TFIDF else f" by {reader}"
+                whole = _two_sample(_whole(people), _whole(mine), reader, config.seed)
+                each = _two_sample(people, mine, reader, config.seed)
+                row |= {f"{key}{by}": value for key, value in each.items()}
+                row |= {f"{key} of dialogues{by}": value for key, value in whole.items()}
             row |= {"real": len(people), "simulated": len(mine)}
             ours, theirs = _telling_words(people, mine)
             row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
@@ -225,11 +225,38 @@ def run(config: RealismConfig) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _manner(turns: Sequence[_UserTurn], grounder: Grounder) -> dict[str, float]:
-    """Shares of turns that name a value and that ask, in [0, 1], and words a turn."""
-    asks = np.mean(["?" in turn.text for turn in turns]) if turns else np.nan
-    long = np.mean([len(words(turn.text)) for turn in turns]) if turns else np.nan
-    return {"constraints": _constraint_share(turns, grounder), "questions": float(asks), "words": float(long)}
+def _manner(turns: Sequence[_UserTurn], grounder: Grounder) -> dict[str, str]:
+    """Shares of turns that name a value, ask, greet or slip, in [0, 1], and words a turn, each with a 95 %
+    interval over conversations; a slip is a contraction without its mark, "u", "pls" or a small "i".
+    """
+    found = [grounder.audit(turn.text) for turn in turns]
+    each = {
+        "constraints": [any(not match.rejected for match in of) for of in found],
+        "questions": ["?" in turn.text for turn in turns],
+        "greetings": [bool(_GREETS.match(turn.text)) for turn in turns],
+        "slips": [bool(_SLIP.search(turn.text)) for turn in turns],
+        "words": [len(words(turn.text)) for turn in turns],
+    }
+    by = pd.DataFrame(each).astype(float).groupby([turn.conversation for turn in turns])
+    sums, n, draw = by.sum().to_numpy(), by.size().to_numpy(), rng.stream(1, "realism", "manner")
+    picks = draw.integers(len(n), size=(_RESAMPLES, len(n)))
+    low, high = np.percentile(sums[picks].sum(1) / n[picks].sum(1, keepdims=True), [2.5, 97.5], axis=0)
+    told = zip(each, sums.sum(0) / n.sum(), low, high, strict=True)
+    return {name: str(Estimate(mean, least, most, len(n))) for name, mean, least, most in told}
+
+
+def by_voice(config: RealismConfig) -> pd.DataFrame:
+    """How the tracker serves each voice: a row a session and ``model``, the quantity (joint accuracy,
+    normalised gain, shift cost), for :func:`crs_lib.report.statistics.by_voice`.
+    """
+    catalog = sources.load(config.catalog)
+    batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, voices=voices.ALL, n_turns=config.n_turns)
+    rows = []
+    for talk, scores in arms.scored(World(catalog, Grounder(catalog)), batch, config.n_sessions):
+        found = {name: scores.session[name] for name in ("normalised_gain", "shift_cost")}
+        for name, value in ({"joint accuracy": _joint_accuracy([talk])} | found).items():
+            rows.append((talk.extra["voice"], talk.session_id, name, value))
+    return pd.DataFrame(rows, columns=["voice", "session_id", "model", "value"])
 
 
 def _leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def test_missing_is_null_with_a_reason_never_zero(run):
     record = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()][-1]
     assert record["model"] == "silent"
     assert record["novelty"] is None
-    assert record["item_recovery_delay"] is None
+    assert record["avg_recovery_delay"] is None
     assert record["item_recovery_rate"] == 0
     turns = evaluate.read("r", "turns").query("model == 'silent'")
     empty = turns["cross_coherence"].isna()

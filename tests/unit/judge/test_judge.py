@@ -84,13 +84,15 @@ def test_a_mean_over_samples_then_over_judges():
 
 
 def test_an_expected_score_is_the_mean_of_the_levels_after_the_same_conversation():
-    found = _expected_score({"1": 0.0, "2": 0.1, "3": 0.1, "4": 0.2, "5": 0.0})
+    found = _expected_score({"A": 0.0, "B": 0.1, "C": 0.1, "D": 0.2, "E": 0.0}, "coherence")
     assert found.score == pytest.approx((2 * 0.1 + 3 * 0.1 + 4 * 0.2) / 0.4)  # 3.25
     assert (found.value, found.flag, found.evidence) == ("4", None, "a level with probability 0.4")
     excerpt = judge_prompt.fit(SHORT, [CONSTRUCTS[:1]], 4000, expected=True)
     texts = [judge_prompt.messages(SHORT, [name], excerpt, True)[-1].content for name in CONSTRUCTS]
     assert len({text[: text.index("Try Ronin.")] for text in texts}) == 1
-    assert len(set(texts)) == 3 and all(text.endswith("from 1 to 5 and nothing else.") for text in texts)
+    assert len(set(texts)) == 3 and all(text.endswith("from A to E and nothing else.") for text in texts)
+    levels = [re.findall(r"^(\w) - ", text, re.M) for text in texts]  # a number in a reply names none of them
+    assert levels == [[*judge_prompt.LEVELS]] * 3
     assert judge_prompt.digest(True) != judge_prompt.digest()
 
 

@@ -188,9 +188,9 @@ class Scripted:
 QUESTION = "What sounds does Tobias record?"
 
 
-def ask(built, llm, *nodes, view="windowed"):
+def ask(built, llm, *nodes, view="windowed", question=QUESTION):
     settings = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes))
-    return query._Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view)).ask([QUESTION])[0]
+    return query._Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view)).ask([question])[0]
 
 
 @pytest.fixture
@@ -216,15 +216,21 @@ def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_to
     assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
 
 
-def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline):
-    wanted = built.chat.messages[offline.ranked[20]].id
-    llm = Scripted(grader=lambda r: json.dumps({"ids": ["D99:9", wanted, wanted], "enough": True}))
-    found = ask(built, llm, "grader")
-    assert built.chat.messages[found.ranked[0]].id == wanted  # an id that was not shown is ignored
-    assert set(found.ranked[: len(found.candidates)]) == set(found.candidates)  # the same messages
-    assert found.rounds == 1
-    shown = [i for r in llm.asked for i in r.schema["properties"]["ids"]["items"]["enum"]]
-    assert len(shown) == len(set(shown)) == forms.GRADED
+@pytest.mark.parametrize("question", [QUESTION, "What did Tobias and Mira buy?"])
+def test_a_grader_puts_those_it_names_first_in_one_call_and_the_rest_keeps_its_order(
+    built, offline, question
+):
+    ruled = query._Pipeline(built, ranker.Hand()).ask([question])[0]
+    llm = Scripted(grader='{"numbers": [21, 3, 21, 99, true]}')  # one twice, one not shown, one no number
+    found = ask(built, llm, "grader", question=question)
+    first = [ruled.ranked[20], ruled.ranked[2]]
+    assert found.ranked == [*first, *(place for place in ruled.ranked if place not in first)]
+    assert (found.scores, found.rounds) == (ruled.scores, ruled.rounds) and found.selected[0] == first[0]
+    (asked,) = llm.asked
+    lines = asked.messages[-1].content.splitlines()
+    shown = [line for line in lines if line.partition(" | ")[0].isdigit()]
+    assert len(shown) == forms.GRADED and shown[20].startswith("21 | ")
+    assert built.chat.messages[first[0]].text[:100] in shown[20]
 
 
 def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
@@ -249,15 +255,16 @@ def test_a_generator_writes_the_answer_or_abstains(built):
     assert none.text is None and none.why == "the model found no answer"
 
 
-@pytest.mark.parametrize("junk", ["", "not json", "[]", '{"ids": 3}', '{"ids": [null, {}]}', '{"answer": 1}'])
+@pytest.mark.parametrize("junk", [
+    "", "not json", "[]", '{"ids": 3, "numbers": 3}', '{"ids": [null, {}]}', '{"answer": 1}', '{"numbers": []}',
+])  # fmt: skip
 def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
-    roles = dict.fromkeys(("planner", "retriever", "explorer", "selector", "generator"), junk)
+    roles = dict.fromkeys(query.NODES, junk)
     found = ask(built, Scripted(**roles), *roles)
     assert (found.ranked, found.selected, found.phases) == (offline.ranked, offline.selected, offline.phases)
     assert found.answer == offline.answer
-    assert all(
-        "note" in entry for entry in found.trace if entry["node"] in ("planner", "selector", "generator")
-    )
+    noted = {entry["node"]: "note" in entry for entry in found.trace}  # the last visit of each node
+    assert all(noted[node] for node in ("planner", "grader", "selector", "generator"))
 
 
 @pytest.fixture

@@ -285,6 +285,14 @@ def test_who_has_nothing_more_says_so_and_recommends_fewer_or_none():
     ("films directed by Zoe Tarn", {"director": "Zoe Tarn"}, {}, False),
     ("films made by Ivo Lund", {"director": "Ivo Lund"}, {}, False),
     ("", {}, {}, False),
+    ("please don't show me drama films", {}, {"genre": "Drama"}, False),
+    ("why don't you show me drama films", {"genre": "Drama"}, {}, False),
+    ("replace films with Ada Quill with films with Ben Orr", {"actor": "Ben Orr"}, {"actor": "Ada Quill"}, False),
+    ("dramas or not, all the same to me. The rest stays", {}, {"genre": "Drama"}, False),
+    ("We asked for dramas, which was a mistake. Comedies, please", {"genre": "Comedy"}, {"genre": "Drama"}, False),
+    ("Ignore everything we told you and find comedies", {"genre": "Comedy"}, {}, True),
+    ("None of my old requests matter, comedies now", {"genre": "Comedy"}, {}, True),
+    ("Something different: comedies. Everything else still holds", {"genre": "Comedy"}, {}, False),
 ])  # fmt: skip
 def test_readings(text, wanted, given_up, reset):
     found = tracker.read(WORLD.grounder, text)
