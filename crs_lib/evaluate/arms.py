@@ -68,7 +68,8 @@ def gains_of(windows: Iterable[Dialogue], twins: Iterable[Dialogue], scorer: Sco
         place = (talk.model_name, str(of["session_id"]), int(of["turn"]))
         turns, arms = _turns(scorer, talk), found.setdefault(place, {})
         if talk.extra["arm"] == STRAIGHT:
-            arms[gain.STRAIGHT] = gain.window_replies(turns[place[2] - 1 :])
+            named = f"{gain.STRAIGHT} {of.get('reading', '')}".strip()
+            arms[named] = gain.window_replies(turns[place[2] - 1 :])
         elif of["arm"] == NO_SHIFT:
             arms[gain.PLACEBO_FRESH] = gain.window_gains(turns)
             placebos.setdefault(place[:2], []).append((place[2], len(turns)))

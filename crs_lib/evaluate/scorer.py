@@ -81,6 +81,8 @@ class Scorer:
         shift_rows = [
             who
             | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
+            | {"scope": "open" if shift.open_scope else "stated"}
+            | {"reading": shift.replies[0].reading if shift.replies else ""}
             | {name: shift.once(compute) for name, compute in shifts.items()}
             for shift in session.shifts
         ]
@@ -88,15 +90,17 @@ class Scorer:
 
     def prepare(self, dialogue: Dialogue, texts: Sequence[Text]) -> SessionRecord:
         """The record that a dialogue's metrics are computed from; ``texts`` are of its turns, in order."""
-        starts = dialogue.shift_turns()
+        starts, pairs = dialogue.shift_turns(), dialogue.pairs()
+        events = {int(e["turn"]): e for e in dialogue.shift_events if "turn" in e}
+        meant = self._meant(pairs, starts, events)
         turns: list[TurnRecord] = []
         last: int | None = None
-        for place, pair in enumerate(dialogue.pairs()):
+        for place, pair in enumerate(pairs):
             last = pair.turn if pair.turn in starts else last
             since = None if last is None else pair.turn - last
             pair_texts = (texts[2 * place], texts[2 * place + 1])
-            turns.append(self._turn(pair, pair_texts, since, turns[-1] if turns else None))
-        events = {int(e["turn"]): e for e in dialogue.shift_events if "turn" in e}
+            meta = {**pair.user.user_meta, **meant.get(pair.turn, {})}
+            turns.append(self._turn(pair, meta, pair_texts, since, turns[-1] if turns else None))
         shifts = [
             self._shift(turn, events.get(turn, {}), turns, following)
             for turn, following in pairwise([*starts, len(turns) + 1])
@@ -105,6 +109,29 @@ class Scorer:
             shift.first = place == 0
             shift.arms = self.gains.get((dialogue.model_name, dialogue.session_id, shift.turn), {})
         return SessionRecord(turns, shifts, self._background)
+
+    def _meant(
+        self, pairs: Sequence[Pair], starts: Sequence[int], events: Mapping[int, Mapping[str, Any]]
+    ) -> dict[int, dict[str, Any]]:
+        """The state by which turns after open words are scored, until the user says what was meant: the
+        reading that the first films shown meet best (in shares of its constraints), the strictest of equals;
+        the user's own where none are shown.
+        """
+        found: dict[int, dict[str, Any]] = {}
+        facts = self.grounder.catalog.fact_sets
+        for start, event in ((turn, one) for turn, one in events.items() if one.get("readings")):
+            clear = {pair.turn for pair in pairs if pair.user.user_meta.get("clarified")}
+            end = min((turn for turn in clear.union(starts) if turn > start), default=len(pairs) + 1)
+            window = pairs[start - 1 : end - 1]
+            films = next(filter(None, map(self.items, window)), [])
+            met = {}
+            for name, state in event["readings"].items():
+                wanted, excluded = self.codes(state["constraints"]), self.codes(state["avoid"])
+                levels = [0 if facts[item] & excluded else len(facts[item] & wanted) for item in films]
+                met[name] = (sum(levels) / len(wanted), len(wanted), len(excluded)) if wanted else (0.0, 0, 0)
+            name = max(met, key=lambda name: met[name]) if films else event["reading"]
+            found |= {pair.turn: {**event["readings"][name], "reading": name} for pair in window}
+        return found
 
     def _shift(
         self, turn: int, event: Mapping[str, Any], turns: Sequence[TurnRecord], following: int
@@ -115,9 +142,9 @@ class Scorer:
         return ShiftRecord(turn, event, before, replies, rest, self._background)
 
     def _turn(
-        self, pair: Pair, texts: tuple[Text, Text], since_shift: int | None, before: TurnRecord | None
-    ) -> TurnRecord:
-        meta = pair.user.user_meta
+        self, pair: Pair, meta: Mapping[str, Any], texts: tuple[Text, Text], since_shift: int | None,
+        before: TurnRecord | None,
+    ) -> TurnRecord:  # fmt: skip
         constraints = self.codes(meta.get("constraints") or {})
         exclusions = self.codes(meta.get("avoid") or {})
         items = self.items(pair)
@@ -128,7 +155,7 @@ class Scorer:
             seen = before.seen.union(before.items)
             if (constraints, exclusions) == (before.constraints, before.exclusions):
                 recent = before.recent.union(before.items)
-        if since_shift == 0:
+        if since_shift == 0 or (meta.get("clarified") and constraints != (before and before.constraints)):
             old = before.constraints if before is not None else frozenset[int]()
             change = StateChange(constraints - old, old - constraints, constraints & old)
         return TurnRecord(
@@ -138,6 +165,7 @@ class Scorer:
             facts=[self.grounder.catalog.fact_sets[item] for item in items], seen=seen,
             since_shift=since_shift, before=before, background=self._background,
             others=asks_for_others(meta), recent=recent, change=change, stated=self._stated(pair),
+            reading=meta.get("reading", ""),
         )  # fmt: skip
 
     def _stated(self, pair: Pair) -> frozenset[int] | None:
@@ -154,7 +182,8 @@ class Scorer:
         shifts: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:  # fmt: skip
         known = {name: defined([row[name] for row in turns]) for name in base.scored_names(base.TURN)}
-        primary = [row for row in shifts if row["primary"]]
+        open_first = [row for row in shifts[:1] if row["scope"] == "open"]
+        primary = open_first or [row for row in shifts if row["primary"]]
         of_shifts = {one.name: primary if one.primary else shifts for one in base.scored(base.SHIFT)}
         return {
             **who,

@@ -89,7 +89,17 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
             if first is None:
                 raise InputError("no dialogue has a turn and a reply to it; there is nothing to score")
             tables.write_parquet(target("turns.parquet"), itertools.chain([first], made))
-        none = ["model", "session_id", "voice", "turn", "type", "explicitness", *base.columns(base.SHIFT)]
+        none = [
+            "model",
+            "session_id",
+            "voice",
+            "turn",
+            "type",
+            "explicitness",
+            "scope",
+            "reading",
+            *base.columns(base.SHIFT),
+        ]
         frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=none)
         tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
     return sessions.frame()
@@ -118,7 +128,7 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
 
 
 # The marks of a share lost where there is too little to lose, and of costs that no arm was simulated for.
-UNABLE, NO_ARM = "unable", "no straight users"
+UNABLE, NO_ARM, NO_OPEN = "unable", "no straight users", "no shift of open scope"
 
 
 def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, Any]]:
@@ -131,7 +141,8 @@ def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, An
                 found = stats.CostInterval(math.nan, math.nan, math.nan, 0, UNABLE)
         else:
             found = stats.cost_interval(mine[metric.name])
-        mark = (found.reason or metric.mark) if found.n or found.reason == UNABLE else NO_ARM
+        none = NO_OPEN if metric.name.startswith("open_scope") else NO_ARM
+        mark = (found.reason or metric.mark) if found.n or found.reason == UNABLE else none
         yield {"system": system, **found._asdict(), "mark": mark, "n_missing": len(mine) - found.n}
 
 

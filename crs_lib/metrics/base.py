@@ -96,7 +96,7 @@ _ORDER = """
     found_at_3 violations false_claims uptake release retention hit_by_chance
     n_answers watched delay_text recovered_text delay_item recovered_item primary cost_undefined
     shift_cost share_lost conversation_cost history_cost misfit misfit_at_0 delay stale wrong
-    straight_gain fresh_gain history_cost_v2 placebo_cost
+    straight_gain fresh_gain open_scope_cost open_scope_gain history_cost_v2 placebo_cost
     topic_recovery_rate avg_recovery_delay item_recovery_rate context_adaptation_score tas_volatility
 """.split()
 

@@ -470,11 +470,29 @@ class _Compared(NamedTuple):
 
 
 def _compared(shift: ShiftRecord) -> _Compared:
+    if shift.open_scope:
+        return _Compared()
     own = window_replies(shift.replies[:WINDOW])
     arms = [own, *(shift.arms[name] for name in (STRAIGHT, FRESH) if name in shift.arms)]
     if STRAIGHT not in shift.arms:
         return _Compared()
     rows = [row for row in zip(*arms, strict=False) if not any(math.isnan(one.gain) for one in row)]
+    return _Compared(*zip(*rows, strict=True))
+
+
+def _open_compared(shift: ShiftRecord) -> _Compared:
+    """The replies to a shift of open scope, each beside that to the straight user of its reading: the one
+    that the first films fixed, after the user's own words the one meant. The reply that fixes is left out.
+    """
+    if not shift.open_scope:
+        return _Compared()
+    replies, rows = shift.replies[:WINDOW], []
+    fixes = next((turn for turn in replies if turn.items and turn.reading), None)
+    for place, (turn, own) in enumerate(zip(replies, window_replies(replies), strict=True)):
+        meant = f"{STRAIGHT} {turn.reading or shift.event['reading']}"
+        for other in shift.arms.get(meant, ())[place : place + 1]:
+            if turn is not fixes and not math.isnan(own.gain + other.gain):
+                rows.append((own, other))
     return _Compared(*zip(*rows, strict=True))
 
 
@@ -489,13 +507,17 @@ def _primary(name: str, short: str, direction: str = LOWER, high: float = math.i
 
 @FACTS.register("primary", level=SHIFT)
 def primary(shift: ShiftRecord) -> bool:
-    """Whether the shift is its session's primary window: the first one, no ``refine`` and no ``return``."""
-    return shift.first and shift.type not in ("refine", "return")
+    """Whether the shift is its session's primary window: the first one, of stated scope, no ``refine`` and no
+    ``return``.
+    """
+    return shift.first and not shift.open_scope and shift.type not in ("refine", "return")
 
 
 @FACTS.register("cost_undefined", level=SHIFT)
 def _cost_undefined(shift: ShiftRecord) -> str:
     """Why the costs of the shift, or misfit and delay alone, are undefined; empty where all are defined."""
+    if shift.open_scope:
+        return "the scope was left open"
     if STRAIGHT not in shift.arms:
         return "no straight users were simulated"
     found = shift.once(_compared)
@@ -577,6 +599,22 @@ def _share_lost(shift: ShiftRecord) -> float:
     return math.nan
 
 
+@_primary("open_scope_cost", "open scope cost")
+def _open_scope_cost(shift: ShiftRecord) -> float:
+    """Gain with the straight user of a reading − gain after a first shift that left its scope open, over the
+    window's replies but the one that fixed the reading: what it costs to hold on to no reading. A question
+    back costs its turn. NaN where the scope was stated. Source: docs/metrics.md, section 5.
+    """
+    found = shift.once(_open_compared)
+    return _mean_gain(found.straight) - _mean_gain(found.own)
+
+
+@_primary("open_scope_gain", "open scope gain", HIGHER)
+def _open_scope_gain(shift: ShiftRecord) -> float:
+    """Mean gain of the replies of :func:`_open_scope_cost`, by the reading that the first films fixed."""
+    return _mean_gain(shift.once(_open_compared).own)
+
+
 def _missed(background: Background) -> Callable[[tuple[Key, Key]], tuple[float, float]]:
     """The shares of the catalogue that miss the present state: what fits the one before, and the others."""
     catalog = background.catalog
@@ -602,7 +640,7 @@ def _missed(background: Background) -> Callable[[tuple[Key, Key]], tuple[float, 
 def _misses(shift: ShiftRecord) -> tuple[float, float]:
     """The shares of :func:`_missed` among the films of the window, each less that of the catalogue."""
     turns, before = [turn for turn in shift.replies[:WINDOW] if turn.items], shift.before
-    if before is None or not before.constraints or not turns or not turns[0].constraints:
+    if shift.open_scope or not (before and before.constraints and turns and turns[0].constraints):
         return math.nan, math.nan
     now, old = ((one.constraints, one.exclusions) for one in (turns[0], before))
     facts = [one for turn in turns for one in turn.facts]

@@ -79,7 +79,7 @@ class TurnRecord(_Scored):
     for other ones. ``items`` are the recommended ones in order with their concepts ``facts``, ``seen`` those
     of earlier replies, ``recent`` since the state last changed by ``change``. ``stated`` is the state that
     the system says it holds, a value that the catalogue lacks as a negative number; None where it says
-    nothing.
+    nothing. ``reading``: that of a shift's open words by which the turn is scored.
     """
 
     number: int
@@ -100,6 +100,7 @@ class TurnRecord(_Scored):
     recent: frozenset[int] = frozenset()
     change: StateChange | None = None
     stated: frozenset[int] | None = None
+    reading: str = ""
 
 
 @dataclass(eq=False)
@@ -128,6 +129,11 @@ class ShiftRecord(_Scored):
     def explicitness(self) -> str:
         """How the shift was voiced: "explicit", or "implicit" where a situation implies it."""
         return str(self.event.get("explicitness", "explicit"))
+
+    @property
+    def open_scope(self) -> bool:
+        """Whether the words leave open what becomes of earlier constraints."""
+        return self.event.get("scope") == "open"
 
 
 @dataclass(eq=False)

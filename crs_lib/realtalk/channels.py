@@ -104,7 +104,7 @@ def _by_channel(
         "grams": index.grams.scores(grams(terms)),
         "segment words": index.by_segment.scores(terms)[index.owner],
         "segment": (index.segment_vectors @ first)[index.owner],
-        "caption": np.where(captioned, index.captions.sentences @ raw, 0),
+        **({"caption": np.where(captioned, index.captions.sentences @ raw, 0)} if captioned.any() else {}),
         **_by_vectors(index.vectors, main, row, index.before),
     }
     for prefix, vectors, asked in others:

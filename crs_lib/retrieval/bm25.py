@@ -21,7 +21,7 @@ from crs_lib.retrieval.fusion import RETRIEVERS
 from crs_lib.retrieval.runs import Hit, Top, named, top_k
 from crs_lib.retrieval.store import Ids, StoredIds, load_arrays, save_folder
 
-_CHUNK = 20_000  # documents whose tokens are held at once while the index is built
+_CHUNK = 5_000  # documents whose tokens are held at once while the index is built
 _SLICE = 4_000_000  # postings whose weights are computed at once
 _COMMON = 16  # a term in more than 1/16 of the documents is added as a whole column
 _COLUMN_BYTES = 256 * 2**20  # what such columns may take together; beyond it they are made anew

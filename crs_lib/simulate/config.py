@@ -21,7 +21,7 @@ from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.simulate.voices import ALL, DEGREES, EXPLICIT, choices
+from crs_lib.simulate.voices import ALL, DEGREES, EXPLICIT, SCOPES, STATED, choices
 from crs_lib.systems.base import SYSTEMS, is_program, model_of, named
 from crs_lib.systems.base import check as check_systems
 
@@ -102,6 +102,8 @@ def _bounds(name: str, least: int, given: Sequence[int]) -> tuple[int, int]:
     return given[0], given[1]
 
 
+# Settings of today at which a run of before is the same: manifests leave them out.
+_LATER = (("scope", STATED), ("pace", scenarios.DENSE))
 _ARMS = (scenarios.SHIFT, scenarios.STRAIGHT, scenarios.FRESH, scenarios.NO_SHIFT, scenarios.CALM)
 
 
@@ -147,6 +149,11 @@ class SimulateConfig(Settings):
         AfterValidator(partial(_bounds, "shift_gap", 1)),
         Field(description="the least and the most turns from one shift to the next"),
     ] = scenarios.GAP
+    pace: Annotated[
+        str,
+        OneOf((scenarios.DENSE, scenarios.NATURAL)),
+        Field(description="dense: gaps as set, types in turn; natural: as often and in the types of people"),
+    ] = scenarios.DENSE
     shift_types: Annotated[
         Sequence[Annotated[str, OneOf(SHIFTS)]], Field(min_length=1, description="shift types, due in turn")
     ] = scenarios.ALL_TYPES
@@ -158,6 +165,11 @@ class SimulateConfig(Settings):
         OneOf(DEGREES),
         Field(description="whether a shift names its new constraint, or a situation implies it"),
     ] = EXPLICIT
+    scope: Annotated[
+        str,
+        OneOf(SCOPES),
+        Field(description="whether a shift that brings a value says what becomes of earlier ones"),
+    ] = STATED
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
@@ -252,9 +264,10 @@ class SimulateConfig(Settings):
         """The largest number of user turns that a system meets in an arm."""
         if arm in self.lasting:
             return self.n_sessions * self.n_turns
-        pace = scenarios.Pace.of(self.shift_first, self.shift_gap)
+        pace = scenarios.Pace.of(self.shift_first, self.shift_gap, self.pace)
         shifts = [scenarios.shift_turns(self.seed, n, self.n_turns, pace) for n in range(self.n_sessions)]
         times = sum(arm in self.windows(one) for one in self.lasting)
+        times *= 2 if arm == scenarios.STRAIGHT and self.scope != STATED else 1  # at most two readings
         earlier = sum(turn - 1 for turns in shifts for turn in turns) if arm == scenarios.STRAIGHT else 0
         return times * (scenarios.FRESH_TURNS * sum(map(len, shifts)) + earlier)
 
@@ -268,6 +281,7 @@ class SimulateConfig(Settings):
         """
         apart = ("arms", "user_llm", "llm", "scheduler")
         values = {name: value for name, value in self.values().items() if name not in apart}
+        values = {name: v for name, v in values.items() if (name, v) not in _LATER}
         values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
         values |= {"windows": list(self.windows(arm))} if self.windows(arm) else {}
         if self.programs():

@@ -33,9 +33,9 @@ def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -
     return scenarios.plan(
         world.catalog, config.seed, number, config.n_turns, arm=arm or config.arms[0],
         types=tuple(config.shift_types), rates=config.rates,
-        pace=scenarios.Pace.of(config.shift_first, config.shift_gap),
+        pace=scenarios.Pace.of(config.shift_first, config.shift_gap, config.pace),
         voice=voices.drawn(config.voices, config.seed, number), insist=config.insist,
-        explicitness=config.explicitness,
+        explicitness=config.explicitness, scope=config.scope,
     )  # fmt: skip
 
 
@@ -67,17 +67,18 @@ def arms_of(
 
     Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
     (:func:`crs_lib.simulate.scenarios.straight`), and a fresh user, whose first words name everything in
-    force. The conversations are held in random order, each with a system made anew; a program has a process
-    or object for each of as many lanes as there are arms, drawn by scenario, so that none serves two arms of
-    one scenario. Systems are told the session's turn numbers, so that one which draws by chance draws the
-    same as in the session. ``plans`` are those of the arm and of the shifting session.
+    force; where a shift leaves its scope open, a straight user for each reading. The conversations are held
+    in random order, each with a system made anew; a program has a process or object for each of as many
+    lanes as there are arms, drawn by scenario, so that none serves two arms of one scenario. Systems are
+    told the session's turn numbers, so that one which draws by chance draws the same as in the session.
+    ``plans`` are those of the arm and of the shifting session.
     """
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
     found = {arm: [_Talk(f"{number:05d}", plan, range(1, config.n_turns + 1))]}
     shared = scenarios.windows(shifting, plan)
     for kind in config.windows(arm):
-        found[kind] = [_window(world.catalog, plan, kind, one) for one in shared]
+        found[kind] = [talk for one in shared for talk in _window(world.catalog, plan, kind, one)]
     lanes = rng.stream(config.seed, "movies", number, "lanes").permutation(len(found)).tolist()
     talks = [(talk, lane) for lane, several in zip(lanes, found.values(), strict=True) for talk in several]
     order = rng.stream(config.seed, "movies", number, "order of arms", arm).permutation(len(talks))
@@ -86,13 +87,18 @@ def arms_of(
     return {kind: [held[talk.name] for talk in several] for kind, several in found.items()}
 
 
-def _window(catalog: Catalog, plan: Scenario, kind: str, window: scenarios.Window) -> _Talk:
-    """The conversation of a straight or a fresh user."""
+def _window(catalog: Catalog, plan: Scenario, kind: str, window: scenarios.Window) -> Iterator[_Talk]:
+    """The conversation of a straight or a fresh user; of a straight one for each reading of open words."""
     arm = plan.arm if kind == FRESH else STRAIGHT
     name, end = f"{plan.session:05d}.{arm}.{window.turn:02d}", window.turn + window.length
     made, begin = (scenarios.fresh, window.turn) if kind == FRESH else (scenarios.straight, 1)
     of = {"arm": plan.arm, "session_id": f"{plan.session:05d}", "turn": window.turn}
-    return _Talk(name, made(catalog, plan, window.turn), range(begin, end), of)
+    readings = plan.steps[window.turn - 1].readings
+    if not readings:
+        yield _Talk(name, made(catalog, plan, window.turn), range(begin, end), of)
+    for reading, state in readings.items() if kind == STRAIGHT else ():
+        meant = made(catalog, scenarios.read_as(catalog, plan, window, state), window.turn)
+        yield _Talk(f"{name}.{reading}", meant, range(begin, end), of | {"reading": reading})
 
 
 def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, talk: _Talk) -> Dialogue:
@@ -111,7 +117,7 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
             said = user.speak(turn)
             users.check_voiced(world.grounder, plan.steps[turn - 1], said.act, said.text)
             reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
-        user.hear(reply.items)
+        user.hear(reply.items, reply.text)
         found.append(Turn(USER, said.text, {"user_meta": {**said.meta, "turn": place}}))
         found.append(Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply)))
     return Dialogue(
@@ -132,7 +138,8 @@ def _shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, .
     """
     rule, catalog = world.llm, world.catalog
     draw = rng.stream(config.seed, "movies", plan.session, "answers")
-    states = {json.dumps([dict(s.state.constraints), dict(s.state.avoid)]): s.state for s in plan.steps}
+    every = (state for step in plan.steps for state in (step.state, *step.readings.values()))
+    states = {json.dumps([dict(s.constraints), dict(s.avoid)]): s for s in every}
     held = [draw.permutation(state.answers(catalog))[: rule.most].tolist() for state in states.values()]
     turns = [one[place] for place in range(rule.most) for one in held if place < len(one)]
     return systems.drawn(catalog, rule.listed, config.seed, plan.session, turns)

@@ -42,16 +42,26 @@ def _refinements(seed: int, session: int, least: int = 1) -> int:
     return int(rng.stream(seed, "movies", session, "refinements").integers(least, 3))
 
 
+DENSE, NATURAL = "dense", "natural"
+# People's revisions (docs/revisions.md): 456 in about 2,390 user turns after the first (480 conversations);
+# their types, "exclude" as contradict; 416 of 451 leave the scope open.
+_RATE, _OPEN_SHARE = 0.19, 0.92
+_FOUND = {"refine": 341, "contradict": 68, "replace": 34, "relax": 7, "switch": 6}
+
+
 class Pace(NamedTuple):
-    """When constraints shift: the least and the most turn of the first shift, and of the gap to the next."""
+    """When constraints shift: the least and the most turn of the first shift, and of the gap to the next.
+    ``natural``: as often as people's do from the least turn on, and in their types.
+    """
 
     first: tuple[int, int] = FIRST_SHIFT
     gap: tuple[int, int] = GAP
+    natural: bool = False
 
     @classmethod
-    def of(cls, first: Sequence[int], gap: Sequence[int]) -> "Pace":
-        """The pace of two ranges as settings have them."""
-        return cls((first[0], first[1]), (gap[0], gap[1]))
+    def of(cls, first: Sequence[int], gap: Sequence[int], pace: str = DENSE) -> "Pace":
+        """The pace of two ranges and a name as settings have them."""
+        return cls((first[0], first[1]), (gap[0], gap[1]), pace == NATURAL)
 
 
 USUAL = Pace()
@@ -60,6 +70,8 @@ USUAL = Pace()
 def shift_turns(seed: int, session: int, n_turns: int, pace: Pace = USUAL) -> list[int]:
     """The turns at which a session shifts: random first turn, random gaps, none near the end."""
     draw = rng.stream(seed, "movies", session, "shift-turns")
+    if pace.natural:
+        return [turn for turn in range(pace.first[0], n_turns - _TURNS_AFTER + 1) if draw.random() < _RATE]
     turns, turn = [], int(draw.integers(pace.first[0], pace.first[1] + 1))
     while turn + _TURNS_AFTER <= n_turns:
         turns.append(turn)
@@ -94,16 +106,20 @@ def _block(
     given: Counter[str] = Counter()
     kinds: list[list[str]] = [[] for _ in sessions]
     for _, _, row in sorted(due):
-        kind = _rarest(types, shapes[row], given, draw)
+        kind = _rarest(types, shapes[row], given, draw, pace.natural)
         given[kind] += 1
         shapes[row] = SHIFTS.create(kind).leaves(shapes[row])
         kinds[row].append(kind)
     return kinds
 
 
-def _rarest(types: tuple[str, ...], shape: StateShape, given: Counter[str], draw: np.random.Generator) -> str:
-    """The type given least often that can happen; where none can, of all."""
+def _rarest(
+    types: tuple[str, ...], shape: StateShape, given: Counter[str], draw: np.random.Generator, natural: bool
+) -> str:
+    """The type given least often that can happen, or one as often as people's; where none can, of all."""
     options = [kind for kind in types if SHIFTS.create(kind).allows(shape)] or list(types)
+    if natural and (counts := np.array([_FOUND.get(kind, 0) for kind in options])).any():
+        return options[int(draw.choice(len(options), p=counts / counts.sum()))]
     drawn = (options[place] for place in draw.permutation(len(options)).tolist())
     rarest: str = min(drawn, key=lambda kind: given[kind])
     return rarest
@@ -121,6 +137,10 @@ QUESTIONS = tuple(QUESTION_ACTS)
 OPENING, REFINEMENT = "initial", "refine"  # acts of the first turns; the act of a shift begins with "shift_"
 FOLLOW_UP = "follow_up"  # asks for further films
 EXCLUDE = "exclude"  # names a value to avoid
+CLARIFY = "shift_clarified"  # names all that holds after a shift that left its scope open
+KEEP, REPLACE, DROP = "keep", "replace", "drop"  # readings of such a shift
+_CAN_BE_OPEN = ("refine", "replace", "switch")  # sections of shifts that bring a value
+_APART = 3  # films by which readings differ at least: the length of a list
 _ADDS = "shift_refine"
 _FREE = frozenset({*QUESTIONS, FOLLOW_UP, "hesitate", "aside", "contradiction", *voices.SMALL_TALK})
 
@@ -142,8 +162,9 @@ class Rates(Settings):
 class PlanStep:
     """One user turn of the plan: the act, the state that it leaves, and the shift if it shifts. ``kind`` is
     its type, ``planned`` the type due at this turn; ``answers`` are films that fit, ``n_answers`` in number;
-    ``situation`` voices a constraint that is not named, ``excluded`` are values to avoid without a shift. A
-    straight user's shift has no event.
+    ``situation`` voices a constraint that is not named, ``excluded`` are values to avoid without a shift.
+    ``readings`` are the states that the words allow where a shift left its scope open, until the user says
+    which is meant. A straight user's shift has no event.
     """
 
     turn: int
@@ -157,6 +178,7 @@ class PlanStep:
     answers: NDArray[np.int32] | None = field(default=None, repr=False, compare=False)
     situation: Situation | None = None
     excluded: Mapping[str, str] = field(default_factory=dict)
+    readings: Mapping[str, UserState] = field(default_factory=dict)
 
     @property
     def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -205,7 +227,7 @@ class Scenario:
 def plan(
     catalog: Catalog, seed: int, session: int, n_turns: int, *, arm: str = "shift",
     types: tuple[str, ...] = ALL_TYPES, rates: Rates | None = None, pace: Pace = USUAL, voice: str = "A",
-    insist: bool = True, explicitness: str = voices.EXPLICIT,
+    insist: bool = True, explicitness: str = voices.EXPLICIT, scope: str = voices.STATED,
 ) -> Scenario:  # fmt: skip
     """The scenario of one session.
 
@@ -215,7 +237,8 @@ def plan(
     contradicts in words only. Every state has an answer in the catalogue, and the number of answers is
     logged. First words and small talk of a voice take the place of turns that change nothing; states, shifts
     and their turns are those of every voice but A. ``explicitness`` says whether a shift's new constraint is
-    named or implied by a situation; the constraints are the same. The twin of arm "none" equals its session
+    named or implied by a situation, ``scope`` whether it says what becomes of earlier constraints
+    (:func:`_left_open`); the constraints are the same. The twin of arm "none" equals its session
     up to the first shift and never shifts; the user of arm "calm" never insists.
 
     Raises InputError if the catalogue has no genre with five films, or for an unknown type.
@@ -263,9 +286,66 @@ def plan(
         steps.append(_step(catalog, turn, act, state, due))
     found = Scenario(seed, session, arm, genre, (), voice, insist and arm != CALM, rates)
     if mixed:
-        first = shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)[0]
+        first = next(iter(shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)), pace.first[1])
         steps = _first_words(catalog, found, _small_talk(found, steps), opening + 1, first)
+        if scope != voices.STATED:
+            share = 1.0 if scope == voices.OPEN else _OPEN_SHARE if pace.natural else 0.5
+            steps = _left_open(catalog, replace(found, steps=tuple(steps[:n_turns])), share)
     return replace(found, steps=tuple(steps[:n_turns]))
+
+
+def _left_open(catalog: Catalog, plan: Scenario, share: float) -> list[PlanStep]:
+    """The steps with a share of the shifts that bring a value worded without their scope. In the window that
+    follows the user tells nothing of the reading in mind, the type's own; the turn after it says what holds.
+    A shift can be open where two turns can pass before it is cleared up, and as :func:`_readings`. States do
+    not change; voice A and situations have no such words.
+    """
+    steps = list(plan.steps)
+    for first, step in enumerate(plan.steps):
+        if step.shift is None:
+            continue
+        same = len(list(next(itertools.groupby(plan.steps[first:], key=lambda one: one.wanted))[1]))
+        end = first + min(FRESH_TURNS, same if first + same == len(steps) else same - 1)
+        can = step.shift.section in _CAN_BE_OPEN and not step.situation and end - first > 1
+        states = _readings(catalog, plan.steps[first - 1].state, step) if can else {}
+        chance = rng.stream(plan.seed, "movies", plan.session, "scope", step.turn).random()
+        event = {**(step.event or {}), "scope": voices.STATED}
+        if states and chance < share:
+            told = {name: {"constraints": s.constraints, "avoid": s.avoid} for name, s in states.items()}
+            meant = DROP if step.shift.section == "switch" else next(iter(states))
+            event |= {"scope": voices.OPEN, "reading": meant, "readings": told}
+            for place in range(first, end):
+                act = FOLLOW_UP if steps[place].act == "contradiction" else steps[place].act
+                steps[place] = replace(steps[place], act=act, readings=states)
+            if end < len(steps):
+                steps[end] = replace(steps[end], act=CLARIFY)
+        steps[first] = replace(steps[first], event=event)
+    return steps
+
+
+def _readings(catalog: Catalog, before: UserState, step: PlanStep) -> dict[str, UserState]:
+    """The states that the bare words of a shift allow: all stays but for the value of the same field, if any,
+    or nothing stays. None where a reply could not tell them apart: the first has no answers, or the second
+    not so many more that a list of them would show. Two values of one field are no state of their own: films
+    with both meet the one that replaces.
+    """
+    added = dict(step.shift.added) if step.shift else {}
+    name = REPLACE if added.keys() & before.constraints.keys() else KEEP
+    all_stays = replace(step.state, constraints={**before.constraints, **added}, avoid=before.avoid)
+    found = {name: all_stays, DROP: replace(step.state, constraints=added, avoid={})}
+    strict, loose = (state.answers(catalog) for state in found.values())
+    if not len(strict) or len(loose) - len(strict) < _APART:
+        return {}
+    anchor = step.state.anchor if step.state.anchor in strict else int(strict[0])
+    return {name: replace(state, anchor=anchor) for name, state in found.items()}
+
+
+def read_as(catalog: Catalog, plan: Scenario, window: "Window", state: UserState) -> Scenario:
+    """The scenario of a user who means another reading of the shift that begins a window."""
+    steps, answers = list(plan.steps), state.answers(catalog)
+    for place in range(window.turn - 1, window.turn - 1 + window.length):
+        steps[place] = replace(steps[place], state=state, n_answers=len(answers), answers=answers)
+    return replace(plan, steps=tuple(steps))
 
 
 def _in_any_order(catalog: Catalog, first: UserState, n: int, seed: int, session: int) -> list[PlanStep]:
@@ -347,7 +427,7 @@ def windows(shifting: Scenario, plan: Scenario) -> list[Window]:
     """The windows of a session in an arm: the first turns from each of ``shifting``'s shifts on without
     change.
     """
-    states, found = [step.wanted for step in plan.steps], []
+    states, found = [(step.wanted, bool(step.readings)) for step in plan.steps], []
     for turn in (step.turn for step in shifting.steps if step.shift is not None):
         same = next(itertools.groupby(states[turn - 1 :]))[1]
         found.append(Window(turn, min(FRESH_TURNS, len(list(same)))))

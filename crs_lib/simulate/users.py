@@ -8,6 +8,7 @@ heard of every film that fits asks what comes close). Every planned constraint a
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
 from crs_lib.simulate import voices
 from crs_lib.simulate.scenarios import (
+    CLARIFY,
     EXCLUDE,
     FOLLOW_UP,
     OPENING,
@@ -37,13 +39,15 @@ SITUATION = "situation"  # stands for the field where an utterance must hold a s
 
 def _must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
     """The (field, value) pairs that a turn must name; for a value implied its text, under ``SITUATION``."""
+    if step.shift is not None and step.readings:
+        return list(step.shift.added.items())
     if step.shift is not None:
         needed = [*SHIFTS.create(step.kind).to_voice(step.shift), *step.excluded.items()]
         if step.situation is None:
             return needed
         implied = (step.situation.field, step.situation.value)
         return [*(pair for pair in needed if pair != implied), (SITUATION, step.situation.text)]
-    if act == OPENING:
+    if act in (OPENING, CLARIFY):
         return [*step.state.constraints.items(), *step.state.avoid.items()]
     if act == REFINEMENT:
         return [(step.state.focus, step.state.constraints[step.state.focus])]
@@ -74,7 +78,9 @@ _INSISTS = 0.6  # how often an unserved user insists instead of going on
 _PRAISES = 0.4  # how often a user who was served says so when asking for more
 _ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *voices.SMALL_TALK})  # acts that leave room for a reaction
 _ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
-_ASKS = frozenset({OPENING, REFINEMENT, EXCLUDE, FOLLOW_UP, voices.ANY_FILM, "insist", "nothing_named"})
+_ASKS = frozenset(
+    {OPENING, REFINEMENT, EXCLUDE, CLARIFY, FOLLOW_UP, voices.ANY_FILM, "insist", "nothing_named"}
+)
 
 
 class _UserUtterance(NamedTuple):
@@ -106,9 +112,12 @@ class User:
         self.last: tuple[int, ...] = ()  # the films recommended last
         self.heard = self.asked_about = frozenset[int]()  # all so far; those asked about
         self.asked = True  # whether the last words asked for films
+        self.questioned = False  # whether the last reply was a question without films
+        self.clarified = False  # whether open words were cleared up since the last shift
 
-    def hear(self, recommended: Sequence[int]) -> None:
-        """Remember the films of a reply."""
+    def hear(self, recommended: Sequence[int], text: str = "") -> None:
+        """Remember the films of a reply, and whether it only asks something."""
+        self.questioned = not recommended and "?" in text
         self.last = tuple(recommended)
         self.heard |= frozenset(recommended)
 
@@ -116,6 +125,7 @@ class User:
         """The utterance of a turn, 1-based, with its log (``user_meta``)."""
         step = self.scenario.steps[turn - 1]
         act, section = self._act(step)
+        self.clarified = act == CLARIFY or (self.clarified and step.shift is None)
         lines = self.scenario.lines
         text = lines.get((turn, section)) or self._words(step, act, section)
         if act not in _ABOUT_A_REPLY:
@@ -128,7 +138,15 @@ class User:
         return _UserUtterance(text, act, log)
 
     def _act(self, step: PlanStep) -> tuple[str, str]:
-        """The planned act, or a reaction where an ordinary turn leaves room for one; and its section."""
+        """The planned act, or a reaction where an ordinary turn leaves room for one; and its section. Open
+        words are cleared up if the system asks back; until then no reaction tells what was meant.
+        """
+        if step.readings and step.shift is not None:
+            return step.act, "shift_open"
+        if step.readings and self.questioned and not self.clarified:
+            return CLARIFY, CLARIFY
+        if step.act == CLARIFY and self.clarified:
+            step = replace(step, act=FOLLOW_UP)
         if step.act == OPENING and self._greeted(step):
             return OPENING, "initial_next"
         if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
@@ -137,6 +155,10 @@ class User:
         last, mood = self.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
         ends = self._exhausted(step)
+        if step.readings and step.act in voices.SMALL_TALK:
+            return step.act, step.act if self.last else "reaction_first"
+        if step.readings:
+            return step.act, step.act if self.heard or step.act != FOLLOW_UP else "follow_up_first"
         insists = self.scenario.insist and mood < _INSISTS
         if insists and best < 1 and not ends and step.state.constraints:
             if last:
@@ -195,7 +217,7 @@ class User:
         if small:  # no name begins a situation
             situation = re.sub(r"^[A-Z]|\bI\b", lambda found: found[0].lower(), situation)
         voiced = dict(step.state.constraints)
-        excluded = step.state.avoid if act == OPENING else step.excluded
+        excluded = step.state.avoid if act in (OPENING, CLARIFY) else step.excluded
         if act == REFINEMENT and step.shift is None:
             voiced = {step.state.focus: voiced[step.state.focus]}
         elif step.shift is not None:
@@ -256,4 +278,5 @@ class User:
             "shift_event_obj": dict(step.event) if step.event else None, "planned_act": step.act,
             "planned_shift": step.planned or None, "asks": act in _ASKS or step.shift is not None,
             "avoid": dict(state.avoid), "n_answers": step.n_answers, "stratum": stratum(step.n_answers),
+            **({"clarified": True} if act == CLARIFY else {}),
         }  # fmt: skip

@@ -93,6 +93,8 @@ def picked(shares: Mapping[str, float], chance: float) -> str:
 
 EXPLICIT, IMPLICIT, MIXED = "explicit", "implicit", "mixed"
 DEGREES: Final = (EXPLICIT, IMPLICIT, MIXED)
+STATED, OPEN = "stated", "open"  # whether a shift says what becomes of earlier constraints
+SCOPES: Final = (STATED, OPEN, MIXED)
 SECTIONS = frozenset({"refine", "replace", "switch", "contradict_new"})  # shifts that bring a new constraint
 
 

@@ -186,7 +186,7 @@ def make(run: str, sessions: int = 10) -> Path:
     return paths.run_folder(simulate.STUDY, run)
 
 
-_KEPT = "n_turns seed shift_first shift_gap shift_types rates explicitness insist voices".split()
+_KEPT = "n_turns seed shift_first shift_gap shift_types rates explicitness insist voices scope pace".split()
 
 
 def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfig | None:

@@ -27,13 +27,17 @@ EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
 
 @pytest.fixture(scope="module")
 def scores():
-    """All control policies on a few users."""
-    world = WORLD
+    """All control policies on a few users, and three on users who leave the scope of their shifts open."""
     config = SimulateConfig(
         systems=[*DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14,
         voices="A",
     )  # fmt: skip
-    keys = config.keys()
+    open_scope = {"scope": "open", "voices": "critic", "n_sessions": 8, "shift_types": ("refine", "replace")}
+    return [*_scores(config), *_scores(config.changed(**open_scope, systems=("oracle", "sticky", "random")))]
+
+
+def _scores(config):
+    world, keys = WORLD, config.keys()
     talks = [simulate.session(world, key.system, key.session, config) for key in keys]
     none = config.changed(arms=("none", "fresh"))
     windows = []

@@ -1,9 +1,11 @@
 """No command writes over what it reads, no failed one takes an earlier result, no damaged file is read."""
 
+import ctypes
 import inspect
 import itertools
 import json
 import os
+import random
 import resource
 import shutil
 import subprocess
@@ -21,6 +23,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import sweeps
 from crs_lib.runs.ledger import Ledger
+from tests.contract.test_readers import CASES, SEED
 from tests.helpers import llm_job
 from tests.helpers.sample import scored
 
@@ -210,6 +213,8 @@ COMMANDS = (
     "validity people rated --dialogues @ --catalog sample --out o.json", "judge @ --report", "show trace --run @",
     "thesis tables --logs @ --catalog sample --run q", "catalog topics --catalog @",
     "simulate -p systems exec:@", "chat tracker --simulated --catalog @",
+    "compare Ours=exec:@", "catalog export --fields @ --out o.jsonl", "realtalk predict --train @ --chat log.jsonl",
+    "validity annotate --import @", "data score --logs log.jsonl --catalog sample --vocabulary @ --out o",
     "catalog export --out @/y",  # the last: the others find the folder empty
 )  # fmt: skip
 SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *a}", "notebooks: 3")
@@ -315,6 +320,31 @@ def test_closed_and_full_outputs_and_no_docstrings(tmp_path):
     assert "Traceback" not in told.stderr
 
 
+def without_privileges():
+    """Give up what lets root pass permissions by (Linux: reading, writing and searching everything)."""
+    for capability in (1, 2):
+        ctypes.CDLL(None).prctl(24, capability)
+
+
+@pytest.mark.subprocess
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
+@pytest.mark.usefixtures("folder")
+def test_folders_without_permission_are_one_sentence():
+    Path("shut").mkdir(0)
+    Path("read").mkdir(0o500)
+    given = [words.replace("@", place) for words in COMMANDS for place in ("shut/x", "read/x")]
+    given += ["simulate -p run r -p systems random -p n_sessions 1 -p n_turns 2", "show report --run r"]
+    code = "import sys; from crs_lib.__main__ import main; print([w for w in sys.argv[1:] if main(w.split()) != 2])"
+    env = {**os.environ, "PYTHONPATH": str(paths.ROOT), "CRS_RESULTS": "shut"}
+    done = subprocess.run(
+        [sys.executable, "-OO", "-c", code, *given], env=env, preexec_fn=without_privileges, text=True,
+        capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert "Traceback" not in done.stderr and "damaged" not in done.stderr
+    assert len(done.stderr) < 400 * len(given), done.stderr
+
+
 ELSEWHERE = {"cosrec catalogue": {"metas", "reviews"}}  # folders, whose files crs_lib.cosrec.catalogue keeps
 WRITING = [one for one in app.COMMANDS if one.facts.get("writes")]
 
@@ -401,6 +431,45 @@ def test_no_output_is_an_input_a_file_of_a_run_or_a_committed_notebook(one, worl
             assert "give another output" in capsys.readouterr().err, (place, given)
     shutil.rmtree("out", ignore_errors=True)
     assert contents(world) == before
+
+
+def another_name(draw, path, world):
+    """The same file under a name that is drawn: relative, in a roundabout way, by a link, in other letters."""
+    link = world / f"n{draw.randrange(10**9)}"
+    kind = draw.choice(["plain", "relative", "around", "doubled", "link", "hard", "folder", "case"])
+    if kind == "hard" and "results" in path.parts:  # outputs are new files: one of its names would go, not it
+        kind = "link"
+    if kind in ("link", "hard", "folder"):
+        (os.link if kind == "hard" else os.symlink)(path.parent if kind == "folder" else path, link)
+        return link / path.name if kind == "folder" else link
+    other = path.with_name(path.name.upper())
+    if kind == "case" and other.exists():
+        return other
+    names = {"relative": path.relative_to(world), "around": path.parent / ".." / path.parent.name / path.name}
+    return f"{path.parent}//.//{path.name}" if kind == "doubled" else names.get(kind, path)
+
+
+@pytest.mark.parametrize("one", WRITING, ids=lambda one: one.name)
+def test_no_drawn_name_of_a_file_is_written_over(one, world, capsys):
+    kept = contents(world)
+    reads = sorted(set(options(one, "reads")) & set(inspect.signature(one.make).parameters))
+    for number in range(max(6, CASES // 10)):
+        draw = random.Random(f"{SEED} {one.name} {number}")
+        places = [path for path in kept if path.parent != world and (reads or path.parent.name != "in")]
+        path = draw.choice(places)
+        given, (option, _, file) = {}, draw.choice(one.facts["writes"].split()).partition("/")
+        if path.parent.name == "in":  # no run's file, no notebook: it must not be read and written at once
+            read = draw.choice(reads)
+            more = draw.choice(["", "+plot"]) if read == "catalog" else ""
+            given = {read: f"{another_name(draw, path, world)}{more}"}
+        place = out = another_name(draw, path, world)
+        if file:
+            out = world / f"out{number}"
+            out.mkdir()
+            (out / file).symlink_to(world / place)
+        told = (f"CRS_FUZZ_SEED={SEED}", words(one, given | {option: out}))
+        assert main(told[1]) == 2 and "give another output" in capsys.readouterr().err, told
+        assert {path: path.read_bytes() for path in kept} == kept, told
 
 
 def test_a_notebook_is_not_executed_into_another_ones_place(world, capsys):

@@ -1,0 +1,188 @@
+"""Shifts that leave open what becomes of earlier constraints: their readings, how they are scored, what is said."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from crs_lib import simulate
+from crs_lib.evaluate import arms
+from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.metrics import conventions
+from crs_lib.simulate import scenarios
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.systems import base
+from crs_lib.systems.base import SystemReply
+from crs_lib.systems.policies import Oracle, UserLog
+from tests.helpers.sample import SAMPLE, WORLD
+
+RULE = conventions.get("default")
+N = 48
+
+
+def plans(scope, n=N, **more):
+    return [scenarios.plan(SAMPLE, 7, i, 20, voice="critic", scope=scope, **more) for i in range(n)]
+
+
+class _Reads(Oracle):
+    """An oracle that takes open words in one way: ``pick`` chooses among the states of a window's place."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.states, self.place = [], 0
+
+    def know(self, user_meta):
+        event = user_meta["shift_event_obj"]
+        if event or user_meta.get("clarified"):
+            self.states, self.place = list((event or {}).get("readings", {}).values()), -1
+        self.place += 1
+        return UserLog(**self.pick()) if self.states else super().know(user_meta)
+
+    def pick(self):
+        return self.states[0]
+
+
+class _KeepAll(_Reads):
+    """Keeps the old value of a replaced field, too, where films have both."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.old = {}
+
+    def know(self, user_meta):
+        self.old = (user_meta["shift_event_obj"] or {}).get("dropped", {}) or self.old if self.states else {}
+        return super().know(user_meta)
+
+    def choose(self, constraints, avoid, draw):
+        films = super().choose(constraints, avoid, draw)
+        code = {SAMPLE.code(*pair) for pair in self.old.items()} if self.states else set()
+        both = tuple(item for item in films if code <= SAMPLE.fact_sets[item])
+        return both or films
+
+
+class _DropAll(_Reads):
+    def pick(self):
+        return self.states[-1]
+
+
+class _Mixes(_Reads):
+    def pick(self):
+        return self.states[0 if self.place % 2 == 0 else -1]
+
+
+class _Asks(Oracle):
+    """Asks back after open words, and follows the log."""
+
+    def reply(self, turn, text, user_meta):
+        found = super().reply(turn, text, user_meta)
+        asks = (user_meta["shift_event_obj"] or {}).get("readings")
+        return SystemReply("Only that, or the rest as well?", (), found.constraints) if asks else found
+
+
+def scores(policy, scope="open", n=N):
+    """The sessions and shifts of a policy's conversations, and the conversations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            base, "create", lambda _, world, seed, session, films: policy(world, seed, session, "x")
+        )
+        config = SimulateConfig(
+            systems=["oracle"], scope=scope, n_turns=12, shift_types=["refine", "replace", "switch"]
+        )
+        talks = [simulate.arms_of(WORLD, "oracle", number, config) for number in range(n)]
+    scorer = ItemsScorer(WORLD.grounder, RULE)
+    windows = [talk for one in talks for kind in ("straight", "fresh") for talk in one[kind]]
+    scorer.gains = arms.gains_of(windows, (), scorer._scorer)
+    found = ItemsScorer(WORLD.grounder, RULE, gains=scorer.gains).score_many(
+        [one["shift"][0] for one in talks]
+    )
+    return [one.session for one in found], [row for one in found for row in one.shifts], talks
+
+
+@pytest.fixture(scope="module")
+def found():
+    policies = {
+        "log": Oracle,
+        "replace": _Reads,
+        "keep": _KeepAll,
+        "drop": _DropAll,
+        "mixes": _Mixes,
+        "asks": _Asks,
+    }
+    return {name: scores(policy) for name, policy in policies.items()}
+
+
+def mean(found, name, metric):
+    return float(np.nanmean([session[metric] for session in found[name][0]]))
+
+
+def test_a_system_that_keeps_to_any_reading_scores_the_same_and_one_that_mixes_them_less(found):
+    for metric, ideal in (("open_scope_cost", 0), ("open_scope_gain", 1)):
+        for name in ("log", "replace", "keep", "drop"):
+            assert mean(found, name, metric) == pytest.approx(ideal, abs=0.03), (name, metric)
+    assert mean(found, "mixes", "open_scope_gain") < 0.85
+    assert mean(found, "mixes", "open_scope_cost") > 0.15
+    read = {
+        name: Counter(row["reading"] for row in found[name][1] if row["scope"] == "open") for name in found
+    }
+    assert set(read["drop"]) == {"drop"}
+    assert set(read["replace"]) == {"keep", "replace"}
+
+
+def test_a_clarifying_question_costs_a_turn_only(found):
+    _, shifts, talks = found["asks"]
+    for talk in (one["shift"][0] for one in talks):
+        for event in (event for event in talk.shift_events if event["scope"] == "open"):
+            asked, answered = talk.pairs()[event["turn"] - 1 : event["turn"] + 1]
+            assert not asked.system.meta["rec_ids"]
+            assert answered.user.user_meta["clarified"]
+            meant = event["readings"][event["reading"]]
+            assert answered.user.user_meta["constraints"] == meant["constraints"]
+    gains = [row["open_scope_gain"] for row in shifts if row["scope"] == "open"]
+    # one reply of two or three gains nothing, the others all there is
+    assert {round(value, 1) for value in gains if value == value} <= {0.4, 0.5, 0.6, 0.7}
+    assert 0.3 < mean(found, "asks", "open_scope_cost") < 0.6
+
+
+def test_shift_cost_uses_windows_of_stated_scope_only(found):
+    for sessions, shifts, _ in found.values():
+        assert any(row["scope"] == "stated" for row in shifts)
+        for row in shifts:
+            other = "shift_cost" if row["scope"] == "open" else "open_scope_cost"
+            assert np.isnan(row[other]), row
+            assert not (row["primary"] and row["scope"] == "open")
+        assert not any(one["shift_cost"] == one["open_scope_cost"] for one in sessions)
+
+
+@pytest.mark.parametrize("scope", ["open", "mixed"])
+def test_scope_changes_words_never_states_and_nobody_tells_what_was_meant_within_the_window(scope):
+    kinds = Counter()
+    for plain, other in zip(plans("stated"), plans(scope), strict=True):
+        assert [step.wanted for step in plain.steps] == [step.wanted for step in other.steps]
+        for step, twin in zip(plain.steps, other.steps, strict=True):
+            assert "scope" not in (step.event or {}) and not step.readings
+            if twin.event and twin.event["scope"] == "open":
+                kinds[twin.kind] += 1
+                told = twin.event["readings"]
+                assert len(told) == 2 and told[twin.event["reading"]]["constraints"] == step.state.constraints
+                window = next(one for one in scenarios.windows(other, other) if one.turn == twin.turn)
+                assert 2 <= window.length <= scenarios.FRESH_TURNS
+                after = other.steps[twin.turn - 1 + window.length :][:1]
+                assert [one.act for one in after] in ([], [scenarios.CLARIFY])
+            elif twin.event:
+                kinds["stated"] += 1
+    assert {"refine", "replace", "stated"} <= set(kinds) <= {"refine", "replace", "switch", "stated"}
+    share = {"open": 1.0, "mixed": 0.5}[scope]
+    every = [one for plan in plans("open") for one in plan.events if one["scope"] == "open"]
+    n = sum(kinds.values()) - kinds["stated"]
+    assert n / len(every) == pytest.approx(share, abs=0.1)
+
+
+def test_natural_users_shift_as_often_and_in_the_types_of_people():
+    pace = scenarios.Pace(natural=True)
+    made = plans("stated", 200, pace=pace)
+    n = sum(len(scenarios.shift_turns(7, i, 20, pace)) for i in range(200))
+    assert n / (200 * 15) == pytest.approx(0.19, abs=0.03)  # turns 4 to 18
+    types = Counter(event["planned_type"] for plan in made for event in plan.events)
+    assert types.most_common(1)[0][0] == "refine" and not types["return"]
+    opened = [event["scope"] for plan in plans("mixed", 200, pace=pace) for event in plan.events]
+    assert opened.count("open") / len(opened) > 0.15  # people: .92, where the catalogue allows
