@@ -79,8 +79,7 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     parser.add_argument(
         "--completion", choices=shells, help='completes commands: eval "$(crs --completion bash)"'
     )
-    known = ("-h", "--help", "--version", "--completion", *shells)
-    given = parser.parse_args([word for word in words if word in known])
+    given, _ = parser.parse_known_args(words)
     if given.completion:
         print(_completion(given.completion))
         parser.exit()

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
 from crs_lib.cli.app import command, table, typed
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.settings import fields_of
+from crs_lib.core.settings import OneOf, fields_of
 
 _CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
 _MODEL = (
@@ -31,7 +31,7 @@ _AUTO = {"encoder": "auto", "ranker": "auto"}
 )  # fmt: skip
 def _predict(
     *, chat: Path, out: Path | None = None, ask: str = "", page: Path | None = None,
-    train: Path | None = None, timings: bool = False, **given: Any,
+    train: Path | None = None, **given: Any,
 ) -> None:  # fmt: skip
     """Find the evidence for every question of a chat, or answer one question; show a chat as a page.
 
@@ -40,7 +40,6 @@ def _predict(
     ask: a question of one's own in place of the file's; prints the answer, its messages and how sure it is
     page: where a page of the chat goes (.html): questions, arcs, threads, segments, messages
     train: a folder with realtalk/ and locomo/ to learn from
-    timings: add the seconds of each node to each line
     """
     from crs_lib.realtalk import corpus, index, query, study
     from crs_lib.realtalk.config import RealTalkConfig
@@ -60,7 +59,7 @@ def _predict(
     if log:
         paths.apart([log, log.with_suffix(".jsonl")], [chat])
     model = study.language_model(config, log)
-    records = list(query.predict(built, ranker, config, model, timings=timings))
+    records = list(query.predict(built, ranker, config, model))
     if page:
         _page(page, built, records)
     count = tables.write_jsonl(out, records) if out else len(records)
@@ -141,7 +140,8 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 )  # fmt: skip
 def _evaluate(
     *, test_only: bool = False, teach: bool = False, train: Path | None = None,
-    compare: tuple[str, ...] = (), protocol: str = "", held: bool = False, **given: Any,
+    compare: tuple[str, ...] = (), protocol: Annotated[str, OneOf(("lmeb",), optional=True)] = "",
+    held: bool = False, **given: Any,
 ) -> None:  # fmt: skip
     """Score chats, the test split once; compare settings; or train the ranker of the package.
 
@@ -158,12 +158,10 @@ def _evaluate(
     if teach:
         _teach(train)
         return
-    if protocol not in ("", "lmeb"):
-        raise InputError(f"protocol {protocol!r} is not known; expected lmeb")
     if compare or protocol:
         given = {name: value for name, value in given.items() if name != "run"}
         config = RealTalkConfig(**given, split=_split(given["data"]))
-        _lmeb(config) if protocol else _compare(compare[0], compare[1:], config)
+        _compare(protocol or compare[0], compare[1:], config)
         return
     split = "held-questions" if held else "test" if test_only else _split(given["data"])
     config = RealTalkConfig(**given, split=split)
@@ -192,18 +190,18 @@ def _teach(train: Path | None) -> None:
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
 
 
-def _lmeb(config: Any) -> None:
-    from crs_lib.realtalk import compare as levers
-
-    print(_percent(levers.lmeb(config)).round(1).set_index("ranker").T.to_string())
-
-
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
-    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion."""
+    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion.
+
+    Or those of rankers on the terms of the benchmark ``lmeb``.
+    """
     from crs_lib.realtalk import compare as levers
     from crs_lib.realtalk import index, study
     from crs_lib.realtalk.config import RealTalkConfig
 
+    if lever == "lmeb":
+        print(_percent(levers.lmeb(config)).round(1).set_index("ranker").T.to_string())
+        return
     if lever == "ladder":
         frame = levers.ladder(levers.ladder_rows(study.chats(config), index.choose_encoder(config.encoder)))
         table(_percent(frame), digits=1)

@@ -158,20 +158,20 @@ def read_yaml(path: Path) -> Any:
     """
     import yaml
 
+    class Plain(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            alias, node = self.check_event(yaml.AliasEvent), super().compose_node(parent, index)
+            if alias and node:
+                raise ValueError(f"an alias of what stands in line {node.start_mark.line + 1}; write it out")
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            _once([(str(key.value), None) for key, _ in node.value])
+            return super().construct_mapping(node, deep)
+
     text = read_text(path)
     try:
-        top, seen = yaml.compose(text, yaml.SafeLoader), set[int]()
-        waiting = [top] if top else []
-        while waiting:
-            node = waiting.pop()
-            if id(node) in seen:
-                raise ValueError(f"an alias of what stands in line {node.start_mark.line + 1}; write it out")
-            seen.add(id(node))
-            if isinstance(node, yaml.MappingNode):
-                _once([(str(key.value), None) for key, _ in node.value])
-            parts = node.value if isinstance(node, yaml.CollectionNode) else []
-            waiting += [one for part in parts for one in (part if isinstance(part, tuple) else [part])]
-        return yaml.safe_load(text)
+        return yaml.load(text, Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path.name} is not YAML: {one_line(str(error), 400)}") from error
 

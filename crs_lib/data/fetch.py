@@ -108,10 +108,9 @@ def _keep(dataset: Dataset, made: dict[str, Path]) -> None:
             expected = f"expected {declared[name]}, got {sha256}"
             raise RunError(f"the download of {name} has another checksum: {expected}; it was not used")
         if recorded.get(name, sha256) != sha256:
-            told = f"data set {dataset.name!r} is not what was recorded on its first download"
-            other = f"({name} has the sha256 {sha256}, recorded {recorded[name]}); nothing was kept"
-            better = f"remove {paths.shown(dataset.record_path())} and run the command again"
-            raise RunError(f"{told} {other}. If the new one is right, {better}")
+            told = f"{name} is not what was recorded on its first download ({recorded[name]}): {sha256}"
+            better = f"If the new one is right, remove {paths.shown(dataset.record_path())} and try again"
+            raise RunError(f"{told}; nothing was kept. {better}")
     new = {name: sha256 for name, sha256 in sums.items() if name not in declared}
     size = sum(made[name].stat().st_size for name in new.keys() - recorded.keys())
     for name, path in made.items():

@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,28 +170,24 @@ class LLM(AbstractContextManager["LLM", None]):
         requests that wait are not sent; so it is with an interrupt. Calls under way then are not waited for,
         their replies still go into the cache.
         """
-        asked, wrong = list(requests), list[BaseException]()
 
-        def outcome(request: Request) -> Reply | LLMError | None:
+        def outcome(request: Request) -> Reply | LLMError:
             try:
-                return None if wrong else self.complete(request)
+                return self.complete(request)
             except LLMError as error:
                 return error
-            except BaseException as error:
-                wrong.append(error)
-                return None
 
-        width = min(self._slots.total, len(asked)) if any(self.backend.endpoints) else 1
-        threads = ThreadPoolExecutor(max(1, width), "llm-call")
+        asked = list(requests)
+        if len(asked) < 2 or not any(self.backend.endpoints):
+            return [outcome(request) for request in asked]
+        threads = ThreadPoolExecutor(min(self._slots.total, len(asked)), "llm-call")
         try:
-            found = list(threads.map(outcome, asked) if width > 1 else map(outcome, asked))
-        except BaseException as error:
-            wrong.append(error)
+            sent = [threads.submit(outcome, request) for request in asked]
+            for ended in wait(sent, return_when=FIRST_EXCEPTION).done:
+                ended.result()
+            return [one.result() for one in sent]
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-        if wrong:
-            raise wrong[0]
-        return [one for one in found if one is not None]
 
     def close(self) -> None:
         """Close connections; cache and recorder stay open, they may be shared."""

@@ -66,12 +66,8 @@ def _only_known_parameters() -> None:
 
 def _assigned(code: str) -> list[str]:
     """The names that the statements of a cell assign."""
-    found = (
-        target
-        for node in ast.parse(code).body
-        for target in (node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)])
-    )
-    return [target.id for target in found if isinstance(target, ast.Name)]
+    names = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name))
+    return [name.id for name in names if isinstance(name.ctx, ast.Store)]
 
 
 def _look() -> None:

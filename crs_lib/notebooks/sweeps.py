@@ -18,9 +18,9 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 
@@ -34,8 +34,8 @@ _Finish = Literal["figures", "report", "trace"]
 _Values = Annotated[list[Any], Field(min_length=1)]
 
 
-class _File(Settings):
-    """A sweep as it is written."""
+class Sweep(Settings):
+    """A sweep, checked: every parameter is one of some notebook, every value is of its type."""
 
     notebooks: Annotated[Sequence[str], Field(min_length=1, description="notebooks, in order")]
     run: Annotated[str, Field(description="a run's name, e.g. study-{seed}")]
@@ -43,14 +43,39 @@ class _File(Settings):
     grid: Annotated[Mapping[str, _Values], Field(description="lists of values by name, to combine")] = {}
     finish: Annotated[Sequence[_Finish], Field(description="made of each run at its end")] = ()
 
+    @cached_property
+    def books(self) -> list[Path]:
+        """The files of the notebooks, in order."""
+        return [runner.find(name) for name in self.notebooks]
 
-class Sweep(NamedTuple):
-    """A sweep, checked: every parameter is one of some notebook, every value is of its type."""
+    @cached_property
+    def cells(self) -> list[dict[str, Any]]:
+        """Every combination of the grid with its run's name; InputError if two would share a name."""
+        seen: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}  # the grid's values and the cell
+        if twice := [name for name in self.grid if name in self.parameters]:
+            raise InputError(f"{twice} stands twice; a value stands in 'parameters' or in 'grid'")
+        safety.check_limit("sweep_cells", math.prod(map(len, self.grid.values())), "the grid has")
+        for combination in itertools.product(*self.grid.values()):
+            point = dict(zip(self.grid, combination, strict=True))
+            cell = {**self.parameters, **point}
+            if any(name.rpartition(".")[2] == "run" for name in cell):
+                raise InputError("'run' is no parameter of a sweep; its key 'run' names the runs")
+            run = paths.run_name(re.sub(r"\{(\w+)\}", partial(_slug, cell), self.run))
+            if run in seen:
+                told = f"name every grid parameter in 'run', e.g. '{self.run}-{{{next(iter(self.grid))}}}'"
+                raise InputError(f"{seen[run][0]} and {point} would both be run {run!r}; {told}")
+            seen[run] = point, {"run": run, **cell}
+        return [cell for _, cell in seen.values()]
 
-    notebooks: tuple[Path, ...]
-    cells: tuple[dict[str, Any], ...]
-    grid: tuple[str, ...]
-    finish: tuple[str, ...] = ()
+    def check(self) -> None:
+        declared = {book: runner.parameters_of(book) for book in self.books}
+        together = {parameter.name: parameter for known in declared.values() for parameter in known}
+        owners = tuple(f"{book.stem}." for book in self.books)
+        for cell in self.cells:
+            shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
+            runner.check_parameters(list(together.values()), shared, "the sweep")
+            for book, known in declared.items():
+                runner.check_parameters(known, self.values_for(cell, book), book.stem)
 
     @staticmethod
     def values_for(cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
@@ -74,45 +99,11 @@ def read(file: str | Path) -> Sweep:
     path = runner.found("sweep", file, paths.notebooks() / "sweeps", ".yaml")
     record = safety.read_yaml(path)
     if not isinstance(record, dict):
-        raise InputError(f"{path.name}: expected the keys {', '.join(_File.model_fields)}")
+        raise InputError(f"{path.name}: expected the keys {', '.join(Sweep.model_fields)}")
     try:
-        return _checked(_File(**{str(key): value for key, value in record.items() if value is not None}))
+        return Sweep(**{str(key): value for key, value in record.items() if value is not None})
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from error
-
-
-def _checked(file: _File) -> Sweep:
-    books = tuple(runner.find(name) for name in file.notebooks)
-    sweep = Sweep(books, tuple(_cells(file)), tuple(file.grid), tuple(file.finish))
-    declared = {book: runner.parameters_of(book) for book in books}
-    together = {parameter.name: parameter for known in declared.values() for parameter in known}
-    owners = tuple(f"{book.stem}." for book in books)
-    for cell in sweep.cells:
-        shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
-        runner.check_parameters(list(together.values()), shared, "the sweep")
-        for book, known in declared.items():
-            runner.check_parameters(known, sweep.values_for(cell, book), book.stem)
-    return sweep
-
-
-def _cells(file: _File) -> Iterator[dict[str, Any]]:
-    """Every combination of the grid with its run's name; InputError if two would share a name."""
-    grid, seen = file.grid, dict[str, dict[str, Any]]()
-    if twice := [name for name in grid if name in file.parameters]:
-        raise InputError(f"{twice} stands twice; a value stands in 'parameters' or in 'grid'")
-    safety.check_limit("sweep_cells", math.prod(map(len, grid.values())), "the grid has")
-    for combination in itertools.product(*grid.values()):
-        point = dict(zip(grid, combination, strict=True))
-        cell = {**file.parameters, **point}
-        if any(name.rpartition(".")[2] == "run" for name in cell):
-            raise InputError("'run' is no parameter of a sweep; its key 'run' names the runs")
-        run = paths.run_name(re.sub(r"\{(\w+)\}", partial(_slug, cell), file.run))
-        if run in seen:
-            better = f"{file.run}-{{{next(iter(grid))}}}"
-            told = f"name every grid parameter in 'run', e.g. {better!r}"
-            raise InputError(f"{seen[run]} and {point} would both be run {run!r}; {told}")
-        seen[run] = point
-        yield {"run": run, **cell}
 
 
 def _slug(cell: Mapping[str, Any], found: re.Match[str]) -> str:
@@ -135,37 +126,37 @@ def run(
     A run that fails does not stop the others; at the end a RunError with the table names the failures.
     """
     sweep = read(file)
-    plan = [list(_steps(cell, sweep.notebooks)) for cell in sweep.cells]
+    plan = [list(_steps(cell, sweep.books)) for cell in sweep.cells]
     ready([(book.stem, values) for steps in plan for book, values, kept in steps if not kept])
     ended, total = itertools.count(1), sum(map(len, plan))
 
-    def chain(cell: Mapping[str, Any], steps: Sequence[_Planned]) -> tuple[list[dict[str, Any]], list[str]]:
-        """The rows of a run's notebooks, one after the other, and what went wrong."""
+    def chain(cell: Mapping[str, Any], steps: Sequence[_Planned]) -> list[dict[str, Any]]:
+        """The rows of a run's notebooks, one after the other, up to one that fails."""
         rows: list[dict[str, Any]] = []
         for book, values, kept in steps:
-            point = {name: cell[name] for name in ("run", *sweep.grid)}
-            rows.append(point | {"notebook": book.stem, "status": "kept" if kept else "done"})
-            began = time.monotonic()
+            row = {"notebook": book.stem, "status": "kept" if kept else "done"}
+            rows.append({name: cell[name] for name in ("run", *sweep.grid)} | row)
+            began, name = time.monotonic(), f"{cell['run']}: {book.stem}"
             try:
                 if not kept:
-                    say(f"{cell['run']}: {book.stem} …")
+                    say(f"{name} …")
                     runner.run(book, values)
-                    say(f"{next(ended)}/{total} {cell['run']}: {book.stem} {time.monotonic() - began:.0f} s")
-                else:
-                    next(ended)
             except (InputError, RunError) as error:
-                rows[-1]["status"] = "failed"
-                return rows, [f"{cell['run']}: {error}"]
-        return rows, []
+                rows[-1] |= {"status": "failed", "error": f"{cell['run']}: {error}"}
+                break
+            place = next(ended)
+            if not kept:
+                say(f"{place}/{total} {name} {time.monotonic() - began:.0f} s")
+        return rows
 
     if jobs == 1:
         found = list(map(chain, sweep.cells, plan))
     else:
         with ThreadPoolExecutor(jobs) as pool:
             found = list(pool.map(chain, sweep.cells, plan))
-    table = pd.DataFrame([row for rows, _ in found for row in rows])
-    errors = [error for _, several in found for error in several]
-    if errors:
+    table = pd.DataFrame([row for rows in found for row in rows])
+    if "error" in table:
+        errors = table.pop("error").dropna()
         raise RunError(f"{table.to_string(index=False)}\n{len(errors)} failed:\n" + "\n".join(errors))
     return table
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
-_BLOCK = 64
 
 
 class Hit(NamedTuple):
@@ -56,26 +55,14 @@ class Top(NamedTuple):
 def top_k(scores: NDArray[np.float32], k: int, *, above: float = 0.0) -> Top:
     """The ``k`` highest scores strictly above ``above``, score descending, then index ascending.
 
-    Fewer than ``k`` come back where fewer qualify; NaN does not. The scores are cut into blocks of 64, and
-    only blocks whose maximum is among the ``k`` largest maxima (or equals the last of them) are looked at.
-    Raises InputError for ``k`` below 1.
+    Fewer than ``k`` come back where fewer qualify; NaN does not. Raises InputError for ``k`` below 1.
     """
     if k < 1:
         raise InputError(f"k is {k}; ask for at least one document")
-    blocks = -(-len(scores) // _BLOCK)
-    if k >= blocks:
-        candidates = np.flatnonzero(scores > above)
-    else:
-        best = np.full(blocks, -np.inf, dtype=np.float32)
-        whole = (len(scores) // blocks) * blocks
-        best = np.fmax(best, np.fmax.reduce(scores[:whole].reshape(-1, blocks), axis=0))
-        best[: len(scores) - whole] = np.fmax(best[: len(scores) - whole], scores[whole:])
-        floor = np.partition(best, blocks - k)[blocks - k]
-        columns = np.flatnonzero((best >= floor) & (best > above))
-        candidates = (columns + np.arange(0, len(scores), blocks)[:, None]).ravel()
-        candidates = candidates[candidates < len(scores)]
+    candidates = np.flatnonzero(scores > above)
+    if k < len(candidates):
         values = scores[candidates]
-        candidates = candidates[(values >= floor) & (values > above)]
+        candidates = candidates[values >= np.partition(values, -k)[-k]]
     kept = candidates[np.lexsort((candidates, -scores[candidates]))[:k]]
     return Top(kept, scores[kept])
 

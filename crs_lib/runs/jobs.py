@@ -5,6 +5,7 @@ depends on its key alone, so the number and kind of workers never change a resul
 """
 
 import gc
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -155,13 +156,10 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
 
     A cluster's logs are fetched from each machine; a failure of that becomes a note on an earlier error.
     """
-    earlier: BaseException | None = None
     try:
         yield
-    except BaseException as error:
-        earlier = error
-        raise
     finally:
+        earlier = sys.exception()
         try:
             if scheduler and logged:
                 _fetch_logs(stage, scheduler)
@@ -208,11 +206,9 @@ def sessions(
     failing, before = 0, {key for key, _ in ledger.failures()}
     build: Callable[[], _Maker] = partial(make, *arguments)
     with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
-        if threads:
-            results = _in_threads(todo, build, threads)
-        else:
-            tasks = [todo[i : i + chunk] for i in range(0, len(todo), chunk)]
-            results = _in_tasks(tasks, build, min(workers, len(todo)), scheduler)
+        size = 1 if threads else chunk
+        tasks = [todo[i : i + size] for i in range(0, len(todo), size)]
+        results = _outcomes(tasks, build, min(workers, len(todo)), threads, scheduler)
         try:
             for batch in results:
                 ledger.record(batch)
@@ -264,18 +260,19 @@ def _attempts(maker: _Maker, keys: Sequence[Key]) -> list[Done]:
     return [_attempt(maker, key) for key in keys]
 
 
-def _in_tasks(
-    tasks: Sequence[Sequence[Key]], make: Callable[[], _Maker], workers: int, scheduler: str
+def _outcomes(
+    tasks: Sequence[Sequence[Key]], make: Callable[[], _Maker], workers: int, threads: int, scheduler: str
 ) -> Generator[list[Done]]:
     """Lists of outcomes, in the order in which tasks finish."""
-    if tasks and not scheduler and workers == 1:
+    if tasks and not scheduler and not threads and workers == 1:
         maker = make()
         yield from (_attempts(maker, part) for part in tasks)
     elif tasks:
         from crs_lib.runs import dask
 
         far = dask.submitter(_attempts, make, scheduler, workers) if scheduler else None
-        with far or processes.submitter(_attempts, make, workers) as (submit, width):
+        near = _threads(make, threads) if threads else processes.submitter(_attempts, make, workers)
+        with far or near as (submit, width):
             for keys, future in processes.completed(submit, tasks, width):
                 lost = future.exception()
                 if not scheduler or isinstance(lost, InputError) or getattr(lost, "ends_run", False):
@@ -284,25 +281,20 @@ def _in_tasks(
                 yield [Done(key, None, told) for key in keys] if lost else future.result()
 
 
-def _in_threads(todo: Sequence[Key], make: Callable[[], _Maker], threads: int) -> Generator[list[Done]]:
-    """Outcomes of sessions that share one maker; an interrupt halts those under way, and nobody waits.
+@contextmanager
+def _threads(make: Callable[[], _Maker], threads: int) -> Iterator[tuple[Callable[[Any], Any], int]]:
+    """As :func:`processes.submitter`, for threads that share a maker; an interrupt halts those under way.
 
     Existing objects are frozen (gc.freeze): collecting the catalogue would pause every thread.
     """
-    if not todo:
-        return
-    maker, pool = make(), ThreadPoolExecutor(threads, thread_name_prefix="session")
-    models, patient = getattr(maker, "models", None), True
+    maker, pool, patient = make(), ThreadPoolExecutor(threads, thread_name_prefix="session"), True
     gc.freeze()
     try:
         # Twice the threads: whoever ends a session finds the next one waiting, whatever this thread does.
-        for _, future in processes.completed(
-            lambda key: pool.submit(_attempt, maker, key), todo, 2 * threads
-        ):
-            yield [future.result()]
+        yield lambda keys: pool.submit(_attempts, maker, keys), 2 * threads
     except BaseException as error:
         patient = not isinstance(error, KeyboardInterrupt)
-        if models is not None:
+        if models := getattr(maker, "models", None):
             models.halt()
         raise
     finally:

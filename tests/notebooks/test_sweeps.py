@@ -49,7 +49,7 @@ def test_a_grid_is_the_product_of_its_lists_which_stand_in_the_names(here):
     assert [(cell["run"], cell["count"], cell["scale"]) for cell in read.cells] == [
         ("n2-x0.5", 2, 0.5), ("n2-x1", 2, 1), ("n3-x0.5", 3, 0.5), ("n3-x1", 3, 1),
     ]  # fmt: skip
-    first, second = read.notebooks
+    first, second = read.books
     assert read.values_for(read.cells[0], first) == {"run": "n2-x0.5", "count": 2, "weight": 1}
     assert read.values_for(read.cells[0], second) == {"run": "n2-x0.5", "count": 2, "scale": 0.5}
     path = sweep(here, grid={"parts": [["a", "b"], ["c:d"]]}, run="with-{parts}")
