@@ -120,7 +120,7 @@ def _verify(named: list[Any]) -> None:
 
     for one in named:
         data.locate(one.name)
-    checks = [check for dataset in named or data.REGISTRY.values() for check in fetch.check(dataset)]
+    checks = [check for dataset in named or data.every().values() for check in fetch.check(dataset)]
     if not checks:
         print("nothing to verify: no data set with a checksum is here")
         return

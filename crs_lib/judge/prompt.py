@@ -18,7 +18,7 @@ from crs_lib.metrics import constructs
 
 TURN_LIMITS = (2_000, 1_000, 500, 250)  # characters of one text that a judge sees: the first that will do
 LEVELS = "ABCDE"  # of an expected score, the lowest first: a reply that gives itself a number names none
-RULE = (
+_RULE = (
     "first turn, last turn, turns with a shift and the turns after them (latest first), then the others "
     "(latest first), as many as fit; texts are shortened to the first limit with which the first and the "
     "last turn fit"
@@ -39,7 +39,7 @@ class Excerpt(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The record of the trimming: the rule, the turns left out, the texts shortened."""
         gone = sorted({*range(1, self.total + 1)} - {*self.turns})
-        told = {"rule": RULE, "turns": self.total, "left_out": gone}
+        told = {"rule": _RULE, "turns": self.total, "left_out": gone}
         return {**told, "shortened": self.shortened, "limit": self.limit}
 
 
@@ -106,7 +106,7 @@ def digest(expected: bool = False) -> str:
     rows = [row.prompt for row in constructs.CONSTRUCTS.values()]
     frame = ("movies/judge_level",) if expected else ("movies/judge_system", "movies/judge_user")
     parts = [prompts.digest(name) for name in (*frame, *rows)]
-    return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMITS]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([*parts, _RULE, TURN_LIMITS]).encode()).hexdigest()
 
 
 def least(groups: Sequence[Sequence[str]], expected: bool = False) -> int:
@@ -118,7 +118,7 @@ def least(groups: Sequence[Sequence[str]], expected: bool = False) -> int:
 def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected: bool = False) -> Excerpt:
     """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs.
 
-    Chosen by :data:`RULE`. Raises InputError where not even the first and the last turn fit, or where
+    Chosen by :data:`_RULE`. Raises InputError where not even the first and the last turn fit, or where
     there is no reply to judge.
     """
     pairs = dialogue.pairs()

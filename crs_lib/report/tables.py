@@ -20,6 +20,7 @@ from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import trial as trial_turns
 from crs_lib.simulate.shifts import SHIFTS
+from crs_lib.simulate.voices import FIRST
 from crs_lib.systems.base import World
 
 
@@ -166,14 +167,15 @@ def title_table(catalog: Catalog, grounder: Grounder) -> pd.DataFrame:
 
 
 def user_turns(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
-    """One row a user turn: model, session_id, turn; whether the user insists, and a model words it."""
+    """One row a user turn: model, session_id, turn, voice; whether the user insists, and a model words it."""
     rows = []
     for talk in dialogues:
         for pair in talk.pairs():
             log = pair.user.user_meta
             insists, worded = log.get("stage") == "insist", log.get("worded_by") == "llm"
-            rows.append((talk.model_name, talk.session_id, pair.turn, insists, worded))
-    return pd.DataFrame(rows, columns=["model", "session_id", "turn", "insists", "by_model"])
+            voice = talk.extra.get("voice", FIRST)
+            rows.append((talk.model_name, talk.session_id, pair.turn, voice, insists, worded))
+    return pd.DataFrame(rows, columns=["model", "session_id", "turn", "voice", "insists", "by_model"])
 
 
 def shift_log(dialogues: Sequence[Dialogue]) -> pd.DataFrame:

@@ -97,7 +97,7 @@ def _window(catalog: Catalog, plan: Scenario, kind: str, window: scenarios.Windo
     if not readings:
         yield _Talk(name, made(catalog, plan, window.turn), range(begin, end), of)
     for reading, state in readings.items() if kind == STRAIGHT else ():
-        meant = made(catalog, scenarios.read_as(catalog, plan, window, state), window.turn)
+        meant = made(catalog, plan.read_as(catalog, window, state), window.turn)
         yield _Talk(f"{name}.{reading}", meant, range(begin, end), of | {"reading": reading})
 
 
@@ -151,8 +151,8 @@ def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> M
         return None
     if world.llms is None:
         raise InputError(f"user_llm {config.user_llm!r} needs language models; give the World a Pool as llms")
-    place = (config.seed, number, spec)
-    return ModelWording(world.llms, config.user_llm, world.llm, world.grounder, place)
+    place, voice = (config.seed, number, spec), voices.drawn(config.voices, config.seed, number)
+    return ModelWording(world.llms, config.user_llm, world.llm, world.grounder, place, voice)
 
 
 def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:

@@ -218,6 +218,13 @@ class Scenario:
         typing = rng.stream(self.seed, "movies", self.session, "typing")
         return typing.random() < voices.every()[self.voice].small_letters
 
+    def read_as(self, catalog: Catalog, window: "Window", state: UserState) -> "Scenario":
+        """The scenario of a user who means another reading of the shift that begins a window."""
+        steps, answers = list(self.steps), state.answers(catalog)
+        for place in range(window.turn - 1, window.turn - 1 + window.length):
+            steps[place] = replace(steps[place], state=state, n_answers=len(answers), answers=answers)
+        return replace(self, steps=tuple(steps))
+
     @property
     def events(self) -> list[Mapping[str, Any]]:
         """The shift events, in order."""
@@ -338,14 +345,6 @@ def _readings(catalog: Catalog, before: UserState, step: PlanStep) -> dict[str, 
         return {}
     anchor = step.state.anchor if step.state.anchor in strict else int(strict[0])
     return {name: replace(state, anchor=anchor) for name, state in found.items()}
-
-
-def read_as(catalog: Catalog, plan: Scenario, window: "Window", state: UserState) -> Scenario:
-    """The scenario of a user who means another reading of the shift that begins a window."""
-    steps, answers = list(plan.steps), state.answers(catalog)
-    for place in range(window.turn - 1, window.turn - 1 + window.length):
-        steps[place] = replace(steps[place], state=state, n_answers=len(answers), answers=answers)
-    return replace(plan, steps=tuple(steps))
 
 
 def _in_any_order(catalog: Catalog, first: UserState, n: int, seed: int, session: int) -> list[PlanStep]:

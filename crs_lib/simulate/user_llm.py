@@ -7,11 +7,13 @@ from crs_lib.core import prompts, rng
 from crs_lib.llm.base import LLMError, Request
 from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
+from crs_lib.simulate import voices
 from crs_lib.simulate.users import SITUATION, Phrasing
 
 LONGEST = 600  # characters of an utterance
 ATTEMPTS = 2
 _QUOTES = "\"'“”‘’«»"
+_TONE = ("follow_up", "hesitate", "follow_up_met")  # acts whose words name no value: examples of a voice
 
 
 def clean(text: str) -> str:
@@ -47,14 +49,19 @@ def _fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tu
 
 class ModelWording:
     """Words the utterances of one session's user (a :class:`crs_lib.simulate.users.Realiser`), the same for
-    every system.
+    every system. The prompt shows three utterances of the session's voice that name nothing; none of voice A.
     """
 
     def __init__(
-        self, llms: Pool, spec: str, rule: LLMSettings, grounder: Grounder, place: tuple[int, int, str]
-    ) -> None:
+        self, llms: Pool, spec: str, rule: LLMSettings, grounder: Grounder, place: tuple[int, int, str],
+        voice: str = voices.FIRST,
+    ) -> None:  # fmt: skip
         self.llms, self.spec, self.rule, self.grounder = llms, spec, rule, grounder
         self.seed, self.session, self.system = place
+        draw = rng.stream(self.seed, "movies", self.session, "tone")
+        told = (prompts.say(prompts.USER_SETS[voice], act, draw) for act in _TONE if voice != voices.FIRST)
+        examples = "\n".join(f"- {text}" for text in told)
+        self.tone = prompts.render("movies/user_tone", examples=examples) + "\n\n" if examples else ""
 
     def __call__(self, template: str, must_voice: Sequence[tuple[str, str]], turn: int) -> Phrasing:
         """The model's wording; asked once more, then the template's. LLMError without a model."""
@@ -79,8 +86,9 @@ class ModelWording:
     ) -> Request:
         said = [value for field, value in must_voice if field == SITUATION]
         must_say = "\n".join(f"- {part}" for part in [*self._surface(template), *said]) or "- (none)"
+        slots = {"plan": f"- {template}", "must_say": must_say, "tone": self.tone}
         return Request.ask(
-            "user", prompts.render("movies/user_utterance", plan=f"- {template}", must_say=must_say),
+            "user", prompts.render("movies/user_utterance", **slots),
             options=self.rule.options, replicate=attempt,
             seed=rng.address_seed(self.seed, "movies", self.session, "user-words", turn, attempt),
             tags={"session": self.session, "system": self.system, "turn": turn},

@@ -95,7 +95,7 @@ def server(monkeypatch, tmp_path):
         monkeypatch.setattr(registry, "RAW", found.base + "/{repository}/{commit}/{path}")
         monkeypatch.setattr(registry, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
         rows = {row.name: row for row in (FILMS, PAIR, NEW, LOGS, CHATS, ONLY)}
-        monkeypatch.setattr(registry, "REGISTRY", rows)
+        monkeypatch.setattr(registry, "every", lambda: rows)
         yield found
 
 
@@ -354,7 +354,7 @@ def test_commands_name_what_is_unknown_or_absent(server, capsys, monkeypatch):
         fetch.fetch(FILMS)
 
 
-@pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", datasets.every().values(), ids=lambda row: row.name)
 def test_every_row_keeps_the_contract(row):
     assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", row.name)
     assert row.study in ("movies", "cosrec", "realtalk")
@@ -380,7 +380,7 @@ def test_every_row_keeps_the_contract(row):
 
 
 def test_a_file_belongs_to_one_row_and_every_line_to_a_row():
-    found = [file for row in datasets.REGISTRY.values() for file in row.files]
+    found = [file for row in datasets.every().values() for file in row.files]
     assert len(found) == len({file.path for file in found})
     assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in found if file.sha256)
     assert sum(file.sha256 is not None for file in found) > 40
@@ -408,7 +408,7 @@ def test_the_two_forms_of_logs_are_told_apart_by_their_names(folder, name, turns
 def test_the_mirror_has_the_files_of_the_table():
     if not paths.mirror():
         pytest.skip("no mirror of the external data (CRS_MIRROR)")
-    checks = [check for row in datasets.REGISTRY.values() for check in fetch.check(row)]
+    checks = [check for row in datasets.every().values() for check in fetch.check(row)]
     assert {check.status for check in checks} <= {"ok", "absent"}
     assert sum(check.status == "ok" for check in checks) > 0
 

@@ -245,7 +245,7 @@ def test_what_is_shown_fits_and_nothing_fits_in_beside_it(n, budget, shift):
 
 def test_endless_turns_are_shortened_and_counted_further_where_they_do_not_fit():
     endless = dialogue([("a", "x" * 1_000_000), ("b", "c")])
-    trim = {"rule": judge_prompt.RULE, "turns": 2, "left_out": [], "shortened": 1, "limit": 2000}
+    trim = {"rule": judge_prompt._RULE, "turns": 2, "left_out": [], "shortened": 1, "limit": 2000}
     assert judged(verdicts, endless)["trim"] == trim
     four = "\U0001f600" * 10_000  # 4 bytes each
     subject = dialogue([("a", four), *[("b", "c")] * 3, ("d", four)])
