@@ -53,7 +53,7 @@ def _predict(
     found = corpus.read_chat(chat)
     if ask:
         found = replace(found, questions=(corpus.ChatQuestion(0, ask, None, (), 0),))
-    built = index.build(found, index.choose_encoder(config.encoder))
+    built = index.build(found, index.choose_encoder(config.encoder, config.ranker))
     ranker = query.choose_ranker(config.ranker, built, train, config.teachers)
     log = out.with_name(f"{out.stem}.calls.sqlite") if out else None
     if log:
@@ -121,7 +121,8 @@ def _agent(records: Sequence[dict[str, Any]]) -> str:
 
 def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: str) -> list[str]:
     """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
-    minilm, learned = asked == "auto" and encoder.startswith("minilm"), asked_ranker == "auto"
+    learned = asked_ranker == "auto"
+    minilm = asked == "auto" and asked_ranker != "hand" and encoder.startswith("minilm")
     missing = {
         "minilm": asked == "auto" and encoder == "hashing", "gte": minilm and "gte-small" not in encoder,
         "weights": minilm and "tuned" not in encoder, "chats": learned and "hand" in rankers,
@@ -186,8 +187,7 @@ def _teach(train: Path | None) -> None:
     if not own:
         raise InputError(f"no train chats were found; {prompts.lists(_WORDS)['chats']}")
     ranker.need_trees()
-    origin = ranker.teach(own, index.STUDIED, index.build)
-    print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
+    print(f"{paths.shown(ranker.SHIPPED)}: {ranker.teach(own, index.STUDIED, index.build)}")
 
 
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:

@@ -241,7 +241,7 @@ def _by_texts_alone(
     config: RealTalkConfig, found: Sequence[Chat], asked: _Asked
 ) -> list[list[Sequence[int]]]:
     """The same by the pipeline, learnt and used where every chat is nothing but a bag of texts."""
-    encoder = indexes.choose_encoder(config.encoder)
+    encoder = indexes.choose_encoder(config.encoder, config.ranker)
     own = [] if config.ranker == "hand" else ranker.train_chats(teachers=config.teachers)[0]
     out: list[list[Sequence[int]]] = []
     for chat, part in zip(found, asked, strict=True):

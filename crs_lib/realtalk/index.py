@@ -225,13 +225,16 @@ def _tuned_for(chat: Chat) -> str:
     return f"{TUNED} {best} {free[best]['digest'][:8]}" if best else ""
 
 
-def choose_encoder(name: str) -> str:
-    """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing."""
+def choose_encoder(name: str, ranker: str = "auto") -> str:
+    """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing.
+
+    The ranker ``hand`` reads MiniLM alone.
+    """
     if name != "auto":
         return name
     if not (encoding.minilm_installed() or encoding.onnx_available("minilm-onnx")):
         return "hashing"
-    if not (UPDATES.is_file() and encoding.minilm_installed()):
+    if ranker == "hand" or not (UPDATES.is_file() and encoding.minilm_installed()):
         return "minilm"
     return BEST if encoding.onnx_available("gte-small") else f"minilm+{TUNED}"
 

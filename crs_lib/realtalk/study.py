@@ -98,7 +98,9 @@ def _query(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
     if model:
         write_calls(calls, stage.path("llm_calls.jsonl"))
     rankers = sorted({record["made_with"]["ranker"] for record in out})
-    stage.counts.update(questions=len(out), encoder=index.choose_encoder(config.encoder), rankers=rankers)
+    stage.counts.update(
+        questions=len(out), encoder=index.choose_encoder(config.encoder, config.ranker), rankers=rankers
+    )
     return {"predictions": out, "timings": seconds}
 
 
@@ -107,7 +109,7 @@ def answered(
     timings: bool = False,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """The predictions for chats under a config, one a question; nothing is written."""
-    encoder = index.choose_encoder(config.encoder)
+    encoder = index.choose_encoder(config.encoder, config.ranker)
     for chat in found:
         built = index.build(chat, encoder)
         ranker = query.choose_ranker(config.ranker, built, teachers=config.teachers)

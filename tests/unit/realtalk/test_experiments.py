@@ -156,9 +156,11 @@ def test_a_value_of_another_type_is_named_with_its_lever():
     ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
     ("minilm+gte-small+tuned", "linear", "auto", ["LightGBM is not installed"]),
     ("hashing", "hand", "hand", []),
+    ("minilm", "hand", "hand", []),
 ])  # fmt: skip
 def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, given, told):
-    first, *hints = realtalk.made_with(encoder, [ranked_by], "hashing" if given == "hand" else "auto", given)
+    asked = "hashing" if (encoder, given) == ("hashing", "hand") else "auto"
+    first, *hints = realtalk.made_with(encoder, [ranked_by], asked, given)
     assert first == f"encoder: {encoder}; ranker: {ranked_by}"
     assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
 

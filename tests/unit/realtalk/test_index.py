@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import channels, corpus, describe, features, index, levels, plan
+from crs_lib.realtalk import channels, corpus, describe, features, index, levels, plan, study
+from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.retrieval import encoders, lowrank
 
 needs_minilm = pytest.mark.skipif(
@@ -90,6 +93,18 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
     scores = search(built, "Which animal did Ann buy?")[1]
     assert scores["tuned tokens"][0] > scores["tuned tokens"][1] + 0.1
     assert not np.allclose(scores["tuned tokens"], scores["tokens"], atol=1e-3)
+
+
+@needs_minilm
+def test_auto_by_hand_takes_minilm_alone_and_ranks_alike(sample):
+    assert index.choose_encoder("auto", "hand") == "minilm" and "tuned" in index.choose_encoder("auto")
+    assert index.choose_encoder("minilm+tuned", "hand") == "minilm+tuned"
+    by_hand = [RealTalkConfig(ranker="hand", encoder=name) for name in ("auto", "minilm+tuned")]
+    few = replace(sample, questions=sample.questions[:9])
+    alone, beside = (list(study.answered(config, [few])) for config in by_hand)
+    assert [one.pop("made_with")["encoder"] for one in alone] == ["minilm"] * 9
+    assert {one.pop("made_with")["encoder"] for one in beside} == {"minilm+tuned"}
+    assert alone == beside
 
 
 def test_vectors_made_and_matched_in_slices_are_the_same(tmp_path, monkeypatch):
