@@ -169,7 +169,8 @@ def test_the_table_of_errors_is_that_of_the_code():
     rows = [[cell.strip() for cell in line] for line in lines]
     told = {row[0]: row[2] for row in rows[2:]}
     assert list(told.items()) == list(REMEDIES.items())[: len(told)]
-    assert list(REMEDIES)[len(told) :] == ["wrong answer", "crashed", "too slow", "not started"]  # of programs
+    of_programs = ["wrong answer", "crashed", "too slow", "not started"]
+    assert list(REMEDIES)[len(told) :] == of_programs
 
 
 def test_backends_and_numbers_are_those_of_the_code():
