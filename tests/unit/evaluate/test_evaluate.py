@@ -269,8 +269,9 @@ def test_only_those_pay_that_cling_or_lag_and_the_placebo_shows_who_forgets(conf
             assert found["share_lost"][system] != found["share_lost"][system]  # unable
     placebo = means(config)["placebo_cost"]
     assert max(abs(placebo[name]) for name in ("oracle", "random", "silent")) < 0.03
-    assert max(placebo["sticky"], placebo["oracle_lag:1"]) < 0.03
-    assert placebo["amnesiac"] > 0.1
+    assert placebo["oracle_lag:1"] < 0.03
+    # Sticky keeps what it misreads: .06 [.03, .10] on 60 scenarios; forgetting costs the amnesiac .31 [.28, .34].
+    assert placebo["amnesiac"] > 0.1 > placebo["sticky"]
 
 
 @pytest.mark.slow  # they share runs that take seconds
@@ -311,7 +312,7 @@ def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(p
     table = evaluate.read(plain, "model_metrics")
     costs = table[table["metric"].isin(set(COSTS) - set(windowless))]
     assert costs[["mean", "low", "high"]].isna().all(axis=None) and (costs["n"] == 0).all()
-    assert set(costs["mark"]) == {"no straight users"}
+    assert set(costs["mark"]) == {"no straight users", "no shift of open scope"}
     shifts = evaluate.read(plain, "shifts")
     assert set(shifts["cost_undefined"]) == {"no straight users were simulated"}
     # What can be said without the arm: recovery, uptake, release, retention, gain; and nothing of costs.
