@@ -75,10 +75,10 @@ class RealTalkConfig(Settings):
     keep: Annotated[int, Field(ge=1, description="how many candidates stay after re-ranking")] = 40
     single: Annotated[
         float, Field(ge=0, description="a fact's distance below the best score, one answer")
-    ] = 1.0
+    ] = 1.1
     listed: Annotated[
         float, Field(ge=0, description="the same for lists, counts and questions about both people")
-    ] = 2.0
+    ] = 2.2
     most: Annotated[int, Field(ge=1, description="the largest evidence set of a fact")] = 9
     narrative: Annotated[int, Field(ge=1, description="the largest evidence set of a narrative")] = 30
     phase_least: Annotated[int, Field(ge=1, description="ids of a phase, at least")] = answers.LEAST

@@ -194,8 +194,8 @@ def test_attribution_sums_to_the_gold_ids(sample, told):
     assert parts.tolist() == table["ids"].tolist()
     assert table["ids"].iloc[0] == 67 + 2
     assert table[table["by"] == "category"]["ids"].sum() == table["ids"].iloc[0]
-    summary = scoring.means(rows, ("recall",)).iloc[0]  # questions without gold are excluded and counted
-    assert (summary["n"], summary["excluded"]) == (37, 2)
+    sets = scoring.means(rows, ("recall", "precision", "size")).round(3)  # by the default reach
+    assert sets.iloc[0, 1:].tolist() == [37, 2, 0.444, 0.279, 3.757]  # without gold: excluded and counted
     assert rows.loc[rows["gold"] == 0, "recall"].isna().all()
 
 
