@@ -272,7 +272,7 @@ KINDS: dict[str, tuple[Callable[[str], Cleaned], str]] = {
 }  # fmt: skip
 
 
-class DeclaredField(settings.Settings):
+class _DeclaredField(settings.Settings):
     """A field of a catalogue that films lack, as a YAML file declares it; see :class:`Field`."""
 
     kind: Annotated[str, settings.OneOf(KINDS), settings.Field(description="how values are cleaned and read")]
@@ -303,7 +303,7 @@ def declare(given: Mapping[str, Any]) -> Declared:
     for name, values in found.fields.items():
         if name in FIELDS or name in (*TITLE_NAMES, *PLOT_NAMES):
             raise InputError(f"field {name!r} is known already; declare only fields that films lack")
-        row = DeclaredField(**values)
+        row = _DeclaredField(**values)
         clean, rule = KINDS[row.kind]
         own = {key: value for key, value in row.values().items() if key != "kind"}
         clause = Clause(row.phrases[0].replace("$value", "$values"))

@@ -22,7 +22,7 @@ REACHED = {
     "catalog": 1597, "simulate": 1441, "llm": 1366, "metrics": 1273, "cli": 1036, "core": 987, "data": 767,
     "retrieval": 734, "judge": 686, "notebooks": 602, "runs": 563,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_577, 44_924, 215, 1_151
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_577, 44_924, 215, 1_150
 FRONT_DOOR_REACHED = 160
 
 
