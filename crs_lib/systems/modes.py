@@ -259,6 +259,11 @@ class ModelSystem:
         """The task, which comes first."""
         return prompts.render(self.prompt, most=self.llm.most, form=form(offer, self.llm))
 
+    def plain(self, offer: Offer, utterance: str) -> str:
+        """The task in words too few to copy; the schema alone asks for the form."""
+        films = "- any" if offer.open else offer.lines(self.world.catalog)
+        return prompts.render("movies/crs_plain", most=self.llm.most, films=films)
+
     def schema(self, offer: Offer) -> dict[str, Any] | None:
         """The JSON schema of the answer; None for plain text."""
         return reply_schema(offer, self.llm) if self.llm.structured else None
@@ -274,7 +279,7 @@ class ModelSystem:
     def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[_ParsedReply, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
         messages, extra = self.messages(offer, utterance)
-        said = self.ask(turn, messages, self.schema(offer))
+        said = self.ask(turn, messages, self.schema(offer), plain=self.plain(offer, utterance))
         parsed = self.read(said, offer, utterance)
         extra |= {"reply_cut": True} if said.stop == "length" else {}
         if self.llm.enforce and parsed.foreign:
@@ -321,9 +326,11 @@ class ModelSystem:
 
     def ask(
         self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
-        tools: Sequence[Mapping[str, Any]] = (),
+        tools: Sequence[Mapping[str, Any]] = (), plain: str = "",
     ) -> Reply:  # fmt: skip
-        """One call; ``step`` counts the calls of a turn."""
+        """One call; ``step`` counts the calls of a turn. A copied reply is asked for once more, with
+        ``plain`` in place of the first message.
+        """
         counted = {"step": step} if self.counts_calls else {}
         place = ("crs", turn, step) if step and counted else ("crs", turn)
         request = Request(
@@ -331,15 +338,12 @@ class ModelSystem:
             seed=rng.address_seed(self.seed, "movies", self.session, *place),
             tags={"session": self.session, "system": self.spec, "turn": turn, **counted},
         )  # fmt: skip
-        return self.complete(request)
-
-    def complete(self, request: Request) -> Reply:
-        """The reply; one that copies the instructions is asked for once more (not in kept calls' form)."""
         said = self.llms.complete(self.model, request)
         if self.llm.form == "described" or not copied_prompt(said.text):
             return said
+        first = replace(messages[0], content=plain or messages[0].content)
         seed = rng.address_seed(request.seed or 0, "copied prompt")
-        return self.llms.complete(self.model, replace(request, seed=seed))
+        return self.llms.complete(self.model, replace(request, messages=(first, *messages[1:]), seed=seed))
 
     def replied(self, parsed: _ParsedReply, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
         """The reply, with what the log says of it."""

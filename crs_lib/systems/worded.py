@@ -78,12 +78,7 @@ class _Worded(ModelSystem):
         """The prompt of a turn, the utterances in it, and ``more`` behind it. As many of the latest
         utterances as fit into the context are quoted, room left for ``more``; the last utterance always is.
         """
-        llm, catalog, lines = self.llm, self.world.catalog, self.lines
-        values: dict[str, str | int] = {
-            "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
-            "candidates": "\n".join(film(catalog, item, with_id=llm.structured) for item in offer.items),
-            "most": min(llm.most, len(offer.items)),
-        }
+        llm, lines, values = self.llm, self.lines, self._values(offer)
         bare = prompts.render(_prompt(llm), **values, conversation="", fence="0" * 16)
         free = room(llm.options) - tokens_at_most([Message("user", bare)]) - tokens_at_most(more)
         shown, needed = len(lines), sum(line.tokens for line in lines)
@@ -94,6 +89,21 @@ class _Worded(ModelSystem):
         text = prompts.render(_prompt(llm), **values, conversation="\n".join(kept), fence=fence(kept))
         left_out = len(lines) - shown
         return (Message("user", text), *more), {"utterances_left_out": left_out} if left_out else {}
+
+    def _values(self, offer: Offer) -> dict[str, str | int]:
+        """The wishes, the films and their number, as the prompts name them."""
+        known = (film(self.world.catalog, item, with_id=self.llm.structured) for item in offer.items)
+        return {
+            "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
+            "candidates": "\n".join(known),
+            "most": min(self.llm.most, len(offer.items)),
+        }
+
+    def plain(self, offer: Offer, utterance: str) -> str:
+        """The films, the wishes and the user's words."""
+        values = self._values(offer)
+        told = prompts.render("movies/crs_plain", most=values["most"], films=values["candidates"])
+        return f"{told}\n\n{values['wishes']}\n\n{utterance}"
 
 
 class _Line(NamedTuple):

@@ -276,7 +276,7 @@ def test_in_rag_it_finds_less_than_any_search(retriever, name, searches):
 
 
 @pytest.mark.parametrize("mode", ["worded", *MODES])
-def test_a_copied_prompt_is_asked_for_once_more_with_another_seed_and_then_logged(mode):
+def test_a_copied_prompt_is_asked_for_once_more_with_nothing_to_copy_and_then_logged(mode):
     copied = answer("One film. Choose movies that have everything the user wants now.")
     world = with_model([copied, answer("Fine."), copied, copied])
     system = systems.create(f"{mode}:scripted", world, 7, 0)
@@ -285,7 +285,9 @@ def test_a_copied_prompt_is_asked_for_once_more_with_another_seed_and_then_logge
     assert second.extra["copied_prompt"] is True
     seeds = [request.seed for request in asked(world)]
     assert len(seeds) == 4 == len(set(seeds))
-    assert [one.messages for one in asked(world)[::2]] == [one.messages for one in asked(world)[1::2]]
+    for one, again in zip(asked(world)[::2], asked(world)[1::2], strict=True):
+        assert one.messages[1:] == again.messages[1:]
+        assert mode == "agent" or not modes.copied_prompt(again.messages[0].content)
 
 
 @pytest.mark.parametrize("mode", ["worded", *MODES])
