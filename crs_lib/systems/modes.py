@@ -18,7 +18,7 @@ from crs_lib.catalog.grounder import Foreign, Grounder
 from crs_lib.core import prompts, rng, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Message, Reply, Request, room, tokens_at_most, tokens_of
+from crs_lib.llm.base import LLMError, Message, Reply, Request, room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import one_line
 from crs_lib.systems import search
@@ -343,7 +343,13 @@ class ModelSystem:
             return said
         first = replace(messages[0], content=plain or messages[0].content)
         seed = rng.address_seed(request.seed or 0, "copied prompt")
-        return self.llms.complete(self.model, replace(request, messages=(first, *messages[1:]), seed=seed))
+        again = replace(request, messages=(first, *messages[1:]), seed=seed)
+        try:
+            return self.llms.complete(self.model, again)
+        except LLMError as error:  # no better words, or none kept: the first ones stay, and are counted
+            if not (error.unusable or error.kind == "not recorded"):
+                raise
+            return said
 
     def replied(self, parsed: _ParsedReply, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
         """The reply, with what the log says of it."""
