@@ -92,7 +92,7 @@ _ORDER = """
     cross_coherence context_retention topic_interference topic_adaptation_score undefined slot_f1
     n_items n_wishes satisfaction satisfaction_corrected satisfaction_popular
     novelty topic_interference_leakage copying item_tas n_hallucinated_titles state_f1 state_joint
-    missing_concepts hallucinated_concepts since_shift normalised_gain new_and_fits precise
+    missing_concepts hallucinated_concepts since_shift normalised_gain first_gain new_and_fits precise
     found_at_3 violations false_claims uptake release retention hit_by_chance
     n_answers watched delay_text recovered_text delay_item recovered_item primary cost_undefined
     shift_cost share_lost conversation_cost history_cost misfit misfit_at_0 delay stale wrong

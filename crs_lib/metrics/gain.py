@@ -93,20 +93,23 @@ def _normalised(gained: int, k: int, levels: _Levels) -> float:
     return min(1.0, (gained * n - k * total) / scale) if k <= n and scale > 0 else math.nan
 
 
-def _gain_of(turn: TurnRecord, stale: Collection[int] = (), spared: Collection[int] = ()) -> float:
-    """Normalised gain of a reply's films, at most 1. ``stale`` films gain nothing, nor does a film named a
-    second time in one reply; ``spared`` films gain as ever and belong neither to the best list nor to chance.
-    Without films: the value of one film without gain where the user asked for some, else NaN. NaN without
-    constraints, too, and as :func:`_normalised`.
+def _gain_of(
+    turn: TurnRecord, stale: Collection[int] = (), spared: Collection[int] = (), most: int | None = None
+) -> float:
+    """Normalised gain of a reply's films, of the first ``most``, at most 1. ``stale`` films gain nothing, nor
+    does a film named a second time in one reply; ``spared`` films gain as ever and belong neither to the best
+    list nor to chance. Without films: the value of one film without gain where the user asked for some, else
+    NaN. NaN without constraints, too, and as :func:`_normalised`.
     """
     if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
-    catalog, key, shown = turn.background.catalog, (turn.constraints, turn.exclusions), set(turn.items)
+    catalog, key, items = turn.background.catalog, (turn.constraints, turn.exclusions), turn.items[:most]
+    shown = set(items)
     level = {item: _level(catalog.fact_sets[item], *key) for item in shown.union(stale, spared)}
     hidden = (level[item] for item in shown if not catalog.recommendable[item])
     went = (level[item] for item in {*stale, *spared} if catalog.recommendable[item])
     levels = turn.background.once(_levels)(key).moved(hidden, went)
-    return _normalised(sum(level[item] for item in shown.difference(stale)), max(1, len(turn.items)), levels)
+    return _normalised(sum(level[item] for item in shown.difference(stale)), max(1, len(items)), levels)
 
 
 @metric("normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
@@ -116,6 +119,12 @@ def _normalised_gain(turn: TurnRecord) -> float:
     See :func:`_gain_of`; films shown since the state last changed gain nothing if the user asks for others.
     """
     return _gain_of(turn, turn.recent if turn.others else ())
+
+
+@metric("first_gain", "first film", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=False)
+def _first_gain(turn: TurnRecord) -> float:
+    """Normalised gain of a reply's first film alone: above that of all of them where the rest is padding."""
+    return _gain_of(turn, turn.recent if turn.others else (), most=1)
 
 
 def _perfect(turn: TurnRecord, item: int) -> bool:

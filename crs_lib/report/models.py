@@ -39,12 +39,12 @@ def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 
 def call_costs(name: str) -> pd.DataFrame:
-    """A kept call log by role and system: calls, mean tokens and seconds; InputError for a damaged log."""
+    """A kept call log by role, mode and model: calls, mean tokens, seconds; InputError for a damaged log."""
     frame = pd.DataFrame(read_jsonl(calls.kept(name)))
     frame = frame[frame["error"].isna()] if "error" in frame else frame
     mode = frame["system"].where(frame["role"] == "crs", "").str.partition(":")[0]
     means = {name: (name, "mean") for name in ("tokens_in", "tokens_out", "seconds")}
-    table = frame.assign(mode=mode).groupby(["role", "mode"]).agg(calls=("request", "size"), **means)
+    table = frame.assign(mode=mode).groupby(["role", "mode", "model"]).agg(calls=("request", "size"), **means)
     whole = {"tokens_in": int, "tokens_out": int}
     return table.round({**dict.fromkeys(whole, 0), "seconds": 1}).astype(whole).reset_index()
 

@@ -385,6 +385,7 @@ class _Wire(NamedTuple):
     path: str
     body: Callable[[Mapping[str, Any], dict[str, Any]], object]
     answer: Callable[[Any, dict[str, Any]], object]
+    card: str = ""
 
 
 def _ievalm_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
@@ -434,7 +435,9 @@ _WIRES = {
         lambda given, kept: {"reply": given["choices"][0]["message"]["content"]},
     ),
     "ievalm": _Wire("a server of iEvaLM", "/", _ievalm_body, _ievalm_answer),
-    "a2a": _Wire("an agent of the protocol Agent2Agent", "/", _a2a_body, _a2a_answer),
+    "a2a": _Wire(
+        "an agent of the protocol Agent2Agent", "/", _a2a_body, _a2a_answer, "/.well-known/agent-card.json"
+    ),
 }  # fmt: skip
 
 
@@ -450,6 +453,7 @@ class _Server(Channel):
 
     def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
         self.url, self.timeout = self.parsed(argument), timeout
+        self._card = "" if urlsplit(self.url).path else self.wire.card and self.url + self.wire.card
         if self.wire.path and not urlsplit(self.url).path:
             self.url += self.wire.path
         self._clients = http.Clients(_client, timeout)
@@ -489,6 +493,8 @@ class _Server(Channel):
         if request["turn"] == 1 or request["session"] not in self._kept:
             self._kept[request["session"]] = {"jar": httpx.Cookies(), "headers": self._headers}
         kept = self._kept[request["session"]]
+        if self._card:
+            self._read_card(kept)
         text = self._posted(self.wire.body(request, kept), kept)
         if not self.wire.name:
             return contract.parse(text)
@@ -500,18 +506,31 @@ class _Server(Channel):
             told = f"{self.url} answered like no {self.wire.name.partition(' ')[2]}: {shorten(text, 300)}"
             raise LLMError("garbled", told, text) from error
 
+    def _read_card(self, kept: Mapping[str, Any]) -> None:
+        """Take the path of the JSON-RPC address from the agent's card; where it has none, the usual one."""
+        with suppress(LLMError, InputError, LookupError, TypeError, AttributeError, ValueError):
+            card = safety.loads(self._sent("GET", self._card, None, kept), "the card")
+            known = [*card.get("supportedInterfaces", ()), *card.get("additionalInterfaces", ()), card]
+            spoken = [(one.get("protocolBinding") or one.get("transport"), one) for one in known]
+            url = next(one["url"] for kind, one in spoken if kind in ("JSONRPC", None))
+            self.url = self._card.removesuffix(self.wire.card) + (urlsplit(url).path or self.wire.path)
+        self._card = ""
+
     def _posted(self, value: object, kept: Mapping[str, Any]) -> str:
         """The text of the answer to a posted value; LLMError for every other status than 200."""
         body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return self._sent("POST", self.url, body, kept)
+
+    def _sent(self, method: str, url: str, body: bytes | None, kept: Mapping[str, Any]) -> str:
         client, found = self._clients.at(self.url), bytearray()
         more = {"headers": _HEADERS | self._headers, "extensions": {"jar": kept["jar"]}}
         try:
-            with self._clients.in_time(), client.stream("POST", self.url, content=body, **more) as answer:
+            with self._clients.in_time(), client.stream(method, url, content=body, **more) as answer:
                 for piece in answer.iter_bytes():
                     found += piece
                     contract.check_length(found)
         except httpx.HTTPError as error:
-            fault = http.from_transport(error, self.url, self.timeout)
+            fault = http.from_transport(error, url, self.timeout)
             raise (LLMError("too slow", str(fault)) if fault.kind == "timeout" else fault) from error
         if self.wire.name:
             kept["jar"].extract_cookies(answer)

@@ -63,6 +63,8 @@ NAN = math.nan
     (GAIN, [say(DRAMA, [6])], (0 - 5 / 9) / (1 - 5 / 9)),
     (GAIN, [say(DRAMA, [0, 1, 2])], 1),
     (GAIN, [say(DRAMA, [0, 1, 6])], (2 - 15 / 9) / (3 - 15 / 9)),
+    (gain._first_gain, [say(DRAMA, [0, 6, 7])], 1),
+    (gain._first_gain, [say(DRAMA, [6, 0, 1])], (0 - 5 / 9) / (1 - 5 / 9)),
         # a longer list is measured by the best list of its length: 0 and 1 meet two, the third best meets one
     (GAIN, [say(QUILL, [0, 1, 4])], 1),
     (GAIN, [say(QUILL, [0, 1])], 1),

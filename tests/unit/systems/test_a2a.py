@@ -48,10 +48,10 @@ def agent(compat, tasks):
         name="counting", description="counts", version="1", default_input_modes=["text"],
         default_output_modes=["text"], capabilities=AgentCapabilities(),
         skills=[AgentSkill(id="count", name="count", description="counts", tags=["films"])],
-        supported_interfaces=[AgentInterface(url="/", protocol_binding="JSONRPC", protocol_version="1.0")],
+        supported_interfaces=[AgentInterface(url="/rpc", protocol_binding="JSONRPC", protocol_version="1.0")],
     )  # fmt: skip
     handler = DefaultRequestHandler(Counting(), InMemoryTaskStore(), card)
-    routes = create_jsonrpc_routes(handler, "/", enable_v0_3_compat=compat)
+    routes = create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=compat)
     return Starlette(routes=[*routes, *create_agent_card_routes(card)]), heard
 
 
