@@ -119,16 +119,6 @@ def test_the_router_beats_the_most_frequent_intent_on_the_sample():
     )
 
 
-def test_the_regression_forgets_what_it_learned_before():
-    data = intents._training(KNOWN).take(np.arange(40))
-    fresh, used = (intents._Ridge((), data.turns) for _ in range(2))
-    used.learn(data.weighted[::-1])
-    asked = fresh.to_known(data.turns)
-    assert np.array_equal(
-        fresh.learn(data.weighted).shares(asked), used.learn(data.weighted).shares(used.to_known(data.turns))
-    )
-
-
 @pytest.mark.slow
 def test_the_extractor_copies_words_that_stand_in_the_conversation():
     tasks = rewriting._crowd_tasks(KNOWN)

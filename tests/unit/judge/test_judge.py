@@ -96,14 +96,6 @@ def test_an_expected_score_is_the_mean_of_the_levels_after_the_same_conversation
     assert judge_prompt.digest(True) != judge_prompt.digest()
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_every_score_that_was_asked_for_has_a_row(together):
-    record = judged(verdicts, samples=2, together=together)
-    rows = [(row["construct"], row["sample"]) for row in record["scores"]]
-    assert sorted(rows) == sorted((name, sample) for name in CONSTRUCTS for sample in (0, 1))
-    assert record["settings"]["together"] is together
-
-
 def test_a_call_reads_its_criteria_under_a_seed_of_its_own():
     for together, per_call in ((False, 1), (True, 3)):
         scripted = LLM("scripted", answers=verdicts)
@@ -276,15 +268,6 @@ def test_wishes_come_from_the_log_a_line_for_each_change():
     assert judge_prompt._wish_summary(plain).startswith("No wishes were recorded")
     with pytest.raises(InputError, match="logged constraints must be an object"):
         judge_prompt._wish_summary(dialogue([("a", "b")], constraints="drama"))
-
-
-def test_the_table_of_scores_keeps_what_is_missing():
-    spoilt = {**judged(lambda request: "no"), "canary": "sticky"}
-    table = _table_of([judged(verdicts), spoilt])
-    assert table["score"].fillna(0).tolist() == [4, 4, 4, 0, 0, 0]
-    assert table["flag"].fillna("").tolist() == [""] * 3 + ["unreadable"] * 3
-    assert table["canary"].tolist() == [""] * 3 + ["sticky"] * 3
-    assert _table_of([]).empty
 
 
 def test_where_no_wish_is_logged_the_users_turns_tell_them():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs.jobs import PATIENCE, _check, _part_size, sessions
+from crs_lib.runs.jobs import PATIENCE, _check, sessions
 from crs_lib.runs.ledger import Done, Key, Ledger
 from crs_lib.runs.processes import completed, submitter
 from tests.helpers import jobs
@@ -91,10 +91,6 @@ def test_a_worker_that_is_killed_ends_the_batch_with_advice(tmp_path):
 def test_without_workers_nothing_can_be_done_and_not_with_any_number(tmp_path, workers, says):
     with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(InputError, match=says):
         run(ledger, keys(1), Draws, (5,), workers=workers)
-
-
-def test_tasks_are_larger_where_there_are_thousands_of_them():
-    assert [_part_size(n) for n in (1, 10_000, 50_000, 100_000, 10**7)] == [10, 10, 50, 100, 100]
 
 
 def killed(process, path, beyond):

@@ -32,22 +32,6 @@ def test_bca_equals_scipy_up_to_monte_carlo_error():
     assert row["high"] - plain > 0.1
 
 
-def test_bca_levels_equal_efrons_formula_written_out():
-    """Efron (1987), equations 2.3 and 6.6, in a loop over draws and leave-one-out means."""
-    x = np.random.default_rng(7).exponential(size=12)
-    draws = np.vstack(list(estimates.bootstrap_weights(12, 500, 9))) @ x / 12
-    z0 = sp.norm.ppf(sum(d < x.mean() for d in draws) / 500)
-    loo = [np.delete(x, i).mean() for i in range(12)]
-    gap = [np.mean(loo) - v for v in loo]
-    a = sum(g**3 for g in gap) / (6 * sum(g**2 for g in gap) ** 1.5)
-    ends = [z0 + (z0 + z) / (1 - a * (z0 + z)) for z in sp.norm.ppf([0.025, 0.975])]
-    design = stats.Design(resamples=500, seed=9)
-    found = stats.bootstrap_estimates(lambda w: (w @ x / w.sum(axis=1))[:, None], 12, design)
-    assert [found.low[0], found.high[0]] == pytest.approx(
-        np.quantile(draws, sp.norm.cdf(ends)).tolist(), rel=1e-10
-    )
-
-
 def test_weights_are_multinomial_and_independent_of_the_chunks():
     whole = np.vstack(list(estimates.bootstrap_weights(7, 3000, 5)))
     parts = list(estimates.bootstrap_weights(7, 3000, 5, width=estimates._CELLS // 100))
