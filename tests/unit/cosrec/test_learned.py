@@ -9,7 +9,7 @@ import pytest
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus, intents, rewriting
-from tests.helpers.cosrec_data import CROWD, CURATED
+from tests.helpers.cosrec_data import CURATED
 
 SAMPLE = corpus.locate("sample")
 KNOWN, ASKED = corpus.load(SAMPLE, "crowd"), corpus.load(SAMPLE, "curated")
@@ -73,16 +73,6 @@ def test_the_classifier_decides_where_votes_are_even():
     codes, prior = np.array([0, 0, 1, 1]), np.tile([0.1, 0.7, 0.1, 0.1], (4, 1))
     prior[3] = [0.7, 0.1, 0.1, 0.1]
     assert intents._settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
-
-
-def test_the_turns_before_are_seen_and_none_after():
-    frame = intents.turns(CROWD)
-    shares = np.arange(len(frame) * 4, dtype=float).reshape(-1, 4)
-    rows = intents._sequence_features(frame, shares)
-    assert rows[0, 4:8].tolist() == [0.0] * 4  # the first turn of a conversation
-    assert rows[1, 4:8].tolist() == shares[0].tolist()
-    assert rows[2, 8:12].tolist() == shares[0].tolist()
-    assert rows[3, 4:16].tolist() == [0.0] * 12  # the next conversation begins
 
 
 @pytest.mark.slow

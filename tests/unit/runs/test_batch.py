@@ -1,6 +1,5 @@
 """Batches: any number of workers, any number of kills, a full disk; nothing lost, nothing done twice."""
 
-import gc
 import multiprocessing
 import signal
 import subprocess
@@ -176,24 +175,6 @@ def test_threads_share_one_maker_work_at_the_same_time_and_give_the_same_session
 
     with Ledger(tmp_path / "barrier.sqlite") as ledger:
         assert run(ledger, keys(4), lambda: maker, (), threads=4) == 8
-
-
-@pytest.mark.parametrize("failing", [False, True])
-@pytest.mark.slow
-def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_afterwards(tmp_path, failing):
-    seen = []
-
-    def maker(key):
-        seen.append(gc.get_freeze_count())
-        if failing:
-            raise ValueError("no")
-        return "{}"
-
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        sessions(ledger, keys(4), lambda: maker, (), threads=2)
-    assert len(seen) == 8
-    assert min(seen) > 1_000
-    assert gc.get_freeze_count() == 0
 
 
 def test_sessions_that_failed_before_do_not_make_the_batch_give_up(tmp_path):

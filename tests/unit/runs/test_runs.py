@@ -285,10 +285,9 @@ STUDY = Study(
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def study_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    return tmp_path / "letters" / "r1"
+@pytest.fixture
+def study_results(results):
+    return results / "letters" / "r1"
 
 
 def test_a_stage_writes_its_tables_and_the_manifest_names_them(study_results):

@@ -18,7 +18,7 @@ from crs_lib.stats.effects import (
 )
 from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova, tost_pairs
-from crs_lib.stats.ranking import _tied_sets, leaderboard
+from crs_lib.stats.ranking import leaderboard
 from tests.helpers.stats_examples import (
     PLANT_GROWTH,
     groups_frame,
@@ -276,21 +276,6 @@ def test_rank_intervals_equal_a_plain_bootstrap():
         low, high = np.quantile(drawn[:, j], [0.025, 0.975], method="inverted_cdf")
         assert abs(board.loc[f"s{j}", "rank_low"] - low) <= 1
         assert abs(board.loc[f"s{j}", "rank_high"] - high) <= 1
-
-
-def alike_pairs(k):
-    pairs = k * (k - 1) // 2
-    return st.tuples(st.just(k), st.lists(st.booleans(), min_size=pairs, max_size=pairs))
-
-
-@settings(max_examples=20)
-@given(st.integers(2, 7).flatmap(alike_pairs))
-def test_letters_are_shared_exactly_by_the_pairs_not_told_apart(case):
-    k, alike = case
-    letters = _tied_sets(k, alike, list(range(k)))
-    for (i, j), same in zip(itertools.combinations(range(k), 2), alike, strict=True):
-        assert bool(set(letters[i]) & set(letters[j])) == same
-    assert all(letters)
 
 
 def test_bad_orders_say_what_was_expected():

@@ -6,14 +6,11 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats as sp
 
 from crs_lib import stats
 from crs_lib.core.errors import InputError
 from crs_lib.stats import Estimate, estimates
-from crs_lib.stats.estimates import weighted_ranks
 from crs_lib.stats.findings import share_of
 from tests.helpers.stats_examples import matrix_frame, random_matrix
 
@@ -98,18 +95,6 @@ def test_correlation_equals_scipy(kind):
     )  # fmt: skip
     assert (row["low"], row["high"]) == pytest.approx(tuple(again.confidence_interval), abs=0.04)
     assert (row["n"], row["n_missing"]) == (59, 1)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=10))
-def test_weighted_ranks_are_ranks_of_the_repeated_values(pairs):
-    values, weights = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
-    repeated = np.repeat(values, weights.astype(int))
-    found = weighted_ranks(values, weights[None, :])[0]
-    ranks = sp.rankdata(repeated) if len(repeated) else []
-    for value, weight, rank in zip(values, weights, found, strict=True):
-        if weight:
-            assert rank == pytest.approx(ranks[np.flatnonzero(repeated == value)[0]])
 
 
 def test_degenerate_cases():
