@@ -1,4 +1,4 @@
-"""The thesis's own catalogue, where it is at hand: what cleaning reports, and that the study runs on it."""
+"""The thesis's own catalogue, where it is at hand: what cleaning reports, and that its users can be served."""
 
 import itertools
 import random
