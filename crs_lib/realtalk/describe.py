@@ -175,11 +175,10 @@ def sections(index: ChatIndex, told: Sequence[Mapping[str, Any]]) -> list[tuple[
 
     ``told`` are the predictions for the chat; all texts are escaped, ids and threads lead to their messages.
     """
-    joined = {i: n for n, thread in enumerate(index.threads) for i in thread.segments}
+    joined = {i: n for n, thread in enumerate(index.threads) for i in thread}
     asked = "".join(map(_asked_part, told)) or '<p class="quiet">No question was asked.</p>'
     threads = "".join(
-        f'<li id="thread-{n}">{_thread_part(index, thread.segments)}</li>'
-        for n, thread in enumerate(index.threads)
+        f'<li id="thread-{n}">{_thread_part(index, thread)}</li>' for n, thread in enumerate(index.threads)
     )
     cut = [_segment_part(index, i, joined.get(i)) for i in range(len(index.segments))]
     return [
