@@ -12,7 +12,7 @@ from crs_lib.core import tables
 from crs_lib.core.errors import InputError, NoDataError, RunError
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.metrics import base, conventions
+from crs_lib.metrics import base
 from crs_lib.report import findings, statistics
 from crs_lib.report import tables as views
 from crs_lib.simulate import scenarios
@@ -130,17 +130,6 @@ def test_tables_leave_out_what_the_older_convention_does_not_give():
     turns = pd.DataFrame({"model": ["a"], "session_id": ["0"], "turn": [1], "cross_coherence": [0.5]})
     assert list(views.turn_table(turns)) == list(turns)
     assert EvaluateConfig(run="r", convention="thesis_legacy").metrics == thesis_legacy.METRICS
-
-
-@pytest.mark.slow
-def test_dialogues_are_scored_alike_whatever_their_company(run):
-    from crs_lib.catalog.grounder import Grounder
-
-    talks, real = simulate.dialogues("r"), Grounder(evaluate.catalog_of("r"))
-    rule = conventions.get("default")
-    together = [scores.session for scores in evaluate.score_all(talks, real, rule)]
-    alone = [next(evaluate.score_all([talk], real, rule)).session for talk in reversed(talks)]
-    assert [tables.dumps(one) for one in together] == [tables.dumps(one) for one in reversed(alone)]
 
 
 @pytest.mark.slow

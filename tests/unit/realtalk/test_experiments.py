@@ -14,7 +14,6 @@ from tests.helpers.ollama_server import Faults, OllamaServer
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
 pytestmark = pytest.mark.slow  # they share runs that take seconds
-pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 
 def record(run, recall, precision=None, **asked):

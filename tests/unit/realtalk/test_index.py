@@ -305,10 +305,3 @@ def test_features_are_finite_and_named(built, question):
     rows = features.matrix(built, made, scores, channels.fuse(built, made, scores))
     assert rows.shape == (built.size, len(features.NAMES)) and rows.dtype == np.float32
     assert np.isfinite(rows).all() and len(set(features.NAMES)) == len(features.NAMES)
-
-
-def test_a_chat_of_one_message_can_be_asked(make_chat):
-    built = index.build(make_chat([("Ann", "hello")]), "hashing")
-    made, scores = search(built, "What did Ann say?")
-    rows = features.matrix(built, made, scores, channels.fuse(built, made, scores))
-    assert np.isfinite(rows).all()

@@ -93,17 +93,6 @@ def test_what_a_run_lacks_is_no_data_and_a_run_that_is_not_there_is_an_error(tab
 
 
 @pytest.mark.slow  # they share runs that take seconds
-@pytest.mark.parametrize("name", ["judge_scatter", "tokens_and_time", "correlation_heatmap"])
-def test_a_judged_run_has_its_figures(name):
-    tables = [figure_tables.read("models", table) for table in figures.FIGURES.get(name).facts["tables"]]
-    made = figures.make(name, *tables)
-    said = " ".join(axes.get_title(loc=side) for axes in made.axes for side in ("left", "center"))
-    if name == "judge_scatter":
-        assert "coherence ↑" in said
-        assert "within –" in said  # one score for everybody: no correlation
-
-
-@pytest.mark.slow  # they share runs that take seconds
 def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
     figure_tables.draw("rules", "judge_scatter", "tokens_and_time")
     lines = capsys.readouterr().out.splitlines()

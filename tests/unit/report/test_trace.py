@@ -135,16 +135,6 @@ def test_the_shift_says_what_changed_and_when_replies_followed(view):
     assert (shift["films"], shift["text"]) == ([True, 0.0], [False, None])
 
 
-def test_judge_notes_are_shown_where_a_judge_spoke():
-    assert _judge_notes(None) is None
-    assert _judge_notes({"judge": {"coherence": None}}) is None
-    score = {"judge": "j", "construct": "coherence", "sample": 0, "score": 4, "flag": None}
-    score |= {"evidence": "It answers.", "digest": "x"}
-    made = _judge_notes({"judge": {"coherence": 4.0}, "scores": [score]})
-    assert made["means"] == {"coherence": 4.0}
-    assert made["notes"][0]["evidence"] == "It answers."
-
-
 @pytest.fixture(scope="module")
 def run():
     name = "trace-unit"
