@@ -67,8 +67,8 @@ class RealismConfig(Settings):
 
     def batch(self, choice: str) -> SimulateConfig:
         """The settings of the users with a choice of voices."""
-        given = {"seed": self.seed, "n_turns": self.n_turns, "pace": self.pace, "scope": self.scope}
-        return SimulateConfig(systems=[SYSTEM], voices=choice, **given)
+        one = SimulateConfig(systems=[SYSTEM], seed=self.seed, voices=choice, n_turns=self.n_turns)
+        return one.changed(pace=self.pace, scope=self.scope)
 
 
 class _UserTurn(NamedTuple):
