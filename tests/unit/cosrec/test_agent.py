@@ -58,17 +58,6 @@ def test_end_to_end_on_the_sample(config, curated):
     assert 0.5 < spelt < 1
 
 
-def test_the_agent_answers_what_was_asked(agent):
-    answer = agent.answer(["How should a tent be stored?"], "", ["search"])
-    assert "tent" in answer.text
-    assert list(answer.found) == ["search"]
-    title = agent.products["BS00000777"].title
-    both = agent.answer([f"Tell me about the {title}"], "", ["product_details", "recommendation"])
-    assert agent.products[both.found["product_details"][0].id].title == title
-    assert "You could look at" in both.text
-    assert agent.answer(["Thanks"], "", []).text == "You are welcome."
-
-
 @pytest.mark.slow
 def test_the_sample_tells_bm25_dense_and_fusion_apart():
     folder = corpus.locate("sample")
@@ -96,13 +85,6 @@ def test_wishes_of_a_resolved_user_join_the_query(agent, curated):
             generic = "#0" if mapping == "zero_is_generic" else top[topic(name).conversation]
             assert (plain[name] == mapped[name]) or not name.endswith(generic)
         assert sum(plain[name] != mapped[name] for name in plain) > 100
-
-
-@pytest.mark.slow
-def test_the_conversation_as_the_agent_serves_it(agent, curated):
-    table = agent.converse(curated, "Sample-Curated_1")
-    assert len(table) == len(curated.conversations["Sample-Curated_1"].turns)
-    assert table.loc[0, "modules"] == "recommendation"
 
 
 def test_the_router_learns_from_the_crowd_alone():

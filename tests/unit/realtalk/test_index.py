@@ -257,11 +257,11 @@ def test_signals_of_one_message(make_chat):
 
 def test_threads_join_sessions_and_their_pairs_are_compared_with_all_pairs(built):
     found = built.threads
-    members = [i for thread in found for i in thread.segments]
+    members = [i for thread in found for i in thread]
     assert len(members) == len(set(members))
     for thread in found:
-        assert len({built.segments[i].session for i in thread.segments}) > 1
-        assert list(thread.segments) == sorted(thread.segments)
+        assert len({built.segments[i].session for i in thread}) > 1
+        assert list(thread) == sorted(thread)
     pairs = describe.thread_pairs([built])
     assert set(pairs["joined"]) == {0.0, 1.0} and len(pairs) > 10
     (chance,) = pairs["by_chance"].unique()
