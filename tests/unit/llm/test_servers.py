@@ -384,12 +384,6 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used():
         assert server.connections == 2
 
 
-@pytest.mark.parametrize("answer", [WHOLE[:-2], CHUNKED[:-9], WHOLE[:20], b"SMTP ready\r\n\r\n"])
-def test_an_answer_that_breaks_off_is_dropped(answer):
-    with RawServer(answer, hang_up=True) as server, failing("dropped", "ended early"):
-        texts(server)
-
-
 def test_an_answer_in_drops_that_is_in_time_comes_whole():
     with RawServer(WHOLE, pieces=10, pause=0.01) as server:
         assert texts(server, timeout=5.0) == ["hello"]
@@ -423,13 +417,6 @@ def clients():
     made = Clients(lambda *_: socket.socket(), 5.0)
     yield made
     made.close()
-
-
-def test_a_client_is_made_once_a_server_and_anew_after_closing(clients):
-    first, other = clients.at("http://a"), clients.at("http://b")
-    assert clients.at("http://a") is first and first is not other
-    clients.close()
-    assert first.fileno() == -1 and clients.at("http://a") is not first
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")

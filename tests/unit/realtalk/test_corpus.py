@@ -316,14 +316,6 @@ def test_a_plan_names_people_days_photos_and_terms_without_names():
     assert plan.make("Which pets are there?", NAMES, DAY).speakers == ()
 
 
-@given(st.text(max_size=80))
-@pytest.mark.slow
-def test_any_text_can_be_planned(text):
-    made = plan.make(text, NAMES, DAY)
-    assert made.kind in plan.KINDS
-    assert plan.make(text, NAMES, DAY) == made
-
-
 def test_names_are_learnt_from_calls_of_the_other_one(make_chat):
     calls = [("Ben", "Hey Katie! How are you?"), ("Ann", "Good, and you?")] * 3
     chat = make_chat(calls)

@@ -75,14 +75,6 @@ def test_each_demand_can_be_failed_and_marks_the_metric(change, ordering):
     assert ordering in table.loc["item_tas", "failed"]
 
 
-def test_the_difference_and_its_interval_on_paper():
-    # oracle - tracker = 0.1 + wobble = 0.10, 0.11, 0.09, 0.12: mean 0.105, sd 0.01291, t(3) = 3.1824
-    row = gate._test_all(values(GOOD)).set_index("ordering").loc["oracle above tracker"]
-    assert row["diff"] == pytest.approx(0.105)
-    assert row["high"] - row["diff"] == pytest.approx(3.1824 * 0.01291 / 2, abs=1e-4)
-    assert row["n"] == 4
-
-
 def test_what_is_not_defined_is_neither_passed_nor_failed():
     frame = values(GOOD)
     frame.loc[frame["system"] == "echo", "value"] = None
