@@ -21,7 +21,7 @@ OTHER = {
 }  # fmt: skip
 pytestmark = pytest.mark.subprocess
 FULL = {
-    "08_models": {"live": True, "model": "template", "n_sessions": 4, "n_turns": 6},  # no calls of these are kept
+    "08_models": {"live": True, "model": "template", "floor": "template", "n_sessions": 4, "n_few": 3, "n_roles": 2},
     "07_thesis": {"convention": "default", "also": ["thesis_grounded"], "topics": ""},
     "32_human_labels": {"n_questions": 6, "n_scripted": 2, "seed": 11},  # of the few sessions of 03
     "21_realtalk_corpus": {"data": CHAT, "reading": "strict"},  # one chat leaves no intervals over chats

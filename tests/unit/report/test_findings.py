@@ -180,6 +180,8 @@ def test_the_kept_calls_of_the_small_model_are_counted():
     ]
     assert len(rows) == 911 and len(copied) == 563
     assert "worded" not in copied
+    rows = [row for row in read_jsonl(calls.kept("qwen")) if row["role"] == "crs" and "qwen" in row["model"]]
+    assert sum(copied_prompt(row["text"]) for row in rows) < 0.02 * len(rows)  # 0 of what users read: 08
 
 
 def test_who_serves_nobody_is_not_ranked_however_little_it_loses():
