@@ -304,16 +304,6 @@ def test_letters_are_shared_exactly_by_the_pairs_not_told_apart(case):
     assert all(letters)
 
 
-def test_bad_orders_say_what_was_expected():
-    frame = matrix_frame(random_matrix(1, 5, 4))
-    for order in (["s0", "s0", "s1"], ["s0", "s1", "oracle"], ["s0"]):
-        with pytest.raises(InputError, match=r"order \[|systems"):
-            stats.page_trend(frame, order)
-    assert stats.page_trend(frame, ["s2", "s0", "s3"])["n"][0] == 5
-    with pytest.raises(InputError, match="no column 'score'"):
-        stats.page_trend(frame, ["s0", "s1", "s2"], stats.Design(value="score"))
-
-
 TABLE = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=15)
 
 
