@@ -75,7 +75,7 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     form = RawDescriptionHelpFormatter
     parser = ArgumentParser(PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=form)
     parser.add_argument("--version", action="version", version=f"crs-lib {crs_lib.__version__}")
-    shells = ("bash", "zsh", "fish")
+    shells = ("bash", "zsh")
     parser.add_argument(
         "--completion", choices=shells, help='completes commands: eval "$(crs --completion bash)"'
     )
@@ -133,12 +133,6 @@ def _completion(shell: str) -> str:
             flag = f"--{_flag(name)}" if len(_flag(name)) > 1 else f"-{name}"
             found = (field.names.names() if field.names else []) if positional else [flag]
             words.setdefault(one.name, {}).update(dict.fromkeys(found))
-    if shell == "fish":
-        rows = [
-            f"complete -c crs -n '__fish_seen_subcommand_from {name.split()[-1]}' -a '{' '.join(found)}'"
-            for name, found in words.items() if name
-        ]  # fmt: skip
-        return "\n".join([f"complete -c crs -n __fish_use_subcommand -a '{' '.join(words[''])}'", *rows])
     cases = "\n".join(
         f'    "{name} "*) words="{" ".join(found)}";;'
         for name, found in sorted(words.items(), key=lambda pair: -len(pair[0].split()))

@@ -135,7 +135,7 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 @command(
     "realtalk evaluate", defaults={**_AUTO, "run": "train", "data": "realtalk"},
     takes=[
-        f"{_CONFIG} run data against tradeoff teachers selection mode reading arc_cases final force seed "
+        f"{_CONFIG} run data against tradeoff teachers selection reading arc_cases final force seed "
         f"{_MODEL}"
     ],
 )  # fmt: skip
@@ -150,7 +150,7 @@ def _evaluate(
     teach: train the ranker of the package on the train chats instead
     train: a folder with realtalk/ and locomo/ to learn from
     held: a fifth of the questions of each chat; their people and sessions are in the others, too
-    compare: a setting and its values (selection, mode, ranker, encoder, …), or: ladder, BM25 to the fusion
+    compare: a setting and its values (selection, ranker, encoder, …), or: ladder, BM25 to the fusion
     protocol: lmeb scores rankers on the terms of that public benchmark; writes nothing
     """
     from crs_lib.realtalk import study

@@ -31,7 +31,7 @@ from crs_lib.cosrec.catalogue_tables import (
     read_category,
     write_output,
 )
-from crs_lib.runs import dask, processes
+from crs_lib.runs import processes
 
 _ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _PART = 512 * 2**20  # bytes of input text for one part of the join
@@ -175,8 +175,7 @@ def _do_all(
 ) -> None:
     """Do every task, which adds so much to the progress; RunError naming the first that failed, at the end.
 
-    A failing task does not stop the others. They are done here, in local processes or on a Dask cluster,
-    whose workers must see the same folders.
+    A failing task does not stop the others. They are done here or in local processes.
     """
     errors, every, sizes = dict[int, str](), list(tasks), list(tasks.values())
 
@@ -188,14 +187,7 @@ def _do_all(
             errors[number] = str(error) if ours else f"{type(error).__name__}: {error}"
         seen(size)
 
-    if options.scheduler:
-        with dask.connected(options.scheduler, options.workers) as client:
-            from distributed import as_completed
-
-            sent = {client.submit(do, task, pure=False): number for number, task in enumerate(tasks)}
-            for future in as_completed(list(sent), loop=client.loop):
-                attempt(sent[future], future.result, sizes[sent[future]])
-    elif options.workers > 1 and len(tasks) > 1:
+    if options.workers > 1 and len(tasks) > 1:
         with processes.submitter(do, None, min(options.workers, len(tasks))) as (submit, width):
             for number, future in processes.completed(lambda n: submit(every[n]), range(len(every)), width):
                 attempt(number, future.result, sizes[number])

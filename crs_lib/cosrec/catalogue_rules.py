@@ -39,7 +39,6 @@ class Options(Settings):
     most_reviews: Annotated[int, Field(ge=0, description="keep the k most helpful reviews (0: all)")] = 0
     parts: Annotated[int, Field(ge=0, description="parts of the join (0: by size; changes no result)")] = 0
     workers: Annotated[int, Field(ge=1, description="local processes")] = 1
-    scheduler: Annotated[str, Field(description="address of a Dask scheduler, not local processes")] = ""
     keep_work: Annotated[bool, Field(description="keep the working files")] = False
 
 

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Annotated, Literal, NamedTuple, get_args
 
-import pandas as pd
 from pydantic import Field
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import shorten
 from crs_lib.retrieval.runs import Qrels
 
 Kind = Literal["search", "recommendation", "product_details"]
@@ -58,14 +55,6 @@ class Conversation:
         """The line before a user turn, empty at the beginning."""
         place = self.turns[turn]
         return self.utterances[place - 1].text if place else ""
-
-    def table(self, width: int = 0) -> pd.DataFrame:
-        """One row an utterance: user turn (empty for the system), speaker, text, cut at a width over 0."""
-        turn, rows = count(), []
-        for speaker, text in self.utterances:
-            who = (str(next(turn)), "user") if speaker == "U" else ("", "system")
-            rows.append((*who, shorten(text, width) if width else text))
-        return pd.DataFrame(rows, columns=["turn", "speaker", "text"])
 
 
 class Rating(NamedTuple):

@@ -5,11 +5,9 @@ like any other system: its hits become run files, its routes the routing of the 
 its links the answers to product-details questions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pandas as pd
+from typing import Any
 
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
@@ -28,16 +26,8 @@ from crs_lib.runs import Stage
 Routes = dict[tuple[str, int], list[str]]
 
 
-class _AgentReply(NamedTuple):
-    """The agent's answer to a turn: the stand-alone query, what each module found, its words."""
-
-    query: str
-    found: Mapping[str, list[Hit]]
-    text: str
-
-
 class _RoutingAgent:
-    """Routes a turn, rewrites it, asks the modules, and puts their best hit into words."""
+    """Routes a turn, rewrites it, and asks the modules."""
 
     def __init__(
         self, router: IntentModel, stock: Stock, recommend: Retriever, search: Retriever, rewriter: str
@@ -66,31 +56,6 @@ class _RoutingAgent:
             title = set(words(self.products[name].title))
             hits[name] = score + len(title & whole) / len(title)
         return ranked(hits)
-
-    def answer(self, said: Sequence[str], context: str, modules: Sequence[str], k: int = 5) -> _AgentReply:
-        """Serve one turn: ``said`` is what the user said so far, ``context`` the system's line before."""
-        query, found, parts = self._query(said), dict[str, list[Hit]](), list[str]()
-        if "search" in modules:
-            found["search"] = self.search.search(query, k)
-            parts += [self.passages[hit.id].text for hit in found["search"][:1]]
-        if "product_details" in modules:
-            found["product_details"] = self._link(said, context, k)
-            parts += [" ".join(self.products[hit.id].description) for hit in found["product_details"][:1]]
-        if "recommendation" in modules:
-            found["recommendation"] = self.recommend.search(query, k)
-            titles = [self.products[hit.id].title for hit in found["recommendation"][:2]]
-            parts += [f"You could look at {' or '.join(titles)}."] if titles else []
-        return _AgentReply(query, found, " ".join(parts) or "You are welcome.")
-
-    def converse(self, partition: Partition, name: str) -> pd.DataFrame:
-        """The agent's answers to the user's turns of one conversation: turn, user, modules, query, answer."""
-        conversation, routes = partition.conversations[name], self.routes(partition)
-        rows = []
-        for turn in range(len(conversation.turns)):
-            said, modules = conversation.said(turn), routes[name, turn]
-            answer = self.answer(said, conversation.before(turn), modules)
-            rows.append((turn, said[-1], ", ".join(modules) or "none", answer.query, answer.text))
-        return pd.DataFrame(rows, columns=["turn", "user", "modules", "query", "answer"])
 
     def run(self, partition: Partition, k: int = 100, mapping: str = "") -> Run:
         """Hits for every topic, as if each were routed rightly: what the joint measure starts from.

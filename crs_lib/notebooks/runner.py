@@ -335,14 +335,11 @@ def _environment(settings: str, variables: Mapping[str, str]) -> dict[str, str]:
     """The kernel's environment: this process's, plus the package on the path, without personal settings."""
     plain = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
     return {
-        **plain,
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(paths.ROOT), os.environ.get("PYTHONPATH")])),
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-        "IPYTHONDIR": settings,
-        PREFIX: sys.prefix,
+        **plain, "PYTHONPATH": os.pathsep.join(filter(None, [str(paths.ROOT), os.environ.get("PYTHONPATH")])),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline", "IPYTHONDIR": settings, PREFIX: sys.prefix,
         progress.VARIABLE: os.environ.get(progress.VARIABLE) or progress.terminal() or progress.OFF,
         **variables,
-    }
+    }  # fmt: skip
 
 
 def _own_kernel(environment: dict[str, str], started: list[int]) -> "type[AsyncKernelManager]":

@@ -89,12 +89,9 @@ def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) 
 
 
 def _by_channel(
-    index: ChatIndex,
-    plan: QueryPlan,
-    main: _AskedVectors,
-    others: Sequence[tuple[str, encoders.Encoded, _AskedVectors]],
-    row: int,
-) -> dict[str, Floats]:
+    index: ChatIndex, plan: QueryPlan, main: _AskedVectors,
+    others: Sequence[tuple[str, encoders.Encoded, _AskedVectors]], row: int,
+) -> dict[str, Floats]:  # fmt: skip
     terms = plan.terms
     raw, first = main.raw.sentences[row], main.first.sentences[row]
     captioned = np.array([bool(m.caption) for m in index.chat.messages])
@@ -126,16 +123,13 @@ def _by_vectors(
     telling = np.square(told.max(axis=0, initial=0) - told.mean(axis=0)) if len(told) else np.zeros(0)
     weight = telling / max(float(telling.sum()), 1e-9)
     return {
-        "raw": messages.sentences @ raw,
-        "first": own_first,
-        "second": own_second,
+        "raw": messages.sentences @ raw, "first": own_first, "second": own_second,
         "turn": own_second + 0.5 * _of_remark(own_second, before),
         "turn first": own_first + 0.5 * _of_remark(own_first, before),
         "tokens": told.mean(axis=1) if told.shape[1] else np.zeros(len(told)),
         "turn tokens": turned.mean(axis=1) if turned.shape[1] else np.zeros(len(turned)),
-        "telling tokens": told @ weight,
-        "weakest token": gap.min(axis=1, initial=0),
-    }
+        "telling tokens": told @ weight, "weakest token": gap.min(axis=1, initial=0),
+    }  # fmt: skip
 
 
 def _with_remark(best: Floats, before: NDArray[np.intp]) -> Floats:
@@ -151,12 +145,9 @@ def _of_remark(values: Floats, before: NDArray[np.intp]) -> Floats:
 
 
 def fuse(
-    index: ChatIndex,
-    plan: QueryPlan,
-    channels: Mapping[str, Floats],
-    weights: Mapping[str, float] | None = None,
-    smoothing: tuple[float, float] = SMOOTHING,
-) -> Floats:
+    index: ChatIndex, plan: QueryPlan, channels: Mapping[str, Floats],
+    weights: Mapping[str, float] | None = None, smoothing: tuple[float, float] = SMOOTHING,
+) -> Floats:  # fmt: skip
     """First-stage score of every message, (messages,): weighted z-scores, smoothed over neighbours.
 
     Neighbours add ``smoothing`` of their score one and two messages away, inside the session. A message
@@ -187,12 +178,10 @@ def _priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]
     """What makes a message likely to bear evidence whatever is asked; photos where they are wanted."""
     column = index.signals.column
     return {
-        "length": zscore(np.log1p(column("length"))),
-        "first_person": zscore(column("first_person")),
-        "question": column("question").astype(float),
-        "reaction": column("reaction").astype(float),
+        "length": zscore(np.log1p(column("length"))), "first_person": zscore(column("first_person")),
+        "question": column("question").astype(float), "reaction": column("reaction").astype(float),
         "photo asked": column("photo").astype(float) * plan.photo,
-    }
+    }  # fmt: skip
 
 
 def _other_speaker(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:

@@ -63,10 +63,6 @@ class RealTalkConfig(Settings):
         Literal["coverage", "preview"],
         Field(description="how the evidence is chosen: coverage, or the old preview"),
     ] = "coverage"
-    mode: Annotated[
-        Literal["agent", "oneshot"],
-        Field(description="agent may search twice; oneshot (deprecated) ranks by the first stage"),
-    ] = "agent"
     engine: Annotated[
         Literal["auto", "langgraph", "plain"],
         Field(description="what runs the nodes; the result is the same"),

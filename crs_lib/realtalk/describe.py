@@ -3,7 +3,6 @@
 import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.core.text import shorten
 from crs_lib.data.logs import Quirk, quirk_counts, quirks_table
 from crs_lib.metrics import evidence as measures
 from crs_lib.realtalk import corpus, plan
@@ -147,76 +145,26 @@ def _joined_by_chance(of: NDArray[np.intp], session: NDArray[np.intp]) -> float:
 
 # ── the trace of one question ────────────────────────────────────────────────────────────────────────
 
-_COLOURS = {
-    "kept": "#cdeadf", "lost at selection": "#fbe0b2", "lost at reranking": "#f7d3e5",
-    "lost at candidates": "#f9cdbb", "not gold": "#fff",
-}  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Trace:
-    """One prediction beside its chat and gold; shows itself in JupyterLab, prints as text."""
-
-    chat: Chat
-    record: Mapping[str, Any]
-    reading: str = corpus.VALID
-
-    def rows(self) -> pd.DataFrame:
-        """One row a gold message: id, rank as candidate, rank after re-ranking, whether kept, bucket.
-
-        Ranks count from 1; null where the message is not in that checkpoint.
-        """
-        place = self.chat.position
-        candidates = [place[i] for i in self.record["candidates"]]
-        ranked = [place[i] for i in self.record["ranked"]][: int(self.record["kept"])]
-        chosen = {place[i] for i in self.record["selected"]}
-        out = []
-        for gold in self._gold():
-            out.append({
-                "id": self.chat.messages[gold].id, "speaker": self.chat.messages[gold].speaker,
-                "candidates": candidates.index(gold) + 1 if gold in candidates else None,
-                "re-ranked": ranked.index(gold) + 1 if gold in ranked else None, "kept": gold in chosen,
-                "bucket": measures.bucket(gold, candidates, ranked, chosen),
-            })  # fmt: skip
-        columns = ["id", "speaker", "candidates", "re-ranked", "kept", "bucket"]
-        return pd.DataFrame(out, columns=columns).astype({"candidates": "Int64", "re-ranked": "Int64"})
-
-    def _gold(self) -> Sequence[int]:
-        asked = [q for q in self.chat.questions if q.index == self.record["qa_index"]]
-        return corpus.evidence(self.chat, asked[0], self.reading).positions if asked else ()
-
-    def to_html(self) -> str:
-        """The page: question and plan, selected messages, gold that was lost, phases; all texts escaped."""
-        buckets = dict(zip(self.rows()["id"], self.rows()["bucket"], strict=True))
-        plan = self.record["plan"]
-        kept = [name for name in self.record["selected"] if name in self.chat.position]
-        parts = [("kept as evidence", kept)]
-        lost = [name for name, bucket in buckets.items() if bucket != "kept"]
-        parts += [("gold that was lost", lost)] if lost else []
-        for phase in self.record["phases"]:
-            when = " – ".join(str(t)[:10] for t in (phase["start"], phase["end"]) if t)
-            parts.append((f"{phase['title']} ({when})", phase["ids"]))
-        told = f"{plan['kind']} · {', '.join(plan['speakers']) or 'nobody named'} · searched as "
-        head = f"<h4>{html.escape(self.record['question'])}</h4>"
-        head += f"<div>{html.escape(told)}“{html.escape(plan['first_person'])}”</div>"
-        tables = "".join(
-            f'<div style="margin-top:8px;font-weight:600">{html.escape(title)}</div>'
-            f"<table>{''.join(self._row(name, buckets.get(name, 'not gold')) for name in names)}</table>"
-            for title, names in parts
-        )
-        return f'<div style="max-width:860px;font-size:14px">{head}{tables}</div>'
-
-    def _row(self, name: str, bucket: str) -> str:
-        message = self.chat.messages[self.chat.position[name]]
-        photo = f" [photo: {message.caption}]" if message.photo else ""
-        cells = (name, message.speaker, shorten(message.text, 600) + photo, bucket)
-        columns = "".join(f'<td style="text-align:left">{html.escape(c)}</td>' for c in cells)
-        return f'<tr style="background:{_COLOURS[bucket]};color:#111">{columns}</tr>'
-
-    _repr_html_ = to_html
-
-    def __repr__(self) -> str:
-        return f"{self.record['question']}\n{self.rows().to_string(index=False)}"
+def trace(chat: Chat, record: Mapping[str, Any], reading: str = corpus.VALID) -> pd.DataFrame:
+    """One row a gold message of a question: id, rank as candidate, rank after re-ranking, whether kept, the
+    bucket that it ends in, and its words. Ranks count from 1; null where it is not in that checkpoint.
+    """
+    place = chat.position
+    candidates = [place[i] for i in record["candidates"]]
+    ranked = [place[i] for i in record["ranked"]][: int(record["kept"])]
+    chosen = {place[i] for i in record["selected"]}
+    asked = [q for q in chat.questions if q.index == record["qa_index"]]
+    rows = []
+    for gold in corpus.evidence(chat, asked[0], reading).positions if asked else ():
+        message = chat.messages[gold]
+        rows.append((
+            message.id, candidates.index(gold) + 1 if gold in candidates else None,
+            ranked.index(gold) + 1 if gold in ranked else None, gold in chosen,
+            measures.bucket(gold, candidates, ranked, chosen), f"{message.speaker}: {message.text}",
+        ))  # fmt: skip
+    columns = ["id", "candidates", "re-ranked", "kept", "bucket", "message"]
+    return pd.DataFrame(rows, columns=columns).astype({"candidates": "Int64", "re-ranked": "Int64"})
 
 
 # ── the page of a chat ───────────────────────────────────────────────────────────────────────────────
@@ -227,11 +175,10 @@ def sections(index: ChatIndex, told: Sequence[Mapping[str, Any]]) -> list[tuple[
 
     ``told`` are the predictions for the chat; all texts are escaped, ids and threads lead to their messages.
     """
-    joined = {i: n for n, thread in enumerate(index.threads) for i in thread.segments}
+    joined = {i: n for n, thread in enumerate(index.threads) for i in thread}
     asked = "".join(map(_asked_part, told)) or '<p class="quiet">No question was asked.</p>'
     threads = "".join(
-        f'<li id="thread-{n}">{_thread_part(index, thread.segments)}</li>'
-        for n, thread in enumerate(index.threads)
+        f'<li id="thread-{n}">{_thread_part(index, thread)}</li>' for n, thread in enumerate(index.threads)
     )
     cut = [_segment_part(index, i, joined.get(i)) for i in range(len(index.segments))]
     return [

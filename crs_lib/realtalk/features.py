@@ -62,11 +62,9 @@ def _fused(fused: Floats) -> dict[str, NDArray[np.floating]]:
     rank[order] = np.arange(len(fused))
     top = fused[order[:10]]
     return {
-        "fused": fused,
-        "fused rank": np.log1p(rank),
-        "fused gap": fused - (top[0] if len(top) else 0),
+        "fused": fused, "fused rank": np.log1p(rank), "fused gap": fused - (top[0] if len(top) else 0),
         "fused margin": fused - (top[-1] if len(top) else 0),
-    }
+    }  # fmt: skip
 
 
 def _around(
@@ -110,11 +108,9 @@ def _like_the_best(index: ChatIndex, fused: Floats) -> dict[str, NDArray[np.floa
             best[place] = float(vectors[place] @ vectors[order[1]])
     segment = index.segment_vectors @ encoders.unit(mean[None])[0]
     return {
-        "like the best": near,
-        "like the best one": best,
-        "like the best, tokens": _like(index, int(order[0])),
-        "segment like the best": segment[index.owner],
-    }
+        "like the best": near, "like the best one": best,
+        "like the best, tokens": _like(index, int(order[0])), "segment like the best": segment[index.owner],
+    }  # fmt: skip
 
 
 def _like(index: ChatIndex, place: int) -> Floats:
@@ -182,15 +178,13 @@ def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.
         "same speaker as before": _shifted(speaker + 1, index.session, 1) == speaker + 1,
         "speaker fits": fits if named == 1 else np.full(index.size, 0.5),
         "speaker differs": 1 - fits if named == 1 else np.zeros(index.size),
-        "people named": np.full(index.size, float(named)),
-        "day written": first_stage.stated_day(index, plan),
-        "day meant": meant,
-        "days off": off,
+        "people named": np.full(index.size, float(named)), "day written": first_stage.stated_day(index, plan),
+        "day meant": meant, "days off": off,
         "says when": index.signals.column("when_words") * (plan.kind in ("when", "how long")),
         "place in chat": np.arange(index.size) / max(index.size - 1, 1),
         "place in session": _place_in_session(index.session),
         "segment size": (ends - starts)[index.owner].astype(float),
-    }
+    }  # fmt: skip
 
 
 def _place_in_session(session: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -203,13 +197,10 @@ def _question(index: ChatIndex, plan: QueryPlan, fused: Floats) -> dict[str, NDA
     terms = set(plan.terms)
     counts = [found for found in (len(index.having(term)) for term in terms) if found]
     facts = {
-        **{f"asks {kind}": float(plan.kind == kind) for kind in KINDS},
-        "asks photo": float(plan.photo),
-        "asks many": float(plan.many),
-        "terms": float(len(terms)),
+        **{f"asks {kind}": float(plan.kind == kind) for kind in KINDS}, "asks photo": float(plan.photo),
+        "asks many": float(plan.many), "terms": float(len(terms)),
         "rarest asked": float(np.log1p(index.size / (1 + min(counts)))) if counts else 0.0,
-        "parts": float(len(plan.parts)),
-        "best fused": float(fused.max(initial=0)),
+        "parts": float(len(plan.parts)), "best fused": float(fused.max(initial=0)),
         "spread fused": float(fused.std()) if len(fused) else 0.0,
-    }
+    }  # fmt: skip
     return {name: np.full(index.size, value) for name, value in facts.items()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,14 +33,7 @@ _PEERS, _LONGEST, _RARE = 5, 12, 0.1
 _NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the encoder
 
 
-class _Thread(NamedTuple):
-    """Segments (numbers, in time order) of at least two sessions that go on about the same thing.
-
-    ``weak`` says that the weakest link that joined them lies under the chat's median link.
-    """
-
-    segments: tuple[int, ...]
-    weak: bool
+_Thread = tuple[int, ...]  # segments, in time order, of at least two sessions that go on about the same thing
 
 
 @dataclass(frozen=True)
@@ -175,7 +168,7 @@ class ChatIndex:
         """The number of the thread of each message, -1 where it is in none."""
         out = np.full(len(self.segments), -1, dtype=np.intp)
         for i, thread in enumerate(self.threads):
-            out[list(thread.segments)] = i
+            out[list(thread)] = i
         return out[self.owner]
 
     def encode(self, texts: Sequence[str], role: str = "") -> encoding.Encoded:
@@ -270,26 +263,17 @@ def _threads(index: ChatIndex) -> list[_Thread]:
     strongest down, never beyond twelve segments, so that one broad topic does not swallow the chat.
     """
     links = _links(index)
-    if not links:
-        return []
-    median = float(np.median([strength for strength, _, _ in links]))
     group = list(range(len(index.segments)))
     members = {i: [i] for i in group}
-    weakest: dict[int, float] = {}
-    for strength, a, b in links:
+    for _, a, b in links:
         one, two = group[a], group[b]
         if one == two or len(members[one]) + len(members[two]) > _LONGEST:
             continue
         members[one] += members.pop(two)
-        weakest[one] = min(strength, weakest.get(one, 9.0), weakest.pop(two, 9.0))
         for i in members[one]:
             group[i] = one
-    found = [
-        _Thread(tuple(sorted(part)), weakest[key] < median)
-        for key, part in members.items()
-        if len({index.segments[i].session for i in part}) > 1
-    ]
-    return sorted(found, key=lambda thread: thread.segments)
+    several = (part for part in members.values() if len({index.segments[i].session for i in part}) > 1)
+    return sorted(tuple(sorted(part)) for part in several)
 
 
 def _links(index: ChatIndex) -> list[tuple[float, int, int]]:

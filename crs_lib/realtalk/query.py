@@ -7,7 +7,6 @@ any other program can read.
 
 import math
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -87,7 +86,6 @@ class AgentState(TypedDict, total=False):
     phases: list[answers.Phase]
     answer: answers.ChatAnswer
     trace: list[dict[str, Any]]
-    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,6 @@ class _Result:
     ``ranked`` goes on behind the candidates to 200 messages in first-stage order, ``kept`` are its
     first (checkpoint C2), with their ``scores``. ``trace`` has one entry a visited node: its form, and the
     state after it.
-    ``seconds`` is wall time a node, and differs from run to run.
     """
 
     question: str
@@ -112,7 +109,6 @@ class _Result:
     answer: answers.ChatAnswer
     rounds: int
     trace: list[dict[str, Any]]
-    seconds: dict[str, float]
 
 
 class _Pipeline:
@@ -127,7 +123,7 @@ class _Pipeline:
         self.forms = _node_forms(self.config.forms, model is not None)
         if "model" in self.forms.values() and model is None:
             raise InputError("a node has the form model, but no language model is named; give llm=SPEC")
-        self.ranker: Ranker = Hand() if ranker is None or self.config.mode == "oneshot" else ranker
+        self.ranker: Ranker = ranker or Hand()
         wider = channels.SPREAD.get(index.encoder, 1.0) if self.ranker.name == Hand.name else 1.0
         self._unit = self.ranker.unit * wider
         self._starts = [s.start for s in index.segments]
@@ -179,7 +175,7 @@ class _Pipeline:
         order = np.lexsort((places, -scores))
         ranked = places[order].tolist()
         settled = state["round"] > 1 and ranked[:10] == state.get("ranked", [])[:10]
-        enough = not state["plan"].many or settled or self.config.mode == "oneshot"
+        enough = not state["plan"].many or settled
         return {"features": rows, "ranked": ranked, "scores": scores[order], "sufficient": enough}
 
     def explorer(self, state: AgentState) -> AgentState:
@@ -238,16 +234,12 @@ class _Pipeline:
         form = self.forms[name]
 
         def run(state: AgentState) -> AgentState:
-            start, note = time.perf_counter(), ""
-            out = rule(state)
+            out, note = rule(state), ""
             if form == "model" and self.model is not None:
                 out, note = self.model.decide(name, self.index, state, out)
             now: AgentState = {**state, **out}
             entry = {"node": name, "form": form, **_after(name, self.index, now)}
             out["trace"] = [*state["trace"], entry | ({"note": note} if note else {})]
-            spent = dict(state.get("seconds") or {})
-            spent[name] = spent.get(name, 0.0) + time.perf_counter() - start
-            out["seconds"] = spent
             return out
 
         return run
@@ -330,33 +322,30 @@ _NEXT = {
 
 def predict(
     index: ChatIndex, ranker: Ranker, config: RealTalkConfig | None = None, model: ModelForm | None = None,
-    *, timings: bool = False,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """One record a question of the chat, in file order; ids instead of positions.
 
     ``ranked`` holds 200 ids (all of a shorter chat), best first; ``scores`` are those of the first ``kept``
     after re-ranking; ``selected`` the evidence of a fact,
     ``phases`` the evidence of a narrative, ``answer`` its text or null, ``trace`` the state after each node.
-    ``timings`` says how often the retriever was visited, and the seconds of each node only where asked for:
-    without them equal inputs give equal bytes.
+    ``timings`` says how often the retriever was visited. Equal inputs give equal bytes.
     """
     pipeline = _Pipeline(index, ranker, config, model)
     config, ids = pipeline.config, index.chat.ids
     asked = index.chat.questions[: config.questions or None]
     made_with = {
         "encoder": index.encoder, "tuned": index.tuned, "ranker": ranker.name, "learnt_from": ranker.origin,
-        "selection": config.selection, "mode": config.mode, "engine": pipeline.engine,
+        "selection": config.selection, "mode": "agent", "engine": pipeline.engine,
         "forms": pipeline.forms, "llm": model.name if model else "",
     }  # fmt: skip
     for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
-        seconds = {name: round(value, 4) for name, value in result.seconds.items()} if timings else None
         yield {
             "chat": index.chat.name, "qa_index": question.index, "question": question.text,
             "plan": asdict(result.plan), "candidates": ids(result.candidates), "ranked": ids(result.ranked),
             "kept": len(result.kept), "scores": result.scores,
             "selected": ids(result.selected), "narrative": ids(result.narrative),
             "phases": [asdict(phase) for phase in result.phases], "answer": asdict(result.answer),
-            "trace": result.trace, "timings": {"rounds": result.rounds, "seconds": seconds},
+            "trace": result.trace, "timings": {"rounds": result.rounds, "seconds": None},
             "made_with": dict(made_with),
         }  # fmt: skip
 

@@ -84,36 +84,30 @@ def _corpus(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
 
 
 def _query(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
-    """Stage "query": predictions, and the seconds of each node in a file of their own.
-
-    Chats are answered one by one, each by a ranker that never saw it. The same settings give the same
-    predictions, byte for byte.
+    """Stage "query": predictions. Chats are answered one by one, each by a ranker that never saw it; the same
+    settings give the same predictions, byte for byte.
     """
     calls = paths.run_folder(STUDY, config.run) / "llm_calls.sqlite"
     model = language_model(config, calls)
-    out = list(answered(config, chats(config), model, timings=True))
-    seconds = [{"chat": r["chat"], "qa_index": r["qa_index"], **(r["timings"]["seconds"] or {})} for r in out]
-    for record in out:
-        record["timings"]["seconds"] = None
+    out = list(answered(config, chats(config), model))
     if model:
         write_calls(calls, stage.path("llm_calls.jsonl"))
     rankers = sorted({record["made_with"]["ranker"] for record in out})
     stage.counts.update(
         questions=len(out), encoder=index.choose_encoder(config.encoder, config.ranker), rankers=rankers
     )
-    return {"predictions": out, "timings": seconds}
+    return {"predictions": out}
 
 
 def answered(
-    config: RealTalkConfig, found: Sequence[Chat], model: query.ModelForm | None = None, *,
-    timings: bool = False,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+    config: RealTalkConfig, found: Sequence[Chat], model: query.ModelForm | None = None
+) -> Iterator[dict[str, Any]]:
     """The predictions for chats under a config, one a question; nothing is written."""
     encoder = index.choose_encoder(config.encoder, config.ranker)
     for chat in found:
         built = index.build(chat, encoder)
         ranker = query.choose_ranker(config.ranker, built, teachers=config.teachers)
-        yield from query.predict(built, ranker, config, model, timings=timings)
+        yield from query.predict(built, ranker, config, model)
         _LOG.info("%s: %d questions answered by %s/%s", chat.name, len(chat.questions), encoder, ranker.name)
 
 
@@ -202,7 +196,7 @@ REALTALK = runs.Study(
         ),
         runs.StageSpec(
             "query", "22_realtalk_query", RealTalkConfig, _query, needs=_chats_by_digest,
-            outputs={name: f"{name}.jsonl" for name in ("predictions", "timings")}, parameters=_recorded,
+            outputs={"predictions": "predictions.jsonl"}, parameters=_recorded,
         ),
         runs.StageSpec(
             "evaluate", "23_realtalk_evaluate", RealTalkConfig, _evaluate, ("predictions.jsonl",),
@@ -221,7 +215,7 @@ def describe_corpus(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
 
 
 def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
-    """Stage "query": writes ``predictions.jsonl`` and ``timings.jsonl``; returns the predictions."""
+    """Stage "query": writes ``predictions.jsonl``; returns the predictions."""
     made: list[dict[str, Any]] = REALTALK.run("query", config)["predictions"]
     return made
 

@@ -48,20 +48,30 @@ def hashes(*texts: str) -> str:
     return " ".join(f"'sha256-{digest}'" for digest in digests)
 
 
+def shell(title: str, body: str, css: str, js: str = "", allow: str = "") -> str:
+    """A page around its body (HTML): its policy allows this style sheet and this script by checksum, what
+    ``allow`` says behind the script's checksum, and nothing else.
+    """
+    known = hashes(js) if js else "'none'"
+    policy = f"style-src {hashes(css)}; script-src {known}{allow}"
+    slots = {"policy": policy, "title": html.escape(title), "css": css, "body": body}
+    return fill(part("page.html"), slots | {"script": f"<script>{js}</script>\n" if js else ""})
+
+
 def document(
     title: str, asked: str, lead: str, sections: Iterable[tuple[str, str, str]], *styles: str
 ) -> str:
     """A page without scripts, its contents first; sections are (title, anchor, HTML), those without HTML left
     out, ``lead`` is HTML. Its policy allows the ``styles`` of this room and nothing else, by checksum.
     """
-    css = "".join(map(part, ("tables.css", "report.css", *styles)))
     named = [(html.escape(name), anchor, body) for name, anchor, body in sections if body]
     entries = "".join(f'<li><a href="#{anchor}">{name}</a></li>' for name, anchor, _ in named)
     parts = [f'<section id="{at}"><h2>{name}</h2>\n{body}</section>' for name, at, body in named]
-    return fill(part("report.html"), {
-        "css": css, "styles": hashes(css), "title": html.escape(title), "asked": html.escape(asked),
-        "lead": lead, "contents": entries, "sections": "\n".join(parts),
-    })  # fmt: skip
+    heads = {"title": html.escape(title), "asked": html.escape(asked), "lead": lead, "contents": entries}
+    body = fill(part("report.html"), heads | {"sections": "\n".join(parts)})
+    return shell(
+        title, body, "".join(map(part, ("tables.css", "report.css", *styles))), allow="; img-src data:"
+    )
 
 
 def quiet(text: str) -> str:
@@ -200,8 +210,6 @@ def _costs(run: str) -> list[list[Any]]:
 
 def _scripted(name: str, css: str, data: Mapping[str, Any]) -> str:
     """A page of this room with its script, its styles and its data."""
-    js, inert = part(f"{name}.js"), json.dumps(data, separators=(",", ":"))
-    return fill(part("scripted.html"), {
-        "css": css, "js": js, "css_hash": hashes(css), "js_hash": hashes(js), "body": part(f"{name}.html"),
-        "title": html.escape(data["title"]), "data": inert.replace("<", "\\u003c"),  # nothing closes it
-    })  # fmt: skip
+    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing closes it
+    held = f'<script type="application/json" id="data">{inert}</script>\n'
+    return shell(data["title"], part(f"{name}.html") + held, css, part(f"{name}.js"))

@@ -190,16 +190,6 @@ def shift_log(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     return log.assign(few=log["answers"] == "1-9")
 
 
-def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
-    """Shifts by type and by size of the answer set after them; every scenario counts once."""
-    log = shift_log(dialogues)
-    if log.empty:
-        return log
-    table = pd.crosstab(log["type"], log["answers"])
-    table["all"] = table.sum(axis=1)
-    return table.rename_axis(columns=None).reset_index()
-
-
 def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
     """The turns with their main scores: system, session, turn, stage, and each score that the run has."""
     names = ("model", "session_id", "turn", "stage", *layout.SHOWN["turn_table"])
@@ -232,13 +222,6 @@ def _interval(row: Mapping[str, Any]) -> str:
     return mean if pd.isna(row["low"]) else f"{mean} [{low}, {high}]"
 
 
-def undefined_table(turns: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    """Share of the turns in which a metric is defined, per system, in [0, 1]; a column each that there is."""
-    names = [base.get(m).name for m in metrics if m in turns]
-    shares = turns.groupby("model", sort=False)[names].agg(lambda c: c.notna().mean())
-    return shares.rename(columns={m: base.get(m).short for m in names}).rename_axis("system").reset_index()
-
-
 def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
     """Three turns with the first system of the settings, one of them a shift, a row each: user, constraints,
     reply, and ``met``, the constraints that the best of its films meets.
@@ -261,15 +244,3 @@ def session_scores(dialogues: Sequence[Dialogue], world: World, convention: Conv
     names = layout.HEADLINE
     rows = [scores.session for scores in score_all(dialogues, world.grounder, convention)]
     return pd.DataFrame(rows)[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
-
-
-def mean_scores(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean headline scores of each system of :func:`session_scores`, best first; what nobody has is no
-    column.
-    """
-    names = [name for name in layout.HEADLINE if results[name].notna().any()]
-    grouped = results.groupby("model", sort=False)
-    means = grouped[names].mean()
-    means.insert(0, "sessions", grouped.size())
-    means = means.sort_values(names[0], ascending=base.get(names[0]).direction == base.LOWER, kind="stable")
-    return means.rename_axis("system").reset_index()

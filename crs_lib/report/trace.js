@@ -5,7 +5,7 @@ const crsTrace = (() => {
   const HEIGHT = 46, KEPT = 16;
   const at = (id) => document.getElementById(id);
   const pages = new Map(), waiting = new Map();
-  let index = null, order = [], row = -1, other = "", turn = 0, ticket = 0, single = false, place = new Map();
+  let index = null, order = [], row = -1, other = "", turn = 0, ticket = 0, place = new Map();
   let hits = null, phrase = "", scan = 0; // sessions whose utterances hold the phrase: row → turns
 
   // ── data ────────────────────────────────────────────────────────────────────────────────────
@@ -27,7 +27,7 @@ const crsTrace = (() => {
 
   function keep(number, page) {
     pages.set(number, page);
-    if (pages.size > KEPT && !single) pages.delete(pages.keys().next().value);
+    if (pages.size > KEPT) pages.delete(pages.keys().next().value);
   }
 
   async function side(which) {
@@ -158,7 +158,6 @@ const crsTrace = (() => {
   }
 
   function toolbar(match) {
-    if (single) return "";
     const mates = index.models.map((m) => m.name).filter((name) => name !== model(row) && place.has(`${name}\n${index.id[row]}`));
     const choice = el("select", { id: "with", "aria-label": "Compare with", onchange: (event) => compare(event.target.value) },
       el("option", { value: "" }, "no system"), mates.map((name) => el("option", { value: name, selected: match !== undefined && name === other }, name)));
@@ -200,7 +199,6 @@ const crsTrace = (() => {
 
   // ── address, keys, help ─────────────────────────────────────────────────────────────────────
   function remember() {
-    if (single) return;
     const parts = new URLSearchParams({ session: index.id[row], model: model(row) });
     if (other) parts.set("with", other);
     if (turn) parts.set("turn", turn);
@@ -245,7 +243,7 @@ const crsTrace = (() => {
     if (event.key === "Escape") return void escape();
     if (event.target.closest && event.target.closest("input, select, textarea")) return;
     const scrolls = event.key.startsWith("Arrow") && !at("side").contains(event.target);
-    if (scrolls || !KEYS[event.key] || (single && !"npsS?".includes(event.key))) return;
+    if (scrolls || !KEYS[event.key]) return;
     event.preventDefault();
     KEYS[event.key]();
   }
@@ -259,7 +257,6 @@ const crsTrace = (() => {
       at("view").replaceChildren(el("p", { class: "empty", role: "alert" }, "data/index.js is missing beside this page; keep the folder together, or write the trace again."));
       return;
     }
-    single = document.body.classList.contains("single");
     index.id.forEach((id, r) => place.set(`${model(r)}\n${id}`, r));
     options(at("model"), "all systems", index.models.map((m) => m.name));
     options(at("type"), "any shift", index.types);
@@ -289,5 +286,5 @@ const crsTrace = (() => {
     document.head.append(script);
   }
 
-  return { index: (data) => { index = data; }, page: keep, start, browse };
+  return { index: (data) => { index = data; }, page: keep, browse };
 })();

@@ -1,7 +1,7 @@
-"""The trace: every session of an evaluated run as a page that opens from disk, and one in JupyterLab.
+"""The trace: every session of an evaluated run as a page that opens from disk.
 
 ``write`` makes ``results/movies/<run>/trace/index.html`` with its data files beside it; a browser needs no
-server and no network. ``show`` is the same view of one session, for a notebook.
+server and no network.
 """
 
 import html
@@ -9,7 +9,6 @@ import itertools
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +19,14 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import dialogue as dialogues
 from crs_lib.core import paths, safety
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, RunError, did_you_mean
+from crs_lib.core.errors import RunError
 from crs_lib.core.text import fold
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout, style
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base, conventions
 from crs_lib.report import figure_tables
-from crs_lib.report.page import fill, hashes, part
+from crs_lib.report.page import fill, part, shell
 from crs_lib.report.session import TITLE, SessionView, number, script
 
 Key = tuple[str, str]  # model, session_id
@@ -179,8 +178,7 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
         try:
             (aside / "data").mkdir(parents=True)
             _write_data(files, aside / "data", page_size)
-            page = _page(run, "browse", "crsTrace.browse();")
-            (aside / "index.html").write_text(page, encoding="utf-8", newline="\n")
+            (aside / "index.html").write_text(_page(run), encoding="utf-8", newline="\n")
             _replace(aside, files.scores / "trace")
         except OSError as error:
             told = f"could not write the trace: {error.strerror or error}; nothing changed"
@@ -188,6 +186,13 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     return files.scores / "trace" / "index.html"
+
+
+def _page(run: str) -> str:
+    css = dialogues.tint_css() + part("tables.css") + part("trace.css")
+    js = f"{part('session.js')}{part('trace.js')}crsTrace.browse();\n"
+    body = fill(part("trace.html"), {"run": html.escape(run)})
+    return shell(f"Trace of {run}", body, css, js, " 'strict-dynamic'; img-src data:")
 
 
 def _replace(new: Path, old: Path) -> None:
@@ -228,62 +233,3 @@ def _sessions(page: int, batch: Iterable[_ScoredSession], view: SessionView) -> 
     items = sorted({film["film"] for turn in turns for film in turn.get("films", ())})
     films = {str(item): view.film(item) for item in items}
     return script("crsTrace.page", page, {"sessions": sessions, "films": films})
-
-
-def _page(run: str, mode: str, data: str) -> str:
-    css = dialogues.tint_css() + part("tables.css") + part("trace.css")
-    js = part("session.js") + part("trace.js")
-    return fill(part("trace.html"), {
-        "run": html.escape(run), "mode": mode, "css": css, "js": js, "data": data, "styles": hashes(css),
-        "scripts": hashes(js, data),
-    })  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _SessionPage:
-    """One session for a notebook: JupyterLab draws the page, anything else prints a line."""
-
-    model: str
-    session: str
-    turns: int
-    page: str
-    height: int
-
-    def __repr__(self) -> str:
-        return f"session {self.session} with {self.model}: {self.turns} turns"
-
-    def _repr_html_(self) -> str:
-        """The page in a frame of its own, which neither sees the notebook nor is seen by it."""
-        return (
-            f'<iframe sandbox="allow-scripts" title="{html.escape(repr(self))}" '
-            f'style="width:100%;height:{self.height}px;border:1px solid #8884;border-radius:6px" '
-            f'srcdoc="{html.escape(self.page)}"></iframe>'
-        )
-
-
-def show(run: str, model: str, session: str | int, *, height: int = 640) -> _SessionPage:
-    """One session of an evaluated run in the look of the trace; ``session`` is "00003" or 3. Raises
-    InputError with a suggestion for an unknown model, or for a session that the run does not have; RunError
-    as :func:`write`.
-    """
-    files = _RunFiles(run)
-    scored = _find(files, model, f"{session:05d}" if isinstance(session, int) else session)
-    view = _view(files)
-    index = _Index(files, view, 1)
-    index.add(scored)
-    calls = script("crsTrace.index", index.data()) + _sessions(0, [scored], view)
-    page = _page(run, "single", f"{calls.decode('utf-8')}crsTrace.start();")
-    return _SessionPage(model, scored.dialogue.session_id, len(scored.dialogue.pairs()), page, height)
-
-
-def _find(files: _RunFiles, model: str, session: str) -> _ScoredSession:
-    """The session of a run, read from its files up to there."""
-    run, models = files.run, files.models
-    if model not in models:
-        hint = f"{did_you_mean(model, models)} (known: {', '.join(models)})"
-        raise InputError(f"run {run!r} has no model {model!r}{hint}")
-    if (model, session) not in files.sessions:
-        ids = sorted(number for name, number in files.sessions if name == model)
-        raise InputError(f"run {run!r} has no session {session!r} of {model!r}; it has {ids[0]} to {ids[-1]}")
-    key = (model, session)
-    return next(one for one in files if (one.dialogue.model_name, one.dialogue.session_id) == key)

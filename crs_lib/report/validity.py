@@ -32,21 +32,6 @@ def side_by_side(run: str) -> pd.DataFrame:
     return found.sort_values("S* without shifts", ascending=False, ignore_index=True).round(3)
 
 
-def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
-    """Spearman of metrics with labels, the strongest first, with 95 % intervals."""
-    order = correlations["spearman"].abs().sort_values(ascending=False, kind="stable").index[:most]
-    shown = correlations.loc[order[::-1]]
-    made, panel = style.single(0.8 + 0.24 * len(shown))
-    for place, row in enumerate(shown.itertuples()):
-        style.interval(panel, place, row.low, row.high, style.INK)
-        panel.plot(row.spearman, place, "o", color=style.INK, markersize=4)
-    panel.axvline(0, color=style.FAINT, linewidth=0.8)
-    panel.set_yticks(range(len(shown)), [style.titled(name) for name in shown["metric"]])
-    panel.set(xlabel="Spearman with the mean label", xlim=(-1.05, 1.05))
-    style.note(made, f"n = {int(shown['n'].max())} questions; lines: 95 % intervals over scenarios.")
-    return made
-
-
 def forest(rows: pd.DataFrame, label: str, columns: Mapping[str, str], note: str) -> Any:
     """Estimates with 95 % intervals, a row each from above, a panel a column with its words. The interval of
     ``diff`` is in ``diff_low`` and ``diff_high`` where there are such, else in ``low`` and ``high``; the

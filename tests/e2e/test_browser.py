@@ -318,25 +318,6 @@ def untouched(page, foreign):
     assert "default-src 'none'" in page.js("document.querySelector('meta[http-equiv]').content")
 
 
-def test_a_session_in_a_notebook_has_the_same_look_in_a_frame_of_its_own(page, index, tmp_path):
-    made = trace.show("trace-e2e", "tracker", 3)
-    file = paths.results() / "frame.html"
-    file.write_text(f"<!doctype html><title>cell</title>{made._repr_html_()}", encoding="utf-8")
-    page.open(file)
-    page.js(
-        "window.made = new DOMParser().parseFromString(document.querySelector('iframe').srcdoc, 'text/html').title"
-    )
-    assert page.js("made") == "Trace of trace-e2e"
-    inside = paths.results() / "inside.html"  # the frame's own document, to look into it
-    inside.write_text(made.page, encoding="utf-8")
-    page.open(inside)
-    page.wait("document.querySelectorAll('.turn').length == 14")
-    assert shown(page) == ["tracker session 00003"]
-    assert page.js("getComputedStyle(document.querySelector('#side')).display") == "none"
-    page.key("n")
-    assert page.js("document.querySelector('.pair.current').dataset.turn") == "1"
-
-
 def test_judges_are_shown_with_the_sentence_that_a_score_rests_on(page, index):
     scores = [
         {"judge": "a", "construct": "coherence", "sample": 0, "score": 4, "flag": None, "evidence": "It <b>stays</b> on topic."},
@@ -351,9 +332,7 @@ def test_judges_are_shown_with_the_sentence_that_a_score_rests_on(page, index):
         "movies", "trace-e2e", judge_records.STAGE, {}, {"dialogues": made}, fixed=False
     ) as stage:
         stage.path(judge_records.SCORES).write_text(json.dumps(record) + "\n")
-    file = paths.results() / "judged.html"
-    file.write_text(trace.show("trace-e2e", "tracker", 1).page, encoding="utf-8")
-    page.open(file)
+    page.open(f"{make('trace-e2e').as_uri()}#session=00001&model=tracker")
     page.wait("document.querySelectorAll('.judge td').length > 0")
     assert page.texts(".judge summary .score") == ["coherence 4.0", "proactiveness –"]
     assert page.texts(".judge td")[:4] == ["coherence", "a", "4", "It <b>stays</b> on topic."]

@@ -82,13 +82,6 @@ def test_a_wrong_sweep_is_refused_before_anything_runs(here, changes, message):
     assert not (here / "results").exists()
 
 
-@pytest.mark.parametrize("text", ["a: [", "- 1", "", "3"])
-def test_a_file_that_is_no_sweep(here, text):
-    (here / "sweep.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"sweep\.yaml"):
-        sweeps.read(here / "sweep.yaml")
-
-
 def test_an_unknown_sweep_gets_a_suggestion(here):
     (here / "notebooks" / "sweeps").mkdir()
     (here / "notebooks" / "sweeps" / "smoke.yaml").write_text("{}")

@@ -166,8 +166,6 @@ def test_recommendations_answer_the_query_and_repeat(both, seed, limit):
 @PROPERTY
 @given(RECORDS)
 def test_saving_and_loading_keeps_the_catalogue(tmp_path_factory, records):
-    from crs_lib.catalog import sources
-
     catalog = Catalog.from_records(records)
     path, again = (tmp_path_factory.mktemp("saved") / name for name in ("catalog.parquet", "again.parquet"))
     catalog.save(path)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import pickle
 import re
 from collections import Counter
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from crs_lib import simulate
 from crs_lib.catalog import fields, lexicon, sources
-from crs_lib.catalog.catalog import Catalog, _common
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, PERSON_FIELDS
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
@@ -181,18 +180,8 @@ def test_the_frequent_and_the_rare_way_to_look_up_agree():
     assert found.dtype == np.int32
 
 
-SETS = st.lists(st.sets(st.integers(0, 11)), min_size=2, max_size=2)
-
-
 def array(items):
     return np.array(sorted(items), dtype=np.int32)
-
-
-@given(SETS)
-def test_items_in_common_stand_in_both(sets):
-    one, other = sets
-    found = _common(array(one), array(other))
-    assert (found.tolist(), found.dtype) == (sorted(one & other), np.int32)
 
 
 @given(st.lists(st.sets(st.integers(0, 11), min_size=1), min_size=1, max_size=4), st.sets(st.integers(0, 11)))
@@ -210,28 +199,6 @@ def test_every_concept_is_met_or_taken_away(sets, left):
     assert films.query({"actor": names}).items.tolist() == sorted(set.union(*sets))
     assert films.without(array(left), codes[0]).tolist() == sorted(left - sets[0])
     assert len(films.query_codes([])) == 12
-
-
-@pytest.mark.parametrize("several", [["War", "Comedy"], ("War", "Comedy")])
-def test_an_answer_is_the_same_again_and_after_it_was_forgotten(several):
-    ten, wishes = catalog(), {"genre": several, "actor": "Cy Hale", "year": 1911}
-    first = ten.query(wishes, relax=True)
-    assert len(first.items) and first.dropped == ("year",)
-    assert ten.query(wishes, relax=True) is first
-    ten.forget()
-    again = ten.query(wishes, relax=True)
-    assert again is not first
-    assert (again.items.tolist(), again.dropped) == (first.items.tolist(), first.dropped)
-    with pytest.raises(ValueError, match="read-only"):
-        ten.query(wishes, relax=True).items[0] = 0
-
-
-def test_a_catalogue_that_was_asked_can_be_sent_to_another_process():
-    ten = catalog()
-    wishes = {"genre": "War", "actor": ["Cy Hale", "Stig"]}
-    first = ten.query(wishes, relax=True)
-    there = pickle.loads(pickle.dumps(ten))
-    assert there.query(wishes, relax=True).items.tolist() == first.items.tolist()
 
 
 RAW = json.loads((paths.samples() / "movies.json").read_text(encoding="utf-8"))

@@ -221,11 +221,6 @@ def test_a_year_that_is_no_number_is_an_error(raw):
         lexicon.clean_year(raw)
 
 
-def test_an_unknown_field_is_refused_with_a_suggestion():
-    with pytest.raises(InputError, match=r"unknown field 'actors'; did .*'actor'\? \(known: genre, actor"):
-        fields.get("actors")
-
-
 @pytest.mark.parametrize("table", [lexicon.GENRES, lexicon.LANGUAGES])
 def test_a_spelling_belongs_to_one_name_only(table):
     owner = {}

@@ -215,20 +215,6 @@ def test_a_wrong_command_line_is_refused_by_the_real_program():
     assert command().returncode == 2
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("a: [", "p.yaml is not YAML"), ("- 1", "must map names"), ("", "must map names"),
-    (None, "p.yaml: cannot be read"),
-])  # fmt: skip
-def test_a_parameter_file_must_be_one(tmp_path, text, message):
-
-    path = tmp_path / "p.yaml"
-    if text is not None:
-        path.write_text(text)
-    book = _book(tmp_path)
-    with pytest.raises(InputError, match=message):
-        run._given_values(str(book), [], path)
-
-
 def test_values_come_from_the_file_and_then_from_the_line(tmp_path):
 
     (tmp_path / "p.yaml").write_text("count: 3\nloud: true\n")

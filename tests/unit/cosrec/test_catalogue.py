@@ -325,22 +325,6 @@ def test_tables_of_an_older_form_are_made_anew(large, tmp_path):
     same(large, tmp_path / "out.jsonl")
 
 
-@pytest.mark.slow
-def test_a_task_a_category_on_a_cluster(large, tmp_path):
-    distributed = pytest.importorskip("distributed", reason="needs the extra dist")
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-    ) as cluster:
-        settings = Options(parts=3, scheduler=cluster.scheduler_address)
-        same(large, tmp_path / "out.jsonl", parts=3, scheduler=cluster.scheduler_address)
-        (tmp_path / "in").mkdir()
-        for path in (large / "in").iterdir():
-            whole = path.read_bytes()
-            (tmp_path / "in" / path.name).write_bytes(whole[:-999] if path.name == "Beta.jsonl.gz" else whole)
-        with pytest.raises(RunError, match=r"1 of 2 categories .* Beta.jsonl.gz breaks off after line \d+"):
-            build(tmp_path / "in", tmp_path / "in", tmp_path / "cut.jsonl", settings)
-
-
 def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path):
     (tmp_path / "in").mkdir()
     bomb = zstandard.compress(b" " * 2**28)  # one line

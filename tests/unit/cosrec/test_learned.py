@@ -9,7 +9,7 @@ import pytest
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus, intents, rewriting
-from tests.helpers.cosrec_data import CROWD, CURATED
+from tests.helpers.cosrec_data import CURATED
 
 SAMPLE = corpus.locate("sample")
 KNOWN, ASKED = corpus.load(SAMPLE, "crowd"), corpus.load(SAMPLE, "curated")
@@ -75,16 +75,6 @@ def test_the_classifier_decides_where_votes_are_even():
     assert intents._settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
 
 
-def test_the_turns_before_are_seen_and_none_after():
-    frame = intents.turns(CROWD)
-    shares = np.arange(len(frame) * 4, dtype=float).reshape(-1, 4)
-    rows = intents._sequence_features(frame, shares)
-    assert rows[0, 4:8].tolist() == [0.0] * 4  # the first turn of a conversation
-    assert rows[1, 4:8].tolist() == shares[0].tolist()
-    assert rows[2, 8:12].tolist() == shares[0].tolist()
-    assert rows[3, 4:16].tolist() == [0.0] * 12  # the next conversation begins
-
-
 @pytest.mark.slow
 def test_the_command_writes_a_line_a_turn_and_learns_something(tmp_path, capsys):
     out = tmp_path / "predictions.jsonl"
@@ -116,16 +106,6 @@ def test_the_router_beats_the_most_frequent_intent_on_the_sample():
     alone = frame[frame["conversation"] == "Sample-Curated_7"]
     assert np.allclose(
         model.scores(alone), model.scores(frame)[(frame["conversation"] == "Sample-Curated_7").to_numpy()]
-    )
-
-
-def test_the_regression_forgets_what_it_learned_before():
-    data = intents._training(KNOWN).take(np.arange(40))
-    fresh, used = (intents._Ridge((), data.turns) for _ in range(2))
-    used.learn(data.weighted[::-1])
-    asked = fresh.to_known(data.turns)
-    assert np.array_equal(
-        fresh.learn(data.weighted).shares(asked), used.learn(data.weighted).shares(used.to_known(data.turns))
     )
 
 

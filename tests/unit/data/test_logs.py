@@ -25,7 +25,6 @@ from crs_lib.core.errors import InputError
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.data.logs import _SessionKey, session_key
 from crs_lib.systems.base import World
-from tests.helpers import hash_seeds
 
 Record = dict[str, Any]
 
@@ -414,14 +413,6 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder, turns):
     assert not set(report["quirk"]) & {
         "other length", "missing sessions", "shift not listed", "shift not flagged",
     }  # fmt: skip
-
-
-@pytest.mark.subprocess
-@pytest.mark.external
-def test_the_order_of_reading_is_the_same_under_any_hash_seed():
-    place = str(real("thesis", "logs_50turns"))
-    code = "import sys\nfrom crs_lib.data import logs\nprint([logs.session_key(d) for d in logs.read(sys.argv[1])])"
-    assert "SessionKey" in hash_seeds.printed(code, place)
 
 
 @pytest.fixture

@@ -60,6 +60,7 @@ PAGES = (
     "trace.js",
     "trace.html",
     "report.html",
+    "page.html",
     "annotate.html",
     "annotate.js",
     "leaderboard.html",

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
@@ -94,14 +93,6 @@ def test_an_expected_score_is_the_mean_of_the_levels_after_the_same_conversation
     levels = [re.findall(r"^(\w) - ", text, re.M) for text in texts]  # a number in a reply names none of them
     assert levels == [[*judge_prompt.LEVELS]] * 3
     assert judge_prompt.digest(True) != judge_prompt.digest()
-
-
-@pytest.mark.parametrize("together", [False, True])
-def test_every_score_that_was_asked_for_has_a_row(together):
-    record = judged(verdicts, samples=2, together=together)
-    rows = [(row["construct"], row["sample"]) for row in record["scores"]]
-    assert sorted(rows) == sorted((name, sample) for name in CONSTRUCTS for sample in (0, 1))
-    assert record["settings"]["together"] is together
 
 
 def test_a_call_reads_its_criteria_under_a_seed_of_its_own():
@@ -276,15 +267,6 @@ def test_wishes_come_from_the_log_a_line_for_each_change():
     assert judge_prompt._wish_summary(plain).startswith("No wishes were recorded")
     with pytest.raises(InputError, match="logged constraints must be an object"):
         judge_prompt._wish_summary(dialogue([("a", "b")], constraints="drama"))
-
-
-def test_the_table_of_scores_keeps_what_is_missing():
-    spoilt = {**judged(lambda request: "no"), "canary": "sticky"}
-    table = _table_of([judged(verdicts), spoilt])
-    assert table["score"].fillna(0).tolist() == [4, 4, 4, 0, 0, 0]
-    assert table["flag"].fillna("").tolist() == [""] * 3 + ["unreadable"] * 3
-    assert table["canary"].tolist() == [""] * 3 + ["sticky"] * 3
-    assert _table_of([]).empty
 
 
 def test_where_no_wish_is_logged_the_users_turns_tell_them():
@@ -526,22 +508,6 @@ def test_judge_files_are_read_in_order_flagged_or_refused(tmp_path):
     (tmp_path / "z.csv").write_text("model,coherence\nm,4\n")
     with pytest.raises(InputError, match=r"columns \['proactiveness', 'personalization'\] are missing"):
         read_scores(tmp_path / "z.csv")
-
-
-@pytest.mark.external
-@pytest.mark.parametrize("turns", [20, 50])
-def test_every_judge_score_outside_the_scale_is_flagged(turns):
-    root = paths.mirror()
-    if not root or not (root / "thesis" / "reference").exists():
-        pytest.skip("no thesis/reference in a mirror of the external data (CRS_MIRROR)")
-    folder = root / "thesis" / "reference"
-    table = read_scores(folder, f"logs_{turns}turns_judge_*.csv")
-    files = sorted(folder.glob(f"logs_{turns}turns_judge_*.csv"))
-    plain_values = np.concatenate([pd.read_csv(f).iloc[:, 1:].to_numpy().ravel() for f in files])
-    outside = (plain_values < 1) | (plain_values > 5)
-    assert len(table) == len(plain_values)
-    assert (table["flag"] == "out of range").sum() == outside.sum()
-    assert (table["flag"] == "missing").sum() == np.isnan(plain_values).sum()
 
 
 def between_the_marks(request: Request) -> int:

@@ -107,26 +107,6 @@ def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch):
         assert {first, second} == {"a", "b"}  # half a minute later both work
 
 
-def test_every_waiter_is_served_whatever_fails():
-    slots, served, raised = _Slots(["a", "b"], 2), [], []
-
-    def caller(number: int) -> None:
-        try:
-            with slots.taken() as endpoint:
-                served.append(endpoint)
-                if number % 5 == 2:
-                    raise LLMError("busy", "down")
-                if number % 7 == 3:
-                    raise KeyError("a defect")
-        except (LLMError, KeyError) as error:
-            raised.append(error)
-
-    with ThreadPoolExecutor(50) as pool:
-        list(pool.map(caller, range(100)))
-    assert len(served) == 100 and len(raised) == 31
-    assert {*served} == {"a", "b"}
-
-
 def hello(text="hello"):
     return Request.ask("crs", text, seed=1, tags={"session": 3})
 

@@ -14,18 +14,15 @@ from sklearn.metrics.pairwise import cosine_similarity
 from crs_lib.core.dialogue import Pair, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
-from crs_lib.metrics import base, conventions, overlap
+from crs_lib.metrics import base, conventions
 from crs_lib.metrics.composite import _item_tas, after_shifts, cas, mean_delay, rate, tas
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
 from crs_lib.metrics.grounded import (
     _beyond_chance,
-    _expected_satisfaction,
-    _novelty,
-    _satisfaction,
 )
 from crs_lib.metrics.overlap import agreement, copied_share, idf_cosine, jaccard
 from crs_lib.metrics.ranking import _Judged, measure, random_floor, score_run
-from crs_lib.metrics.records import Background, SessionRecord, Text, TurnRecord, mean_defined
+from crs_lib.metrics.records import Background, Text, TurnRecord
 from crs_lib.metrics.rewriting import SENTENCE, _rouge_n, bleu, chrf, rouge_l
 from crs_lib.retrieval.runs import Hit, ranked
 from tests.helpers.films import grounder
@@ -53,20 +50,6 @@ def test_composites_written_out(score, parts, value):
     assert sum(CasWeights()) == pytest.approx(1)
 
 
-WISHES = {1, 2}
-ITEMS = [{1, 2, 7}, {2, 8}, {9}]  # meet two, one and none of the wishes
-
-
-def test_satisfaction_is_the_mean_share_of_wishes_met():
-    assert _satisfaction(WISHES, ITEMS) == pytest.approx((2 / 2 + 1 / 2 + 0) / 3)  # = 0.5
-    assert _satisfaction(WISHES, [{1, 2}]) == 1
-    assert math.isnan(_satisfaction(set(), ITEMS)) and math.isnan(_satisfaction(WISHES, [], asked=False))
-    assert _satisfaction(WISHES, []) == 0
-    assert _satisfaction(WISHES, ITEMS, asked=False) == 0.5  # what is offered counts also when not asked for
-    assert _expected_satisfaction({1, 2}, np.array([0.9, 0.5, 0.1])) == pytest.approx((0.5 + 0.1) / 2)
-    assert math.isnan(_expected_satisfaction(set(), np.ones(3)))
-
-
 @pytest.mark.parametrize(
     ("observed", "chance", "value"),
     [(0.3, 0.3, 0), (1, 0.3, 1), (0.5, 0.2, 0.3 / 0.8), (0, 0.2, -0.25), (0.5, 1.0, math.nan), (math.nan, 0.2, math.nan),
@@ -74,12 +57,6 @@ def test_satisfaction_is_the_mean_share_of_wishes_met():
 )  # fmt: skip
 def test_beyond_chance_is_zero_at_chance_and_one_at_best(observed, chance, value):
     assert _beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
-
-
-def test_novelty_is_the_share_of_items_not_named_before():
-    assert _novelty([4, 5, 6], {5}) == 2 / 3
-    assert _novelty([4], {4}) == 0
-    assert math.isnan(_novelty([], {4}))
 
 
 # turn:   1      2     3      4      5     6      7      8
@@ -174,16 +151,6 @@ def test_agreement_of_two_states(gold, predicted, expected):
 ])  # fmt: skip
 def test_copying_is_the_larger_share_of_shared_ngrams(reply, request_, orders, share):
     assert copied_share(words(reply), words(request_), orders) == share
-
-
-def test_words_of_values_are_no_copying():
-    request, reply = "films by jane campion".split(), "great films by jane campion".split()
-    # all words: 3-grams 2 of 3, 4-grams 1 of 2 -> 2/3; without the name: "great films by" is not in "films by"
-    assert copied_share(reply, request) == 2 / 3
-    assert copied_share(reply, request, ignore=frozenset({"jane", "campion"})) == 0
-    assert (
-        copied_share("films by jane".split(), request, ignore=frozenset({"jane"})) == 0
-    )  # two words are left
 
 
 CAT = "the cat sat on the mat"
@@ -306,37 +273,6 @@ def turn(user=(), system=(), **changes):
         dropped=frozenset(), asked=True, items=(), facts=(), seen=frozenset(), since_shift=None, before=None,
         background=Background(TEN.catalog, TEN, rule),
     )  # fmt: skip
-
-
-def test_parts_are_computed_once_and_sessions_average_what_is_defined():
-    calls = []
-    first, second = turn(), turn()
-    assert [one.once(calls.append) for one in (first, first, second, first)] == [None] * 4
-    assert calls == [first, second]
-    turns = [turn({1}, {1}), turn(), turn({1}, {2})]
-    session = SessionRecord(turns, [], turns[0].background)
-    assert session.mean(overlap.cross_coherence) == 1 / 2
-    assert session.values(overlap.cross_coherence)[0::2] == [1, 0]
-    assert math.isnan(session.values(overlap.cross_coherence)[1])
-    assert (mean_defined([1, math.nan, 3]), mean_defined([0])) == (2, 0)
-    assert math.isnan(mean_defined([])) and math.isnan(mean_defined([math.nan]))
-
-
-def test_what_is_missing_and_what_is_new_are_sorted_keys():
-    names = (("genre", "Drama"), ("actor", "Ada Quill"), ("year", "1951"))
-    drama, ada, year = codes = [TEN.catalog.code(*pair) for pair in names]
-    one = turn({drama, ada}, {ada, year})
-    assert overlap._missing_concepts(one) == ["genre=drama"]
-    assert overlap._hallucinated_concepts(one) == ["year=1951"]
-    assert overlap._missing_concepts(turn(codes, {year})) == ["actor=ada quill", "genre=drama"]
-    assert (overlap._missing_concepts(turn()), overlap._hallucinated_concepts(turn())) == ([], [])
-
-
-def test_a_name_is_declared_once_and_an_unknown_one_refused_with_a_suggestion():
-    with pytest.raises(InputError, match="'cross_coherence' is registered twice"):
-        base.declare(base.get("cross_coherence"))
-    with pytest.raises(InputError, match="unknown metric 'cross_coherense'; did you mean 'cross_coherence'"):
-        base.get("cross_coherense")
 
 
 def test_metrics_are_described_and_marked_by_the_gate():

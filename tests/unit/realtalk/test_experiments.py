@@ -14,7 +14,6 @@ from tests.helpers.ollama_server import Faults, OllamaServer
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
 pytestmark = pytest.mark.slow  # they share runs that take seconds
-pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 
 def record(run, recall, precision=None, **asked):
@@ -97,7 +96,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
 
 @pytest.mark.parametrize(("name", "value", "told"), [
     ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "string should match pattern"),
-    ("mode", "y", "give "), ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
+    ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
     ("engine", "magic", "give one of auto, langgraph, plain"),
 ])  # fmt: skip
 def test_config_says_what_was_expected(name, value, told):

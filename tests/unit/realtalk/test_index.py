@@ -257,11 +257,11 @@ def test_signals_of_one_message(make_chat):
 
 def test_threads_join_sessions_and_their_pairs_are_compared_with_all_pairs(built):
     found = built.threads
-    members = [i for thread in found for i in thread.segments]
+    members = [i for thread in found for i in thread]
     assert len(members) == len(set(members))
     for thread in found:
-        assert len({built.segments[i].session for i in thread.segments}) > 1
-        assert list(thread.segments) == sorted(thread.segments)
+        assert len({built.segments[i].session for i in thread}) > 1
+        assert list(thread) == sorted(thread)
     pairs = describe.thread_pairs([built])
     assert set(pairs["joined"]) == {0.0, 1.0} and len(pairs) > 10
     (chance,) = pairs["by_chance"].unique()
@@ -305,10 +305,3 @@ def test_features_are_finite_and_named(built, question):
     rows = features.matrix(built, made, scores, channels.fuse(built, made, scores))
     assert rows.shape == (built.size, len(features.NAMES)) and rows.dtype == np.float32
     assert np.isfinite(rows).all() and len(set(features.NAMES)) == len(features.NAMES)
-
-
-def test_a_chat_of_one_message_can_be_asked(make_chat):
-    built = index.build(make_chat([("Ann", "hello")]), "hashing")
-    made, scores = search(built, "What did Ann say?")
-    rows = features.matrix(built, made, scores, channels.fuse(built, made, scores))
-    assert np.isfinite(rows).all()

@@ -17,7 +17,7 @@ from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Mark, Turn, tint_css, tint_place
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
@@ -135,16 +135,6 @@ def test_the_shift_says_what_changed_and_when_replies_followed(view):
     assert (shift["films"], shift["text"]) == ([True, 0.0], [False, None])
 
 
-def test_judge_notes_are_shown_where_a_judge_spoke():
-    assert _judge_notes(None) is None
-    assert _judge_notes({"judge": {"coherence": None}}) is None
-    score = {"judge": "j", "construct": "coherence", "sample": 0, "score": 4, "flag": None}
-    score |= {"evidence": "It answers.", "digest": "x"}
-    made = _judge_notes({"judge": {"coherence": 4.0}, "scores": [score]})
-    assert made["means"] == {"coherence": 4.0}
-    assert made["notes"][0]["evidence"] == "It answers."
-
-
 @pytest.fixture(scope="module")
 def run():
     name = "trace-unit"
@@ -254,20 +244,6 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
     found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in _RunFiles(run)}
     assert found["tracker", "00002"]["judge"] == {"coherence": 4.0}
     assert _judge_notes(found["tracker", "00001"]) is None
-
-
-def test_show_holds_one_session_prints_a_line_elsewhere_and_suggests_names(run):
-    made = trace.show(run, "sticky", 4)
-    assert repr(made) == "session 00004 with sticky: 12 turns"
-    assert made.page.count("crsTrace.page(") == 1
-    assert '"id":"00004","model":"sticky"' in made.page
-    frame = made._repr_html_()
-    assert frame.startswith('<iframe sandbox="allow-scripts"')
-    assert frame.count("<") == 2  # the frame and its end; the page inside is escaped
-    with pytest.raises(InputError, match=r"no model 'stiky'.*did you mean 'sticky'"):
-        trace.show(run, "stiky", 0)
-    with pytest.raises(InputError, match="no session '00009' of 'sticky'; it has 00000 to 00006"):
-        trace.show(run, "sticky", 9)
 
 
 def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():

@@ -1,6 +1,5 @@
 """Batches: any number of workers, any number of kills, a full disk; nothing lost, nothing done twice."""
 
-import gc
 import multiprocessing
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs.jobs import PATIENCE, _check, _part_size, sessions
+from crs_lib.runs.jobs import PATIENCE, _check, sessions
 from crs_lib.runs.ledger import Done, Key, Ledger
 from crs_lib.runs.processes import completed, submitter
 from tests.helpers import jobs
@@ -91,10 +90,6 @@ def test_a_worker_that_is_killed_ends_the_batch_with_advice(tmp_path):
 def test_without_workers_nothing_can_be_done_and_not_with_any_number(tmp_path, workers, says):
     with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(InputError, match=says):
         run(ledger, keys(1), Draws, (5,), workers=workers)
-
-
-def test_tasks_are_larger_where_there_are_thousands_of_them():
-    assert [_part_size(n) for n in (1, 10_000, 50_000, 100_000, 10**7)] == [10, 10, 50, 100, 100]
 
 
 def killed(process, path, beyond):
@@ -180,24 +175,6 @@ def test_threads_share_one_maker_work_at_the_same_time_and_give_the_same_session
 
     with Ledger(tmp_path / "barrier.sqlite") as ledger:
         assert run(ledger, keys(4), lambda: maker, (), threads=4) == 8
-
-
-@pytest.mark.parametrize("failing", [False, True])
-@pytest.mark.slow
-def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_afterwards(tmp_path, failing):
-    seen = []
-
-    def maker(key):
-        seen.append(gc.get_freeze_count())
-        if failing:
-            raise ValueError("no")
-        return "{}"
-
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        sessions(ledger, keys(4), lambda: maker, (), threads=2)
-    assert len(seen) == 8
-    assert min(seen) > 1_000
-    assert gc.get_freeze_count() == 0
 
 
 def test_sessions_that_failed_before_do_not_make_the_batch_give_up(tmp_path):

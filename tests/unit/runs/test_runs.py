@@ -166,14 +166,6 @@ def test_what_is_stored_comes_back_in_the_order_asked_for_from_any_process(path)
         assert list(one.bodies([A, B])) == ["a", "b"]
 
 
-def test_a_finished_session_keeps_its_first_body(path):
-    with Ledger(path) as ledger:
-        ledger.record([Done(A, pack("first"), "")])
-        ledger.record([Done(A, pack("second"), ""), Done(A, None, "ValueError: late")])
-        assert list(ledger.bodies([A])) == ["first"]
-        assert ledger.counts() == {"done": 1}
-
-
 def test_a_failed_session_can_be_done_later_and_its_attempts_are_counted(path):
     with Ledger(path) as ledger:
         ledger.record([Done(A, None, "TimeoutError: slow"), Done(C, None, "TimeoutError: slow")])
@@ -293,10 +285,9 @@ STUDY = Study(
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def study_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    return tmp_path / "letters" / "r1"
+@pytest.fixture
+def study_results(results):
+    return results / "letters" / "r1"
 
 
 def test_a_stage_writes_its_tables_and_the_manifest_names_them(study_results):

@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -315,28 +314,6 @@ def test_words_that_leave_out_a_planned_value_are_an_error(kind):
         assert text.endswith(
             f"mend the phrases of {field!r} in catalog/fields.py, or the templates [{step.act}] in user.wording"
         )
-
-
-def test_an_opening_and_a_refinement_must_be_voiced_and_an_ordinary_turn_need_not():
-    first, second, *rest = scenarios.plan(SAMPLE, 7, 0, 20).steps
-    for step in (first, second):
-        with pytest.raises(RunError, match=rf"act '{step.act}' at turn {step.turn} does not voice"):
-            users.check_voiced(GROUNDER, step, step.act, "Hello")
-    ordinary = next(step for step in rest if not users._must_voice(step, step.act))
-    assert ordinary.shift is None
-    users.check_voiced(GROUNDER, ordinary, ordinary.act, "Hello")
-
-
-def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):
-    hidden = replace(fields.FIELDS["language"], phrases=("in the pre$value tongue",))
-    monkeypatch.setitem(fields.FIELDS, "language", hidden)
-    config = SimulateConfig(systems=["silent"], voices="A", n_turns=20)
-    session = next(
-        n for n in range(60)
-        if any("language" in event["added"] for event in simulate.scenario(WORLD, n, config).events)
-    )  # fmt: skip
-    with pytest.raises(RunError, match=r"does not voice language '\w+': .*mend the phrases of 'language'"):
-        simulate.session(WORLD, "silent", session, config)
 
 
 def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypatch):

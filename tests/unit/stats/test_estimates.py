@@ -6,14 +6,11 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats as sp
 
 from crs_lib import stats
 from crs_lib.core.errors import InputError
 from crs_lib.stats import Estimate, estimates
-from crs_lib.stats.estimates import weighted_ranks
 from crs_lib.stats.findings import share_of
 from tests.helpers.stats_examples import matrix_frame, random_matrix
 
@@ -30,22 +27,6 @@ def test_bca_equals_scipy_up_to_monte_carlo_error():
     assert row["error"] == pytest.approx(again.standard_error, rel=0.03)
     plain = np.quantile(x[np.random.default_rng(4).integers(0, 40, (9999, 40))].mean(1), 0.975)
     assert row["high"] - plain > 0.1
-
-
-def test_bca_levels_equal_efrons_formula_written_out():
-    """Efron (1987), equations 2.3 and 6.6, in a loop over draws and leave-one-out means."""
-    x = np.random.default_rng(7).exponential(size=12)
-    draws = np.vstack(list(estimates.bootstrap_weights(12, 500, 9))) @ x / 12
-    z0 = sp.norm.ppf(sum(d < x.mean() for d in draws) / 500)
-    loo = [np.delete(x, i).mean() for i in range(12)]
-    gap = [np.mean(loo) - v for v in loo]
-    a = sum(g**3 for g in gap) / (6 * sum(g**2 for g in gap) ** 1.5)
-    ends = [z0 + (z0 + z) / (1 - a * (z0 + z)) for z in sp.norm.ppf([0.025, 0.975])]
-    design = stats.Design(resamples=500, seed=9)
-    found = stats.bootstrap_estimates(lambda w: (w @ x / w.sum(axis=1))[:, None], 12, design)
-    assert [found.low[0], found.high[0]] == pytest.approx(
-        np.quantile(draws, sp.norm.cdf(ends)).tolist(), rel=1e-10
-    )
 
 
 def test_weights_are_multinomial_and_independent_of_the_chunks():
@@ -114,18 +95,6 @@ def test_correlation_equals_scipy(kind):
     )  # fmt: skip
     assert (row["low"], row["high"]) == pytest.approx(tuple(again.confidence_interval), abs=0.04)
     assert (row["n"], row["n_missing"]) == (59, 1)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=10))
-def test_weighted_ranks_are_ranks_of_the_repeated_values(pairs):
-    values, weights = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
-    repeated = np.repeat(values, weights.astype(int))
-    found = weighted_ranks(values, weights[None, :])[0]
-    ranks = sp.rankdata(repeated) if len(repeated) else []
-    for value, weight, rank in zip(values, weights, found, strict=True):
-        if weight:
-            assert rank == pytest.approx(ranks[np.flatnonzero(repeated == value)[0]])
 
 
 def test_degenerate_cases():

@@ -195,20 +195,6 @@ def test_balanced_model_equals_the_repeated_measures_anova():
     assert model.fit["var_scenario"][0] == pytest.approx(pilot["scenario"], rel=1e-3)
 
 
-def test_the_wald_test_is_that_of_generalised_least_squares():
-    """Contrasts and (X' V^-1 X)^-1 with the whole V written out, off balance."""
-    frame = crossed(drop=30)
-    model = mixed_model(frame)
-    fit = model.fit.iloc[0]
-    same = frame["scenario"].to_numpy()[:, None] == frame["scenario"].to_numpy()
-    v = fit["var_scenario"] * same + fit["var_residual"] * np.eye(len(frame))
-    x = np.column_stack([np.ones(len(frame)), frame["system"] == "b", frame["system"] == "c"]).astype(float)
-    covariance = np.linalg.inv(x.T @ np.linalg.solve(v, x))
-    beta = covariance @ x.T @ np.linalg.solve(v, frame["value"].to_numpy())
-    chi2 = beta[1:] @ np.linalg.solve(covariance[1:, 1:], beta[1:])
-    assert model.terms["chi2"][0] == pytest.approx(chi2, rel=1e-6)
-
-
 @pytest.mark.parametrize("drop", [0, 30])
 def test_wald_tests_equal_sum_coded_statsmodels(drop):
     """Main effects at the average of the other factor: the tests of sum coding; also off balance."""

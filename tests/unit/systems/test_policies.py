@@ -157,9 +157,6 @@ def test_specs_are_checked_before_anything_runs(specs, message):
 
 
 def test_a_small_catalogue_is_recommended_whole():
-    from crs_lib.catalog.catalog import Catalog
-    from crs_lib.catalog.grounder import Grounder
-
     two = Catalog.from_records([("One", {"actor": ["A B"]}), ("Two", {"actor": ["C D"]})])
     world = World(two, Grounder(two))
     for spec in ("oracle", "tracker", "popular", "random"):

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from crs_lib.core.dialogue import SYSTEM, USER
-from crs_lib.core.errors import InputError
 from crs_lib.llm import LLMSettings, Retry
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
@@ -149,12 +148,3 @@ def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
 def test_an_answer_that_never_follows_the_protocol_fails_with_its_words(value, told):
     with Other(lambda *_: (200, value, None)) as server, FAST() as programs, failing(told):
         conversation(programs, f"openai-chat:{server.url}", 1, 1)
-
-
-def test_a_rejected_request_is_not_sent_again():
-    with Other(lambda *_: (400, "no", None)) as server, FAST() as programs:
-        with failing("refused", match=r"said: no \(HTTP 400\)"):
-            conversation(programs, f"ievalm:{server.url}", 1, 1)
-        assert len(server.seen) == 1
-    with pytest.raises(InputError, match="must not hold"):
-        systems.check(["ievalm:http://name:secret@host"])

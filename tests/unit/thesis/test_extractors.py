@@ -106,8 +106,6 @@ def test_rules_fuzzy_and_hybrid_by_hand_and_years_as_the_thesis_read_them():
 
 @pytest.mark.slow
 def test_embed_equals_the_textbook_computation():
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
     over = ThesisCatalog.load("sample").space
     texts = [
         "Do you know a crime drama, perhaps in French?", "drama", "Anything by the director of that thriller?",

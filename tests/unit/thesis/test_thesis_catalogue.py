@@ -1,4 +1,4 @@
-"""The thesis's own catalogue, where it is at hand: what cleaning reports, and that the study runs on it."""
+"""The thesis's own catalogue, where it is at hand: what cleaning reports, and that its users can be served."""
 
 import itertools
 import random
@@ -6,14 +6,11 @@ import random
 import pytest
 
 from crs_lib import data as logs
-from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
-from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.users import User, _must_voice
 from crs_lib.systems.base import World
 
@@ -93,23 +90,3 @@ def test_users_of_this_catalogue_are_satisfiable_and_voice_their_plan(films, wor
             found = world.grounder.concepts(utterance.text)
             for wish in _must_voice(step, utterance.act):
                 assert films.code(*wish) in found, (utterance.text, wish)
-
-
-def test_the_thesis_s_logs_are_scored_by_our_default(folder, world):
-    paths_ = sorted(folder.glob("logs_50turns/*.jsonl.gz"))
-    if not paths_:
-        pytest.skip("the mirror has no 50-turn logs")
-    talk = next(logs.read(paths_[0]))
-    scores = next(evaluate.score_all([talk], world.grounder, conventions.get("default")))
-    assert len(scores.turns) == len(talk.pairs()) == 50
-    assert scores.session["detail"]["n_shifts"] == len(talk.shift_turns()) > 0
-    assert 0 <= scores.session["satisfaction"] <= 1
-
-
-def test_a_batch_runs_on_it(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    films = str(folder / "opendialkg_movie_data.json")
-    simulate.simulate(
-        SimulateConfig(run="t", catalog=films, systems=["tracker"], n_sessions=2), progress=False
-    )
-    assert [talk.session_id for talk in simulate.dialogues("t")] == ["00000", "00001"]
