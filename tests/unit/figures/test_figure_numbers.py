@@ -125,8 +125,6 @@ def test_correlations_are_those_within_systems():
     (latex._escape, ["L ↓"], r"L $\downarrow$"), (latex._escape, ["a\\b"], r"a\textbackslash{}b"),
     (latex._number, [0.704], "0.70"), (latex._number, [-0.5], "$-0.50$"), (latex._number, [-0.001], "0.00"),
     (latex._number, [np.nan], "--"), (latex._number, [0], "0.00"),
-    (latex._p_value, [0.0004], "$<$.001"), (latex._p_value, [0.03], ".030"), (latex._p_value, [1.0], "1.000"),
-    (latex._p_value, [np.nan], "--"), (latex._p_value, [0.001], ".001"),
     (latex._within, [0.5, 0.4, 0.6], "0.50 [0.40, 0.60]"), (latex._within, [0.5, np.nan, np.nan], "0.50"),
     (latex._within, [np.nan] * 3, "--"),
     (pairs.signed, [0.424], ".42"), (pairs.signed, [-0.068], "−.07"), (pairs.signed, [1.0], "1.00"),
