@@ -37,9 +37,11 @@ FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
 
 
-def _refinements(seed: int, session: int, least: int = 1) -> int:
-    """The number of constraints that a user adds to the first before anything shifts: ``least`` to 2."""
-    return int(rng.stream(seed, "movies", session, "refinements").integers(least, 3))
+def _refinements(seed: int, session: int, least: int = 1, natural: bool = False) -> int:
+    """The number of constraints that a user adds to the first before anything shifts: ``least`` to 2; none at
+    natural pace, where what is added later is a shift.
+    """
+    return 0 if natural else int(rng.stream(seed, "movies", session, "refinements").integers(least, 3))
 
 
 DENSE, NATURAL = "dense", "natural"
@@ -47,6 +49,8 @@ DENSE, NATURAL = "dense", "natural"
 # their types, "exclude" as contradict; 416 of 451 leave the scope open.
 _RATE, _OPEN_SHARE = 0.19, 0.92
 _FOUND = {"refine": 341, "contradict": 68, "replace": 34, "relax": 7, "switch": 6}
+_INSISTS, _SELDOM = 0.6, 0.1  # how often an unserved user insists instead of going on; at natural pace
+_CHATTY = 0.8  # at natural pace small talk is as much more frequent as its draws are smaller
 
 
 class Pace(NamedTuple):
@@ -100,7 +104,8 @@ def _block(
     sessions = range(block * len(types), (block + 1) * len(types))
     draw = rng.stream(seed, "movies", "shift-types", block)
     order = draw.permutation(len(types)).tolist()
-    shapes = [StateShape(1 + _refinements(seed, session, least)) for session in sessions]
+    plain = pace.natural and not least
+    shapes = [StateShape(1 + _refinements(seed, session, least, plain)) for session in sessions]
     turns = [shift_turns(seed, session, n_turns, pace) for session in sessions]
     due = [(turn, order[row], row) for row, mine in enumerate(turns) for turn in mine]
     given: Counter[str] = Counter()
@@ -158,6 +163,10 @@ class Rates(Settings):
     question: Annotated[Share, Field(description="the user asks a question about a film")] = 0.45
 
 
+# At natural pace, unless others are set; chosen with one half of people (docs/validity.md, section 2).
+_PLAIN_RATES = Rates(hesitation=0.03, contradiction=0.0, question=0.35)
+
+
 @dataclass(frozen=True)
 class PlanStep:
     """One user turn of the plan: the act, the state that it leaves, and the shift if it shifts. ``kind`` is
@@ -189,8 +198,9 @@ class PlanStep:
 @dataclass(frozen=True)
 class Scenario:
     """The plan of one session in an arm; ``rates`` are those of its ordinary turns, ``voice`` the user's
-    (:mod:`crs_lib.simulate.voices`), ``insist`` whether the user insists where a reply misses. ``lines`` are
-    the words, by turn and section, that no reply changes: sessions with other systems say the same.
+    (:mod:`crs_lib.simulate.voices`), ``insist`` how often the user insists where a reply misses, in [0, 1];
+    ``natural`` users talk as plainly and name as little as people do. ``lines`` are the words, by turn and
+    section, that no reply changes: sessions with other systems say the same.
     """
 
     seed: int
@@ -199,8 +209,9 @@ class Scenario:
     true_genre: str
     steps: tuple[PlanStep, ...]
     voice: str = "A"
-    insist: bool = True
+    insist: float = _INSISTS
     rates: Rates = field(default_factory=Rates)
+    natural: bool = False
     lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def draws(self, turn: int) -> np.random.Generator:
@@ -252,19 +263,20 @@ def plan(
     """
     for kind in types:
         SHIFTS.get(kind)
-    rates = rates or Rates()
     mixed = voice != voices.FIRST
+    natural = pace.natural and mixed
+    rates = _PLAIN_RATES if natural and rates in (None, Rates()) else rates or Rates()
     least = 0 if mixed else 1
     turns = shift_turns(seed, session, n_turns, pace) if arm != NO_SHIFT else []
     order = _type_order(seed, session, types, n_turns, pace, least) if turns else []
     kinds, planned = list(order), dict(zip(turns, order, strict=False))
-    state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"))
+    state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"), natural)
     genre = state.constraints[GOAL_FIELD]
-    opening = _refinements(seed, session, least)
+    opening = _refinements(seed, session, least, natural)
     steps = [_step(catalog, 1, OPENING, state)]
     after_shift = False
     draws = partial(rng.stream, seed, "movies", session, "turn")
-    if mixed:
+    if mixed and not natural:
         steps = _in_any_order(catalog, state, opening + 1, seed, session)
         state, opening = steps[-1].state, len(steps) - 1
     for turn in range(len(steps) + 1, n_turns + 1):
@@ -291,7 +303,8 @@ def plan(
         act = FOLLOW_UP if after_shift else _ordinary(catalog, draw, rates)
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
-    found = Scenario(seed, session, arm, genre, (), voice, insist and arm != CALM, rates)
+    insists = (_SELDOM if natural else _INSISTS) if insist and arm != CALM else 0.0
+    found = Scenario(seed, session, arm, genre, (), voice, insists, rates, natural)
     if mixed:
         first = next(iter(shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)), pace.first[1])
         steps = _first_words(catalog, found, _small_talk(found, steps), opening + 1, first)
@@ -379,9 +392,10 @@ def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
     """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
     draws = partial(rng.stream, plan.seed, "movies", plan.session, "small-talk")
     shares, found = voices.every()[plan.voice].small_talk, list(steps[:1])
+    chatty = _CHATTY if plan.natural else 1.0
     for before, step in itertools.pairwise(steps):
         free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
-        act = voices.picked(shares, draws(step.turn).random()) if free else ""
+        act = voices.picked(shares, draws(step.turn).random() * chatty) if free else ""
         found.append(replace(step, act=act) if act else step)
     return found
 
@@ -490,12 +504,17 @@ def _next_shift(
     return None, ""
 
 
-def _first_state(catalog: Catalog, draw: np.random.Generator) -> UserState:
+def _first_state(catalog: Catalog, draw: np.random.Generator, natural: bool = False) -> UserState:
+    """A genre and a film of it; at natural pace a genre as often as films have it."""
     genres = catalog.goal_genres
     if not genres:
         lacks = f"{catalog!r} has no genre with five films"
         raise InputError(f"{lacks}; a scenario needs one. Give a larger catalogue")
-    genre = genres[int(draw.integers(len(genres)))]
+    place = int(draw.integers(len(genres)))
+    if natural:
+        counts = np.array([catalog.support(GOAL_FIELD, genre) for genre in genres])
+        place = int(draw.choice(len(genres), p=counts / counts.sum()))
+    genre = genres[place]
     items = catalog.query({GOAL_FIELD: genre}).items
     return UserState({GOAL_FIELD: genre}, GOAL_FIELD, int(items[int(draw.integers(len(items)))]))
 

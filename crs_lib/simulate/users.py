@@ -74,7 +74,7 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
             )
 
 
-_INSISTS = 0.6  # how often an unserved user insists instead of going on
+_PLAIN, _NO_STOP = 0.6, 0.3  # at natural pace: turns in plain words; those without a full stop behind them
 _PRAISES = 0.4  # how often a user who was served says so when asking for more
 _ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *voices.SMALL_TALK})  # acts that leave room for a reaction
 _ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
@@ -159,7 +159,7 @@ class User:
             return step.act, step.act if self.last else "reaction_first"
         if step.readings:
             return step.act, step.act if self.heard or step.act != FOLLOW_UP else "follow_up_first"
-        insists = self.scenario.insist and mood < _INSISTS
+        insists = mood < self.scenario.insist
         if insists and best < 1 and not ends and step.state.constraints:
             if last:
                 return "insist", "insist"
@@ -247,7 +247,12 @@ class User:
             slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
             if step.shift is not None:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
+        plain = f"plain_{section}"
+        if self.scenario.natural and plain in prompts.sections("user") and draw.random() < _PLAIN:
+            section = plain
         said = prompts.say(words, section, draw, small=small, wish=wish, **slots) if act != EXCLUDE else ""
+        if self.scenario.natural and draw.random() < _NO_STOP:
+            said = re.sub(r"(?<=\w\w\w)[.!]$", "", said)
         if step.situation and act == REFINEMENT:
             said = f"{said} {situation}" if voiced else situation
         if not excluded:

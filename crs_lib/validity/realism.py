@@ -27,7 +27,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Seed, Settings
 from crs_lib.core.text import fold, words
 from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
-from crs_lib.simulate import voices
+from crs_lib.simulate import scenarios, voices
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.stats import Estimate
 from crs_lib.systems.base import World
@@ -60,6 +60,15 @@ class RealismConfig(Settings):
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a simulated session")] = 20
     seed: Annotated[Seed, Field(description="seed of the simulated users and of the resamples")] = 1
     encoder: Annotated[_Encoder, Field(description="a second reader's vectors, beside words' tfidf")] = TFIDF
+    pace: Annotated[str, OneOf((scenarios.DENSE, scenarios.NATURAL)), Field(description="as in 03")] = (
+        scenarios.DENSE
+    )
+    scope: Annotated[str, OneOf(voices.SCOPES), Field(description="as in 03")] = voices.STATED
+
+    def batch(self, choice: str) -> SimulateConfig:
+        """The settings of the users with a choice of voices."""
+        one = SimulateConfig(systems=[SYSTEM], seed=self.seed, voices=choice, n_turns=self.n_turns)
+        return one.changed(pace=self.pace, scope=self.scope)
 
 
 class _UserTurn(NamedTuple):
@@ -208,7 +217,7 @@ def run(config: RealismConfig) -> pd.DataFrame:
 
     rows = []
     for name in (voices.FIRST, voices.ALL, voices.DEVELOPMENT, voices.CONFIRMATION):
-        batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, voices=name, n_turns=config.n_turns)
+        batch = config.batch(name)
         talks = [simulate.session(world, SYSTEM, number, batch) for number in range(config.n_sessions)]
         turns, accuracy = user_turns(talks, world.grounder), _joint_accuracy(talks)
         mine = _as_long(turns, real, config.seed) if real else turns
@@ -250,7 +259,7 @@ def by_voice(config: RealismConfig) -> pd.DataFrame:
     normalised gain, shift cost), for :func:`crs_lib.report.statistics.by_voice`.
     """
     catalog = sources.load(config.catalog)
-    batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, voices=voices.ALL, n_turns=config.n_turns)
+    batch = config.batch(voices.ALL)
     rows = []
     for talk, scores in arms.scored(World(catalog, Grounder(catalog)), batch, config.n_sessions):
         found = {name: scores.session[name] for name in ("normalised_gain", "shift_cost")}

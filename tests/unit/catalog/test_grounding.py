@@ -97,6 +97,12 @@ def test_active_fields_restrict_what_is_found():
         grounder(active_fields=["people"])
 
 
+def test_the_words_of_plots_are_found_in_the_order_of_the_text():
+    said = "Rain falls on the Memorial; a clerk writes"
+    assert TEN.find_plot_keywords_in_text(said, 2) == ["rain", "falls"]
+    assert TEN.find_plot_keywords_in_text(said)[:3] == ["rain", "falls", "memorial"]
+
+
 def test_find_attribute_returns_the_longest_then_the_first():
     assert TEN.find_attribute_in_text("genre", "comedy, then drama") == "Comedy"
     assert TEN.find_attribute_in_text("actor", "nobody") is None
@@ -198,6 +204,32 @@ def test_titles_of_everyday_words_must_be_written_as_titles(title, text, reason)
 
 def test_a_title_with_a_rare_word_needs_nothing():
     assert evidence.title_rule("War of the Kumquats", EVERYDAY) is evidence.no_rule
+
+
+@pytest.mark.parametrize(("text", "start", "end", "expected"), [
+    ('see "Her" now', 5, 8, True), ("see (Her) now", 5, 8, True), ("see _Her_ now", 5, 8, True), ("see Her now", 4, 7, False),
+    ("s'he's", 2, 4, False), ("Her (2013)", 0, 3, True), ("Her", 0, 3, False),
+])  # fmt: skip
+def test_quoted_means_that_marks_stand_on_both_sides_or_a_year_follows(text, start, end, expected):
+    assert evidence._quoted(text, start, end) is expected
+
+
+@pytest.mark.parametrize(("text", "end", "year"), [
+    ("Alien (1979)", 5, 1979), ('Alien" (1979, UK)', 5, 1979), ("Alien 1979", 5, None), ("Alien (197)", 5, None),
+    ("Alien", 5, None),
+])  # fmt: skip
+def test_the_year_in_brackets_after_a_title(text, end, year):
+    assert evidence.year_after(text, end) == year
+
+
+@pytest.mark.parametrize(("field_rule", "form", "rule"), [
+    ("genre", "war", evidence._film_word), ("genre", "drama", evidence.no_rule), ("genre", "war film", evidence.no_rule),
+    ("name", "polish", evidence._capital_or_film_word), ("name", "french", evidence.no_rule),
+    ("person", "sting", evidence._capital), ("person", "cher", evidence._capital), ("person", "madonna", evidence.no_rule),
+    ("person", "will red", evidence.no_rule), ("plain", "1999", evidence.no_rule),
+])  # fmt: skip
+def test_which_value_gets_which_rule(field_rule, form, rule):
+    assert evidence.value_rule(field_rule, form, EVERYDAY) is rule
 
 
 FORMS = ["ab", "a", "b", "aa", "ba", "bab", "a b", "ab a", "a ba", "aa b", "a ab", "a a a"]

@@ -163,6 +163,10 @@ def test_settings_that_a_convention_does_not_use_or_find_are_errors(catalog):
         choose.ScoringConfig(catalog=catalog, convention="thesis_grounded", similarity="tfid")
     with pytest.raises(InputError, match="python -m crs_lib catalog topics"):
         choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
+    with pytest.raises(InputError, match="empty is 'half'; give one of skip, zero, one"):
+        conventions.Convention(empty="half")
+    with pytest.raises(InputError, match="window is 0; input should be greater than or equal to 1"):
+        conventions.Convention(window=0)
 
 
 @pytest.mark.slow
@@ -372,6 +376,8 @@ def test_silence_satisfies_nothing_and_unknown_wishes_are_left_out():
     )
     assert column("satisfaction", found) == [0, None]
     assert column("novelty", found) == [None, None]
+    offered = scoring_scored(user("Well", OLD, asks=False), system("x", HARBOUR))
+    assert column("satisfaction", offered) == [1]  # what is offered counts also when it is not asked for
     assert column("item_tas", found) == [close(0.6 * -(4 / 9) / (5 / 9)), None]
     row = scoring_scored(
         user("x", {"genre": "Drama", "actor": "Nobody", "mood": "dark"}), system("x", ORCHARD)
@@ -441,15 +447,6 @@ def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
     late[4] = user("x", wish, shift=True)  # the first shift is now watched for two replies
     assert [row["watched"] for row in scoring_scored(*late).shifts] == [2, 2]
     assert scoring_scored(*late, window=4, within_segment=False).shifts[0]["recovered_item"] is True
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"empty": "half"}, "empty is 'half'; give one of skip, zero, one"),
-    ({"window": 0}, "window is 0; input should be greater than or equal to 1"),
-])  # fmt: skip
-def test_a_convention_is_checked(options, message):
-    with pytest.raises(InputError, match=message):
-        conventions.Convention(**options)
 
 
 WEIGHTS = st.floats(0, 10, allow_nan=False)

@@ -14,6 +14,7 @@ from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base
 from crs_lib.systems.base import SystemReply
 from crs_lib.systems.policies import Oracle, UserLog
+from crs_lib.validity import realism
 from tests.helpers.sample import SAMPLE, WORLD
 
 RULE = conventions.get("default")
@@ -186,3 +187,15 @@ def test_natural_users_shift_as_often_and_in_the_types_of_people():
     assert types.most_common(1)[0][0] == "refine" and not types["return"]
     opened = [event["scope"] for plan in plans("mixed", 200, pace=pace) for event in plan.events]
     assert opened.count("open") / len(opened) > 0.15  # people: .92, where the catalogue allows
+
+
+def test_natural_users_talk_as_plainly_and_name_as_little_as_people():
+    batch = SimulateConfig(systems=["tracker"], pace="natural", scope="mixed")
+    talks = [simulate.session(WORLD, "tracker", n, batch) for n in range(24)]
+    firsts = [dict(talk.pairs()[0].user.user_meta["constraints"]) for talk in talks]
+    assert {len(first) for first in firsts} == {0, 1}  # people add what else they wish later: a shift
+    turns = [pair.user for talk in talks for pair in talk.pairs()[:5]]
+    named = [any(not one.rejected for one in WORLD.grounder.audit(turn.text)) for turn in turns]
+    assert 0.15 < sum(named) / len(named) < 0.35  # people: .26; users at the dense pace: .45
+    assert not {turn.user_meta["stage"] for turn in turns} & {"contradiction"}
+    assert not realism.unlogged(talks, WORLD.grounder)["unlogged"].map(bool).any()

@@ -202,7 +202,7 @@ def test_a_replay_does_not_choose_between_models_and_needs_calls(tmp_path, monke
     export([recorder.path], folder / "llm_calls.jsonl")
     with pytest.raises(LLMError, match=r"2 different replies .* name one model"):
         LLM("replay:two").complete(request)
-    assert LLM("replay:two@ollama:b:1").complete(request).text == "from b"
+    assert LLM("replay:movies/two@ollama:b:1").complete(request).text == "from b"
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     with pytest.raises(RunError, match=r"llm_calls\.jsonl to replay"):
         LLM("replay:nothing")

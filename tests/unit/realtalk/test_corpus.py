@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import arcs, corpus, describe, plan, scoring, wording
+from crs_lib.realtalk.corpus import _read_time
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
 
@@ -111,6 +112,13 @@ def test_the_digest_sees_messages_only(make_chat):
     asked = make_chat([("Ann", "a")], qa=[{"question": "q?", "evidence": ["D1:1"]}], name="other")
     other = make_chat([("Ann", "b")])
     assert plain.digest == asked.digest != other.digest
+
+
+def test_times_of_both_schemas():
+    assert _read_time("31.01.2024, 18:05:00").isoformat() == "2024-01-31T18:05:00"
+    assert _read_time("12:05 am on 1 June, 2023").isoformat() == "2023-06-01T00:05:00"
+    assert _read_time("31.02.2024, 18:05:00") is None and _read_time(None) is None
+    assert [wording._month_number(m) for m in ("January", "sept", "xyz", "ma")] == [1, 9, None, None]
 
 
 def test_the_quirk_report_counts_slips_of_the_annotation(sample):

@@ -1,6 +1,7 @@
 """Waiting times against loops, statsmodels and simulations."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -157,21 +158,6 @@ def test_lists_by_chance_recover_nothing_beyond_chance():
     assert (found["incidence"] < found["high"]).all()
 
 
-NO_PLACEBO = REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] != "placebo"))
-
-
-@pytest.mark.parametrize(("make", "frame", "words"), [
-    (stats.kaplan_meier, REMISSION.assign(time=-1.0), "negative times"),
-    (stats.kaplan_meier, REMISSION.assign(event=2), r"true \(it happened\) or false"),
-    (stats.kaplan_meier, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
-    (stats.restricted_mean, NO_PLACEBO, "no time for 'placebo'"),
-    (stats.restricted_mean, REMISSION.assign(time=0, event=False), "followed for no reply"),
-])  # fmt: skip
-def test_bad_input_says_what_was_given(make, frame, words):
-    with pytest.raises(InputError, match=words):
-        make(frame)
-
-
 def crossed(seed=3, scenarios=25, drop=0):
     rng = np.random.default_rng(seed)
     keys = [list("abc"), ["none", "switch"], range(scenarios)]
@@ -232,21 +218,29 @@ def test_no_scenario_variance_converges_at_the_boundary():
     assert "boundary" in model.fit["warnings"][0] or model.fit["converged"][0]
 
 
-FRAME = crossed()
-TYPES = ("shift_type",)
+FRAME, NO_PLACEBO = (
+    crossed(),
+    REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] != "placebo")),
+)
+mixed_by_type = partial(mixed_model, factors=("shift_type",))
 
 
-@pytest.mark.parametrize(("frame", "factors", "words"), [
-    (FRAME[FRAME["shift_type"] == "none"], TYPES, "'shift_type' has only the levels"),
-    (FRAME[(FRAME["system"] != "b") | (FRAME["shift_type"] == "none")], TYPES, "some combination of system, shift_type"),
-    (FRAME.assign(value=0.5), (), "does not vary"),
-    (FRAME[FRAME["scenario"] == 0], (), r"'scenario' has only the levels \[0\]"),
-    (FRAME, ("genre",), "no column 'genre'"),
-    (FRAME[FRAME["scenario"] == (FRAME["shift_type"] == "switch")], TYPES, "too few values .* add sessions"),
+@pytest.mark.parametrize(("make", "frame", "words"), [
+    (stats.kaplan_meier, REMISSION.assign(time=-1.0), "negative times"),
+    (stats.kaplan_meier, REMISSION.assign(event=2), r"true \(it happened\) or false"),
+    (stats.kaplan_meier, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
+    (stats.restricted_mean, NO_PLACEBO, "no time for 'placebo'"),
+    (stats.restricted_mean, REMISSION.assign(time=0, event=False), "followed for no reply"),
+    (mixed_by_type, FRAME[FRAME["shift_type"] == "none"], "'shift_type' has only the levels"),
+    (mixed_by_type, FRAME[(FRAME["system"] != "b") | (FRAME["shift_type"] == "none")], "some combination of system, shift_type"),
+    (mixed_model, FRAME.assign(value=0.5), "does not vary"),
+    (mixed_model, FRAME[FRAME["scenario"] == 0], r"'scenario' has only the levels \[0\]"),
+    (partial(mixed_model, factors=("genre",)), FRAME, "no column 'genre'"),
+    (mixed_by_type, FRAME[FRAME["scenario"] == (FRAME["shift_type"] == "switch")], "too few values .* add sessions"),
 ])  # fmt: skip
-def test_bad_input_says_what_to_do(frame, factors, words):
+def test_bad_input_says_what_to_do(make, frame, words):
     with pytest.raises(InputError, match=words):
-        mixed_model(frame, factors=factors)
+        make(frame)
 
 
 def simulated(sd, effect, n, level, draws=4000):

@@ -128,6 +128,7 @@ def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(result
     ("http:", "needs a URL after a colon"),
     ("http://name:secret@host/x", "must not hold a name and password"),
     ("http://host/x?key=1", "must not hold"),
+    ("ievalm:http://name:secret@host", "must not hold"),
     ("exec:", "needs a command after a colon"),
     ("exec:node 'adapter", "not a command line"),
     ("python:MySystem", "write python:package.module:Class"),

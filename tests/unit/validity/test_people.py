@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats as scipy_stats
 
 from crs_lib import data as logs
 from crs_lib.__main__ import main
@@ -198,6 +199,14 @@ def test_agreement_needs_ratings_and_reads_them(tmp_path):
     assert table.loc["reply", "spearman"] == pytest.approx(1.0)
     assert table.loc["dialogue", ["n", "coverage"]].tolist() == [4, 1.0]
     assert table.loc["system", "spearman"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_correlations_agree_with_scipy(seed):
+    draw = np.random.default_rng(seed)
+    x, y = draw.integers(0, 4, 40).astype(float), draw.random(40)
+    assert spearman(x, y) == pytest.approx(scipy_stats.spearmanr(x, y)[0])
+    assert math.isnan(spearman(np.ones(5), draw.random(5)))
 
 
 def test_partial_correlation_takes_out_what_is_given():
