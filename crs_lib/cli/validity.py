@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
 def _gate(*, develop: bool = False, confirm: bool = False, redteam: bool = False, **given: Any) -> None:
-    """Test which metrics order the control policies correctly.
+    """Show which metrics order the control policies as they must: the protocol's last confirmation.
 
     develop: test the protocol's requirements on its development seeds
     confirm: test them once on its confirmation seeds, and log the verdict
@@ -32,13 +32,10 @@ def _gate(*, develop: bool = False, confirm: bool = False, redteam: bool = False
         config = gates.GateConfig(**{**search.USUAL, **given})
         table(search.run(config).drop(columns=["budget", "seed", "n_sessions"]))
         print(f"{config.budget} policies, {config.n_sessions} scenarios; {search.TABLE} of run {config.run}")
+    elif given:
+        raise InputError(f"{next(iter(given))} goes with --develop, --confirm or --redteam; leave it out")
     else:
-        config = gates.GateConfig(**given)
-        folder, found = gates.run(config, progress=False), gates.read(config.run)
-        table(found[["metric", "passed", "asked", "mark", "failed"]].fillna(""))
-        for name, mark in gates.unlike(gates.marks(config.run)).items():
-            print(f"{name}: tables say {mark or 'fit to rank'!r}, this run says otherwise")
-        print(f"tables: {paths.shown(folder)}/  ({', '.join(one.name for one in gates.TABLES.values())})")
+        table(gates.verdicts())
 
 
 def _protocol(given: dict[str, Any], confirm: bool) -> None:
@@ -71,10 +68,8 @@ def _precision(*, conventions: bool = False, **given: Any) -> None:
         return
     run = given.get("run", "demo")
     folder = stages.make(run, given.get("n_sessions", 10))
-    for name, by in (("choices", "choice"), ("catalogue", "share")):
-        if len(found := stages.read(run, name)):
-            table(stages.stability(found, by))
-    print(f"tables: {paths.shown(folder)}/  ({', '.join(stages.FILES.values())})")
+    table(stages.stability(stages.read(run), "choice"))
+    print(f"table: {paths.shown(folder)}/{stages.FILE}")
 
 
 @command("validity realism", takes=["crs_lib.validity.realism:RealismConfig"])

@@ -1,23 +1,16 @@
-"""LaTeX tables (booktabs) beside the figures: model metrics, pairwise tests, recovery."""
+"""LaTeX tables (booktabs) beside the figures: model metrics, judges, and the thesis's headline."""
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from crs_lib.core.errors import InputError
 from crs_lib.figures import base as frames
 from crs_lib.figures import layout, style
-from crs_lib.figures.base import TABLES, NoDataError, figure
+from crs_lib.figures.base import TABLES, figure
 from crs_lib.figures.pairs import JUDGED
-from crs_lib.figures.recovery import waiting
-from crs_lib.figures.shifts import recovered_by_type
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import Design, adjust, cluster_bootstrap_differences, restricted_mean, wilcoxon_pairs
-from crs_lib.stats.effects import rank_biserial
-from crs_lib.stats.groups import independent_pairs
 
 _ESCAPES = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -61,13 +54,6 @@ def _intervals(frame: pd.DataFrame, value: str = "mean", digits: int = 2) -> lis
     """The column ``value`` of every row with its interval."""
     rows = frame[[value, "low", "high"]].to_numpy(dtype=float)
     return [_within(mean, low, high, digits) for mean, low, high in rows]
-
-
-def _p_value(p: float) -> str:
-    """Three decimals, "$<$.001" below that, "--" where missing."""
-    if p != p:
-        return "--"
-    return "$<$.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 
 @figure(registry=TABLES)
@@ -117,64 +103,3 @@ def headline_table(headline: pd.DataFrame) -> str:
     cells["published best"] = ["--" if pd.isna(best) else _escape(best) for best in theirs]
     cells["published"] = [_number(mean, 3) for mean in headline["published"]]
     return _tabular(cells, "The best system by outcome.", "llrrlr")
-
-
-def _differences(pairs: pd.DataFrame, metric: str) -> dict[str, list[str]]:
-    """The columns of every table of pairs: the two systems, and their difference with its interval."""
-    names = [f"{_escape(a)} $-$ {_escape(b)}" for a, b in zip(pairs["a"], pairs["b"], strict=True)]
-    return {"pair": names, f"{_escape(style.short(metric))} difference": _intervals(pairs, "diff")}
-
-
-@figure(registry=TABLES)
-def _table_pairwise(results: pd.DataFrame) -> str:
-    """Every pair of systems: difference, effect size, raw and Holm-adjusted p."""
-    metric = frames.primary(results)
-    frames.require(results, ["session_id", metric], systems=2, sessions=2)
-    known = results[results[metric].notna()]
-    order = pd.CategoricalDtype(frames.systems_of(known), ordered=True)
-    frame = known.assign(model=known["model"].astype(order))
-    design = Design(system="model", scenario="session_id", value=metric)
-    if len(order.categories) < 2:
-        raise NoDataError(f"fewer than 2 systems have {metric}; there is nothing to compare")
-    if design.independent(frame) and frame["model"].value_counts().min() > 1:
-        tests = adjust(independent_pairs(frame, design), p="p_brunner_munzel")
-        cells = _differences(tests, metric) | {
-            "$p$ (Games--Howell)": tests["p_games_howell"].map(_p_value),
-            "$p$ (Brunner--Munzel, Holm)": tests["p_adjusted"].map(_p_value),
-            "$n$": tests["n"].astype(int).map(str),
-        }
-        how = "Tests for independent samples (systems met different users), Welch's intervals."
-        return _tabular(cells, how)
-    gaps = cluster_bootstrap_differences(frame, design)
-    gaps = gaps[gaps["n"] > 1]  # the others share no scenarios and cannot be compared in pairs
-    if gaps.empty:
-        lack = f"no two systems have {metric} in the same 2 scenarios"
-        raise NoDataError(f"{lack}; there is nothing to compare")
-    design = design.changed(pairs=list(zip(gaps["a"], gaps["b"], strict=True)))
-    tests, sizes = adjust(wilcoxon_pairs(frame, design)), rank_biserial(frame, design)
-    cells = _differences(gaps, metric) | {
-        "$r$": sizes["estimate"].map(_number), "$p$": tests["p"].map(_p_value),
-        "$p$ (Holm)": tests["p_adjusted"].map(_p_value), "$n$": tests["n"].astype(int).map(str),
-    }  # fmt: skip
-    return _tabular(cells, "Paired tests, a row for each pair of systems.")
-
-
-@figure(registry=TABLES)
-def _table_recovery(shifts: pd.DataFrame) -> str:
-    """Recovery by system: share in the window, never recovered, restricted mean waiting time."""
-    kind, order = frames.recovered_by(shifts), frames.systems_of(shifts)
-    frames.require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])
-    times = waiting(shifts, kind)
-    waits, horizon = pd.DataFrame(columns=["system", "restricted_mean", "low", "high"], dtype=float), 0.0
-    with contextlib.suppress(InputError):  # nobody waited, or nobody was followed
-        waits = restricted_mean(times)
-        horizon = float(waits["horizon"].iloc[0])
-    shares = recovered_by_type(shifts.assign(type="all"), kind).set_index("model").loc[order]
-    never = shifts[f"delay_{kind}"].isna().groupby(shifts["model"].astype(str)).mean()
-    head = f"mean wait (of {horizon:g} replies)"
-    cells = {
-        "system": [_escape(name) for name in order], "shifts": shares["n"].map(str),
-        "recovered": _intervals(shares, "share"), "never seen": never.loc[order].map(_number),
-        head: _intervals(waits.set_index("system").reindex(order), "restricted_mean"),
-    }  # fmt: skip
-    return _tabular(cells, "Recovery after shifts, by items.")

@@ -1,4 +1,4 @@
-"""How stable the ranking of systems is: over weights, conventions and sizes of the catalogue."""
+"""How stable the ranking of systems is: over weights and conventions."""
 
 from typing import Any
 
@@ -16,7 +16,6 @@ _WEIGHTS = {
 }  # fmt: skip
 _MADE_BY = "python -m crs_lib validity precision --conventions --run {run}"
 _SIZE = "{n_systems} systems, n = {n_sessions} sessions per system; 1 is the same order."
-FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
 
 
 @figure()
@@ -57,25 +56,7 @@ def _sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
     """Tau with its interval, a row for each choice and its setting, a column for each metric."""
     table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL])
     rows = [f"{choice}: {setting}" for choice, setting in zip(table["choice"], table["setting"], strict=True)]
-    return _taus(table.assign(row=rows), "setting")
-
-
-@figure(made_by=f"{_MADE_BY} --sessions {FEWEST_SCENARIOS}")
-def _sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame) -> Any:
-    """Tau with its interval, a row for each share of the films that is kept, a column for each metric.
-
-    NoDataError for fewer than :data:`FEWEST_SCENARIOS`, whose intervals span most of the scale.
-    """
-    table = filled(sensitivity_catalogue, ["share", "films", *_INTERVAL])
-    if (n := int(table["n_sessions"].max())) < FEWEST_SCENARIOS:
-        few = f"the ranking was simulated anew on {n} scenarios; at least {FEWEST_SCENARIOS} are needed"
-        raise NoDataError(few)
-    rows = [f"{share:.0%}, {n:,} films" for share, n in zip(table["share"], table["films"], strict=True)]
-    return _taus(table.assign(row=rows), "share of the catalogue")
-
-
-def _taus(table: pd.DataFrame, title: str) -> Any:
-    """Cells of tau with their intervals: the rows of a table by its metrics."""
+    table = table.assign(row=rows)
     orders = {name: list(dict.fromkeys(table[name])) for name in ("row", "metric")}
     cells = table.set_index(["row", "metric"])[["tau", "low", "high"]]
     index = pd.MultiIndex.from_product(orders.values(), names=["row", "metric"])
@@ -85,7 +66,7 @@ def _taus(table: pd.DataFrame, title: str) -> Any:
     image = style.cells(panel, ends[..., 0], texts, dark=0.6, lowest=-0.2)
     panel.set_xticks(range(len(orders["metric"])), [style.short(name) for name in orders["metric"]])
     panel.set_yticks(range(len(orders["row"])), orders["row"])
-    panel.set(xlabel="metric", ylabel=title)
+    panel.set(xlabel="metric", ylabel="setting")
     panel.xaxis.tick_top()
     panel.xaxis.set_label_position("top")
     made.colorbar(image, ax=panel, label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])

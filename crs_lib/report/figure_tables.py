@@ -380,6 +380,5 @@ _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
     "judge_means": _judge_means, "llm_calls": _llm_calls, "paired_effects": paired_effects, "power": power,
     "redteam": _exploited, "replies_at_risk": _replies_at_risk,
     "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
-    "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),
-    "sensitivity_catalogue": lambda run, _: sensitivity.read(run, "catalogue"),
+    "sensitivity_choices": lambda run, _: sensitivity.read(run),
 }  # fmt: skip

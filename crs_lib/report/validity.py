@@ -1,6 +1,6 @@
-"""Tables and figures of the validity notebook: verdicts, dose-response, detectors, human ratings."""
+"""Tables and figures of the validity notebook: verdicts, costs, human ratings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -14,9 +14,9 @@ from crs_lib.validity import agreement, raters
 
 
 def verdicts(table: pd.DataFrame) -> pd.DataFrame:
-    """The gate's verdicts as a reader takes them: metric, orderings passed of those asked, mark."""
+    """The gate's verdicts as a reader takes them: metric, demands that held of those made, mark."""
     of = table["passed"].astype(str) + " of " + table["asked"].astype(str)
-    shown = pd.DataFrame({"metric": table["metric"], "orderings": of, "mark": table["mark"].fillna("")})
+    shown = pd.DataFrame({"metric": table["metric"], "demands": of, "mark": table["mark"].fillna("")})
     share = table["passed"] / table["asked"].clip(lower=1)
     return shown.loc[share.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
 
@@ -30,18 +30,6 @@ def side_by_side(run: str) -> pd.DataFrame:
     costs = {name: table[name] for name in ("shift_cost", "conversation_cost", "placebo_cost")}
     found = pd.DataFrame(parts | costs).rename_axis("system").reset_index()
     return found.sort_values("S* without shifts", ascending=False, ignore_index=True).round(3)
-
-
-def dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
-    """Mean score by dose of noise with 95 % intervals, a panel a metric; the oracle is dose 0."""
-    made, axes = style.figure(2.4, columns=len(metrics))
-    for panel, name in zip(axes[0], metrics, strict=True):
-        mine = doses[doses["metric"] == name]
-        panel.fill_between(mine["dose"], mine["low"], mine["high"], color=style.GRID)
-        panel.plot(mine["dose"], mine["mean"], color=style.INK, marker="o", markersize=3)
-        panel.set(xlabel="share of random turns", title=style.titled(name))
-    style.note(made, f"Mean over n = {int(doses['n'].max())} scenarios, 95 % bootstrap intervals.")
-    return made
 
 
 def forest(rows: pd.DataFrame, label: str, columns: Mapping[str, str], note: str) -> Any:

@@ -29,7 +29,6 @@ from .findings import (
 from .groups import adjust, holm
 from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
 from .power import facet_variances, scenarios_needed
-from .ranking import page_trend
 from .survival import kaplan_meier, restricted_mean
 from .words import conclusions, conclusions_by_subject, listed
 
@@ -69,7 +68,6 @@ __all__ = [
     "mean_differences",
     "mean_of",
     "not_shown",
-    "page_trend",
     "ratio_interval",
     "restricted_mean",
     "scenarios_needed",

@@ -1,6 +1,6 @@
-"""Who is ahead, and how sure is that: leaderboard, agreement of rankings, ordered alternatives."""
+"""Who is ahead, and how sure is that: leaderboard, and systems that are not told apart."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection
 from itertools import combinations
 from string import ascii_lowercase
 from typing import Any
@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from crs_lib.core.errors import InputError
-from crs_lib.stats.design import USUAL, Design, Floats, check_columns, levels, rankable
+from crs_lib.stats.design import USUAL, Design, Floats, rankable
 from crs_lib.stats.estimates import bootstrap_weights, cost_interval
 
 
@@ -69,21 +68,3 @@ def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:
     sets.sort(key=lambda s: sorted(place[i] for i in s))
     letters = [ascii_lowercase[n % 26] + ("" if n < 26 else str(n // 26)) for n in range(len(sets))]
     return ["".join(letter for letter, s in zip(letters, sets, strict=True) if i in s) for i in range(k)]
-
-
-def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
-    """Page's L: do the values rise along ``order`` (3 systems or more, lowest first) within scenarios?
-    One-sided, one row; InputError for another order or fewer than 2 complete scenarios. Source: Page (1963),
-    JASA 58; scipy's page_trend_test.
-    """
-    check_columns(frame, design.system)
-    systems = frame[design.system]
-    if len(order) < 3 or len(set(order)) < len(order) or set(order) - set(systems):
-        known = levels(systems)
-        raise InputError(f"order {list(order)}: expected at least 3 different systems of {known}")
-    rows = frame[systems.isin(list(order))]
-    along = pd.Categorical(rows[design.system], categories=list(order))
-    paired = design.paired(rows.assign(**{design.system: along}))
-    x = rankable(paired.complete())
-    fit = scipy.stats.page_trend_test(x)
-    return paired.row(x, test="Page trend", statistic=float(fit.statistic), p=float(fit.pvalue))

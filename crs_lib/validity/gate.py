@@ -2,8 +2,7 @@
 
 The metrics of the protocol (notebooks/plans/gate.yaml) carry the verdict of its confirmation: systems, seeds,
 demands and margins are frozen, tested on development seeds as often as wanted, and once on others; its sha256
-is in every result. All others are put through the orderings below in a run, with paired 95 % intervals over
-scenarios. Source: docs/validity.md, section 1.
+is in every result. Source: docs/validity.md, section 1.
 """
 
 import datetime as dt
@@ -26,142 +25,36 @@ from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.core.tables import sha256
-from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
-from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID, UNGATED
+from crs_lib.metrics.base import NOT_VALID
 from crs_lib.simulate.scenarios import NO_SHIFT, SHIFT, WINDOWS
 from crs_lib.simulate.voices import FIRST
 
-WHOLE, AFTER, BEFORE = "whole session", "after the first shift", "before the first shift"
-ABOVE, NOT_BELOW, ALIKE, RISING = "above", "not below", "alike", "rising with the dose"
 PASS, FAIL, UNDEFINED = "pass", "fail", "undefined"
-DOSES = (0.9, 0.7, 0.5, 0.3, 0.1)
-MARGIN = 0.1  # "alike": within this share of the distance between oracle and random
-LEVEL = 0.001  # of the trend over doses
-
-
-class _Ordering(NamedTuple):
-    """One demand of the first edition: ``a`` stands in ``relation`` to ``b`` over a part of the session."""
-
-    a: str
-    relation: str
-    b: str
-    scope: str = WHOLE
-
-    @property
-    def text(self) -> str:
-        """The demand in words: "tracker above sticky, after the first shift"."""
-        part = "" if self.scope == WHOLE else f", {self.scope}"
-        return f"{self.a} {self.relation} {self.b}{part}"
-
-
-# The oracle that is random with a probability, from the highest dose of noise on; the oracle is dose 0.
-NOISY = {f"noisy:{dose:g}": dose for dose in DOSES}
-_TREND = (*NOISY, "oracle")
-_MUTE = ("slot_echo", "echo", "silent")
-ORDERINGS: tuple[_Ordering, ...] = (
-    _Ordering("oracle", ABOVE, "tracker"), _Ordering("tracker", ABOVE, "amnesiac"),
-    _Ordering("amnesiac", NOT_BELOW, "popular"), _Ordering("popular", ALIKE, "random"),
-    *(_Ordering(system, ABOVE, mute) for system in ("popular", "random") for mute in _MUTE),
-    _Ordering("tracker", ABOVE, "sticky", AFTER), _Ordering("sticky", ABOVE, "amnesiac", BEFORE),
+POLICIES = (
+    "oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "silent",
 )  # fmt: skip
-POLICIES = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", *_MUTE, *reversed(NOISY))
-
-TABLES = {
-    "metrics": tables.Contract("gate_metrics.csv", ("metric", "mark", "passed", "asked"), ("metric",)),
-    "tests": tables.Contract("gate.csv", ("metric", "ordering", "verdict"), ("metric", "ordering")),
-    "doses": tables.Contract("gate_doses.csv", ("metric", "dose", "mean"), ("metric", "dose")),
-}
 
 
 class GateConfig(Settings):
-    """The settings of a gate run, checked as those of a simulation and of an evaluation."""
+    """The settings of a study of the control policies, checked as those of a simulation."""
 
     run: Annotated[RunName, Field(description="the run's name")] = "gate"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     n_sessions: Annotated[int, Field(ge=2, description="scenarios of each policy; intervals need 2")] = 50
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
-    convention: ConventionName = "default"
     workers: Annotated[int, Field(ge=1, description="processes")] = 1
     budget: Annotated[int, Field(ge=1, description="policies that a search for gamed scores tries")] = 150
 
     def check(self) -> None:
         self.simulation()
-        self.evaluation()
 
     def simulation(self, systems: Sequence[str] = POLICIES) -> simulate.SimulateConfig:
         """The batch of the control policies that the gate looks at, or of other systems; users of voice A."""
         same = ("run", "catalog", "n_sessions", "n_turns", "seed", "workers")
         given = {name: getattr(self, name) for name in same}
         return simulate.SimulateConfig(systems=systems, voices=FIRST, **given)
-
-    def evaluation(self) -> evaluate.EvaluateConfig:
-        """The scoring of that batch."""
-        return evaluate.EvaluateConfig(run=self.run, convention=self.convention)
-
-
-def run(config: GateConfig, *, progress: bool = True) -> Path:
-    """Simulate and score the control policies, and put every metric through the gate; returns the folder."""
-    simulate.simulate(config.simulation(), progress=progress)
-    evaluate.evaluate(config.evaluation())
-    return _check(config.run)
-
-
-def _check(run: str) -> Path:
-    """Put the metrics of an evaluated run through the gate; writes its three tables into the folder. Raises
-    InputError where the run lacks a control policy, RunError where it has not been evaluated.
-    """
-    columns = ["model", "session_id", "since_shift", *base.scored_names(base.TURN)]
-    values = _session_values(evaluate.read(run, "turns", columns=columns), evaluate.read(run, "results"))
-    rule = runs.finished(simulate.STUDY, run, "evaluate", "04_evaluate")
-    inputs = {"results": rule["outputs"]["results.jsonl"]}
-    with runs.stage(simulate.STUDY, run, "gate", {"margin": MARGIN}, inputs, fixed=False) as stage:
-        tests = _test_all(values)
-        found = {"tests": tests, "metrics": _verdicts(tests), "doses": _dose_response(values)}
-        for name, table in found.items():
-            tables.write_csv(stage.path(TABLES[name].name), table)
-        stage.counts |= {"tests": len(tests), "metrics": tests["metric"].nunique()}
-    return stage.folder
-
-
-def _session_values(turns: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
-    """One row per metric, part of the session, system and scenario: the mean over its turns. Metrics of whole
-    sessions that speak of shifts stand for the part after them and have no part before.
-    """
-    shifted = turns["since_shift"].notna()
-    keys = ["model", "session_id"]
-    parts = []
-    by_turn, of_shifts = base.scored_names(base.TURN), base.scored_names(base.SHIFT, base.SESSION)
-    for scope, chosen in ((AFTER, turns[shifted]), (BEFORE, turns[~shifted])):
-        means = chosen.groupby(keys, sort=False)[by_turn].mean().reset_index()
-        parts.append(means.melt(keys, by_turn, "metric", "value").assign(scope=scope))
-    whole = results[[*keys, *by_turn, *of_shifts]]
-    parts.append(whole.melt(keys, None, "metric", "value").assign(scope=WHOLE))
-    parts.append(whole.melt(keys, of_shifts, "metric", "value").assign(scope=AFTER))
-    frame = pd.concat(parts, ignore_index=True).astype({"value": float})
-    return frame.rename(columns={"model": "system", "session_id": "scenario"})
-
-
-def _test_all(values: pd.DataFrame, orderings: Sequence[_Ordering] = ORDERINGS) -> pd.DataFrame:
-    """One row per metric and ordering: the paired difference, its 95 % interval, and the verdict.
-
-    ``diff`` is ``a - b`` turned so that higher is better. Verdicts: "pass", "fail", or "undefined" where
-    the two systems share fewer than two scenarios with a value; an ordering of a part that a metric does
-    not have is left out. Raises InputError naming the policies that are missing.
-    """
-    missing = sorted(set(POLICIES) - set(values["system"]))
-    if missing:
-        raise InputError(f"the gate needs all control policies; the run lacks {', '.join(missing)}")
-    rows = []
-    for name in dict.fromkeys(values["metric"]):
-        if base.get(name).direction == base.NEITHER:
-            continue
-        mine = values[values["metric"] == name]
-        wide = {scope: _sign(name) * _wide(part, "value") for scope, part in mine.groupby("scope")}
-        rows += [_ordered(name, one, wide[one.scope]) for one in orderings if one.scope in wide]
-        rows.append(_rising(name, wide[WHOLE]))
-    return pd.DataFrame(rows)
 
 
 def _sign(metric: str) -> float:
@@ -174,106 +67,12 @@ def _wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
     return values.set_index(["scenario", "system"])[column].unstack()  # noqa: PD010
 
 
-def _complete(wide: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
-    """The scenarios in which all these systems have a value, in long form."""
-    both = wide[list(systems)].dropna()
-    return both.rename_axis(columns="system").reset_index().melt("scenario", value_name="value")
-
-
-def _ordered(metric: str, one: _Ordering, wide: pd.DataFrame) -> dict[str, Any]:
-    """The row of one ordering; ``wide`` is scenarios by systems, higher is better."""
-    row: dict[str, Any] = {"metric": metric, "ordering": one.text}
-    row |= dict.fromkeys(("diff", "low", "high", "p"), math.nan)
-    pair = _complete(wide, (one.a, one.b))
-    n = len(pair) // 2
-    row |= {"n": n, "n_missing": len(wide) - n}
-    if n < 2:
-        return row | {"verdict": UNDEFINED}
-    found = stats.mean_differences(pair, stats.Design(pairs=[(one.a, one.b)])).iloc[0]
-    row |= {name: float(found[name]) for name in ("diff", "low", "high", "p")}
-    margin = MARGIN * abs(float((wide["oracle"] - wide["random"]).mean()))
-    low, high = row["low"], row["high"]
-    holds = {ABOVE: low > 0, NOT_BELOW: high >= 0, ALIKE: -margin < low and high < margin}[one.relation]
-    return row | {"verdict": PASS if holds else FAIL}
-
-
-def _rising(metric: str, wide: pd.DataFrame) -> dict[str, Any]:
-    """The dose-response row: Page's trend within scenarios and means that never fall decide."""
-    row: dict[str, Any] = {"metric": metric, "ordering": RISING, "p": math.nan}
-    complete = wide[list(_TREND)].dropna()
-    row |= {"n": len(complete), "n_missing": len(wide) - len(complete)}
-    if len(complete) < 2:
-        return row | {"verdict": UNDEFINED}
-    p = float(stats.page_trend(_complete(wide, _TREND), _TREND)["p"].iloc[0])
-    means = complete.mean()
-    holds = bool(p < LEVEL and (means.diff().dropna() >= -1e-12).all())
-    gap = float(means["oracle"] - means[_TREND[0]])
-    return row | {"diff": gap, "p": p, "verdict": PASS if holds else FAIL}
-
-
-def _verdicts(tests: pd.DataFrame) -> pd.DataFrame:
-    """One row per metric: how many demands it met of those asked, what it failed, and its mark. The mark is
-    empty for a metric that met all. Metrics of the protocol have the verdict of its confirmation, or are not
-    gated where there is none; metrics without direction are not tested.
+def verdicts() -> pd.DataFrame:
+    """One row a metric of the protocol: demands of its confirmation passed and asked, mark (empty where it
+    may rank systems), and what failed. Empty before the confirmation.
     """
-    rows, protocol = [], Protocol.read()
-    confirmed = protocol.verdicts()
-    for name, mine in tests.groupby("metric", sort=False):
-        if name in protocol.metrics:
-            found = {"passed": 0, "asked": 0, "mark": UNGATED, "failed": "", **confirmed.get(name, {})}
-            rows.append({"metric": name, **found})
-            continue
-        lost = mine[mine["verdict"] != PASS]
-        why = lost["ordering"].where(lost["verdict"] != UNDEFINED, lost["ordering"] + f" ({UNDEFINED})")
-        row = {"metric": name, "passed": len(mine) - len(lost), "asked": len(mine)}
-        rows.append(row | {"mark": NOT_VALID if len(lost) else "", "failed": "; ".join(why)})
-    for name in base.scored_names():
-        if base.get(name).direction == base.NEITHER:
-            rows.append({"metric": name, "passed": 0, "asked": 0, "mark": DESCRIPTIVE, "failed": ""})
-    return pd.DataFrame(rows)
-
-
-def _dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
-    """Mean and 95 % cluster-bootstrap interval of every metric by dose of noise; 0 is the oracle."""
-    dose = {"oracle": 0.0} | NOISY
-    kept = values[(values["scope"] == WHOLE) & values["system"].isin(list(dose))]
-    parts = []
-    for name, mine in kept.groupby("metric", sort=False):
-        known = mine.dropna(subset="value")
-        if known.empty:
-            continue
-        found = stats.cluster_bootstrap(known, stats.Design(resamples=resamples))
-        parts.append(found.assign(metric=name, dose=found["system"].map(dose)))
-    table = pd.concat(parts, ignore_index=True).sort_values(["metric", "dose"], ignore_index=True)
-    return table[["metric", "dose", "mean", "low", "high", "n"]]
-
-
-def read(run: str, table: str = "metrics") -> pd.DataFrame:
-    """A table of a finished gate: "metrics" (verdicts), "tests" or "doses". Raises InputError for another
-    name, RunError with the command that makes it.
-    """
-    if table not in TABLES:
-        raise InputError(f"no table {table!r}; give one of {', '.join(TABLES)}")
-    again = f"python -m crs_lib validity gate --run {run}"
-    entry = runs.read_manifest(simulate.STUDY, run).get("stages", {}).get("gate", {})
-    if entry.get("status") != "finished":
-        raise RunError(f"no finished gate in run {run!r}; make it with: {again}")
-    path = runs.as_written(simulate.STUDY, run, entry, TABLES[table].name, again)
-    return tables.read_table(path, TABLES[table])
-
-
-def marks(run: str = "gate") -> dict[str, str]:
-    """The gate's mark of each metric: empty where it may rank systems, else why it may not. Raises RunError
-    with the command that makes the gate, where the run has none.
-    """
-    found = read(run)
-    return dict(zip(found["metric"], found["mark"].fillna(""), strict=True))
-
-
-def unlike(marks: Mapping[str, str]) -> dict[str, str]:
-    """The metrics whose mark is not the declared one, which tables show; with the declared one."""
-    declared = {name: base.get(name).mark for name in marks}
-    return {name: mark for name, mark in declared.items() if marks[name] != mark}
+    found = [{"metric": name, **row} for name, row in Protocol.read().verdicts().items()]
+    return pd.DataFrame(found, columns=["metric", "passed", "asked", "mark", "failed"])
 
 
 FILE, LOG = "gate.yaml", "gate.log.jsonl"

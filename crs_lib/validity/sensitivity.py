@@ -1,4 +1,4 @@
-"""How far the ranking of systems depends on choices: weights, conventions, n-gram orders, catalogue size.
+"""How far the ranking of systems depends on choices: weights, conventions, n-gram orders.
 
 Rank stability is Kendall's tau to the ranking of the default. Source: docs/validity.md, section 5.
 """
@@ -13,25 +13,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib import evaluate, runs, simulate, stats
-from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import paths, rng, tables
+from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, NoDataError
 from crs_lib.evaluate.run import MOVIES, score_all
-from crs_lib.figures.stability import FEWEST_SCENARIOS
 from crs_lib.metrics import conventions
 from crs_lib.metrics.conventions import Convention, ItemWeights
-from crs_lib.simulate.config import SimulateConfig, asks_model
-from crs_lib.simulate.scenarios import CALM, SHIFT
-from crs_lib.systems.base import World
 
 Floats = NDArray[np.float64]
 
-STAGE = "sensitivity"
-FILES = {"choices": "sensitivity_choices.csv", "catalogue": "sensitivity_catalogue.csv"}
+STAGE, FILE = "sensitivity", "sensitivity_choices.csv"
 METRICS = ("item_tas", "item_recovery_rate", "topic_adaptation_score", "topic_recovery_rate")
-SHARES = (0.25, 0.5, 0.75, 1.0)  # of the catalogue's films
 _STEPS = 4  # equal shares of 1 that the weights are made of
 
 
@@ -136,27 +129,6 @@ def _signs(values: Floats, weights: Floats) -> Floats:
     return np.nan_to_num(np.sign((means[:, left] - means[:, right]).round(12)))
 
 
-def _part_of(catalog: Catalog, share: float) -> Catalog:
-    """A catalogue of a random share of the films; smaller shares lie inside larger ones."""
-    order = rng.stream(0, "movies", "sensitivity", "films").permutation(len(catalog))
-    kept = sorted(order[: max(1, round(share * len(catalog)))].tolist())
-    records = [(catalog.items[i].title, catalog.record(i)) for i in kept]
-    return Catalog.from_records(records, f"{share:.0%} of {catalog.source}")
-
-
-def _by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
-    """One row per share of the films and metric, simulated anew: tau to the whole, as :func:`_agreement`."""
-    found, asked = {}, config.keys()
-    for share in SHARES:
-        part = _part_of(catalog, share)
-        world = World(part, Grounder(part))
-        talks = (simulate.session(world, key.system, key.session, config) for key in asked)
-        found[share] = _session_scores(talks, world.grounder, conventions.get("default"))
-    films = {share: max(1, round(share * len(catalog))) for share in SHARES}
-    facts = ({"share": share, "films": films[share]} for share in SHARES)
-    return pd.DataFrame([row for one in facts for row in _taus(one, found[1.0], found[one["share"]])])
-
-
 def stability(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """The lowest and mean tau by a column: how far the ranking can be trusted whatever is chosen."""
     found = table.groupby(by, sort=False)["tau"].agg(lowest_tau="min", mean_tau="mean", n="size")
@@ -164,49 +136,29 @@ def stability(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def make(run: str, sessions: int = 10) -> Path:
-    """Score a run's first scenarios under every choice, and on parts of its catalogue (from 50 scenarios on,
-    without language models; else that table is empty); returns the folder. Raises InputError for fewer than
+    """Score a run's first scenarios under every choice; returns the folder. Raises InputError for fewer than
     two scenarios, RunError for a run without finished dialogues.
     """
     if sessions < 2:
         raise InputError(f"sessions is {sessions}; give a whole number >= 2, intervals need two scenarios")
     made = MOVIES.finished(run, "simulate")
-    catalog = evaluate.catalog_of(run)
     talks = [talk for talk in simulate.iter_dialogues(run) if int(talk.session_id) < sessions]
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
     asked = {"sessions": sessions, "metrics": METRICS}
     with runs.stage(simulate.STUDY, run, STAGE, asked, inputs, fixed=False) as stage:
-        found = {"choices": _by_convention(talks, Grounder(catalog))}
-        again = _ruled(run, made["parameters"], sessions) if sessions >= FEWEST_SCENARIOS else None
-        nothing = pd.DataFrame(columns=["share", "films", *found["choices"].columns[2:]])
-        found["catalogue"] = _by_catalogue(catalog, again) if again else nothing
-        for name, table in found.items():
-            tables.write_csv(stage.path(FILES[name]), table)
-            stage.counts[name] = len(table)
-    return paths.run_folder(simulate.STUDY, run)
+        found = _by_convention(talks, Grounder(evaluate.catalog_of(run)))
+        tables.write_csv(stage.path(FILE), found)
+        stage.counts["choices"] = len(found)
+    return stage.folder
 
 
-_KEPT = "n_turns seed shift_first shift_gap shift_types rates explicitness insist voices scope pace".split()
-
-
-def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfig | None:
-    """The run's own settings with fewer scenarios and no models; None where that leaves no ranking."""
-    systems = [spec for spec in parameters["systems"] if not asks_model(spec)]
-    if len(systems) < 2 or parameters.get("user_llm"):
-        return None
-    arm = SHIFT if parameters["arm"] == CALM else parameters["arm"]  # calm: insist says it, too
-    kept = {name: parameters[name] for name in _KEPT if name in parameters}
-    n = min(sessions, int(parameters["n_sessions"]))
-    return SimulateConfig(**kept, run=run, systems=systems, arms=(arm,), n_sessions=n)
-
-
-def read(run: str, name: str) -> pd.DataFrame:
-    """The table "choices" or "catalogue" of a run; NoDataError unless its present dialogues made it."""
+def read(run: str) -> pd.DataFrame:
+    """The choices of a run and their tau; NoDataError unless its present dialogues made it."""
     entry, made = (runs.entry(simulate.STUDY, run, stage) for stage in (STAGE, "simulate"))
     if entry.get("status") != "finished":
         raise NoDataError(f"run {run!r} has no finished sensitivity stage")
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise NoDataError(f"the sensitivity stage of run {run!r} read older dialogues than it has now")
     again = f"python -m crs_lib validity precision --conventions --run {run}"
-    path = runs.as_written(simulate.STUDY, run, entry, FILES[name], again)
+    path = runs.as_written(simulate.STUDY, run, entry, FILE, again)
     return pd.read_csv(path, dtype={"setting": str})

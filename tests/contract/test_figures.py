@@ -33,7 +33,6 @@ TURN_METRICS = (
 RECOVERY = ("item_recovery_rate", "topic_recovery_rate")
 CONSTRUCTS = constructs.names()
 N_SESSIONS, N_TURNS, SHIFTS = 8, 10, (3, 7)
-MANY_SESSIONS = 50  # of a figure that takes so many
 
 
 @cache
@@ -144,7 +143,7 @@ def judged(systems):
 
 
 def sensitivity(systems):
-    """Tau of made-up rankings over weights, choices and catalogue sizes; power of made-up tests."""
+    """Tau of made-up rankings over weights and choices; power of made-up tests."""
     n = {"n_systems": len(systems), "n_sessions": N_SESSIONS}
     weights = grid(*((name, range(5)) for name in ("alpha", "beta", "gamma", "delta")))
     weights = weights[(weights.sum(axis=1) == 4) & (weights["alpha"] > 0)] / 4
@@ -155,9 +154,6 @@ def sensitivity(systems):
     choices += [("recovery thresholds", one) for one in ("0.2/0.5", "0.35/0.65", "0.5/0.8")]
     settings = grid(("which", choices), ("metric", (*RECOVERY, "item_tas")), **tau, **n)
     settings[["choice", "setting"]] = settings.pop("which").tolist()
-    sizes = grid(
-        ("share", (0.25, 0.5, 1.0)), ("metric", RECOVERY), **tau, **n | {"n_sessions": MANY_SESSIONS}
-    )
     effects = pd.DataFrame(combinations(systems, 2), columns=["a", "b"])
     diff = 0.1 * effects.index
     effects = effects.assign(diff=diff, low=diff - 0.05, high=diff + 0.05, neighbours=effects.index < 9)
@@ -170,7 +166,6 @@ def sensitivity(systems):
     return {
         "sensitivity_weights": pd.concat([pd.DataFrame([declared]), weights], ignore_index=True).assign(**n),
         "sensitivity_choices": settings,
-        "sensitivity_catalogue": sizes.assign(films=(1000 * sizes["share"]).astype(int)),
         "paired_effects": effects.assign(declared=False, **facts),
         "power": power.assign(n_contrasts=7, target=0.8, n=N_SESSIONS, sd_difference=0.14, **facts),
     }
@@ -289,9 +284,8 @@ def test_the_facts_the_caption_and_the_note_are_complete(name):
     assert " 0 " not in text, "a count that the tables do not give"
     assert text.count(". ") == 0, "one sentence"
     if entry.facts["tables"]:
-        n = MANY_SESSIONS if name == "sensitivity_catalogue" else N_SESSIONS
-        assert re.search(rf"\b{n}\b", text)
-        assert f"{n} " in drawn(name).get_supxlabel()
+        assert re.search(rf"\b{N_SESSIONS}\b", text)
+        assert f"{N_SESSIONS} " in drawn(name).get_supxlabel()
 
 
 @pytest.fixture
@@ -489,7 +483,7 @@ def test_redraw_leaves_out_what_the_run_has_no_data_for_and_says_so(folder, monk
     told = []
     done = figures.redraw("test", read=no_shifts, left_out=told.append)
     lacking = {
-        "recovery_curves", "adaptation_profile", "score_around_shifts", "table_recovery", "tokens_and_time",
+        "recovery_curves", "adaptation_profile", "score_around_shifts", "tokens_and_time",
         "ability_adaptation", "shift_profile",
     }  # fmt: skip
     drawn, printed = of("movies")

@@ -332,7 +332,7 @@ def test_judges_are_shown_with_the_sentence_that_a_score_rests_on(page, index):
         "movies", "trace-e2e", judge_records.STAGE, {}, {"dialogues": made}, fixed=False
     ) as stage:
         stage.path(judge_records.SCORES).write_text(json.dumps(record) + "\n")
-    page.open(f"{make('trace-e2e').as_uri()}#session=00001&model=tracker")
+    page.open(f"{trace.write('trace-e2e').as_uri()}#session=00001&model=tracker")
     page.wait("document.querySelectorAll('.judge td').length > 0")
     assert page.texts(".judge summary .score") == ["coherence 4.0", "proactiveness –"]
     assert page.texts(".judge td")[:4] == ["coherence", "a", "4", "It <b>stays</b> on topic."]

@@ -10,7 +10,6 @@ import pytest
 from crs_lib import figures
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
-from crs_lib.figures import NoDataError
 from crs_lib.figures import base as registered
 from crs_lib.validity import sensitivity
 from tests.helpers.sample import scored, simulated
@@ -84,14 +83,6 @@ def test_the_command_draws_a_finished_run(folders, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.rsplit("/", 1)[1] for line in lines] == names
     assert all(line.startswith("drawn: ") for line in lines)
-
-
-def test_few_scenarios_show_nothing_about_sizes_of_the_catalogue():
-    ends = {"metric": "item_tas", "tau": 0.9, "low": 0.8, "high": 1.0, "n_systems": 3, "n_sessions": 49}
-    table = pd.DataFrame({"share": [0.5, 1.0], "films": 10}).assign(**ends)
-    with pytest.raises(NoDataError, match="on 49 scenarios; at least 50 are needed"):
-        figures.make("sensitivity_catalogue", table)
-    assert figures.make("sensitivity_catalogue", table.assign(n_sessions=50)).axes
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -125,8 +125,6 @@ def test_correlations_are_those_within_systems():
     (latex._escape, ["L ↓"], r"L $\downarrow$"), (latex._escape, ["a\\b"], r"a\textbackslash{}b"),
     (latex._number, [0.704], "0.70"), (latex._number, [-0.5], "$-0.50$"), (latex._number, [-0.001], "0.00"),
     (latex._number, [np.nan], "--"), (latex._number, [0], "0.00"),
-    (latex._p_value, [0.0004], "$<$.001"), (latex._p_value, [0.03], ".030"), (latex._p_value, [1.0], "1.000"),
-    (latex._p_value, [np.nan], "--"), (latex._p_value, [0.001], ".001"),
     (latex._within, [0.5, 0.4, 0.6], "0.50 [0.40, 0.60]"), (latex._within, [0.5, np.nan, np.nan], "0.50"),
     (latex._within, [np.nan] * 3, "--"),
     (pairs.signed, [0.424], ".42"), (pairs.signed, [-0.068], "−.07"), (pairs.signed, [1.0], "1.00"),
@@ -346,43 +344,3 @@ def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
     paper = luminance("#16181b")
     assert all((luminance(line.get_color()) + 0.05) / (paper + 0.05) >= 3 for line in systems)
     assert [matplotlib.colors.to_hex(line.get_color()) for line in systems[-2:]] == ["#0072b2", "#e69f00"]
-
-
-def waits(**delays):
-    rows = [
-        {"model": m, "session_id": k, "watched": 3, "delay_item": d, "recovered_item": d < 2}
-        for m, values in delays.items()
-        for k, d in enumerate(values)
-    ]
-    return pd.DataFrame(rows)
-
-
-def test_the_recovery_table_by_hand():
-    """b: recovered at 0 and 1, two never in replies 0–2. Followed to 2: waits 0 + 1 + 2 + 2 over 4 = 1.25."""
-    text = latex._table_recovery(waits(a_=[0.0] * 4, b=[0.0, 1.0, np.nan, np.nan]))
-    head, first, second = (line for line in text.splitlines() if line.endswith(r"\\"))
-    assert "of 2 replies" in head
-    assert first.startswith(r"a\_ & 4 & 1.00 [0.51, 1.00] & 0.00 & 0.00")
-    assert second.startswith(r"b & 4 & 0.50 [0.15, 0.85] & 0.50 & 1.25 [")
-    text = latex._table_recovery(waits(a=[0.0, 0.0], b=[0.0, 0.0]))
-    assert text.count(r"& -- \\") == 2
-
-
-def scored(n):
-    """Two systems in ``n`` scenarios; a is 0.1 above b in each."""
-    rows = [(m, k, v + k / 10) for k in range(n) for m, v in (("b", 0.1), ("a", 0.2))]
-    return pd.DataFrame(rows, columns=["model", "session_id", "item_tas"])
-
-
-def test_the_pairwise_table_by_hand():
-    """a − b is 0.1 in each of six scenarios: r = 1, and the exact Wilcoxon p is 2 / 2⁶ = .031."""
-    text = latex._table_pairwise(scored(6))
-    line = next(line for line in text.splitlines() if "$-$" in line)
-    assert line.startswith(r"b $-$ a & $-0.10$ [$-0.10$, $-0.10$] & $-1.00$ & ")
-    assert line.endswith(r" & 6 \\")
-    alone = pd.DataFrame([{"model": "c", "session_id": 9, "item_tas": 0.5}])
-    both = scored(4)
-    text = latex._table_pairwise(pd.concat([both, alone]))
-    assert [line.partition(" &")[0] for line in text.splitlines() if "$-$" in line] == ["b $-$ a"]
-    with pytest.raises(NoDataError, match="same 2 scenarios"):
-        latex._table_pairwise(pd.concat([both.iloc[::2], alone]))

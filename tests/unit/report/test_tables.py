@@ -80,7 +80,7 @@ def test_calls_are_those_of_the_log_and_counted_by_role_and_model():
     assert set(table["session_id"]) == {"00000", "00001", "00002"}
 
 
-LACKS = ("judge_means", "llm_calls", "sensitivity_choices", "sensitivity_catalogue")
+LACKS = ("judge_means", "llm_calls", "sensitivity_choices")
 
 
 @pytest.mark.slow  # they share runs that take seconds
@@ -105,21 +105,12 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
 
 
 @pytest.mark.slow  # they share runs that take seconds
-def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
-    monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 2)
+def test_sensitivity_scores_the_systems_under_each_choice():
     sensitivity.make("models", 2)
-    choices, sizes = (sensitivity.read("models", name) for name in ("choices", "catalogue"))
+    choices = sensitivity.read("models")
     assert set(choices["n_systems"]) == {3}
-    assert set(sizes["n_systems"]) == {2}
-    assert set(choices["metric"]) == set(sizes["metric"]) == set(sensitivity.METRICS)
+    assert set(choices["metric"]) == set(sensitivity.METRICS)
     assert "0.35/0.65" in set(choices["setting"])
-    whole = sizes[sizes["share"] == 1]
-    assert whole.set_index("metric").loc["item_tas", "tau"] == 1.0
-    first = (sensitivity.paths.run_folder("movies", "models") / sensitivity.FILES["choices"]).read_bytes()
-    monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 3)
-    folder = sensitivity.make("models", 2)
-    assert (folder / sensitivity.FILES["choices"]).read_bytes() == first
-    assert sensitivity.read("models", "catalogue").empty  # two scenarios are too few
 
 
 @pytest.mark.slow  # they share runs that take seconds
@@ -186,9 +177,6 @@ def test_one_system_alone_has_neither_power_nor_a_ranking():
         figure_tables.read("one", "power")
     with pytest.raises(NoDataError, match="at least two systems"):
         figures.make("sensitivity_weights", figure_tables.read("one", "sensitivity_weights"))
-    sensitivity.make("one", 2)
-    with pytest.raises(NoDataError, match="no rows"):
-        figures.make("sensitivity_catalogue", figure_tables.read("one", "sensitivity_catalogue"))
 
 
 @pytest.mark.slow  # they share runs that take seconds

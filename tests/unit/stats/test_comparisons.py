@@ -271,16 +271,6 @@ def test_rank_intervals_equal_a_plain_bootstrap():
         assert abs(board.loc[f"s{j}", "rank_high"] - high) <= 1
 
 
-def test_bad_orders_say_what_was_expected():
-    frame = matrix_frame(random_matrix(1, 5, 4))
-    for order in (["s0", "s0", "s1"], ["s0", "s1", "oracle"], ["s0"]):
-        with pytest.raises(InputError, match=r"order \[|systems"):
-            stats.page_trend(frame, order)
-    assert stats.page_trend(frame, ["s2", "s0", "s3"])["n"][0] == 5
-    with pytest.raises(InputError, match="no column 'score'"):
-        stats.page_trend(frame, ["s0", "s1", "s2"], stats.Design(value="score"))
-
-
 def test_noncentral_f_interval_inverts_the_distribution():
     """Bargmann's example in Steiger (2004), F(4, 50) = 11.221: the tails at both ends, 5 % each."""
     low, high = _noncentral_f_interval(11.221, 4, 50, 0.90)

@@ -20,7 +20,6 @@ from crs_lib.stats import (
     icc,
     krippendorff_alpha,
     mean_differences,
-    page_trend,
     sign_flip_pairs,
     wilcoxon_pairs,
 )
@@ -41,10 +40,6 @@ ZEA_MAYS = paired_frame({"a": np.array(given.ZEA_MAYS, float), "b": np.zeros(15)
 REMISSION = given.remission_frame().assign(scenario=range(42))
 FIVE = matrix_frame([[2.2, 1.1, 8.2], [3.1, 2.5, 4.5], [4.3, 4.1, 3.4], [4.1, 5.2, 6.2], [7.2, 6.4, 7.2]])
 BINARY = ratings([[0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]])
-PAGE = [
-    [3, 4, 3], [2, 2, 4], [3, 3, 5], [1, 3, 2], [2, 3, 2], [2, 4, 5], [1, 2, 4], [3, 4, 4], [2, 4, 5],
-    [1, 3, 4],
-]  # fmt: skip
 RATERS = Design(system="rater", scenario="item", resamples=50)
 FEW = Design(resamples=200)
 
@@ -106,8 +101,6 @@ PRINTED = [
     ("R: survfit(conf.type = 'log-log')", lambda: arm(10), {"survival": 0.753, "low": 0.503, "high": 0.889}, 1e-3),
     ("R: coxph(Surv(t, e) ~ arm), Efron's ties", lambda: hazard_ratios(REMISSION, Design(pairs=[("placebo", "6-MP")])),
      {"estimate": np.exp(1.5721)}, 3e-3),
-    ("scipy's page_trend_test, after Page (1963)", lambda: page_trend(matrix_frame(PAGE), ["s0", "s1", "s2"]),
-     {"statistic": 133.5, "p": 0.0018191161948127822}, 1e-11),
 ]  # fmt: skip
 
 

@@ -98,19 +98,6 @@ def test_choices_that_touch_only_text_leave_the_item_grounded_ranking_alone(smal
     assert found.loc["item_tas", "lowest_tau"] >= found.loc["topic_adaptation_score", "lowest_tau"]
 
 
-def test_parts_of_a_catalogue_are_nested_and_the_whole_agrees_with_itself(small):
-    world, config, _ = small
-    half, quarter = (sensitivity._part_of(world.catalog, share) for share in (0.5, 0.25))
-    assert len(half) == round(len(world.catalog) / 2)
-    assert {i.item_id for i in quarter.items} <= {i.item_id for i in half.items}
-    table = sensitivity._by_catalogue(world.catalog, config)
-    table = table[table["metric"] == "item_tas"].set_index("share")
-    assert table.loc[1.0, "tau"] == 1
-    assert table.loc[0.5, "tau"] >= 0.6
-    assert table.loc[0.5, "films"] == len(half)
-    assert table.loc[0.5, "low"] <= table.loc[0.5, "tau"] <= table.loc[0.5, "high"]
-
-
 def frame(missing=()):
     rows = [
         {"system": p, "catalogue": "sample", "wording": w, "seed": s, "scenario": f"{i:05d}", "value": v + i}
