@@ -326,11 +326,6 @@ class Catalog:
     def _recommendable_items(self) -> Codes:
         return np.flatnonzero(self.recommendable).astype(np.int32)
 
-    def forget(self) -> None:
-        """Drop the answers and codes that are kept from earlier queries."""
-        self._answers.clear()
-        self._codes.clear()
-
     # ── names that users of the original know ──────────────────────────────────────────────────
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
         """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query`; deterministic."""

@@ -234,7 +234,7 @@ def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sa
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
     assert not re.search(r'(?:src|href)="(?!#)', text) and "<script" not in text
     assert text.count('<div class="segment"') == len(index.build(sample, "hashing").segments)
-    assert "default-src 'none'; style-src 'sha256-" in text
+    assert "default-src 'none'; connect-src 'none'; style-src 'sha256-" in text
 
 
 def test_texts_of_a_chat_cannot_break_its_page(make_chat):
