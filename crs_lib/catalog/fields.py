@@ -358,10 +358,10 @@ def noun_phrase(
     code: Callable[[str, str], int | None] | None = None,
 ) -> str:  # fmt: skip
     """Constraints as one noun phrase: "comedy films with Buster Keaton in English". The values follow the
-    order of ``ALL_FIELDS``, some before the noun, the others behind it; in voices other than A language and year
-    come first behind the noun, participles last ("films from 1924 by A and starring B"). An empty mapping
-    gives "good films". ``voice`` says whose words; ``noun`` is the section with the noun, ``ONE`` for a
-    single film. A value whose phrase is the value alone stands before the noun ("1984 movies"); that of a
+    order of ``ALL_FIELDS``, some before the noun, the others behind it; outside voice A, language
+    and year come first behind the noun, participles last ("films from 1924 by A and starring B"). An empty
+    mapping gives "good films". ``voice`` says whose words; ``noun`` is the section with the noun, ``ONE`` for
+    a single film. A value whose phrase is the value alone stands before the noun ("1984 movies"); that of a
     person only where the catalogue's ``code`` knows one role ("Ada Quill movies").
     """
     named = prompts.phrase(prompts.USER_SETS[voice], noun, draw)
