@@ -1,4 +1,4 @@
-"""Who is ahead, and how sure is that: leaderboard, and systems that are not told apart."""
+"""Who is ahead, and how sure is that: the leaderboard, and which systems tie."""
 
 from collections.abc import Collection
 from itertools import combinations

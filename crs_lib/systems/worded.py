@@ -91,7 +91,7 @@ class _Worded(ModelSystem):
         return (Message("user", text), *more), {"utterances_left_out": left_out} if left_out else {}
 
     def _values(self, offer: Offer) -> dict[str, str | int]:
-        """The wishes, the films and their number, as the prompts name them."""
+        """The constraints, the films and their number, as the prompts take them."""
         known = (film(self.world.catalog, item, with_id=self.llm.structured) for item in offer.items)
         return {
             "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
@@ -100,7 +100,7 @@ class _Worded(ModelSystem):
         }
 
     def plain(self, offer: Offer, utterance: str) -> str:
-        """The films, the wishes and the user's words."""
+        """The films, the constraints and the user's words."""
         values = self._values(offer)
         told = prompts.render("movies/crs_plain", most=values["most"], films=values["candidates"])
         return f"{told}\n\n{values['wishes']}\n\n{utterance}"
