@@ -185,8 +185,9 @@ _BOARD = ["system", "mean", "low", "high", "rank_low", "rank_high", "tied", "n",
 def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     """The shift cost of every system with its 95 % interval: by type of a session's first shift, and later.
     ``refine`` is the control of the design and no change of mind; ``misfit`` is the part of the cost at first
-    shifts that replies with films explain. In brackets the most scenarios of a column; no interval where too
-    few differ. A note without straight users. Source: :func:`crs_lib.stats.cost_interval`.
+    shifts that replies with films explain; windows of open scope have a column of their own. In brackets the
+    most scenarios of a column; no interval where too few differ. A note without straight users. Source:
+    :func:`crs_lib.stats.cost_interval`.
     """
     if "shift_cost" not in shifts or shifts["shift_cost"].isna().all():
         lack = "the run has no straight users, with whom a shift cost begins"
@@ -195,6 +196,8 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     first, later = known[known["first"]], known[~known["first"] & (known["type"] != "refine")]
     mine = first[first["primary"].astype(bool)]
     parts = {"misfit": (mine, "misfit"), "later shifts": (later, "shift_cost")}
+    if "open_scope_cost" in first and first["open_scope_cost"].notna().any():
+        parts["open scope"] = (first, "open_scope_cost")
     kinds = sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind))
     table = pd.DataFrame(index=pd.Index(dict.fromkeys(known["model"].astype(str)), name="system"))
     by_kind = {kind: (first[first["type"] == kind], "shift_cost") for kind in kinds}

@@ -3,12 +3,14 @@
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from crs_lib import simulate
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
+from crs_lib.report import statistics
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base
@@ -152,6 +154,15 @@ def test_shift_cost_uses_windows_of_stated_scope_only(found):
             assert np.isnan(row[other]), row
             assert not (row["primary"] and row["scope"] == "open")
         assert not any(one["shift_cost"] == one["open_scope_cost"] for one in sessions)
+
+
+def test_windows_of_open_scope_have_a_column_of_their_own(found):
+    shifts = pd.concat([pd.DataFrame(rows).assign(model=name) for name, (_, rows, _) in found.items()])
+    table = statistics.costs_by_type(shifts).set_index("system")
+    (column,) = (name for name in table if name.startswith("open scope ("))
+    assert table.loc["mixes", column].startswith("0.2") and table.loc["asks", column].startswith("0.4")
+    stated = shifts[shifts["scope"] == "stated"]
+    assert not any(name.startswith("open") for name in statistics.costs_by_type(stated))
 
 
 @pytest.mark.parametrize("scope", ["open", "mixed"])
