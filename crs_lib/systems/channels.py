@@ -377,7 +377,8 @@ class _Wire(NamedTuple):
 
     ``body`` makes a JSON value of a request, ``answer`` an answer of the contract of the JSON value that
     comes back; both may use what is ``kept`` of the conversation, and ``headers`` of the server in it.
-    ``path`` stands behind an address that has none. A server of others has a ``name``: it is asked again
+    ``path`` stands behind an address that has none, unless the ``card`` of its server, a file served there,
+    names another. A server of others has a ``name``: it is asked again
     where its answer does not follow its protocol, and gets back the cookies of each conversation.
     """
 
@@ -453,9 +454,9 @@ class _Server(Channel):
 
     def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
         self.url, self.timeout = self.parsed(argument), timeout
-        self._card = "" if urlsplit(self.url).path else self.wire.card and self.url + self.wire.card
-        if self.wire.path and not urlsplit(self.url).path:
-            self.url += self.wire.path
+        bare = not urlsplit(self.url).path
+        self._card = self.url + self.wire.card if bare and self.wire.card else ""  # still to be read
+        self.url += self.wire.path if bare else ""
         self._clients = http.Clients(_client, timeout)
         self._kept: dict[str, dict[str, Any]] = {}  # what belongs to each conversation
         self._headers: dict[str, str] = {}  # that this server wants beside the usual ones
@@ -517,11 +518,12 @@ class _Server(Channel):
         self._card = ""
 
     def _posted(self, value: object, kept: Mapping[str, Any]) -> str:
-        """The text of the answer to a posted value; LLMError for every other status than 200."""
+        """The text of the answer to a posted value, as :meth:`_sent`."""
         body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return self._sent("POST", self.url, body, kept)
 
     def _sent(self, method: str, url: str, body: bytes | None, kept: Mapping[str, Any]) -> str:
+        """The text of the answer to a request; LLMError for every other status than 200."""
         client, found = self._clients.at(self.url), bytearray()
         more = {"headers": _HEADERS | self._headers, "extensions": {"jar": kept["jar"]}}
         try:

@@ -6,7 +6,7 @@ its mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:lla
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
@@ -279,7 +279,7 @@ class ModelSystem:
     def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[_ParsedReply, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
         messages, extra = self.messages(offer, utterance)
-        said = self.ask(turn, messages, self.schema(offer), plain=self.plain(offer, utterance))
+        said = self.ask(turn, messages, self.schema(offer), plain=partial(self.plain, offer, utterance))
         parsed = self.read(said, offer, utterance)
         extra |= {"reply_cut": True} if said.stop == "length" else {}
         if self.llm.enforce and parsed.foreign:
@@ -326,10 +326,10 @@ class ModelSystem:
 
     def ask(
         self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
-        tools: Sequence[Mapping[str, Any]] = (), plain: str = "",
+        tools: Sequence[Mapping[str, Any]] = (), plain: Callable[[], str] | None = None,
     ) -> Reply:  # fmt: skip
         """One call; ``step`` counts the calls of a turn. A copied reply is asked for once more, with
-        ``plain`` in place of the first message.
+        what ``plain`` gives in place of the first message.
         """
         counted = {"step": step} if self.counts_calls else {}
         place = ("crs", turn, step) if step and counted else ("crs", turn)
@@ -341,7 +341,7 @@ class ModelSystem:
         said = self.llms.complete(self.model, request)
         if self.llm.form == "described" or not copied_prompt(said.text):
             return said
-        first = replace(messages[0], content=plain or messages[0].content)
+        first = replace(messages[0], content=plain()) if plain else messages[0]
         seed = rng.address_seed(request.seed or 0, "copied prompt")
         again = replace(request, messages=(first, *messages[1:]), seed=seed)
         try:

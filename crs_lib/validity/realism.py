@@ -67,8 +67,8 @@ class RealismConfig(Settings):
 
     def batch(self, choice: str) -> SimulateConfig:
         """The settings of the users with a choice of voices."""
-        one = SimulateConfig(systems=[SYSTEM], seed=self.seed, voices=choice, n_turns=self.n_turns)
-        return one.changed(pace=self.pace, scope=self.scope)
+        people = {"voices": choice, "pace": self.pace, "scope": self.scope}
+        return SimulateConfig(systems=[SYSTEM], seed=self.seed, n_turns=self.n_turns, **people)
 
 
 class _UserTurn(NamedTuple):

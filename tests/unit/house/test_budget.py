@@ -22,7 +22,7 @@ REACHED = {
     "llm": 1366, "metrics": 1279, "cli": 1025, "core": 987, "data": 767, "retrieval": 734, "judge": 686,
     "notebooks": 599, "runs": 563,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_175, 44_359, 215, 1_141
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 27_175, 44_361, 215, 1_141
 FRONT_DOOR_REACHED = 160
 
 
