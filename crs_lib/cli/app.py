@@ -24,8 +24,8 @@ import select
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError, create_model
@@ -116,9 +116,17 @@ def _do(one: Entry[object], words: Sequence[str]) -> None:
 
 def _known(one: Entry[object]) -> tuple[type[Settings], dict[str, Setting]]:
     """A command's own parameters as settings, and all fields that it takes, by name."""
-    own = _own(inspect.signature(one.make).parameters, dict(_OPTION.findall(inspect.getdoc(one.make) or "")))
-    taken = [field for source in reversed(one.facts.get("takes", ())) for field in _taken(source)]
-    return own, {field.name: field for field in (*taken, *fields_of(own))}
+    lines = dict(_OPTION.findall(inspect.getdoc(one.make) or ""))
+    fields: dict[str, Any] = {}
+    for name, given in inspect.signature(one.make).parameters.items():
+        if given.kind is not given.VAR_KEYWORD:
+            default = ... if given.default is given.empty else given.default
+            fields[name] = (Annotated[given.annotation, Field(description=lines.get(name, ""))], default)
+    own, known = create_model("Options", __base__=Settings, **fields), dict[str, Setting]()
+    for source in reversed(one.facts.get("takes", ())):
+        place, *names = source.split()
+        known |= {f.name: f for f in fields_of(resolve_name(place)) if not names or f.name in names}
+    return own, known | {field.name: field for field in fields_of(own)}
 
 
 def _completion(shell: str) -> str:
@@ -178,23 +186,6 @@ def typed(setting: Setting, value: Any) -> Any:
         return read if setting.several else read[0]
     except (InputError, ValidationError):
         return value
-
-
-def _own(parameters: Mapping[str, inspect.Parameter], lines: Mapping[str, str]) -> type[Settings]:
-    """A function's parameters as a settings class, each with its line of help."""
-    fields: dict[str, Any] = {}
-    for name, one in parameters.items():
-        if one.kind is not one.VAR_KEYWORD:
-            default = ... if one.default is one.empty else one.default
-            fields[name] = (Annotated[one.annotation, Field(description=lines.get(name, ""))], default)
-    return create_model("Options", __base__=Settings, **fields)
-
-
-def _taken(source: str) -> list[Setting]:
-    """The fields that ``module:class`` names, or only those whose names follow."""
-    target, *names = source.split()
-    module, _, kind = target.partition(":")
-    return [one for one in fields_of(getattr(import_module(module), kind)) if not names or one.name in names]
 
 
 def _add(parser: ArgumentParser, setting: Setting, default: Any, *, own: bool, positional: bool) -> None:

@@ -202,7 +202,12 @@ def read_table(
         table = pq.read_table(path, columns=known, read_dictionary=list(repeated))
         frame = table.to_pandas(split_blocks=True, self_destruct=True)
     else:
-        frame = _from_lines(path, wanted, repeated)
+        rows, same = Rows(), dict[Any, Any]()  # of texts that repeat one is kept
+        for row in read_jsonl(path):
+            part = row if wanted is None else {name: row.get(name) for name in wanted}
+            once = {name: same.setdefault(part[name], part[name]) for name in repeated if name in part}
+            rows.add(part | once)
+        frame = rows.frame(repeated)
     replace(contract, columns=tuple(wanted or contract.columns)).check(frame)
     return frame[list(columns)] if columns else frame
 
@@ -228,16 +233,6 @@ class Rows:
         """The rows as a frame; columns of ``repeated`` values as categories."""
         found = self._columns.items()
         return pd.DataFrame({n: pd.Categorical(c) if n in repeated else c for n, c in found})
-
-
-def _from_lines(path: Path, columns: Sequence[str] | None, repeated: Sequence[str]) -> pd.DataFrame:
-    """A JSON-lines table; of values that repeat one is kept."""
-    rows, same = Rows(), dict[Any, Any]()
-    for row in read_jsonl(path):
-        wanted = row if columns is None else {name: row.get(name) for name in columns}
-        once = {name: same.setdefault(wanted[name], wanted[name]) for name in repeated if name in wanted}
-        rows.add(wanted | once)
-    return rows.frame(repeated)
 
 
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)

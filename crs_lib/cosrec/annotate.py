@@ -111,7 +111,9 @@ class Assessment:
         """The data of the page of all questions, or of the review of some."""
         shown, review = (self.questions, "") if items is None else (items, _REVIEW)
         told = prompts.lists("cosrec/annotation")[self.kind]
-        return {"page": _digest(review, shown), "text": "", **told, "questions": shown}
+        identity = "\n".join([review, *(one["id"] for one in shown)])  # tells one page from another
+        page = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        return {"page": page, "text": "", **told, "questions": shown}
 
     def answers(self, files: Iterable[str | Path]) -> "Answers":
         """The exported answers of all assessors, and of the review; InputError for those of another page."""
@@ -223,12 +225,6 @@ class Answers:
         rows = [(item, rater, one.value) for (item, rater), one in self.views.items()]
         frame = pd.DataFrame(rows, columns=["item", "rater", "relevance"])
         return labels.alpha_table(frame, {"relevance": "ordinal"}, **draws)
-
-
-def _digest(review: str, questions: Sequence[_Question]) -> str:
-    """The hash that tells one page from another, by its questions."""
-    told = "\n".join([review, *(one["id"] for one in questions)])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def _line(kind: str, who: str, text: str) -> _Line:

@@ -296,15 +296,16 @@ class _Digests:
     def __init__(self, keys: Iterable[str]) -> None:
         import numpy as np
 
-        self._digests = array("Q", np.unique(np.fromiter(map(_digest, keys), dtype=np.uint64)).tobytes())
+        self._digests = array("Q", np.unique(np.fromiter(map(name_digest, keys), dtype=np.uint64)).tobytes())
 
     def __contains__(self, key: object) -> bool:
-        wanted = _digest(str(key))
+        wanted = name_digest(str(key))
         place = bisect_right(self._digests, wanted)
         return place > 0 and self._digests[place - 1] == wanted
 
 
-def _digest(key: str) -> int:
+def name_digest(key: str) -> int:
+    """64 bits of a name's digest; two names may share one."""
     raw = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(raw, "little")
 

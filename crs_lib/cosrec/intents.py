@@ -292,13 +292,6 @@ def _softmax(logarithms: Floats) -> Floats:
     return np.asarray(out / out.sum(axis=-1, keepdims=True))
 
 
-def _encoders() -> tuple[str, ...]:
-    """The sentence encoders that can run here: MiniLM, gte-small, both or none."""
-    minilm = encoders.minilm_installed() or encoders.onnx_available("minilm-onnx")
-    here = {"minilm": minilm, "gte-small": encoders.onnx_available("gte-small")}
-    return tuple(name for name, there in here.items() if there)
-
-
 class _Ridge:
     """Kernel ridge regression of shares; the same turns can be learned from several times.
 
@@ -404,8 +397,10 @@ class _Annotators:
     """
 
     def __init__(self, names: Sequence[str] | None = None) -> None:
-        """``names`` of sentence encoders; None takes those that can run here."""
-        self._names = _encoders() if names is None else tuple(names)
+        """``names`` of sentence encoders; None takes those of MiniLM and gte-small that run here."""
+        minilm = encoders.minilm_installed() or encoders.onnx_available("minilm-onnx")
+        here = {"minilm": minilm, "gte-small": encoders.onnx_available("gte-small")}
+        self._names = tuple(name for name in here if here[name]) if names is None else tuple(names)
 
     def fit(self, data: _Training) -> "_Annotators":
         """Learn both stages and, from grouped folds, the level; InputError for one conversation alone."""

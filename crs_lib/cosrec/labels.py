@@ -127,14 +127,14 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
 
 def alpha_table(views: pd.DataFrame, levels: Mapping[str, str], **draws: Any) -> pd.DataFrame:
     """Krippendorff's alpha of columns of views (item, rater, …), each at its level; one row each."""
-    rows = [_alpha(views, column, column, level, draws) for column, level in levels.items()]
+    rows = [_alpha(views, column, level, draws) for column, level in levels.items()]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
+def _alpha(views: pd.DataFrame, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
     design = Design(system="rater", scenario="item", value=column, **draws)
     one = krippendorff_alpha(views, design, level=level).iloc[0]
-    return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
+    return [column, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
 def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
@@ -172,7 +172,7 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
     views = _quality_views(corpus)
     rows: list[list[Any]] = []
     for aspect in (*ASPECTS, "average"):
-        rows.append(_alpha(views, aspect, aspect, "interval" if aspect == "average" else "ordinal", draws))
+        rows.append(_alpha(views, aspect, "interval" if aspect == "average" else "ordinal", draws))
         groups = views.astype({aspect: float}).groupby("item", sort=False)[aspect]
         hows = ("size", "sum", lambda given: (given**2).sum())
         sums = [groups.agg(how).to_numpy(dtype=float) for how in hows]

@@ -168,7 +168,9 @@ def _adapted(record: Mapping[str, Any], form: _Form, entries: list[Any], origin:
     session = origin.session or None if session in (None, "") else session
     names = _names(system or origin.system or None, session, origin.where)
     where = f"{origin.where}, session {names['session_id']!r}"
-    aside = [one for one in entries if form.name == "openai" and _is_aside(one)]
+    told = [one for one in entries if form.name == "openai" and isinstance(one, Mapping)]
+    apart = ("system", "developer", "tool")  # instructions, calls of tools and their results
+    aside = [one for one in told if one.get("role") in apart or not one.get("content", True)]
     entries = [one for one in entries if one not in aside]
     said = [_said(entry, form, f"{where}, utterance {i}") for i, entry in enumerate(entries, 1)]
     start = next((i for i, one in enumerate(said) if one["speaker"] == USER), len(said))
@@ -185,12 +187,6 @@ def _adapted(record: Mapping[str, Any], form: _Form, entries: list[Any], origin:
     }
     kept = {"source_form": form.name} | {key: value for key, value in extra.items() if value}
     return Dialogue.from_json({**names, "conversation": turns, **kept}, source=origin.where)
-
-
-def _is_aside(entry: object) -> bool:
-    """Whether a message is none of the conversation: instructions, calls of tools and their results."""
-    given = entry if isinstance(entry, Mapping) else {}
-    return given.get("role") in ("system", "developer", "tool") or not given.get("content", True)
 
 
 def to_openai(dialogue: Dialogue) -> dict[str, Any]:

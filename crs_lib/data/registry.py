@@ -130,15 +130,15 @@ def files(*starts: str) -> tuple[File, ...]:
     return tuple(file for file in _listed() if file.path.startswith(starts))
 
 
-def _file(path: str, sha256: str, size: str, source: str | None = None) -> File:
-    """The file of a line, whose sum and size are dashes where they are not known."""
-    return File(path, source, *((sha256, int(size)) if sha256 != "-" else (None, None)))
-
-
 @cache
 def _listed() -> list[File]:
+    """The files of ``registry.txt``; a line has dashes for a sum and a size that are not known."""
     lines = Path(__file__).with_name("registry.txt").read_text(encoding="utf-8").splitlines()
-    return [_file(*line.split()) for line in lines if not line.startswith("#")]
+    found = list[File]()
+    for path, sha256, size, *source in (line.split() for line in lines if not line.startswith("#")):
+        seen = (sha256, int(size)) if sha256 != "-" else (None, None)
+        found.append(File(path, source[0] if source else None, *seen))
+    return found
 
 
 _LOGS = r"(?:context-aware|crs_eval_integrated_updated_V4_updated)/logs/"

@@ -28,7 +28,6 @@ from crs_lib.llm.base import (
     check_fits,
     giving_choices,
     other_weights,
-    room,
     tokens_at_most,
 )
 from crs_lib.llm.settings import LLMSettings
@@ -63,7 +62,13 @@ class Retry:
         if error.remedy == "other seed" and used < self.seeds:
             seed = request.seed
             return replace(request, seed=seed if seed is None else address_seed(seed, "attempt", used + 1))
-        return _with_more_room(request) if error.remedy == "more room" and not used else None
+        if error.remedy != "more room" or used:
+            return None
+        options = {**DEFAULTS, **request.options}
+        needs = request.tokens or tokens_at_most(request.messages)
+        enlarged = min(2 * options["num_predict"], options["num_ctx"] - needs)  # as the context allows
+        more = replace(request, options={**request.options, "num_predict": enlarged})
+        return more if enlarged > options["num_predict"] else None
 
     def pause(self, error: LLMError, attempt: int) -> float:
         """Seconds before the next attempt after the nth failed; 0 where waiting would not help.
@@ -75,17 +80,6 @@ class Retry:
             return 0.0
         grown: float = min(self.first * 2 ** (attempt - 1), self.longest)
         return max(grown, min(error.pause, self.longest)) + random.uniform(0, self.first)
-
-
-def _with_more_room(request: Request) -> Request | None:
-    """Twice ``num_predict`` as far as the context allows; None where it allows no more."""
-    options = {**DEFAULTS, **request.options}
-    needs = request.tokens or tokens_at_most(request.messages)
-    enlarged = min(2 * options["num_predict"], options["num_ctx"] - needs)
-    if enlarged <= options["num_predict"]:
-        return None
-    room(more := {**request.options, "num_predict": enlarged})
-    return replace(request, options=more)
 
 
 def persist(

@@ -146,13 +146,12 @@ _URL_SAFE = str.maketrans("+/", "-_")
 
 
 def _either(text: str) -> str:
-    return "".join(_character(byte) for byte in text.encode())
-
-
-def _character(byte: int) -> str:
-    """A pattern of a character: itself, behind a backslash, or as its number in an address or in JSON."""
-    digits = "".join(f"[{digit}{digit.upper()}]" for digit in f"{byte:02x}")
-    return rf"(?:\\?{re.escape(chr(byte))}|%{digits}|\\u00{digits})"
+    """A pattern of a text, each character itself, behind a backslash, or its number in an address or JSON."""
+    spelt = ""
+    for byte in text.encode():
+        digits = "".join(f"[{digit}{digit.upper()}]" for digit in f"{byte:02x}")
+        spelt += rf"(?:\\?{re.escape(chr(byte))}|%{digits}|\\u00{digits})"
+    return spelt
 
 
 @cache

@@ -99,7 +99,8 @@ def phases(
     order = sorted(chosen)
     parts = [_capped(index, part, scores, bar, soft_cap) for part in _cut(index, order)]
     parts = _joined(_filled(index, parts, scores, least, most), least)
-    counted = [Counter(_terms(index, part)) for part in parts]
+    said = [[word for place in part for word in words(index.chat.messages[place].text)] for part in parts]
+    counted = [Counter(word for word in told if word not in STOP and len(word) > 2) for told in said]
     everywhere = sum(counted, Counter[str]())
     return [_phase(index, p, c, everywhere, scores, bar) for p, c in zip(parts, counted, strict=True)]
 
@@ -174,10 +175,6 @@ def _joined(parts: list[list[int]], least: int) -> list[list[int]]:
         first = small - 1 if before <= after else small
         parts = [*parts[:first], parts[first] + parts[first + 1], *parts[first + 2 :]]
     return parts
-
-
-def _terms(index: ChatIndex, part: Sequence[int]) -> list[str]:
-    return [w for p in part for w in words(index.chat.messages[p].text) if w not in STOP and len(w) > 2]
 
 
 def _phase(

@@ -118,7 +118,8 @@ def _by_vectors(
     raw, first, second = (form.sentences[row] for form in asked)
     own_first, own_second = messages.sentences @ first, messages.sentences @ second
     told = encoders.best_matches(asked.first.of(row), messages)
-    turned = _with_remark(encoders.best_matches(asked.second.of(row), messages), before)
+    best = encoders.best_matches(asked.second.of(row), messages)
+    turned = np.where((before >= 0)[:, None], np.maximum(best, best[before]), best)  # or of the remark before
     gap = told - told.max(axis=0, initial=-1)
     telling = np.square(told.max(axis=0, initial=0) - told.mean(axis=0)) if len(told) else np.zeros(0)
     weight = telling / max(float(telling.sum()), 1e-9)
@@ -130,12 +131,6 @@ def _by_vectors(
         "turn tokens": turned.mean(axis=1) if turned.shape[1] else np.zeros(len(turned)),
         "telling tokens": told @ weight, "weakest token": gap.min(axis=1, initial=0),
     }  # fmt: skip
-
-
-def _with_remark(best: Floats, before: NDArray[np.intp]) -> Floats:
-    """Best matches of each message or of the remark that it answers, whichever is better."""
-    out: Floats = np.where((before >= 0)[:, None], np.maximum(best, best[before]), best)
-    return out
 
 
 def _of_remark(values: Floats, before: NDArray[np.intp]) -> Floats:
@@ -164,7 +159,9 @@ def fuse(
         if weight and name in parts:
             total += weight * parts[name]
     total = _smooth(total, index.session, smoothing)
-    total += used.get("other speaker", 0.0) * _other_speaker(index, plan)
+    if len(plan.speakers) == 1:
+        others = np.array([float(m.speaker != plan.speakers[0]) for m in index.chat.messages])
+        total += used.get("other speaker", 0.0) * others
     total += used.get("stated day", 0.0) * stated_day(index, plan)
     return total.astype(np.float32)
 
@@ -182,13 +179,6 @@ def _priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]
         "question": column("question").astype(float), "reaction": column("reaction").astype(float),
         "photo asked": column("photo").astype(float) * plan.photo,
     }  # fmt: skip
-
-
-def _other_speaker(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
-    """1 for messages of the person the question does not name, where it names exactly one; else 0."""
-    if len(plan.speakers) != 1:
-        return np.zeros(index.size)
-    return np.array([float(m.speaker != plan.speakers[0]) for m in index.chat.messages])
 
 
 def stated_day(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:

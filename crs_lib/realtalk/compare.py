@@ -107,6 +107,7 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
     plans = [plan.make(text, index.names, index.today) for text in texts]
     bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
     named = index.encode([f"{m.speaker}: {m.text}" for m in chat.messages]).sentences
+    shown = index.beside | {"tuned": f"{index.main} tuned"}
     with one_thread():
         raw = index.encode(texts).sentences
         scored = channels.scores(index, texts, plans)
@@ -118,12 +119,8 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
                 f"{index.main}, question in the first person": found["first"],
                 f"{index.main}, best token matches": found["tokens"],
             }
-            yield question.index, steps | _beside(index, found) | _fusions(index, made, found)
-
-
-def _beside(index: ChatIndex, found: RungScores) -> RungScores:
-    shown = {"beside": index.beside.get("beside"), "tuned": f"{index.main} tuned"}
-    return {f"{shown[role]}, best token matches": found[f"{role} tokens"] for role in index.beside}
+            steps |= {f"{shown[role]}, best token matches": found[f"{role} tokens"] for role in index.beside}
+            yield question.index, steps | _fusions(index, made, found)
 
 
 def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np.float32]]) -> RungScores:

@@ -172,8 +172,8 @@ def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.
         for i, spans in enumerate(index.signals.days):
             if any(s.start <= end and s.end >= start and (s.end - s.start).days < 40 for s in spans):
                 meant[i] = 1.0
-    starts = np.array([s.start for s in index.segments])
-    ends = np.array([s.end for s in index.segments])
+    _, first_of, size = np.unique(index.session, return_index=True, return_counts=True)
+    sizes = np.array([float(s.end - s.start) for s in index.segments])
     return {
         "same speaker as before": _shifted(speaker + 1, index.session, 1) == speaker + 1,
         "speaker fits": fits if named == 1 else np.full(index.size, 0.5),
@@ -182,14 +182,9 @@ def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.
         "day meant": meant, "days off": off,
         "says when": index.signals.column("when_words") * (plan.kind in ("when", "how long")),
         "place in chat": np.arange(index.size) / max(index.size - 1, 1),
-        "place in session": _place_in_session(index.session),
-        "segment size": (ends - starts)[index.owner].astype(float),
+        "place in session": (np.arange(index.size) - np.repeat(first_of, size)) / np.repeat(size, size),
+        "segment size": sizes[index.owner],
     }  # fmt: skip
-
-
-def _place_in_session(session: NDArray[np.intp]) -> NDArray[np.float64]:
-    _, first, size = np.unique(session, return_index=True, return_counts=True)
-    return (np.arange(len(session)) - np.repeat(first, size)) / np.repeat(size, size)
 
 
 def _question(index: ChatIndex, plan: QueryPlan, fused: Floats) -> dict[str, NDArray[np.floating]]:

@@ -6,7 +6,7 @@ The selector shows the model every id of every candidate segment, in windows tha
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from crs_lib.realtalk import answers, channels, plan
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.query import ROUNDS, AgentState
 
-if TYPE_CHECKING:
-    from crs_lib.llm import LLMError
-
 _LOG = logging.getLogger("crs_lib.realtalk")
 GRADED, FIRST, MOST = 30, 10, 15
 WINDOW = 2400  # characters of messages in one prompt: fits 2,048 tokens with prompt and reply
@@ -29,6 +26,8 @@ _PROMPTS = {
     "generator": "answer", "teller": "tell",
 }  # fmt: skip
 _LIMITS = {"num_predict": 256, "temperature": 0.0}
+# Errors about one reply (its form, its length); others are about the server.
+_OF_ONE_REPLY = ("bad reply", "cut", "empty", "garbled", "prompt cut", "prompt too long")
 
 
 class _UnusableReplyError(Exception):
@@ -73,11 +72,13 @@ class LLMForm:
         )  # fmt: skip
         speakers = " and ".join(index.chat.speakers)
         reply = self._ask("planner", schema, question=state["question"], speakers=speakers)
-        statement = _text(reply, "statement")
+        statement = reply.get("statement")
+        if not isinstance(statement, str) or not statement.strip():
+            raise _UnusableReplyError("the reply has no text 'statement'")
         if reply.get("kind") not in plan.KINDS:
             raise _UnusableReplyError(f"the planner named no known kind, but {reply.get('kind')!r}")
         kind = "list" if reply.get("several") is True and reply["kind"] == "what" else str(reply["kind"])
-        return {"plan": replace(ruled["plan"], kind=kind, first_person=shorten(statement, 300))}
+        return {"plan": replace(ruled["plan"], kind=kind, first_person=shorten(statement.strip(), 300))}
 
     def _retriever(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """Up to three more wordings; a message's score is its best over all of them."""
@@ -206,7 +207,7 @@ class LLMForm:
         try:
             reply = self._llm.complete(request)
         except LLMError as error:
-            if not _of_reply(error):
+            if error.kind not in _OF_ONE_REPLY:
                 self.silent = f"no language model ({error})"
                 _LOG.warning("no language model (%s); the rules go on without it", error)
             raise _UnusableReplyError(f"the {role} got no reply ({error})") from error
@@ -263,21 +264,9 @@ def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _text(reply: Mapping[str, Any], key: str) -> str:
-    value = reply.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise _UnusableReplyError(f"the reply has no text {key!r}")
-    return value.strip()
-
-
 def _texts(reply: Mapping[str, Any], key: str) -> list[str]:
     values = reply.get(key)
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-
-
-def _of_reply(error: "LLMError") -> bool:
-    """Whether an error is about one reply (its form, its length), not about the server."""
-    return error.kind in ("bad reply", "cut", "empty", "garbled", "prompt cut", "prompt too long")
 
 
 def _lines(index: ChatIndex, places: Sequence[int]) -> str:

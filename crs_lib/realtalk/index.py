@@ -125,7 +125,14 @@ class ChatIndex:
     @cached_property
     def before(self) -> NDArray[np.intp]:
         """Position of the other speaker's last message before each message in its session; -1 for none."""
-        return np.array(_remarks_before(self.chat), dtype=np.intp)
+        out, last, session = list[int](), dict[str, int](), 0
+        for message in self.chat.messages:
+            if message.session != session:
+                session, last = message.session, {}
+            others = [place for speaker, place in last.items() if speaker != message.speaker]
+            out.append(max(others, default=-1))
+            last[message.speaker] = message.position
+        return np.array(out, dtype=np.intp)
 
     @cached_property
     def captions(self) -> encoding.Encoded:
@@ -235,20 +242,6 @@ def choose_encoder(name: str, ranker: str = "auto") -> str:
 def grams(stems: Sequence[str]) -> list[str]:
     """Character 4-grams of framed stems: "cat" gives "^cat", "cat$"."""
     return [f"^{s}$"[i : i + 4] for s in stems for i in range(max(1, len(s) - 1))]
-
-
-def _remarks_before(chat: Chat) -> list[int]:
-    """For each message the position of the other speaker's last one before it in the session, else -1."""
-    out: list[int] = []
-    last: dict[str, int] = {}
-    session = None
-    for message in chat.messages:
-        if message.session != session:
-            session, last = message.session, {}
-        others = [place for speaker, place in last.items() if speaker != message.speaker]
-        out.append(max(others, default=-1))
-        last[message.speaker] = message.position
-    return out
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────

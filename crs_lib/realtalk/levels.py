@@ -66,12 +66,8 @@ def of_message(segments: Sequence[TopicSegment]) -> NDArray[np.intp]:
 def _bursts(chat: Chat) -> list[tuple[int, int]]:
     cuts = [0]
     for before, after in zip(chat.messages, chat.messages[1:], strict=False):
-        silent = (
-            before.time is not None
-            and after.time is not None
-            and (after.time - before.time).total_seconds() > 60 * _GAP_MINUTES
-        )
-        if before.session != after.session or silent:
+        silence = (after.time - before.time).total_seconds() if before.time and after.time else 0.0
+        if before.session != after.session or silence > 60 * _GAP_MINUTES:
             cuts.append(after.position)
     return list(zip(cuts, [*cuts[1:], len(chat.messages)], strict=True))
 
@@ -109,9 +105,7 @@ def _labels(chat: Chat, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...
     Source: Grootendorst (2022), BERTopic.
     """
     counts = [Counter(w for m in chat.messages[a:b] for w in content_words(m.text)) for a, b in spans]
-    everywhere: Counter[str] = Counter()
-    for count in counts:
-        everywhere.update(count)
+    everywhere = Counter(itertools.chain.from_iterable(count.elements() for count in counts))
     mean = everywhere.total() / max(len(spans), 1)
     return [
         tuple(sorted(count, key=lambda w: (-count[w] * np.log1p(mean / everywhere[w]), w))[:3])
@@ -129,15 +123,13 @@ _FIRST = frozenset("i me my mine myself im ive id ill we our us".split())
 _SECOND = frozenset("you your yours u ur".split())
 _REACTION = re.compile(
     r"^\W*(?:hey+|hi+|hello|good (?:morning|evening|night|afternoon)|lol|haha\w*|ok(?:ay)?|yes+|yeah+|yep|"
-    r"no+|nope|"
-    r"thanks?(?: you)?|wow|nice|cool|great|sure|same|true|aw+|oh+|omg)\b",
+    r"no+|nope|thanks?(?: you)?|wow|nice|cool|great|sure|same|true|aw+|oh+|omg)\b",
     re.IGNORECASE,
 )
 _MONEY = re.compile(r"[$€£]\s?\d|\b\d+\s?(?:dollars?|euros?|bucks|usd|k)\b", re.IGNORECASE)
 _PAST = re.compile(
     r"\b(?:was|were|had|did|went|got|came|saw|ate|bought|met|made|took|gave|told|said|started|finished|"
-    r"used to|"
-    r"ago|yesterday|last|[a-z]{3,}ed)\b",
+    r"used to|ago|yesterday|last|[a-z]{3,}ed)\b",
     re.IGNORECASE,
 )
 _FUTURE = re.compile(

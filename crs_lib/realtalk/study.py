@@ -28,18 +28,16 @@ def chats(config: RealTalkConfig) -> list[Chat]:
     if config.split in (HELD, TAUGHT):
         _LOG.warning("questions of one chat are split: people and sessions are in both parts, scores flatter")
         train = [chat for chat in found if corpus.split_of(chat) != corpus.TEST]
-        found = [replace(chat, questions=_part(chat, config.split)) for chat in train]
+        found = []
+        for chat in train:  # a fifth is held, by a checksum of the questions' texts
+            held = {q.index for q in chat.questions if zlib.crc32(q.text.encode()) % 5 == 0}
+            asked = tuple(q for q in chat.questions if (q.index in held) == (config.split == HELD))
+            found.append(replace(chat, questions=asked))
     elif config.split != "all":
         found = [chat for chat in found if corpus.split_of(chat) == config.split]
     if not found:
         raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; use split 'all'")
     return found
-
-
-def _part(chat: Chat, split: str) -> tuple[corpus.ChatQuestion, ...]:
-    """The held fifth of a chat's questions, by a checksum of their texts, or the others."""
-    held = {q.index for q in chat.questions if zlib.crc32(q.text.encode()) % 5 == 0}
-    return tuple(q for q in chat.questions if (q.index in held) == (split == HELD))
 
 
 def _read(data: str) -> list[Chat]:
@@ -227,7 +225,7 @@ def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
     ``force`` (marked as repeated). Raises RunError otherwise, before anything is read or written.
     """
     shown = REALTALK.run("evaluate", config.changed(force=check_test_split(config)))
-    _write_log()
+    tables.write_csv(paths.results() / STUDY / "experiments.csv", log())
     return shown
 
 
@@ -285,37 +283,27 @@ def log() -> pd.DataFrame:
     """
     made = _evaluations()
     counts = {run: entry["counts"] for run, entry, _ in made}
-    rows = [_row(run, entry, manifest) | _traded(entry, counts) for run, entry, manifest in made]
+    rows = [_row(run, entry, manifest, counts) for run, entry, manifest in made]
     columns = [*COLUMNS, "split", "repeated", "commit", "against", "tradeoff", "verdict", *MEASURES]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
 
 
-def _write_log() -> Path:
-    """Write ``results/realtalk/experiments.csv`` anew from the manifests; returns its path."""
-    path = paths.results() / STUDY / "experiments.csv"
-    tables.write_csv(path, log())
-    return path
-
-
-def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _row(
+    run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     counts, asked = entry["counts"], entry["parameters"]
     split = asked["split"] if asked["data"] == "realtalk" else "other"
+    against, text = (str(asked.get(name, "")) for name in ("against", "tradeoff"))
     return {
         "experiment_id": run, "date": entry.get("ended", ""),
         "train_recall": counts["recall"] if split == corpus.TRAIN else None,
         "test_recall": counts["recall"] if split == corpus.TEST else None,
         "config_changes": _changes(asked), "split": split, "repeated": bool(counts.get("repeated")),
         "commit": str(manifest.get("code", {}).get("commit", ""))[:12],
+        "against": against, "tradeoff": text, "verdict": traded(text, others.get(against, {}), counts),
         **{name: counts.get(name) for name in MEASURES},
     }  # fmt: skip
-
-
-def _traded(entry: Mapping[str, Any], counts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """A run's declared trade-off, the run it is held against, and whether it was kept."""
-    against, text = (str(entry["parameters"].get(name, "")) for name in ("against", "tradeoff"))
-    verdict = traded(text, counts.get(against, {}), entry["counts"])
-    return {"against": against, "tradeoff": text, "verdict": verdict}
 
 
 def _changes(asked: Mapping[str, Any]) -> str:

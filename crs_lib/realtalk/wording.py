@@ -56,8 +56,10 @@ def _stem(word: str) -> str:
         return word
     word = _singular(word)
     for ending in ("ingly", "edly", "ing", "ed"):
-        if word.endswith(ending) and _stem_is_word(word[: -len(ending)]):
-            word = _undouble(word[: -len(ending)])
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= 3 and _VOWELS & {*rest}:
+            doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"  # "runn", not "fall"
+            word = rest[:-1] if doubled else rest
             break
     if word.endswith("ly") and len(word) > 5:
         word = word[:-2]
@@ -76,17 +78,6 @@ def _singular(word: str) -> str:
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         return word[:-1]
     return word
-
-
-def _stem_is_word(rest: str) -> bool:
-    return len(rest) >= 3 and any(letter in _VOWELS for letter in rest)
-
-
-def _undouble(rest: str) -> str:
-    """Double consonants undone: "runn" to "run"; "fall" stays."""
-    if len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz":
-        return rest[:-1]
-    return rest
 
 
 def learn_names(chat: Chat) -> dict[str, str]:
@@ -208,13 +199,6 @@ def find_dates(text: str, today: Day) -> list[Span]:
     return [span for _, span in sorted(found, key=lambda pair: pair[0])]
 
 
-def _month_number(name: str) -> int | None:
-    """1 for January (or Jan), 12 for December; None for other words. Source: English month names."""
-    low = name.lower().rstrip(".")
-    found = (i for i in range(1, 13) if calendar.month_name[i].lower().startswith(low[:9]))
-    return next(found, None) if len(low) > 2 else None
-
-
 def _month(year: int, month: int) -> tuple[Day, Day]:
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     return Day(year, month, 1), Day(year, month, calendar.monthrange(year, month)[1])
@@ -254,7 +238,9 @@ def _day_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
 
 
 def _month_in(match: re.Match[str]) -> int:
-    return int(match["m"]) if match["m"].isdigit() else _month_number(match["m"]) or 0
+    """The month, 1 to 12, that stands there as a number or by its name, of which three letters are enough."""
+    names = [name[:3].lower() for name in calendar.month_name]
+    return int(match["m"]) if match["m"].isdigit() else names.index(match["m"][:3])
 
 
 def _month_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:

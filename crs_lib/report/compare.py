@@ -117,10 +117,6 @@ class Comparison:
         needed = known["sessions_needed"].max()
         return f"{told} {'more than is practical' if pd.isna(needed) else f'up to {needed:.0f} users'}."
 
-    def _gain(self, name: str) -> float:
-        """The mean gain of a system with straight users."""
-        return float(self.shifts.loc[self.shifts["model"] == name, "straight_gain"].mean())
-
     def _loses(self, name: str) -> str:
         mine = self.shifts[self.shifts["model"] == name].dropna(subset=["shift_cost", "straight_gain"])
         if mine.empty:
@@ -143,7 +139,8 @@ class Comparison:
         alike = row["p_equivalent_adjusted"] <= self.plan.alpha
         if row["verdict"] in ("higher", "lower"):
             better, worse = (a, b) if row["verdict"] == "lower" else (b, a)
-            gains = [self._gain(better), self._gain(worse)]
+            means = self.shifts.groupby("model")["straight_gain"].mean()
+            gains = [float(means[better]), float(means[worse])]
             beside = f"gains with straight users: {gains[0]:.2f} and {gains[1]:.2f}"
             told = f"{better} adapts better than {worse}"
             if gains[0] < gains[1] - margin:
@@ -182,7 +179,7 @@ class Comparison:
         return "\n".join(self.verdict)
 
     def _repr_html_(self) -> str:
-        return f"{bullets(self.verdict)}{table(_worded(self.quantities.iloc[:, :_NARROW]))}"
+        return f"{bullets(self.verdict)}{table(self.quantities.iloc[:, :_NARROW].rename(columns=heading))}"
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
@@ -202,12 +199,18 @@ class Comparison:
             "stale and wrong films fit the old ones or neither, as shares less chance (docs/metrics.md)."
         )
         yield "Verdict", "verdict", bullets(self.verdict)
-        yield "Gain and cost", "quantities", quiet(words) + self._plane() + table(_worded(self.quantities))
+        try:
+            plane = figure("ability_adaptation", self.shifts)
+        except NoDataError:
+            plane = ""
+        shown = table(self.quantities.rename(columns=heading))
+        yield "Gain and cost", "quantities", f"{quiet(words)}{plane}{shown}"
         words = (
             f"a less b: below 0, a adapts better. With n users the detectable effect is found with "
             f"{self.plan.power:.0%} power; to find {self.plan.smallest_effect:g} takes the sessions needed."
         )
-        yield "Paired differences in shift cost", "effects", quiet(words) + table(_worded(self.effects))
+        shown = table(self.effects.rename(columns=heading))
+        yield "Paired differences in shift cost", "effects", quiet(words) + shown
         words = quiet("Mean shift cost with its 95 % interval: lower is better. In brackets the shifts.")
         yield "By type of shift", "types", words + table(self.by_type)
         voices = self.by_voice
@@ -217,18 +220,6 @@ class Comparison:
         )
         yield "Conversations to read", "worst", quiet(words) + table(self.worst())
         yield "What to do next", "next", bullets(_NEXT).replace("RUN", html.escape(self.run))
-
-    def _plane(self) -> str:
-        """The figure of ability and adaptation, if the run has data for it."""
-        try:
-            return figure("ability_adaptation", self.shifts)
-        except NoDataError:
-            return ""
-
-
-def _worded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns as a reader sees them."""
-    return frame.rename(columns=heading)
 
 
 _NEXT = (

@@ -50,7 +50,13 @@ def _with_shifts(turns: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
 def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
     """Shifts with ``type``, the field where logs name none, and ``watched``; reply 0 is that to the shift."""
     if "type" not in shifts or not shifts["type"].fillna("").astype(bool).any():
-        shifts = shifts.assign(type=_types(shifts, run))
+        known = {
+            (dialogue.model_name, dialogue.session_id, int(event["turn"])): _kind(event)
+            for dialogue in simulate.iter_dialogues(run)
+            for event in dialogue.shift_events
+        }
+        keys = shifts[["model", "session_id", "turn"]].itertuples(index=False)
+        shifts = shifts.assign(type=[known.get(key, "") for key in keys])
     if "watched" not in shifts and len(shifts):  # the older convention counts replies from 1, up to the end
         turns = evaluate.read(run, "turns", convention)
         ends = turns.groupby(["model", "session_id"])["turn"].max().rename("end").reset_index()
@@ -58,16 +64,6 @@ def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
         watched = (end - shifts["turn"] + 1).astype(int)
         shifts = shifts.assign(watched=watched, delay_text=shifts["delay_text"] - 1)
     return shifts
-
-
-def _types(shifts: pd.DataFrame, run: str) -> list[str]:
-    """The type of each shift, from the logs; the field moved to where a log has no types."""
-    known = {
-        (dialogue.model_name, dialogue.session_id, int(event["turn"])): _kind(event)
-        for dialogue in simulate.iter_dialogues(run)
-        for event in dialogue.shift_events
-    }
-    return [known.get(key, "") for key in shifts[["model", "session_id", "turn"]].itertuples(index=False)]
 
 
 def _kind(event: Mapping[str, Any]) -> str:

@@ -246,6 +246,9 @@ def code_version() -> dict[str, Any]:
 
 
 _Derived = Mapping[str, Callable[..., pd.DataFrame]]
+_WRITERS: Mapping[str, Callable[[Path, Any], Any]] = {
+    ".csv": tables.write_csv, ".parquet": tables.write_parquet, ".jsonl": tables.write_jsonl,
+}  # fmt: skip
 _BLANK = 2  # bytes of a CSV file without columns: a stage without data writes a line end
 
 
@@ -302,7 +305,8 @@ class Study:
             made = dict(spec.make(settings, work) or {})
             for table, file in spec.outputs.items():
                 if table in made:
-                    _write_table(work.path(file), made[table])
+                    path = work.path(file)
+                    _WRITERS.get(path.suffix, tables.write_json)(path, made[table])
                 elif not any(Path(written).name == Path(file).name for written in work.outputs):
                     raise RunError(f"stage {name!r} made no {table!r}; this is a defect, please report it")
         return made
@@ -345,9 +349,3 @@ class Study:
             if read_manifest(self.name, run).get("stages"):
                 raise NoDataError(str(error)) from None
             raise
-
-
-def _write_table(path: Path, made: Any) -> None:
-    """Write a table in the form that its file's name says."""
-    writers = {".csv": tables.write_csv, ".parquet": tables.write_parquet, ".jsonl": tables.write_jsonl}
-    writers.get(path.suffix, tables.write_json)(path, made)

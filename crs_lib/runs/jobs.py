@@ -245,19 +245,17 @@ def _check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -
         raise RunError(f"{len(failed)} of {len(keys)} sessions failed; {first}. {better}{hint}")
 
 
-def _attempt(maker: _Maker, key: Key) -> Done:
-    """The outcome of a session: its body, or its error; an error that ends the run is raised."""
-    try:
-        return Done(key, pack(maker(key)), "")
-    except Exception as error:
-        if isinstance(error, RunError) and error.ends_run:
-            raise
-        return Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}")
-
-
 def _attempts(maker: _Maker, keys: Sequence[Key]) -> list[Done]:
-    """The outcomes of several sessions."""
-    return [_attempt(maker, key) for key in keys]
+    """The outcome of each session: its body, or its error; an error that ends the run is raised."""
+    found = list[Done]()
+    for key in keys:
+        try:
+            found.append(Done(key, pack(maker(key)), ""))
+        except Exception as error:
+            if isinstance(error, RunError) and error.ends_run:
+                raise
+            found.append(Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}"))
+    return found
 
 
 def _outcomes(
