@@ -183,19 +183,10 @@ def _row(message: ChatMessage, when: int) -> list[float]:
     size = max(len(tokens), 1)
     good, bad = sum(t in _GOOD for t in tokens), sum(t in _BAD for t in tokens)
     return [
-        float(len(tokens)),
-        float("?" in text),
-        sum(t in _FIRST for t in tokens) / size,
-        sum(t in _SECOND for t in tokens) / size,
-        float(bool(_REACTION.match(text))),
-        float(message.photo),
-        float(sum(any(c.isdigit() for c in t) for t in tokens)),
-        float(bool(_MONEY.search(text))),
-        float(when),
-        float(len(_PAST.findall(text))),
-        float(len(_FUTURE.findall(text))),
-        float(len({word.lower() for word in _ENTITY.findall(text)})),
-        float(len(_QUOTED.findall(text))),
-        (good - bad) / max(good + bad, 1),
-        float(sum(t in _CONFLICT for t in tokens)),
-    ]
+        float(len(tokens)), float("?" in text), sum(t in _FIRST for t in tokens) / size,
+        sum(t in _SECOND for t in tokens) / size, float(bool(_REACTION.match(text))), float(message.photo),
+        float(sum(any(c.isdigit() for c in t) for t in tokens)), float(bool(_MONEY.search(text))),
+        float(when), float(len(_PAST.findall(text))), float(len(_FUTURE.findall(text))),
+        float(len({word.lower() for word in _ENTITY.findall(text)})), float(len(_QUOTED.findall(text))),
+        (good - bad) / max(good + bad, 1), float(sum(t in _CONFLICT for t in tokens)),
+    ]  # fmt: skip
