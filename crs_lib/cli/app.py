@@ -199,7 +199,10 @@ def _add(parser: ArgumentParser, setting: Setting, default: Any, *, own: bool, p
     elif setting.items == _PAIRS:
         words |= {"nargs": 2, "action": "append", "metavar": ("NAME", "VALUE")}
     elif not positional:
-        words |= {"required": setting.required and default is None, "metavar": _metavar(setting, own)}
+        kinds = {int: "N", float: "X", Mapping: "JSON", Path: "PATH"}
+        value = next((word for kind, word in kinds.items() if kind in setting.kinds), setting.name.upper())
+        value = "A,B" if setting.several and not own else value.rstrip("_")
+        words |= {"required": setting.required and default is None, "metavar": value}
         words |= {"nargs": "+", "action": "extend"} if own and setting.several else {}
     if positional:
         parser.add_argument(setting.name, **words)
@@ -215,12 +218,6 @@ def _help(setting: Setting, default: Any) -> str:
     shown = ", ".join(map(str, default)) if isinstance(default, tuple | list) else default
     told = default is None or default is False or default in ("", {}, ()) or "default:" in setting.help
     return f"{setting.help}{choices}{'' if told else f' (default: {shown})'}"
-
-
-def _metavar(setting: Setting, own: bool) -> str:
-    words = {int: "N", float: "X", Mapping: "JSON", Path: "PATH"}
-    known = next((word for kind, word in words.items() if kind in setting.kinds), setting.name.upper())
-    return "A,B" if setting.several and not own else known.rstrip("_")
 
 
 def _named(given: Mapping[str, Any], entries: str) -> Iterator[Path]:

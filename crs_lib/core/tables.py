@@ -113,11 +113,11 @@ def _remove(files: Iterable[Path]) -> None:
 
 def finite(value: Any) -> Any:
     """The value as JSON can hold it: NaN and infinities become None, numpy numbers plain ones."""
-    return to_jsonable_python(value, inf_nan_mode="null", fallback=_plain)
 
+    def plain(other: Any) -> Any:
+        return dict(other) if isinstance(other, Mapping) else other.item()
 
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value.item()
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=plain)
 
 
 def dumps(record: Mapping[str, Any]) -> str:

@@ -148,7 +148,9 @@ def _broken_rules(lines: Sequence[Utterance], title: str, fewest: int, most: int
     speakers, texts = "".join(line.speaker for line in lines), [line.text for line in lines]
     brackets = next((match[0] for text in texts if (match := _BRACKETS.search(text))), None)
     foreign = next((text for text in (" ".join(texts), *texts) if not is_english(text)), None)
-    first = next((i for i, text in enumerate(texts) if _names(text, title)), None)
+    wanted = f" {' '.join(words(title)[:4])} "  # a text names a product by these words in a row
+    named = (i for i, text in enumerate(texts) if wanted.strip() and wanted in f" {' '.join(words(text))} ")
+    first = next(named, None)
     by_system, asked = first is not None and speakers[first] == "S", speakers.count("U")
     rules = {
         "the system speaks first": speakers[0] != "U",
@@ -163,12 +165,6 @@ def _broken_rules(lines: Sequence[Utterance], title: str, fewest: int, most: int
         "the target is named in the first half": by_system and (first or 0) < len(lines) / 2,
     }
     return [rule for rule, broken in rules.items() if broken]
-
-
-def _names(text: str, title: str) -> bool:
-    """Whether a text names a product: the first four words of its title stand there in a row."""
-    wanted = words(title)[:4]
-    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(words(text))} "
 
 
 def review_texts(reviews: Sequence[Mapping[str, Any]]) -> list[str]:

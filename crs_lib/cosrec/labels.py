@@ -99,11 +99,12 @@ def f1_table(conversations: pd.Series, truth: Labels, guess: Labels, seed: int =
     return pd.DataFrame(table | {"n": [*positives, sum(positives), len(truth)]})
 
 
-def _intent_views(crowd: Partition) -> pd.DataFrame:
-    """One row a view of a recorded turn: item, rater, a 0/1 column an intent, the label set.
+def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
+    """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each.
 
-    ``rater`` is a position within the conversation: annotators are anonymous. Turns without record are
-    left out, since how many annotators saw them is not released.
+    At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
+    Turns without record are left out, since how many annotators saw them is not released.
+    ``draws`` are ``resamples`` and ``seed``, here and below.
     """
     views = (
         (f"{name}_{record.turn}", rater, frozenset(label.type for label in cell))
@@ -112,17 +113,9 @@ def _intent_views(crowd: Partition) -> pd.DataFrame:
         for rater, cell in enumerate(record.cells)
     )
     rows = [(item, rater, *(int(kind in kinds) for kind in INTENTS), kinds) for item, rater, kinds in views]
-    return pd.DataFrame(rows, columns=["item", "rater", *INTENTS, "set of intents"])
-
-
-def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
-    """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each.
-
-    At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
-    ``draws`` are ``resamples`` and ``seed``, here and below.
-    """
+    frame = pd.DataFrame(rows, columns=["item", "rater", *INTENTS, "set of intents"])
     levels = dict.fromkeys(INTENTS, "nominal") | {"set of intents": "masi"}
-    return alpha_table(_intent_views(crowd), levels, **draws)
+    return alpha_table(frame, levels, **draws)
 
 
 def alpha_table(views: pd.DataFrame, levels: Mapping[str, str], **draws: Any) -> pd.DataFrame:
@@ -154,27 +147,21 @@ def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats |
         return np.column_stack([(msb - msw) / (msb + (size - 1) * msw), (msb - msw) / msb])
 
 
-def _quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
-    """One row a rater's view of a conversation: item, rater, the four aspects, their mean."""
-    rows = [
+def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
+    """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
+    rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
+    """
+    given = [
         (key, i, *rating, float(np.mean(rating)))
         for partition in corpus.values()
         for key, ratings in partition.ratings.items()
         for i, rating in enumerate(ratings)
     ]
-    return pd.DataFrame(rows, columns=["item", "rater", *ASPECTS, "average"])
-
-
-def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
-    """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
-    rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
-    """
-    views = _quality_views(corpus)
-    rows: list[list[Any]] = []
+    views, rows = pd.DataFrame(given, columns=["item", "rater", *ASPECTS, "average"]), list[list[Any]]()
     for aspect in (*ASPECTS, "average"):
         rows.append(_alpha(views, aspect, "interval" if aspect == "average" else "ordinal", draws))
         groups = views.astype({aspect: float}).groupby("item", sort=False)[aspect]
-        hows = ("size", "sum", lambda given: (given**2).sum())
+        hows = ("size", "sum", lambda part: (part**2).sum())
         sums = [groups.agg(how).to_numpy(dtype=float) for how in hows]
         icc = bootstrap_estimates(partial(_one_way_icc, *sums), len(sums[0]), Design(**draws))
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):

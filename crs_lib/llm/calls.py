@@ -115,8 +115,9 @@ class Recorder(Store):
         super().__init__(path, _TABLE, "call log")
 
     def add(self, record: Mapping[str, Any], place: Mapping[str, str | int]) -> None:
-        """Store a row at once; ``place`` (its tags) orders the export."""
-        self.do(_INSERT, (_place(place), json.dumps(record, ensure_ascii=True)))
+        """Store a row at once; ``place`` (its tags) orders the export, session 9 before session 10."""
+        tags = (f"{k}={v:09d}" if isinstance(v, int) else f"{k}={v}" for k, v in sorted(place.items()))
+        self.do(_INSERT, ("/".join(tags), json.dumps(record, ensure_ascii=True)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows by place (session, turn, …), those of one place in the order in which they ended."""
@@ -130,11 +131,6 @@ class Recorder(Store):
     def put(self, rows: Iterable[tuple[str, str]]) -> None:
         """Store what :meth:`drain` took from another file."""
         self.many(_INSERT, rows)
-
-
-def _place(tags: Mapping[str, str | int]) -> str:
-    """A sortable text: numbers are padded, so session 9 comes before session 10."""
-    return "/".join(f"{k}={v:09d}" if isinstance(v, int) else f"{k}={v}" for k, v in sorted(tags.items()))
 
 
 def export(sources: Iterable[Path], target: Path) -> int:

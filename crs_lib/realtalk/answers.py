@@ -115,22 +115,16 @@ def _cut(index: ChatIndex, order: Sequence[int]) -> list[list[int]]:
     n = len(order)
     if n < 2:
         return [list(order)] if n else []
-    strength = _strength(index, order)
+    messages, vectors, strength = index.chat.messages, index.vectors.sentences, np.zeros(n - 1)
+    for i, (a, b) in enumerate(itertools.pairwise(order)):
+        before, after = messages[a].time, messages[b].time
+        if before and after:
+            strength[i] += float(np.log1p(max(0.0, (after - before).total_seconds()) / 3600))
+        strength[i] += 1 - float(vectors[a] @ vectors[b])
     borders = [i for i in range(n - 1) if index.session[order[i]] != index.session[order[i + 1]]]
     best = sorted(borders, key=lambda i: (-strength[i], i))[: _MOST - 1]
     edges = [0, *sorted(i + 1 for i in best), n]
     return [list(order[a:b]) for a, b in itertools.pairwise(edges)]
-
-
-def _strength(index: ChatIndex, order: Sequence[int]) -> NDArray[np.float64]:
-    messages, vectors = index.chat.messages, index.vectors.sentences
-    out = np.zeros(len(order) - 1)
-    for i, (a, b) in enumerate(itertools.pairwise(order)):
-        before, after = messages[a], messages[b]
-        if before.time and after.time:
-            out[i] += float(np.log1p(max(0.0, (after.time - before.time).total_seconds()) / 3600))
-        out[i] += 1 - float(vectors[a] @ vectors[b])
-    return out
 
 
 def _best(places: Iterable[int], scores: Mapping[int, float]) -> list[int]:
@@ -269,7 +263,10 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
             continue
         spans = [s for s in index.signals.days[place] if (s.end - s.start).days <= 31]
         if spans:
-            span = min(spans, key=lambda s: _distance(message.text, s.words, plan))
+            text, terms = message.text.lower().replace("’", "'"), set(plan.terms)
+            named = [m.start() for m in re.finditer(r"\w+", message.text) if terms & set(content_words(m[0]))]
+            apart = [min((abs(at - text.find(s.words)) for at in named), default=0) for s in spans]
+            span = spans[int(np.argmin(apart))]  # the nearest to a word of the question
             start, end = span.start, span.end
         elif place == selected[0]:
             start = end = message.time.date()
@@ -278,13 +275,6 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
         days = (start.isoformat(), end.isoformat())
         return ChatAnswer(_spoken(start, end), tuple(index.chat.ids([place])), days)
     return None
-
-
-def _distance(text: str, said: str, plan: QueryPlan) -> int:
-    """Characters between a date's words and the nearest word that the question shares with the message."""
-    at = text.lower().replace("’", "'").find(said)
-    places = [m.start() for m in re.finditer(r"\w+", text) if set(content_words(m[0])) & set(plan.terms)]
-    return min((abs(place - at) for place in places), default=len(text))
 
 
 def _spoken(start: dt.date, end: dt.date) -> str:

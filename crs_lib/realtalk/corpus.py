@@ -366,16 +366,13 @@ def read_ids(text: str, chat: Chat) -> list[str]:
     names: list[str] = []
     rest = text
     for match in _RANGE.finditer(text):
-        names += _between(match[1], match[2], chat)
+        start, end = chat.position.get(match[1]), chat.position.get(match[2])
+        if start is None or end is None or end < start:
+            names += [match[1], match[2]]
+        else:
+            names += chat.ids(range(start, end + 1))
         rest = rest.replace(match[0], " ")
     return names + [f"D{int(a)}:{int(b)}" for a, b in _ID.findall(rest)]
-
-
-def _between(first: str, last: str, chat: Chat) -> list[str]:
-    start, end = chat.position.get(first), chat.position.get(last)
-    if start is None or end is None or end < start:
-        return [first, last]
-    return chat.ids(range(start, end + 1))
 
 
 def photo_neighbour(chat: Chat, name: str) -> int | None:

@@ -142,7 +142,12 @@ class LLMForm:
         owners = _owners(index, state["ranked"])[: self.segments]
         kept = set(state["ranked"])
         groups = [_shown(index, owner, self.view, kept) for owner in owners]
-        named = self._named(index, state, groups)
+        named: list[int] = []
+        for window in _windows(index, [group for group in groups if group]):
+            ids = {index.chat.messages[place].id: place for place in window}
+            schema, lines = _object(ids=_ids(ids, MOST)), _lines(index, window)
+            reply = self._ask("selector", schema, question=state["question"], messages=lines)
+            named += [ids[name] for name in _texts(reply, "ids") if name in ids]
         if not named:
             raise _UnusableReplyError("the selector named no message")
         known = set(state["ranked"])
@@ -185,16 +190,6 @@ class LLMForm:
             if len(said) == len(told) and all(text[name] for text in said):
                 told = [replace(phase, **text) for phase, text in zip(told, said, strict=True)]
         return told
-
-    def _named(self, index: ChatIndex, state: AgentState, groups: Sequence[Sequence[int]]) -> list[int]:
-        """The messages that the selector names, window by window; unknown ids are left out."""
-        named: list[int] = []
-        for window in _windows(index, [group for group in groups if group]):
-            ids = {index.chat.messages[place].id: place for place in window}
-            schema, lines = _object(ids=_ids(ids, MOST)), _lines(index, window)
-            reply = self._ask("selector", schema, question=state["question"], messages=lines)
-            named += [ids[name] for name in _texts(reply, "ids") if name in ids]
-        return named
 
     def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:
         """The model's JSON reply; _UnusableReplyError where there is none to trust."""

@@ -271,8 +271,12 @@ def _threads(index: ChatIndex) -> list[_Thread]:
 
 def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
     """Strength and ends of every link, strongest first; ties in order of segments."""
-    vectors = index.segment_vectors
-    near = np.asarray(vectors @ vectors.T, dtype=np.float64) + _shared_rare_words(index)
+    words = Counter(word for segment in index.segments for word in segment.label)
+    rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
+    has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
+    has = has.reshape(len(index.segments), len(rare))
+    shared, vectors = np.minimum(_RARE * (has @ has.T), 2 * _RARE), index.segment_vectors
+    near = np.asarray(vectors @ vectors.T, dtype=np.float64) + shared
     session = np.array([s.session for s in index.segments])
     near[session[:, None] == session[None, :]] = -np.inf
     n = len(near)
@@ -282,16 +286,6 @@ def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
     rows, columns = np.nonzero(np.triu(peer & peer.T & (near >= _NEAR.get(index.encoder, 0.45)), 1))
     links = [(float(near[i, j]), int(i), int(j)) for i, j in zip(rows, columns, strict=True)]
     return sorted(links, key=lambda link: (-link[0], link[1], link[2]))
-
-
-def _shared_rare_words(index: ChatIndex) -> NDArray[np.float64]:
-    """0.1 for each shared rare label word (in at most three segments), at most 0.2."""
-    words = Counter(word for segment in index.segments for word in segment.label)
-    rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
-    has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
-    has = has.reshape(len(index.segments), len(rare))
-    shared: NDArray[np.float64] = np.minimum(_RARE * (has @ has.T), 2 * _RARE)
-    return shared
 
 
 # ── scores kept on disk under all that decides them: the chat, the encoder, the question, the code ───────

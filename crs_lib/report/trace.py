@@ -129,9 +129,6 @@ class _Index:
         self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
         self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics}
 
-    def __len__(self) -> int:
-        return len(self._rows["id"])
-
     def add(self, scored: _ScoredSession) -> None:
         """One more session; the parts that all systems share (goal, shifts, words) are stored once."""
         dialogue = scored.dialogue

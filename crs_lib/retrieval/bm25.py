@@ -110,7 +110,11 @@ class BM25:
         rare = [term for term in sorted(wanted) if self._postings(term) * _COMMON <= self.size]
         scores = self._sum_of_postings(rare, wanted)
         for term in sorted(wanted.keys() - rare):
-            column = self._column(term)
+            column = self._columns.get(term)
+            if column is None:
+                column = self._sum_of_postings([term], {term: 1})
+                if (len(self._columns) + 1) * column.nbytes <= _COLUMN_BYTES:
+                    self._columns[term] = column
             scores += column if wanted[term] == 1 else wanted[term] * column
         return scores
 
@@ -125,15 +129,6 @@ class BM25:
         weights = [part if n == 1 else n * part for part, n in parts]
         documents = np.concatenate([self.documents[span] for span in spans.values()])
         return np.bincount(documents, np.concatenate(weights), self.size).astype(np.float32)
-
-    def _column(self, term: int) -> NDArray[np.float32]:
-        """The weights of a common term in all documents; kept while there is room for it."""
-        column = self._columns.get(term)
-        if column is None:
-            column = self._sum_of_postings([term], {term: 1})
-            if (len(self._columns) + 1) * column.nbytes <= _COLUMN_BYTES:
-                self._columns[term] = column
-        return column
 
     def search(self, tokens: Iterable[str], k: int = 10) -> Top:
         """The ``k`` best documents (indices, scores), score descending, then index ascending.
@@ -188,15 +183,11 @@ class Lexical:
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best documents; only those that share a word with the query."""
-        return named(self.ids, *self.index.search(self._query(query), k))
-
-    def _query(self, query: str) -> list[str]:
         tokens = words(query)
-        distinct = Counter(tokens)
-        if len(distinct) <= _MOST_WORDS:
-            return tokens
-        kept = set(self.index.rarest(distinct, _MOST_WORDS))
-        return [token for token in tokens if token in kept]
+        if len(distinct := set(tokens)) > _MOST_WORDS:
+            kept = set(self.index.rarest(distinct, _MOST_WORDS))
+            tokens = [token for token in tokens if token in kept]
+        return named(self.ids, *self.index.search(tokens, k))
 
     def save(self, folder: Path) -> None:
         """Write index and ids; the folder appears whole or not at all."""
