@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from crs_lib.core.text import shorten, words
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.plan import QueryPlan
-from crs_lib.realtalk.wording import STOP, content_words
+from crs_lib.realtalk.wording import STOP, WORDS, content_words
 
 STORY = 0.96  # the share of the scores' weight that a narrative holds
 LEAST, PHASE = 3, 15  # ids of a phase: at least, and the soft cap
@@ -200,18 +200,7 @@ _PLACE = re.compile(
     r"\b(?:in|at|to|from|near|visit(?:ed|ing)?|around)\s+(?:the\s+)?"
     r"((?:[A-Z][\w'’]+)(?:\s+(?:of\s+)?[A-Z][\w'’]+)*)"
 )
-_NUMBER_WORDS = (
-    "one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty "
-    "hundred once twice"
-).split()
-_NUMBER = re.compile(
-    r"(?:[$€£]\s?)?\b(?:\d[\d.,]*|" + "|".join(_NUMBER_WORDS) + r")\b"
-    r"(?:\s*(?:%|k\b|km\b|kg\b|hours?|minutes?|days?|weeks?|months?|years?|times?|dollars?|euros?|people))?",
-    re.IGNORECASE,
-)
-_NO = re.compile(
-    r"\b(?:no|not|never|don'?t|doesn'?t|didn'?t|can'?t|won'?t|haven'?t|isn'?t|nope)\b", re.IGNORECASE
-)
+_NUMBER, _NO = (re.compile(WORDS[name], re.IGNORECASE) for name in ("number", "no"))
 
 
 @dataclass(frozen=True)

@@ -307,8 +307,8 @@ def kept_key(*facts: Any) -> str:
 
 @cache
 def source_digest(*modules: ModuleType) -> str:
-    """64 hex digits of the source of some modules: a change makes anew all that they made."""
-    digest = hashlib.sha256()
+    """64 hex digits of the source of some modules and of WORDS: a change makes anew what they made."""
+    digest = hashlib.sha256(kept_key(wording.WORDS).encode())
     for module in modules:
         digest.update(Path(str(module.__file__)).read_bytes())
     return digest.hexdigest()

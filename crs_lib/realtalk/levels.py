@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.text import words
 from crs_lib.realtalk.corpus import Chat, ChatMessage
-from crs_lib.realtalk.wording import Span, content_words, find_dates
+from crs_lib.realtalk.wording import WORDS, Span, content_words, find_dates
 
 _GAP_MINUTES = 30
 _WIDTH, _LEAST, _DEPTH = 3, 3, 0.5
@@ -119,37 +119,15 @@ COLUMNS = (
     "length", "question", "first_person", "second_person", "reaction", "photo", "number", "money",
     "when_words", "past_words", "future_words", "entities", "quoted", "mood", "conflict",
 )  # fmt: skip
-_FIRST = frozenset("i me my mine myself im ive id ill we our us".split())
-_SECOND = frozenset("you your yours u ur".split())
-_REACTION = re.compile(
-    r"^\W*(?:hey+|hi+|hello|good (?:morning|evening|night|afternoon)|lol|haha\w*|ok(?:ay)?|yes+|yeah+|yep|"
-    r"no+|nope|thanks?(?: you)?|wow|nice|cool|great|sure|same|true|aw+|oh+|omg)\b",
-    re.IGNORECASE,
+_SIGNALS = WORDS["signals"]
+_FIRST, _SECOND, _GOOD, _BAD, _CONFLICT = (
+    frozenset(_SIGNALS[name].split()) for name in ("first_person", "second_person", "good", "bad", "conflict")
 )
-_MONEY = re.compile(r"[$€£]\s?\d|\b\d+\s?(?:dollars?|euros?|bucks|usd|k)\b", re.IGNORECASE)
-_PAST = re.compile(
-    r"\b(?:was|were|had|did|went|got|came|saw|ate|bought|met|made|took|gave|told|said|started|finished|"
-    r"used to|ago|yesterday|last|[a-z]{3,}ed)\b",
-    re.IGNORECASE,
-)
-_FUTURE = re.compile(
-    r"\b(?:will|gonna|going to|plan(?:ning|s)? to|tomorrow|next|soon|hope to|looking forward|i'll|we'll)\b",
-    re.IGNORECASE,
+_REACTION, _MONEY, _PAST, _FUTURE = (
+    re.compile(_SIGNALS[name], re.IGNORECASE) for name in ("reaction", "money", "past", "future")
 )
 _ENTITY = re.compile(r"(?<![.!?…\n\"“] )(?<!^)\b[A-Z][a-zA-Z]{2,}\b")
 _QUOTED = re.compile(r"[\"“«][^\"”»]{2,60}[\"”»]")
-_GOOD = frozenset(
-    "love loved like liked enjoy enjoyed great good nice happy glad fun amazing awesome beautiful best "
-    "better "
-    "excited exciting perfect wonderful cute delicious tasty proud lucky relaxing favorite favourite".split()
-)
-_BAD = frozenset(
-    "hate hated bad sad angry tired sick awful terrible worst worse boring bored stress stressed stressful "
-    "anxious afraid scared hurt pain cry cried upset annoying annoyed lonely difficult hard problem".split()
-)
-_CONFLICT = frozenset(
-    "argue argued argument fight fought sorry apologize rude wrong blame lie lied jealous".split()
-)
 
 
 class Signals(NamedTuple):

@@ -10,22 +10,12 @@ from crs_lib.realtalk import wording
 from crs_lib.realtalk.wording import content_words
 
 KINDS = ("when", "where", "who", "why", "how", "how long", "count", "yes-no", "list", "what")
-_AUXILIARY = (
-    "did does do is are was were has have had will would shall should can could may might must am been be"
-).split()
+_AUXILIARY = wording.WORDS["auxiliary"].split()
 _PLURAL_HEADS = re.compile(
     r"^(?:what|which)\s+(?:(?:kind|kinds|type|types|sort|sorts)\s+of\s+)?(?:[\w'-]+\s+){0,2}?(?!does\b|was\b|has\b|his\b)([a-z]{3,}s)\b"
     r"|^(?:what|which)\s+(?:food|music|advice)\b"
 )
-_PHOTO = re.compile(
-    r"\b(?:photos?|pictures?|pics?|images?|selfies?|screenshots?|sends?|sent|shared?|shows?|showed)\b"
-)
-_MY = {
-    "he": "I", "she": "I", "his": "my", "him": "me", "her": "my", "hers": "mine",
-    "himself": "myself", "herself": "myself",
-}  # fmt: skip
-_OUR = {"they": "we", "their": "our", "them": "us"}
-_YOUR = {"he": "you", "she": "you", "his": "your", "her": "your", "they": "you", "their": "your"}
+_PHOTO = re.compile(wording.WORDS["photo"])
 
 
 @dataclass(frozen=True)
@@ -111,7 +101,7 @@ def _rewrite(
         rf"\b(?:both,?\s+)?({subject}|{owner})\s*(?:,|and|or)\s+({subject}|{owner})\b,?", r"\2", text
     )
     if found:
-        swap = _YOUR if subject == "you" else (_OUR if several else _MY)
+        swap = wording.WORDS["person"]["your" if subject == "you" else "our" if several else "my"]
         text = re.sub(r"\b\w+\b", lambda match: swap.get(match[0].lower(), match[0]), text)
     if keep_question:
         return re.sub(r"\s+", " ", text) + "?"

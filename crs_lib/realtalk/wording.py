@@ -10,18 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from crs_lib.core import prompts
 from crs_lib.core.text import fold, words
 from crs_lib.realtalk.corpus import Chat
 
-# Words that carry a question's form, not its content: wh-words, auxiliaries, pronouns, articles, particles.
-STOP = frozenset(
-    "what when where who whom whose which why how a an the this that these those there here i me my mine "
-    "myself you your yours yourself he him his she her hers it its we us our ours they them their theirs "
-    "am is are was were be been being do does did done doing have has had having will would shall should "
-    "can could may might must ll ve re s t d m don doesn didn isn aren wasn weren won of in on at to for "
-    "from by with about into as and or but if so than then too very just not no nor up out off over under "
-    "again also both each any some such own same".split()
-)
+WORDS = prompts.lists("realtalk/words")
+STOP = frozenset(WORDS["stop"].split())  # words that carry a question's form, not its content
 _VOWELS = frozenset("aeiouy")
 _CALLED = re.compile(
     r"(?:\b(?:hey|hi|hello|thanks|thank you|morning|night|bye|haha|yes|no|ok|okay|yeah|aw+|oh),?|,)\s+"
@@ -143,18 +137,9 @@ def named(text: str, names: Mapping[str, str]) -> dict[str, str]:
 # ── dates ────────────────────────────────────────────────────────────────────────────────────────────
 
 Day = dt.date
-_NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
-    "nine": 9, "ten": 10, "couple of": 2, "a couple of": 2, "few": 3, "a few": 3, "several": 4,
-}  # fmt: skip
+_NUMBERS, _HOLIDAYS = WORDS["days"]["numbers"], WORDS["days"]["holidays"]
 _WEEKDAYS = {name.lower(): i for i, name in enumerate(calendar.day_name)}
-_SEASONS = {"winter": 12, "spring": 3, "summer": 6, "fall": 9, "autumn": 9}  # first month, three months long
-_HOLIDAYS = {
-    "new year's eve": (12, 31), "new years eve": (12, 31), "nye": (12, 31),
-    "new year": (1, 1), "new years": (1, 1),
-    "christmas eve": (12, 24), "christmas": (12, 25), "xmas": (12, 25), "halloween": (10, 31),
-    "valentine's day": (2, 14), "valentines day": (2, 14),
-}  # fmt: skip
+_SEASONS, _DAYS = WORDS["days"]["seasons"], WORDS["days"]["near"]  # a season's first of three months
 _M = (
     r"(?P<m>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
     r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
@@ -302,10 +287,6 @@ def _near(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return day, day
 
 
-_DAYS = {
-    "the day before yesterday": -2, "the day after tomorrow": 2, "yesterday": -1, "last night": -1,
-    "tomorrow": 1,
-}  # fmt: skip
 _Y = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?"
 _WHICH = r"(?P<k>last|past|previous|this|next|coming"
 _FORMS = (
