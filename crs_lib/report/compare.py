@@ -14,7 +14,7 @@ import pandas as pd
 
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
-from crs_lib.core import paths, tables
+from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
@@ -35,6 +35,7 @@ SHOWN = tuple("straight_gain shift_cost share_lost conversation_cost misfit dela
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
 _NARROW = 7  # columns of quantities that a notebook has room for
+_WORDS = prompts.lists("movies/pages")["compare"]
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 _System = str | Callable[[list[dict[str, str]]], object]
@@ -183,51 +184,31 @@ class Comparison:
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
-        n = self.shifts["session_id"].nunique()
-        lead = f"{n} simulated users who change their minds, each beside a user who never wanted otherwise."
         title = f"{listing(self.ours)} against {listing(self.against)}"
-        asked = "Who follows when users change their minds?"
-        page = document(title, asked, html.escape(lead), self._sections())
+        lead = html.escape(_WORDS["lead"].format(n=self.shifts["session_id"].nunique()))
+        page = document(title, _WORDS["asked"], lead, self._sections())
         with runs.only_one(self.page.parent):
             return tables.write_whole(self.page, page)
 
     def _sections(self) -> Iterator[tuple[str, str, str]]:
         """Title, anchor and HTML of the parts of the page."""
-        words = (
-            "Mean with 95 % interval, in units of gain: 1 is the best list of films, 0 a list by chance. The "
-            "shift cost is misfit (films that miss the new constraints) plus delay (replies without films); "
-            "stale and wrong films fit the old ones or neither, as shares less chance (docs/metrics.md)."
-        )
+        facts = {"plan": self.plan, "ours": self.ours}
+        told = {
+            name: quiet(_WORDS[name].format(**facts)) for name in ("quantities", "effects", "types", "worst")
+        }
         yield "Verdict", "verdict", bullets(self.verdict)
         try:
             plane = figure("ability_adaptation", self.shifts)
         except NoDataError:
             plane = ""
-        shown = table(self.quantities.rename(columns=heading))
-        yield "Gain and cost", "quantities", f"{quiet(words)}{plane}{shown}"
-        words = (
-            f"a less b: below 0, a adapts better. With n users the detectable effect is found with "
-            f"{self.plan.power:.0%} power; to find {self.plan.smallest_effect:g} takes the sessions needed."
-        )
-        shown = table(self.effects.rename(columns=heading))
-        yield "Paired differences in shift cost", "effects", quiet(words) + shown
-        words = quiet("Mean shift cost with its 95 % interval: lower is better. In brackets the shifts.")
-        yield "By type of shift", "types", words + table(self.by_type)
+        shown, tests = (table(one.rename(columns=heading)) for one in (self.quantities, self.effects))
+        yield "Gain and cost", "quantities", told["quantities"] + plane + shown
+        yield "Paired differences in shift cost", "effects", told["effects"] + tests
+        yield "By type of shift", "types", told["types"] + table(self.by_type)
         voices = self.by_voice
-        yield "By voice of the user", "voices", words + table(voices) if voices is not None else ""
-        words = (
-            f"The sessions in which {self.ours[0]} loses most, beside the best baseline in the same sessions."
-        )
-        yield "Conversations to read", "worst", quiet(words) + table(self.worst())
-        yield "What to do next", "next", bullets(_NEXT).replace("RUN", html.escape(self.run))
-
-
-_NEXT = (
-    "Read the conversations above, then every session: crs show trace --run RUN",
-    "More users settle what is not settled: give the same command with a larger --n; it continues.",
-    "All tables and figures of the run: crs show report figures --run RUN",
-    "These users are simulated, and their wording limits what the numbers say about people.",
-)
+        yield "By voice of the user", "voices", told["types"] + table(voices) if voices is not None else ""
+        yield "Conversations to read", "worst", told["worst"] + table(self.worst())
+        yield "What to do next", "next", bullets(_WORDS["next"]).replace("RUN", html.escape(self.run))
 
 
 def compare(
