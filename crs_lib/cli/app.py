@@ -52,9 +52,8 @@ _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in 
 
 
 def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
-    """The command that the first words name, and the others; of an old name the new one is printed.
-
-    Ends the process (2) with the list of the commands for words that name none.
+    """The command that the first words name, and the others; of an old name the new one is printed. Ends the
+    process (2) with the list of the commands for words that name none.
     """
     old = prompts.lists("old_commands")
     for name, rest in ((" ".join(words[:size]), words[size:]) for size in (2, 1)):
@@ -88,9 +87,8 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
 
 
 def _do(one: Entry[object], words: Sequence[str]) -> None:
-    """Do a command with the words of a command line; InputError where it would write over what it reads.
-
-    Its facts: ``takes``, settings as ``module:class`` with names of fields behind where not all are taken;
+    """Do a command with the words of a command line; InputError where it would write over what it reads. Its
+    facts: ``takes``, settings as ``module:class`` with names of fields behind where not all are taken;
     ``defaults`` of such fields where they are not the class's; ``reads`` and ``writes``, the options that
     hold files, none of which is written over another, over a run's file or a committed notebook:
     ``out/turns.parquet`` is a file in the folder that the option names, and ``out`` itself a file, or a
@@ -236,10 +234,8 @@ def _within(path: Path, most: int = 10_000) -> Iterator[Path]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
-
-    0: success; 2: an error that the user can mend; 130: stopped by Ctrl-C; 141 (SIGPIPE), without a message:
-    the reader of the output went away, as in ``| head``.
+    """Run a command and return its exit code. 0: success; 2: an error that the user can mend; 130: stopped by
+    Ctrl-C; 141 (SIGPIPE), without a message: the reader of the output went away, as in ``| head``.
     """
     with terminal.promptly() as interrupts, terminal.escaped():
         try:

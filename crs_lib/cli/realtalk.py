@@ -177,9 +177,8 @@ def _evaluate(
 
 
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
-    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion.
-
-    Or those of rankers on the terms of the benchmark ``lmeb``.
+    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion. Or those
+    of rankers on the terms of the benchmark ``lmeb``.
     """
     from crs_lib.realtalk import compare as levers
     from crs_lib.realtalk import index, study

@@ -128,10 +128,9 @@ def _studies(run: str, only: str | None) -> list[str]:
 
 
 def finish(sweep: Any, name: str) -> None:
-    """Make what the sweep asks for, of the runs whose evaluation is finished; other runs are left out.
-
-    Each convention of a run gets its tables, figures, report and trace. Where the grid has more than one
-    cell, the outcomes over the grid go to ``results/movies/sweep-<name>.csv`` and one figure.
+    """Make what the sweep asks for, of the runs whose evaluation is finished; other runs are left out. Each
+    convention of a run gets its tables, figures, report and trace. Where the grid has more than one cell, the
+    outcomes over the grid go to ``results/movies/sweep-<name>.csv`` and one figure.
     """
     from crs_lib import evaluate
     from crs_lib.report import thesis

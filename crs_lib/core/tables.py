@@ -48,10 +48,9 @@ _WAITING: ContextVar[dict[Path, Path] | None] = ContextVar("files that wait for 
 
 @contextmanager
 def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file that appears under its name only when it is whole: written aside, synced, renamed.
-
-    On any error the aside file is removed and what stood under the name before is untouched. Within
-    :func:`together` the name changes at its end.
+    """A file that appears under its name only when it is whole: written aside, synced, renamed. On any error
+    the aside file is removed and what stood under the name before is untouched. Within :func:`together` the
+    name changes at its end.
     """
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -158,9 +157,8 @@ def write_csv(path: Path, frame: pd.DataFrame) -> None:
 
 
 def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> int:
-    """Write one Parquet file atomically, from a frame or from frames of equal columns; returns rows.
-
-    Raises InputError where there is no frame at all: an empty file is no table.
+    """Write one Parquet file atomically, from a frame or from frames of equal columns; returns rows. Raises
+    InputError where there is no frame at all: an empty file is no table.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -184,11 +182,10 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
 def read_table(
     path: Path, contract: Contract, *, columns: Sequence[str] | None = None, repeated: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Read a Parquet, CSV or JSON-lines table and check its contract.
-
-    With ``columns`` only these are read, and the contract is that of the file. The values of ``repeated``
-    columns are kept once each (as categories): a long text that is the same in all rows takes no room. Raises
-    RunError naming the file that is missing, InputError for a column that is not there.
+    """Read a Parquet, CSV or JSON-lines table and check its contract. With ``columns`` only these are read,
+    and the contract is that of the file. The values of ``repeated`` columns are kept once each (as
+    categories): a long text that is the same in all rows takes no room. Raises RunError naming the file that
+    is missing, InputError for a column that is not there.
     """
     if not path.exists():
         raise RunError(f"no {path.name} in {path.parent.name!r}")

@@ -53,9 +53,8 @@ def _sizes(partition: Partition) -> dict[str, float | int | None]:
 
 
 def conversation_ratings(corpus: Corpus) -> pd.DataFrame:
-    """Mean rating of each rated conversation by aspect, in [1, 5], and ``average`` over the aspects.
-
-    A conversation whose list of ratings is empty is not rated: it has no row.
+    """Mean rating of each rated conversation by aspect, in [1, 5], and ``average`` over the aspects. A
+    conversation whose list of ratings is empty is not rated: it has no row.
     """
     rows = []
     for name, key, given in ((n, *one) for n, part in corpus.items() for one in part.ratings.items()):
@@ -67,7 +66,6 @@ def conversation_ratings(corpus: Corpus) -> pd.DataFrame:
 
 def average_rating_counts(ratings: pd.DataFrame) -> pd.DataFrame:
     """Conversations by average rating in bins of 0.5: [1, 1.5), …, [4.5, 5]; the last holds 5 itself.
-
     ``n_conversations`` is their sum, here and below.
     """
     counts, edges = np.histogram(ratings["average"], np.arange(1.0, 5.01, 0.5))
@@ -107,9 +105,8 @@ def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:
 
 
 def signal_correlations(table: pd.DataFrame, **draws: Any) -> pd.DataFrame:
-    """Spearman correlation in [-1, 1] of each signal with the mean rating, strongest first.
-
-    Intervals of 95 % over conversations; NaN for a signal that does not vary.
+    """Spearman correlation in [-1, 1] of each signal with the mean rating, strongest first. Intervals of 95 %
+    over conversations; NaN for a signal that does not vary.
     """
     first, design = list(table.columns).index("raters") + 1, Design(scenario="conversation", **draws)
     rows = []
@@ -122,11 +119,10 @@ def signal_correlations(table: pd.DataFrame, **draws: Any) -> pd.DataFrame:
 
 
 def noise_ceiling(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
-    """The highest correlation with the mean rating that raters' own noise allows: sqrt of ICC(1,k).
-
-    Beside it what one rater reaches against the others. A prediction above the ceiling fits noise; the
-    ceiling is 0 where the means of conversations differ by no more than noise. One row a partition and
-    ceiling, and, of several partitions, ``both`` first: all conversations together.
+    """The highest correlation with the mean rating that raters' own noise allows: sqrt of ICC(1,k). Beside it
+    what one rater reaches against the others. A prediction above the ceiling fits noise; the ceiling is 0
+    where the means of conversations differ by no more than noise. One row a partition and ceiling, and, of
+    several partitions, ``both`` first: all conversations together.
     """
     parts = {name: {name: partition} for name, partition in corpus.items()}
     rows = []
@@ -160,10 +156,9 @@ def judgment_counts(per_intent: pd.DataFrame) -> pd.DataFrame:
 
 
 def readme_claims(corpus: Corpus) -> pd.DataFrame:
-    """The numbers that the release states, those that its files give, and the verdict.
-
-    ``reproduced``, ``differs``, ``not verifiable`` (the files that it would take are not released or not
-    here), or ``another corpus`` where the files are not those of the release.
+    """The numbers that the release states, those that its files give, and the verdict. ``reproduced``,
+    ``differs``, ``not verifiable`` (the files that it would take are not released or not here), or ``another
+    corpus`` where the files are not those of the release.
     """
     hashes = {name: corpus[name].hashes.get("conversations.jsonl") for name in RELEASE if name in corpus}
     released = bool(hashes) and all(RELEASE[name] == digest for name, digest in hashes.items())

@@ -101,10 +101,9 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
-    """The lines of plain, ``.gz`` or ``.zst`` files, each with the product or passage that it holds.
-
-    Raises RunError where there is no file, InputError naming the line that is broken, or behind which the
-    file breaks off.
+    """The lines of plain, ``.gz`` or ``.zst`` files, each with the product or passage that it holds. Raises
+    RunError where there is no file, InputError naming the line that is broken, or behind which the file
+    breaks off.
     """
     import pyarrow as pa
 
@@ -244,9 +243,8 @@ class StockOnDisk(Stock):
 
 
 def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> Stock:
-    """The stock of a corpus folder, or of an index where one is named.
-
-    Raises InputError where the index was made with another ``k1`` or ``b``.
+    """The stock of a corpus folder, or of an index where one is named. Raises InputError where the index was
+    made with another ``k1`` or ``b``.
     """
     if not index:
         return Stock(folder, k1, b)
@@ -277,11 +275,10 @@ def write_index(
     products: Path, out: Path, passages: Path | None = None, *, encoder: str = "hashing", k1: float = 1.2,
     b: float = 0.75, note: Callable[[str], object] = lambda text: None,
 ) -> _IndexReport:  # fmt: skip
-    """Index a file of products, and one of passages where it is given, in bounded memory.
-
-    The folder appears whole or not at all; an older index there is replaced. ``note`` is told what is
-    being done. Raises InputError for a broken line, an id that is there twice or holds blanks, or another
-    folder in the way; RunError where a file is missing.
+    """Index a file of products, and one of passages where it is given, in bounded memory. The folder appears
+    whole or not at all; an older index there is replaced. ``note`` is told what is being done. Raises
+    InputError for a broken line, an id that is there twice or holds blanks, or another folder in the way;
+    RunError where a file is missing.
     """
     ENCODERS.get(encoder)
     BM25(k1, b)
@@ -317,9 +314,8 @@ def write_index(
 
 
 def _write_records(folder: Path, rows: Iterable[tuple[bytes, D]], seen: Callable[[int, D], object]) -> None:
-    """Write lines, where each starts, and their ids; ``seen`` is told each record with its number.
-
-    An id that is empty, holds blanks or repeats is refused.
+    """Write lines, where each starts, and their ids; ``seen`` is told each record with its number. An id that
+    is empty, holds blanks or repeats is refused.
     """
     ids: dict[str, None] = {}
     starts = array("q", [0])

@@ -28,10 +28,9 @@ def shares(turn: AnnotatedTurn) -> dict[str, float]:
 
 def majority_labels(partition: Partition) -> pd.DataFrame:
     """One row a user turn: 0/1 for each intent, given where more than half of the annotators gave it.
-
-    ``recorded`` is False for a turn that the file leaves out: nobody saw an intent there, and all labels
-    are 0. ``ties`` counts intents that exactly half gave; a tie is not a majority. ``annotators`` is
-    missing for turns without record.
+    ``recorded`` is False for a turn that the file leaves out: nobody saw an intent there, and all labels are
+    0. ``ties`` counts intents that exactly half gave; a tie is not a majority. ``annotators`` is missing for
+    turns without record.
     """
     rows = []
     for name, conversation in partition.conversations.items():
@@ -81,9 +80,8 @@ def grouped_folds(groups: NDArray[Any], most: int = 5) -> list[tuple[NDArray[np.
 
 
 def f1_table(conversations: pd.Series, truth: Labels, guess: Labels, seed: int = 0) -> pd.DataFrame:
-    """F1 of each intent, ``micro`` and ``macro``, in [0, 1], with intervals over conversations.
-
-    BCa intervals of 95 %; ``n`` counts the turns that carry the intent.
+    """F1 of each intent, ``micro`` and ``macro``, in [0, 1], with intervals over conversations. BCa intervals
+    of 95 %; ``n`` counts the turns that carry the intent.
     """
     codes, names = pd.factorize(conversations)
     tallies = np.stack([counts(truth[codes == c], guess[codes == c]) for c in range(len(names))])
@@ -100,11 +98,10 @@ def f1_table(conversations: pd.Series, truth: Labels, guess: Labels, seed: int =
 
 
 def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
-    """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each.
-
-    At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
-    Turns without record are left out, since how many annotators saw them is not released.
-    ``draws`` are ``resamples`` and ``seed``, here and below.
+    """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each. At
+    most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more. Turns
+    without record are left out, since how many annotators saw them is not released. ``draws`` are
+    ``resamples`` and ``seed``, here and below.
     """
     views = (
         (f"{name}_{record.turn}", rater, frozenset(label.type for label in cell))
@@ -132,10 +129,9 @@ def _alpha(views: pd.DataFrame, column: str, level: Any, draws: Mapping[str, Any
 
 def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
     """ICC(1,1) and ICC(1,k), at most 1, for items with different numbers of anonymous raters: (draws, 2).
-
-    Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items)
-    counts how often an item is drawn. NaN where nothing varies between or within items.
-    Source: Shrout and Fleiss (1979); the mean group size as in Donner (1986), Int. Stat. Rev. 54.
+    Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items) counts
+    how often an item is drawn. NaN where nothing varies between or within items. Source: Shrout and Fleiss
+    (1979); the mean group size as in Donner (1986), Int. Stat. Rev. 54.
     """
     w = np.ones((1, len(sizes))) if weights is None else weights
     items, total = w.sum(axis=1), w @ sizes
@@ -176,10 +172,9 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
 
 
 def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
-    """F1 of one annotator against the strict majority of the others, over all annotators and turns.
-
-    Turns without record are turns in which all annotators agreed on none. Turns with fewer than three
-    annotators have no majority of others and are left out.
+    """F1 of one annotator against the strict majority of the others, over all annotators and turns. Turns
+    without record are turns in which all annotators agreed on none. Turns with fewer than three annotators
+    have no majority of others and are left out.
     """
     names, truth, guess = [], [], []
     for name, conversation in crowd.conversations.items():

@@ -54,10 +54,9 @@ class _RoutingAgent:
         return ranked(hits)
 
     def run(self, partition: Partition, k: int = 100, mapping: str = "") -> Run:
-        """Hits for every topic, as if each were routed rightly: what the joint measure starts from.
-
-        With a user ``mapping`` (see :func:`crs_lib.cosrec.records.user_of`) the keywords of the topic's
-        user join the query; topics without a resolved user get the query alone.
+        """Hits for every topic, as if each were routed rightly: what the joint measure starts from. With a
+        user ``mapping`` (see :func:`crs_lib.cosrec.records.user_of`) the keywords of the topic's user join
+        the query; topics without a resolved user get the query alone.
         """
         asked = self.queries(partition, mapping)
         modules = {"search": self.search, "recommendation": self.recommend}

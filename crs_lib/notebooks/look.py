@@ -27,11 +27,10 @@ _THEME = (
 
 
 def begin() -> None:
-    """Set the display of figures and tables and make warnings errors. Call once, after the imports.
-
-    Numbers show three decimals. A warning is an error, except a library's warning about its own code.
-    InputError and RunError show their text without a traceback. Raises RunError in a kernel of another
-    environment, InputError for a parameter that papermill injected and the notebook does not have.
+    """Set the display of figures and tables and make warnings errors. Call once, after the imports. Numbers
+    show three decimals. A warning is an error, except a library's warning about its own code. InputError and
+    RunError show their text without a traceback. Raises RunError in a kernel of another environment,
+    InputError for a parameter that papermill injected and the notebook does not have.
     """
     import matplotlib.style as mpl_style
     import numpy as np
@@ -94,9 +93,8 @@ def heading(name: object) -> str:
 
 
 def _to_html(frame: pd.DataFrame) -> str:
-    """The table for a notebook; a number is right, a text left and never cut off, a dash what is missing.
-
-    An index that only counts is left out. Rows after the sixtieth are left out and counted.
+    """The table for a notebook; a number is right, a text left and never cut off, a dash what is missing. An
+    index that only counts is left out. Rows after the sixtieth are left out and counted.
     """
     shown = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
     cut = shown.head(MOST)

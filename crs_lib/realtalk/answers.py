@@ -28,7 +28,6 @@ _SHARPNESS = 2.0  # of a narrative's weights
 
 def facts(ranked: Sequence[int], scores: NDArray[np.floating], reach: float, most: int) -> list[int]:
     """The evidence of a fact: from the best message down to ``reach`` below it, at least one, ranked.
-
     ``scores`` follow ``ranked``. An empty ranking gives an empty set.
     """
     if not len(ranked):
@@ -41,9 +40,8 @@ def narrative(
     ranked: Sequence[int], scores: NDArray[np.floating], least: int, most: int, unit: float,
     share: float = STORY,
 ) -> list[int]:  # fmt: skip
-    """The evidence of a narrative, ranked: as many messages as the scores call for, from least to most.
-
-    A message weighs e to the power of twice its distance from the best, in steps of ``unit``; the best are
+    """The evidence of a narrative, ranked: as many messages as the scores call for, from least to most. A
+    message weighs e to the power of twice its distance from the best, in steps of ``unit``; the best are
     taken until they hold ``share`` of all that the ranking weighs. One clear message gives a short story,
     many near ones a long one.
     """
@@ -55,10 +53,9 @@ def narrative(
 
 
 def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int], most: int) -> list[int]:
-    """The selection this study replaces: only the first three messages of the five best nodes are seen.
-
-    A node's rank is that of its best message; whatever stands deeper in a node cannot be chosen, however
-    good it is. Kept to show what the change does. At most ``most`` ids, best node first.
+    """The selection this study replaces: only the first three messages of the five best nodes are seen. A
+    node's rank is that of its best message; whatever stands deeper in a node cannot be chosen, however good
+    it is. Kept to show what the change does. At most ``most`` ids, best node first.
     """
     nodes = list(dict.fromkeys(int(owner[place]) for place in ranked))[:_NODES]
     seen = [starts[node] + i for node in nodes for i in range(_PREVIEWED)]
@@ -68,11 +65,10 @@ def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase of a narrative: its evidence ids, and texts taken from them word for word.
-
-    ``summary`` is its best message, ``conclusion`` the last one that is no question. ``start`` and ``end``
-    are the times of its first and last message (ISO, null where unknown); every id's time lies between them.
-    ``uncertain`` is the share of ids whose score is far from the best.
+    """One phase of a narrative: its evidence ids, and texts taken from them word for word. ``summary`` is its
+    best message, ``conclusion`` the last one that is no question. ``start`` and ``end`` are the times of its
+    first and last message (ISO, null where unknown); every id's time lies between them. ``uncertain`` is the
+    share of ids whose score is far from the best.
     """
 
     title: str
@@ -88,13 +84,12 @@ def phases(
     index: ChatIndex, chosen: Sequence[int], scores: Mapping[int, float], bar: float, soft_cap: int = PHASE,
     least: int = LEAST, most: int = 30,
 ) -> list[Phase]:  # fmt: skip
-    """The phases of chosen positions, in time order; one where few are chosen, none where none is.
-
-    ``scores`` gives each position's score; below ``bar`` a message counts as uncertain. Eight
-    phases are the most (:func:`_cut`). In a phase of more than ``soft_cap`` messages the uncertain ones
-    beyond the cap are dropped; the best of a segment is the last of it to go. A phase of fewer than ``least``
-    takes the best scored of its segments, then of its sessions, while all have no more than ``most``; one
-    that is still too small joins the nearer neighbour.
+    """The phases of chosen positions, in time order; one where few are chosen, none where none is. ``scores``
+    gives each position's score; below ``bar`` a message counts as uncertain. Eight phases are the most
+    (:func:`_cut`). In a phase of more than ``soft_cap`` messages the uncertain ones beyond the cap are
+    dropped; the best of a segment is the last of it to go. A phase of fewer than ``least`` takes the best
+    scored of its segments, then of its sessions, while all have no more than ``most``; one that is still too
+    small joins the nearer neighbour.
     """
     order = sorted(chosen)
     parts = [_capped(index, part, scores, bar, soft_cap) for part in _cut(index, order)]
@@ -106,11 +101,10 @@ def phases(
 
 
 def _cut(index: ChatIndex, order: Sequence[int]) -> list[list[int]]:
-    """Ascending positions cut into phases, each in one piece: as many as the evidence has, at most eight.
-
-    A phase ends where the next message lies in another session: what is told on one occasion belongs
-    together. Of more than seven such borders the strongest seven are taken: the longest silence (log hours)
-    plus the greatest change of topic (1 - cosine).
+    """Ascending positions cut into phases, each in one piece: as many as the evidence has, at most eight. A
+    phase ends where the next message lies in another session: what is told on one occasion belongs together.
+    Of more than seven such borders the strongest seven are taken: the longest silence (log hours) plus the
+    greatest change of topic (1 - cosine).
     """
     n = len(order)
     if n < 2:
@@ -206,9 +200,8 @@ _NUMBER, _NO = (re.compile(WORDS[name], re.IGNORECASE) for name in ("number", "n
 @dataclass(frozen=True)
 class ChatAnswer:
     """The answer to a question: its text (None where nothing was found), the ids it rests on, its form.
-
-    ``days`` are the first and last day meant (ISO), where the answer is one of time. ``form`` is
-    "extractive" or "written"; ``why`` says in words what an abstention rests on.
+    ``days`` are the first and last day meant (ISO), where the answer is one of time. ``form`` is "extractive"
+    or "written"; ``why`` says in words what an abstention rests on.
     """
 
     text: str | None
@@ -221,10 +214,9 @@ class ChatAnswer:
 def extract(
     index: ChatIndex, plan: QueryPlan, selected: Sequence[int], channels: Mapping[str, NDArray[np.float32]]
 ) -> ChatAnswer:
-    """The answer that the selected messages bear, best first; an abstention where they bear none.
-
-    Nothing is found where no message is selected, or where none of them shares a content word with the
-    question and their best token match lies below what chance gives with this encoder.
+    """The answer that the selected messages bear, best first; an abstention where they bear none. Nothing is
+    found where no message is selected, or where none of them shares a content word with the question and
+    their best token match lies below what chance gives with this encoder.
     """
     shared = [len(set(plan.terms) & set(index.tokens[place])) for place in selected]
     near = max((float(channels["tokens"][place]) for place in selected), default=0.0)

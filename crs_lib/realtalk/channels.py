@@ -54,10 +54,9 @@ class _AskedVectors(NamedTuple):
 
 
 def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[dict[str, Floats]]:
-    """The raw score of every message in every channel of ``CHANNELS`` for each planned question.
-
-    Each is (messages,) float32; the channels of an encoder that the index does not have are 0. What is
-    scored once is kept on disk (:func:`crs_lib.realtalk.index.kept_arrays`); the others are encoded together.
+    """The raw score of every message in every channel of ``CHANNELS`` for each planned question. Each is
+    (messages,) float32; the channels of an encoder that the index does not have are 0. What is scored once is
+    kept on disk (:func:`crs_lib.realtalk.index.kept_arrays`); the others are encoded together.
     """
     made_by = indexes.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
     chat = (made_by, index.chat.digest, index.encoder, index.tuned)
@@ -144,10 +143,9 @@ def fuse(
     weights: Mapping[str, float] | None = None, smoothing: tuple[float, float] = SMOOTHING,
 ) -> Floats:  # fmt: skip
     """First-stage score of every message, (messages,): weighted z-scores, smoothed over neighbours.
-
-    Neighbours add ``smoothing`` of their score one and two messages away, inside the session. A message
-    of the other speaker loses where the question names exactly one; a message written on a stated day
-    or the two after it gains. Raises InputError for a weight of an unknown name.
+    Neighbours add ``smoothing`` of their score one and two messages away, inside the session. A message of
+    the other speaker loses where the question names exactly one; a message written on a stated day or the two
+    after it gains. Raises InputError for a weight of an unknown name.
     """
     used = dict(default_weights(index.encoder) if weights is None else weights)
     parts = {**{name: zscore(s) for name, s in channels.items()}, **_priors(index, plan)}

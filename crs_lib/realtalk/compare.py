@@ -29,10 +29,9 @@ LOST = ("lost at candidates", "lost at reranking", "lost at selection", "kept")
 
 
 def table(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataFrame:
-    """One row a value of the lever: means over questions, where gold ids end, narrative recall.
-
-    Nothing is written. The test split is refused: levers are chosen on the train chats. Raises
-    InputError for an unknown lever or value.
+    """One row a value of the lever: means over questions, where gold ids end, narrative recall. Nothing is
+    written. The test split is refused: levers are chosen on the train chats. Raises InputError for an unknown
+    lever or value.
     """
     configs = [config.changed(**{lever: value}) for value in values]  # all are checked before the first runs
     return pd.DataFrame([_row(one, lever, value) for one, value in zip(configs, values, strict=True)])
@@ -75,10 +74,9 @@ _PLAIN = {"words": 1.0, "first": 1.0, "tokens": 0.7}
 
 
 def ladder(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a step: mean rank measures over the questions with gold, and their number ``n``.
-
-    ``rows`` are those of :func:`ladder_rows`. The first two steps calibrate the harness: they are what public
-    benchmarks report for the same task.
+    """One row a step: mean rank measures over the questions with gold, and their number ``n``. ``rows`` are
+    those of :func:`ladder_rows`. The first two steps calibrate the harness: they are what public benchmarks
+    report for the same task.
     """
     out = [
         {"step": step, "n": len(part), **evidence.means(part.to_dict("records"), STEPS_SHOWN)}
@@ -139,12 +137,11 @@ def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np
 
 
 def lmeb(config: RealTalkConfig) -> pd.DataFrame:
-    """One row a ranker: nDCG@10 and recall@10, in all and by sub-task, on the terms of LMEB.
-
-    One corpus of all messages gives BM25 its word statistics; each query ranks the messages of its own chat;
-    gold is read strictly, binary; means are over questions. A message's title is its day. "Ours" are the
-    rankers and teachers of ``config``; with texts alone they know no speaker, time, session, order or photo.
-    The test split is refused. Source: Zhao et al. (2026), LMEB, arXiv:2603.12572.
+    """One row a ranker: nDCG@10 and recall@10, in all and by sub-task, on the terms of LMEB. One corpus of
+    all messages gives BM25 its word statistics; each query ranks the messages of its own chat; gold is read
+    strictly, binary; means are over questions. A message's title is its day. "Ours" are the rankers and
+    teachers of ``config``; with texts alone they know no speaker, time, session, order or photo. The test
+    split is refused. Source: Zhao et al. (2026), LMEB, arXiv:2603.12572.
     """
     config = config.changed(reading=corpus.STRICT)
     told, found = _told(config)

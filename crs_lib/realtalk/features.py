@@ -36,10 +36,9 @@ NAMES = (
 
 
 def matrix(index: ChatIndex, plan: QueryPlan, channels: Mapping[str, Floats], fused: Floats) -> Floats:
-    """Features of every message for one question, (messages, len(NAMES)) float32.
-
-    Everything is relative to the chat (z-scores, gaps to the best, ranks), so that a model learnt on
-    some chats fits another. Nothing depends on annotations.
+    """Features of every message for one question, (messages, len(NAMES)) float32. Everything is relative to
+    the chat (z-scores, gaps to the best, ranks), so that a model learnt on some chats fits another. Nothing
+    depends on annotations.
     """
     parts: dict[str, NDArray[np.floating]] = {}
     for name, values in channels.items():

@@ -35,14 +35,12 @@ class _UnusableReplyError(Exception):
 
 
 class LLMForm:
-    """Every node's decision by a language model, checked against what the model was shown.
-
-    ``llm`` completes requests, as :class:`crs_lib.llm.LLM` does.
-    ``view`` is what the selector shows of a segment: "windowed" every message, "preview" the first three (the
-    old way, kept for comparison); ``segments`` is how many of the best ones it shows. The first call that
-    fails is logged once and ends the asking for this object, so that a missing server costs one attempt, not
-    one a question; a reply that breaks its schema only loses that reply. In both cases the rule's result
-    stands, with a note.
+    """Every node's decision by a language model, checked against what the model was shown. ``llm`` completes
+    requests, as :class:`crs_lib.llm.LLM` does. ``view`` is what the selector shows of a segment: "windowed"
+    every message, "preview" the first three (the old way, kept for comparison); ``segments`` is how many of
+    the best ones it shows. The first call that fails is logged once and ends the asking for this object, so
+    that a missing server costs one attempt, not one a question; a reply that breaks its schema only loses
+    that reply. In both cases the rule's result stands, with a note.
     """
 
     def __init__(
@@ -103,9 +101,8 @@ class LLMForm:
         }  # fmt: skip
 
     def _grader(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
-        """The 30 best in one list: those that the model names come first, in its order; once a question.
-
-        The scores keep their places, so that selection sees the same distances as before.
+        """The 30 best in one list: those that the model names come first, in its order; once a question. The
+        scores keep their places, so that selection sees the same distances as before.
         """
         if not ruled["sufficient"] and state["round"] < ROUNDS:
             return ruled
@@ -136,7 +133,6 @@ class LLMForm:
 
     def _selector(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """3 to 15 ids out of every message of the best segments; also beyond the first of the ranking.
-
         Windows are read one by one and each names its ids; together at most 15, best ranked first.
         """
         owners = _owners(index, state["ranked"])[: self.segments]
@@ -216,9 +212,8 @@ class LLMForm:
 
 
 def _windows(index: ChatIndex, groups: Sequence[Sequence[int]], room: int = WINDOW) -> Iterator[list[int]]:
-    """Groups of messages put together, in their order, into prompts of at most ``room`` characters.
-
-    Every message comes exactly once; a group that does not fit what is left goes on in the next window.
+    """Groups of messages put together, in their order, into prompts of at most ``room`` characters. Every
+    message comes exactly once; a group that does not fit what is left goes on in the next window.
     """
     now: list[int] = []
     left = room

@@ -206,7 +206,6 @@ def _encoder(name: str) -> encoding.Encoder:
 
 def _tuned_for(chat: Chat) -> str:
     """The name of the tuned encoder for a chat: of the updates that it did not teach, the most widely taught.
-
     A chat is known again by hashes of its messages, also where some were changed. The name holds 8 digits of
     the update's digest; an empty string where every update was taught by this chat. InputError where the
     package has no updates.
@@ -226,9 +225,8 @@ def _tuned_for(chat: Chat) -> str:
 
 
 def choose_encoder(name: str, ranker: str = "auto") -> str:
-    """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing.
-
-    The ranker ``hand`` reads MiniLM alone.
+    """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing. The
+    ranker ``hand`` reads MiniLM alone.
     """
     if name != "auto":
         return name
@@ -248,12 +246,11 @@ def grams(stems: Sequence[str]) -> list[str]:
 
 
 def _threads(index: ChatIndex) -> list[_Thread]:
-    """The threads of a chat, earliest first; segments that join none are in no thread.
-
-    A link needs different sessions, mutual membership in the five nearest, and a strength of at least
-    0.45 (0.25 for spelling vectors): the cosine of mean vectors plus 0.1 for each shared label word
-    that at most three segments have (at most two such words count). Links join groups from the
-    strongest down, never beyond twelve segments, so that one broad topic does not swallow the chat.
+    """The threads of a chat, earliest first; segments that join none are in no thread. A link needs different
+    sessions, mutual membership in the five nearest, and a strength of at least 0.45 (0.25 for spelling
+    vectors): the cosine of mean vectors plus 0.1 for each shared label word that at most three segments have
+    (at most two such words count). Links join groups from the strongest down, never beyond twelve segments,
+    so that one broad topic does not swallow the chat.
     """
     links = _links(index)
     group = list(range(len(index.segments)))
@@ -292,9 +289,8 @@ def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
 
 
 def kept_arrays(names: Sequence[str], make: Callable[[list[str]], list[Floats]]) -> list[Floats]:
-    """The arrays of some names, (rows, columns) float32: from ``scores.sqlite``, or made and stored.
-
-    ``make`` gets each missing name once. What is read has the bytes of what was made.
+    """The arrays of some names, (rows, columns) float32: from ``scores.sqlite``, or made and stored. ``make``
+    gets each missing name once. What is read has the bytes of what was made.
     """
     path = paths.data() / "processed" / "realtalk" / "scores.sqlite"
     return store.vectors(path, names, make, np.float32)

@@ -23,7 +23,6 @@ _WIDTH, _LEAST, _DEPTH = 3, 3, 0.5
 
 class TopicSegment(NamedTuple):
     """Messages ``start:end`` (positions) of one session that belong together, and what they are about.
-
     ``label`` are the words that mark it out against the other segments.
     """
 
@@ -34,12 +33,10 @@ class TopicSegment(NamedTuple):
 
 
 def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[TopicSegment]:
-    """The segments of a chat, in order; together they hold every message once.
-
-    Hard cuts at session borders and silences of more than 30 minutes; inside, soft cuts at the depth
-    peaks of the cosine between the mean vectors of the three messages before and after (depth above
-    mean + 0.5 standard deviations of the chat, segments of at least three messages).
-    Source: Hearst (1997), TextTiling, on sentence vectors.
+    """The segments of a chat, in order; together they hold every message once. Hard cuts at session borders
+    and silences of more than 30 minutes; inside, soft cuts at the depth peaks of the cosine between the mean
+    vectors of the three messages before and after (depth above mean + 0.5 standard deviations of the chat,
+    segments of at least three messages). Source: Hearst (1997), TextTiling, on sentence vectors.
     """
     bursts = _bursts(chat)
     depths = [_depths(vectors[start:end]) for start, end in bursts]
@@ -100,10 +97,7 @@ def _soft(depth: NDArray[np.float64], size: int, bar: float) -> list[tuple[int, 
 
 
 def _labels(chat: Chat, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
-    """Three words a segment by class-based TF-IDF; ties alphabetical.
-
-    Source: Grootendorst (2022), BERTopic.
-    """
+    """Three words a segment by class TF-IDF; ties alphabetical. Source: Grootendorst (2022), BERTopic."""
     counts = [Counter(w for m in chat.messages[a:b] for w in content_words(m.text)) for a, b in spans]
     everywhere = Counter(itertools.chain.from_iterable(count.elements() for count in counts))
     mean = everywhere.total() / max(len(spans), 1)
@@ -131,10 +125,8 @@ _QUOTED = re.compile(r"[\"“«][^\"”»]{2,60}[\"”»]")
 
 
 class Signals(NamedTuple):
-    """Signals of a chat: ``table`` is (messages, len(COLUMNS)) float32; ``days`` a list.
-
-    ``days[i]`` are the day ranges that message i speaks of, counted from its own time; a message
-    without time has none.
+    """Signals of a chat: ``table`` is (messages, len(COLUMNS)) float32; ``days`` a list. ``days[i]`` are the
+    day ranges that message i speaks of, counted from its own time; a message without time has none.
     """
 
     table: NDArray[np.float32]

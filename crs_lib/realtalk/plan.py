@@ -21,9 +21,8 @@ _PHOTO = re.compile(wording.WORDS["photo"])
 @dataclass(frozen=True)
 class QueryPlan:
     """How a question is searched. ``speakers`` are the people it names; ``windows`` its stated days.
-
-    ``first_person`` is the question as its teller would have said it ("I start skiing"), ``second_person``
-    as the other one would have asked it; ``terms`` are content stems without names.
+    ``first_person`` is the question as its teller would have said it ("I start skiing"), ``second_person`` as
+    the other one would have asked it; ``terms`` are content stems without names.
     """
 
     kind: str
@@ -42,9 +41,8 @@ class QueryPlan:
 
 
 def make(question: str, known: Mapping[str, str], today: dt.date | None) -> QueryPlan:
-    """The plan of a question. ``known`` maps folded names to speakers, ``today`` dates without a year.
-
-    A question of no recognised form is of kind ``what``; one that names nobody has no speakers.
+    """The plan of a question. ``known`` maps folded names to speakers, ``today`` dates without a year. A
+    question of no recognised form is of kind ``what``; one that names nobody has no speakers.
     """
     found = wording.named(question, known)
     speakers = tuple(dict.fromkeys(found.values()))
@@ -85,10 +83,9 @@ def _kind_of(question: str) -> str:
 def _rewrite(
     question: str, found: Mapping[str, str], subject: str, owner: str, *, keep_question: bool = False
 ) -> str:
-    """The question in another person: "When did Kate start skiing?" becomes "I start skiing".
-
-    Names become ``subject`` or, with a possessive, ``owner``; the question word and the auxiliary are
-    dropped unless ``keep_question``. Several people become "we" ("you" in the second person).
+    """The question in another person: "When did Kate start skiing?" becomes "I start skiing". Names become
+    ``subject`` or, with a possessive, ``owner``; the question word and the auxiliary are dropped unless
+    ``keep_question``. Several people become "we" ("you" in the second person).
     """
     text = re.sub(r"[’`]", "'", question).strip().rstrip("?!. ")
     several = len(set(found.values())) > 1

@@ -52,9 +52,8 @@ class _TrainingQuestion(NamedTuple):
 
 
 class Ranker(Protocol):
-    """Scores candidates; ``name`` says what it is and ``origin`` what it was learnt from.
-
-    ``unit`` is the difference of scores that selection counts as one step.
+    """Scores candidates; ``name`` says what it is and ``origin`` what it was learnt from. ``unit`` is the
+    difference of scores that selection counts as one step.
     """
 
     name: str
@@ -75,9 +74,8 @@ class Hand:
 
 
 class _Linear(NamedTuple):
-    """Log-odds that a candidate is gold: weighted standardised features, each cut at four deviations.
-
-    Cut, because a message unlike any that was learnt from must not win by one huge feature.
+    """Log-odds that a candidate is gold: weighted standardised features, each cut at four deviations. Cut,
+    because a message unlike any that was learnt from must not win by one huge feature.
     """
 
     mean: Floats64
@@ -97,12 +95,11 @@ def _standard(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
 
 
 class _Learned:
-    """The mean of boosted trees that order candidates (LambdaMART, four seeds) and a logistic regression.
-
-    The two err differently: together they rank better than either. Without LightGBM the regression stands
-    alone, and ``name`` says so. The trees' scores of the same candidates are kept on disk
-    (:func:`crs_lib.realtalk.index.kept_arrays`), so that a second run does without LightGBM.
-    Source: Burges (2010), From RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
+    """The mean of boosted trees that order candidates (LambdaMART, four seeds) and a logistic regression. The
+    two err differently: together they rank better than either. Without LightGBM the regression stands alone,
+    and ``name`` says so. The trees' scores of the same candidates are kept on disk
+    (:func:`crs_lib.realtalk.index.kept_arrays`), so that a second run does without LightGBM. Source: Burges
+    (2010), From RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
     """
 
     unit = 1.0
@@ -140,7 +137,6 @@ class _Learned:
 
 def shipped(encoder: str) -> tuple["_Learned", list[list[int]]] | None:
     """The ranker that comes with the package for an encoder, and the sketches of the chats that taught it.
-
     None where there is none for this encoder, or the features have changed since it was made. It holds
     numbers only: weights and thresholds of features, no word of any chat.
     """
@@ -188,10 +184,9 @@ def need_trees() -> Any:
 
 
 def _learn(groups: Sequence[_TrainingQuestion], origin: str, folder: Path | None = None) -> _Learned:
-    """The ranker of these training questions, from the cache where the same ones were learnt before.
-
-    The cache key is the content of the groups, the parameters and the feature names. Questions none of
-    whose candidates is gold teach nothing and are left out. Raises InputError where none is left.
+    """The ranker of these training questions, from the cache where the same ones were learnt before. The
+    cache key is the content of the groups, the parameters and the feature names. Questions none of whose
+    candidates is gold teach nothing and are left out. Raises InputError where none is left.
     """
     useful = [group for group in groups if group.gold.any()]
     marks = np.concatenate([group.gold[:DEEPEST] for group in useful]) if useful else np.zeros(0)
@@ -317,9 +312,8 @@ def _candidates(
 
 def train_chats(folder: Path | None = None, teachers: str = OWN) -> tuple[list[Chat], list[Chat]]:
     """RealTalk's train chats and, where asked for, LoCoMo's 1 to 7; an empty list where one is not found.
-
-    ``folder`` holds ``realtalk/`` and ``locomo/``; without it they are where the registry of external
-    files finds them (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
+    ``folder`` holds ``realtalk/`` and ``locomo/``; without it they are where the registry of external files
+    finds them (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
     """
     if teachers not in TEACHERS:
         raise InputError(f"teachers {teachers!r} are not known; expected one of {', '.join(TEACHERS)}")
@@ -339,11 +333,10 @@ def not_of(chat: Chat, others: Sequence[Chat]) -> list[Chat]:
 def for_chat(
     chat: Chat, own: Sequence[Chat], foreign: Sequence[Chat], build: Callable[[Chat], ChatIndex]
 ) -> Ranker:
-    """The ranker for a chat, learnt on all train chats but this one; the hand order where there is none.
-
-    A chat is recognised by its messages, not by its file name or its annotations: nothing that is known
-    about its questions can reach its own ranking, also where a few messages were changed. LoCoMo
-    questions count half.
+    """The ranker for a chat, learnt on all train chats but this one; the hand order where there is none. A
+    chat is recognised by its messages, not by its file name or its annotations: nothing that is known about
+    its questions can reach its own ranking, also where a few messages were changed. LoCoMo questions count
+    half.
     """
     mine = [c for c in own if not _same_talk(c, chat)]
     other = [c for c in foreign if not _same_talk(c, chat)]
@@ -357,7 +350,6 @@ def for_chat(
 
 def _same_talk(one: Chat, two: Chat) -> bool:
     """Whether two files hold the same conversation: equal messages, or a fifth of the longer ones shared.
-
     Longer means more than 20 letters and digits; two conversations hardly share any of those by chance.
     """
     return one.digest == two.digest or corpus.resembles(one.sketch, two.sketch)

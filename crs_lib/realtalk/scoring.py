@@ -23,9 +23,8 @@ ARCS = tuple(
 
 def questions(predictions: Sequence[Record], chats: Sequence[Chat], reading: str) -> pd.DataFrame:
     """One row a predicted question: rank and set scores, checkpoint counts; NaN where it has no gold.
-
-    ``gold`` is the number of gold messages, ``unresolvable`` the annotated ids that the reading could
-    not place, ``density`` the candidates as a share of the chat.
+    ``gold`` is the number of gold messages, ``unresolvable`` the annotated ids that the reading could not
+    place, ``density`` the candidates as a share of the chat.
     """
     return pd.DataFrame([_question(*one, reading) for one in _asked(predictions, chats)])
 
@@ -101,9 +100,8 @@ def _groups(frame: pd.DataFrame, *by: str) -> list[tuple[str, str, pd.DataFrame]
 
 
 def attribution(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
-    """Where gold ids end, in counts and as shares of all; a row for all, then one a group of each ``by``.
-
-    The buckets sum to ``ids`` in every row (asserted); "unresolvable" ids are among them.
+    """Where gold ids end, in counts and as shares of all; a row for all, then one a group of each ``by``. The
+    buckets sum to ``ids`` in every row (asserted); "unresolvable" ids are among them.
     """
     rows = []
     for name, key, part in [("all", "all", frame), *_groups(frame, *by)]:
@@ -120,7 +118,6 @@ def intervals(
     frame: pd.DataFrame, columns: Sequence[str], unit: str, resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
     """Means of columns with 95 % bootstrap intervals, drawing the values of ``unit``; one row a measure.
-
     ``n`` counts the rows that have a value; no row where the frame is empty.
     """
     from crs_lib.stats import Design, cluster_bootstrap
@@ -189,11 +186,10 @@ ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1
 
 
 def answered(predictions: Sequence[Record], chats: Sequence[Chat]) -> pd.DataFrame:
-    """One row a question with an annotated answer: whether it was answered, and how well.
-
-    An abstention scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet
-    those that the annotated answer names, null where that names none. The baseline answers with the
-    whole first message of the ranking.
+    """One row a question with an annotated answer: whether it was answered, and how well. An abstention
+    scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet those that
+    the annotated answer names, null where that names none. The baseline answers with the whole first message
+    of the ranking.
     """
     rows = []
     for record, chat, asked in _asked(predictions, chats):
@@ -246,7 +242,6 @@ def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
 
 def unmoved(frame: pd.DataFrame) -> pd.DataFrame:
     """Questions that no order of the candidates could change, by chat: all gold there, none, or some.
-
     ``nothing to rank`` have no gold among the candidates; ``density`` is the candidates' share of the chat:
     the larger, the less "all gold is there" says.
     """

@@ -56,9 +56,8 @@ def _read(data: str) -> list[Chat]:
 
 
 def cases(config: RealTalkConfig, found: Sequence[Chat]) -> list[arcs.Arc]:
-    """The ARC cases: a user's own file where one is named, else those that the evidence gives.
-
-    The sample has a file of its own beside the questions with evidence in three sessions or more.
+    """The ARC cases: a user's own file where one is named, else those that the evidence gives. The sample has
+    a file of its own beside the questions with evidence in three sessions or more.
     """
     if config.arc_cases:
         return arcs.read(Path(config.arc_cases), found)
@@ -219,10 +218,9 @@ def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
 
 
 def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
-    """Stage "evaluate": scores ``predictions.jsonl``, writes the tables and ``experiments.csv``.
-
-    The test split is scored only with ``final``, and a second time for the same levers only with
-    ``force`` (marked as repeated). Raises RunError otherwise, before anything is read or written.
+    """Stage "evaluate": scores ``predictions.jsonl``, writes the tables and ``experiments.csv``. The test
+    split is scored only with ``final``, and a second time for the same levers only with ``force`` (marked as
+    repeated). Raises RunError otherwise, before anything is read or written.
     """
     shown = REALTALK.run("evaluate", config.changed(force=check_test_split(config)))
     tables.write_csv(paths.results() / STUDY / "experiments.csv", log())
@@ -237,10 +235,9 @@ def write_calls(log: Path, target: Path) -> int:
 
 
 def language_model(config: RealTalkConfig, log: Path | None = None) -> query.ModelForm | None:
-    """The model that a config names, its calls recorded in ``log``; None where it names none.
-
-    Replies are kept under ``data/processed/realtalk``: the same question to the same weights is asked once. A
-    missing server costs two quick attempts; nothing is sent before the first question.
+    """The model that a config names, its calls recorded in ``log``; None where it names none. Replies are
+    kept under ``data/processed/realtalk``: the same question to the same weights is asked once. A missing
+    server costs two quick attempts; nothing is sent before the first question.
     """
     if not config.llm:
         return None
@@ -255,9 +252,8 @@ def language_model(config: RealTalkConfig, log: Path | None = None) -> query.Mod
 
 
 def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkConfig:
-    """The settings that the query stage of a run was made with, with permissions to score.
-
-    Raises RunError with the command that makes the stage, where it is not finished.
+    """The settings that the query stage of a run was made with, with permissions to score. Raises RunError
+    with the command that makes the stage, where it is not finished.
     """
     asked = REALTALK.finished(run, "query")["parameters"]
     known = {name: value for name, value in asked.items() if name in RealTalkConfig.model_fields}
@@ -275,11 +271,10 @@ MEASURES = (
 
 
 def log() -> pd.DataFrame:
-    """One row a finished evaluation, oldest first: the four thesis columns, then the measures.
-
-    Everything is read off the runs' manifests, so the log cannot disagree with them. A recall stands under
-    the split it was measured on and nowhere else (null there); ``config_changes`` names the levers that
-    differ from the defaults. Choose by ``train_recall``, never by ``test_recall``.
+    """One row a finished evaluation, oldest first: the four thesis columns, then the measures. Everything is
+    read off the runs' manifests, so the log cannot disagree with them. A recall stands under the split it was
+    measured on and nowhere else (null there); ``config_changes`` names the levers that differ from the
+    defaults. Choose by ``train_recall``, never by ``test_recall``.
     """
     made = _evaluations()
     counts = {run: entry["counts"] for run, entry, _ in made}
@@ -321,10 +316,9 @@ def is_test(chats: Sequence[Chat]) -> bool:
 
 
 def check_test_split(config: RealTalkConfig) -> bool:
-    """Whether this is a repeated scoring of the test split; RunError where it is not allowed.
-
-    Without ``final`` the test split is not scored at all. With it, the same levers are scored once; a
-    second time needs ``force`` and is marked. Other splits pass freely.
+    """Whether this is a repeated scoring of the test split; RunError where it is not allowed. Without
+    ``final`` the test split is not scored at all. With it, the same levers are scored once; a second time
+    needs ``force`` and is marked. Other splits pass freely.
     """
     if config.data != "realtalk" or config.split in (corpus.TRAIN, HELD, TAUGHT):
         return False

@@ -40,11 +40,10 @@ def pairs(stems: Sequence[str]) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """A light English stem: plural, -ing, -ed, -ly and a final e or y folded; short words stay.
-
-    "studies", "studying" and "studied" meet; "cities" meets "city"; "skiing" meets "ski". Words that do
-    not end as English inflections do are returned as they are. Source: Harman (1991), the S stemmer,
-    with step 1 of Porter (1980).
+    """A light English stem: plural, -ing, -ed, -ly and a final e or y folded; short words stay. "studies",
+    "studying" and "studied" meet; "cities" meets "city"; "skiing" meets "ski". Words that do not end as
+    English inflections do are returned as they are. Source: Harman (1991), the S stemmer, with step 1 of
+    Porter (1980).
     """
     if len(word) <= 3 or not word.isascii() or not word.isalpha():
         return word
@@ -75,10 +74,9 @@ def _singular(word: str) -> str:
 
 
 def learn_names(chat: Chat) -> dict[str, str]:
-    """Speaker by folded name: their own names, and what the other one calls them ("Hey Kate!").
-
-    A call counts for the person who does not say it. It becomes a name where it is heard at least three
-    times, at least nine in ten times from the same person, and never stands in lower case in the chat.
+    """Speaker by folded name: their own names, and what the other one calls them ("Hey Kate!"). A call counts
+    for the person who does not say it. It becomes a name where it is heard at least three times, at least
+    nine in ten times from the same person, and never stands in lower case in the chat.
     """
     names = {
         part: speaker for speaker in chat.speakers for part in (fold(speaker), fold(speaker).split(" ")[0])
@@ -102,9 +100,8 @@ def learn_names(chat: Chat) -> dict[str, str]:
 
 
 def _speaker_of(word: str, names: Mapping[str, str]) -> str | None:
-    """The speaker a word means, or None: a known name, or one of the same initial spelt much alike.
-
-    A possessive ending is ignored. Alike is a difflib ratio of at least 0.74 ("Elisa" for "elise"); a word of
+    """The speaker a word means, or None: a known name, or one of the same initial spelt much alike. A
+    possessive ending is ignored. Alike is a difflib ratio of at least 0.74 ("Elisa" for "elise"); a word of
     more than 40 letters is like none.
     """
     plain = fold(re.sub(r"['’`]s?$", "", word))
@@ -120,9 +117,8 @@ def _speaker_of(word: str, names: Mapping[str, str]) -> str | None:
 
 
 def named(text: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Capitalised words of a text that mean a speaker, in order of appearance: word to speaker.
-
-    A speaker's own lower-case spelling ("elise") counts as well.
+    """Capitalised words of a text that mean a speaker, in order of appearance: word to speaker. A speaker's
+    own lower-case spelling ("elise") counts as well.
     """
     found: dict[str, str] = {}
     for match in re.finditer(r"\b[^\W\d_]+\b", text):
@@ -161,12 +157,11 @@ class Span(NamedTuple):
 
 
 def find_dates(text: str, today: Day) -> list[Span]:
-    """Every date expression of a text, in order, as days relative to ``today``; at most one a place.
-
-    A closed grammar of English forms: ``31.12.2023``, ``5 January (2024)``, ``January 5th``,
-    ``January 2024``, ``2019``, yesterday, tomorrow, tonight, last night, (last, this, next) week, month,
-    year, weekend, weekday or season, ``three days ago``, ``in two weeks``, holidays. What cannot be a date
-    (31 February) is left out. Day comes before month in numeric dates.
+    """Every date expression of a text, in order, as days relative to ``today``; at most one a place. A closed
+    grammar of English forms: ``31.12.2023``, ``5 January (2024)``, ``January 5th``, ``January 2024``,
+    ``2019``, yesterday, tomorrow, tonight, last night, (last, this, next) week, month, year, weekend, weekday
+    or season, ``three days ago``, ``in two weeks``, holidays. What cannot be a date (31 February) is left
+    out. Day comes before month in numeric dates.
     """
     low = text.lower().replace("’", "'").replace("`", "'")
     taken: list[tuple[int, int]] = []
@@ -204,7 +199,6 @@ def _shift(today: Day, count: int, unit: str) -> tuple[Day, Day]:
 
 def _nearest_year(month: int, day: int, today: Day) -> Day:
     """The day of that month and date that lies nearest to today: a chat in January means last December.
-
     ValueError where no year near has that day.
     """
     options: list[Day] = []

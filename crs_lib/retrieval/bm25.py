@@ -30,13 +30,10 @@ _FORMAT, _ARRAYS = "crs-bm25-2", ("starts", "documents", "weights")
 
 
 class BM25:
-    """Lexical scores of token lists; documents are numbered in the order they were given.
-
-    A term's weight in a document is ``idf * tf / (tf + k1 * (1 - b + b * length / mean length))``, with
-    ``idf = ln(1 + (N - df + 0.5) / (df + 0.5))``, never negative (as Lucene has it). A word that the query
-    repeats counts as often as it stands there.
-
-    Source: Robertson and Zaragoza (2009), The Probabilistic Relevance Framework, section 3;
+    """Lexical scores of token lists; documents are numbered in the order they were given. A term's weight in
+    a document is ``idf * tf / (tf + k1 * (1 - b + b * length / mean length))``, with ``idf = ln(1 + (N - df +
+    0.5) / (df + 0.5))``, never negative (as Lucene has it). A word that the query repeats counts as often as
+    it stands there. Source: Robertson and Zaragoza (2009), The Probabilistic Relevance Framework, section 3;
     Kamphuis et al. (2020), Which BM25 Do You Mean?, ECIR (the variants).
     """
 
@@ -53,9 +50,8 @@ class BM25:
         self._columns: dict[int, NDArray[np.float32]] = {}
 
     def fit(self, token_lists: Iterable[Sequence[str]]) -> "BM25":
-        """Index the documents, replacing what was indexed before; returns itself.
-
-        Any iterable will do: only postings are kept. A document without tokens is never found.
+        """Index the documents, replacing what was indexed before; returns itself. Any iterable will do: only
+        postings are kept. A document without tokens is never found.
         """
         self.vocabulary, self._columns = {}, {}
         parts: list[NDArray[np.int32]] = []
@@ -102,9 +98,8 @@ class BM25:
         return np.stack(columns).astype(np.int32)
 
     def scores(self, tokens: Iterable[str]) -> NDArray[np.float32]:
-        """Score of every document for these query tokens, float32; 0 where no token occurs.
-
-        The order of the tokens does not matter, to the last bit.
+        """Score of every document for these query tokens, float32; 0 where no token occurs. The order of the
+        tokens does not matter, to the last bit.
         """
         wanted = Counter(self.vocabulary[token] for token in tokens if token in self.vocabulary)
         rare = [term for term in sorted(wanted) if self._postings(term) * _COMMON <= self.size]
@@ -131,9 +126,8 @@ class BM25:
         return np.bincount(documents, np.concatenate(weights), self.size).astype(np.float32)
 
     def search(self, tokens: Iterable[str], k: int = 10) -> Top:
-        """The ``k`` best documents (indices, scores), score descending, then index ascending.
-
-        Only documents with a score above 0 are returned, so there may be fewer than ``k``.
+        """The ``k`` best documents (indices, scores), score descending, then index ascending. Only documents
+        with a score above 0 are returned, so there may be fewer than ``k``.
         """
         return top_k(self.scores(tokens), k)
 
@@ -143,9 +137,8 @@ class BM25:
         return sorted(known, key=lambda token: (self._postings(self.vocabulary[token]), token))[:n]
 
     def save(self, folder: Path, ids: Ids | None = None) -> None:
-        """Write the index, and ids of its documents, as a folder; it appears whole or not at all.
-
-        An index that stands there is replaced; any other folder is refused (InputError).
+        """Write the index, and ids of its documents, as a folder; it appears whole or not at all. An index
+        that stands there is replaced; any other folder is refused (InputError).
         """
         arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
         facts = {"k1": self.k1, "b": self.b, "size": self.size}
@@ -153,9 +146,8 @@ class BM25:
 
     @classmethod
     def load(cls, folder: Path) -> "BM25":
-        """Open a saved index; the postings stay on disk and are paged in as needed.
-
-        Raises RunError where there is no such index or a file of it does not fit.
+        """Open a saved index; the postings stay on disk and are paged in as needed. Raises RunError where
+        there is no such index or a file of it does not fit.
         """
         facts, arrays = load_arrays(folder, _FORMAT, _ARRAYS)
         index = cls(facts["k1"], facts["b"])
