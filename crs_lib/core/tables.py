@@ -29,8 +29,7 @@ class Contract:
 
     def check(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame itself if it keeps the contract; else InputError that names what is missing."""
-        missing = [column for column in self.columns if column not in frame.columns]
-        if missing:
+        if missing := [column for column in self.columns if column not in frame.columns]:
             raise InputError(f"{self.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")
         if self.key and (twice := frame.duplicated(list(self.key))).any():
             row = frame.loc[twice, list(self.key)].iloc[0].to_dict()
@@ -164,8 +163,7 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
     import pyarrow.parquet as pq
 
     parts = iter([frames] if isinstance(frames, pd.DataFrame) else frames)
-    first = next(parts, None)
-    if first is None:
+    if (first := next(parts, None)) is None:
         raise InputError(f"there is nothing to write into {path.name}; nothing changed")
     schema, rows = pa.Table.from_pandas(first, preserve_index=False).schema, 0
     for place, name in enumerate(schema.names):  # lists that are all empty here hold texts later

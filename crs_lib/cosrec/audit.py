@@ -216,7 +216,7 @@ _CLAIMS: list[tuple[str, str, object, Callable[[Corpus], object] | None, str]] =
     ("conversations rated for quality", _BOTH, 311, lambda c: len(_rated(c)), ""),
     ("annotators", "", 99, None, "annotators are anonymous and not linked across conversations"),
     ("user index of a recommendation topic", "curated", [0, 1, 2, 3, 4],
-     lambda c: sorted({one.user_index for one in map(topic, c["curated"].qrels) if one.kind != "search"}),
+     lambda c: sorted({i for one in map(topic, c["curated"].qrels) if (i := one.user_index) is not None}),
      "no index 4 occurs"),
     ("products after filtering", "", 12312760, None, "the source catalogue is not part of the release"),
     ("figure: conversations by average rating", _BOTH, [2, 2, 5, 17, 20, 62, 144, 60],
@@ -336,8 +336,7 @@ def _profiles(partition: Partition) -> _Odd:
 def _keywords(partition: Partition) -> _Odd:
     for name, users in partition.users.items():
         for user in users:
-            words = user.keywords
-            if words is None:
+            if (words := user.keywords) is None:
                 yield name, "user with a profile and no keywords", user.id
                 continue
             if "" in words:

@@ -49,8 +49,7 @@ def _sources(metas: Path, reviews: Path) -> tuple[tuple[Source, ...], list[str]]
     described, reviewed = _by_category(metas, "meta_"), _by_category(reviews, "")
     if metas.resolve() == reviews.resolve():
         reviewed = {name: path for name, path in reviewed.items() if not name.startswith("meta_")}
-    both = sorted(described.keys() & reviewed.keys())
-    if not both:
+    if not (both := sorted(described.keys() & reviewed.keys())):
         where = f"{paths.shown(metas)} and {paths.shown(reviews)}"
         raise RunError(f"no category with meta_<category>.jsonl and <category>.jsonl (.gz, .zst) in {where}")
     found = (Source(name, str(described[name]), str(reviewed[name])) for name in both)

@@ -317,8 +317,7 @@ def _known_keys(products: Sequence[str]) -> Container[str]:
 
 def parts_of(job: Job, parts: int, of: str) -> list[Part]:
     """Ranges of keys, in order, that cut the records into at most so many parts of about equal size."""
-    kept = finished(job.work, "bounds", [of, parts])
-    if kept is None:
+    if (kept := finished(job.work, "bounds", [of, parts])) is None:
         sample = f"SELECT key FROM read_parquet($1) USING SAMPLE reservoir({_SAMPLE} ROWS) REPEATABLE (1)"
         keys: list[str] = []
         if parts > 1:

@@ -105,8 +105,7 @@ def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nD
     ``oracle`` is the mean over the intent's user variants; ``routed`` is the same, and 0 where the router did
     not send the turn to the intent's module. Raises InputError for a system without routes.
     """
-    lacking = [name for name in scores["system"].unique() if name not in routes]
-    if lacking:
+    if lacking := [name for name in scores["system"].unique() if name not in routes]:
         raise InputError(f"no routes for {', '.join(map(repr, lacking))}; give those of each system")
     keys = ["system", "conversation", "turn", "intent", "kind"]
     frame = scores.groupby(keys, sort=False)[measure].mean().rename("oracle").reset_index()

@@ -195,8 +195,7 @@ class _Records(Mapping[str, D], Generic[D]):
         self.ids = StoredIds(folder, len(self._starts) - 1)
 
     def __getitem__(self, name: str) -> D:
-        row = self.ids.row(name)
-        if row is None:
+        if (row := self.ids.row(name)) is None:
             raise KeyError(name)
         return self.row(row)
 

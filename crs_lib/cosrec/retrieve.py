@@ -132,8 +132,7 @@ def runs_of(run: str) -> dict[str, Run]:
 
 def read_runs(folder: Path) -> dict[str, Run]:
     """The run files of a folder by system, sorted by name; InputError where there is none."""
-    found = {path.stem: read_run(path) for path in sorted(folder.glob("*.run"))}
-    if not found:
+    if not (found := {path.stem: read_run(path) for path in sorted(folder.glob("*.run"))}):
         raise InputError(f"no *.run file in {folder.name!r}; each system is one TREC run file there")
     return found
 

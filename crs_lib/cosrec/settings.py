@@ -159,8 +159,7 @@ class GenerateSettings(Settings):
         if not self.prompts:
             return
         folder = Path(self.prompts)
-        mine = [name for name in PROMPTS if (folder / f"{name}.txt").is_file()]
-        if not mine:
+        if not (mine := [name for name in PROMPTS if (folder / f"{name}.txt").is_file()]):
             files = ", ".join(f"{name}.txt" for name in PROMPTS)
             raise InputError(f"no prompt in {folder.name!r}; put in one or more of: {files}")
         for name in mine:

@@ -234,8 +234,7 @@ def _said(entry: object, form: _Form, where: str) -> dict[str, Any]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get(form.text), str):
         raise InputError(f"{where}: must be an object with an {form.text!r} that is a text")
     given = entry.get(form.speaker)
-    speaker = _SPEAKERS.get(str(given).upper())
-    if speaker is None:
+    if (speaker := _SPEAKERS.get(str(given).upper())) is None:
         known = ", ".join(_SPEAKERS)
         raise InputError(f"{where}: {form.speaker!r} is {given!r}, expected one of {known}")
     rest = {key: value for key, value in entry.items() if key not in (form.speaker, form.text)}

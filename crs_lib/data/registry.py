@@ -95,8 +95,7 @@ class Dataset:
 
     def in_mirror(self) -> Path | None:
         """The place in the mirror, or None: one file, or a folder that holds at least the sign."""
-        root = paths.mirror()
-        if not root:
+        if not (root := paths.mirror()):
             return None
         if self.folder is None:
             return next((root / f.path for f in self.files if (root / f.path).is_file()), None)

@@ -76,8 +76,7 @@ class Cache(Store):
         """The stored reply, marked as a hit, with 0 seconds and attempts; None for none. A damaged one is
         removed.
         """
-        rows = self.do("SELECT reply FROM replies WHERE key = ?", (address,))
-        if not rows:
+        if not (rows := self.do("SELECT reply FROM replies WHERE key = ?", (address,))):
             return None
         try:
             given = json.loads(rows[0][0])

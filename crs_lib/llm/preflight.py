@@ -45,8 +45,7 @@ def preflight(needs: Iterable[Need]) -> pd.DataFrame:
 
 def refuse(missing: Iterable[str]) -> None:
     """Raise one RunError that lists what is missing; nothing where there is nothing."""
-    found = list(dict.fromkeys(missing))
-    if found:
+    if found := list(dict.fromkeys(missing)):
         lines = "\n".join(f"  - {line}" for line in found)
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
         raise RunError(f"the run cannot start; {count} missing:\n{lines}")

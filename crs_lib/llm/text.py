@@ -58,8 +58,7 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
         value = safety.loads(body, "the reply")
     except InputError as error:
         raise LLMError("bad reply", f"{error}{reason}", text=text) from None
-    problem = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
-    if problem is not None:
+    if (problem := next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)) is not None:
         where = "/".join(map(str, problem.absolute_path)) or "the top"
         told = f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}"
         raise LLMError("bad reply", told, text=text)

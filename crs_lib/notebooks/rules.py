@@ -94,8 +94,7 @@ def _nodes(source: str) -> list[ast.AST]:
 def _code(notebook: Any, name: str) -> Iterator[str]:
     for number, cell in enumerate(_code_cells(notebook), start=1):
         where, nodes = f"code cell {number}", _nodes(cell.source)
-        lines = [line for line in cell.source.splitlines() if line.strip()]
-        if not lines:
+        if not (lines := [line for line in cell.source.splitlines() if line.strip()]):
             yield f"{where} is empty"
         elif not nodes:
             yield f"{where} is not plain Python (no magics, no shell lines)"

@@ -222,10 +222,8 @@ def extract(
     near = max((float(channels["tokens"][place]) for place in selected), default=0.0)
     if not selected or (not any(shared) and near < FAR.get(index.main, 0.35)):
         return ChatAnswer(None, why="no message shares a word with the question or comes near it")
-    if plan.kind == "when":
-        found = _when(index, plan, selected)
-        if found:
-            return found
+    if plan.kind == "when" and (found := _when(index, plan, selected)):
+        return found
     best = selected[:_READ] if plan.many else selected[:1]
     if plan.kind == "yes-no":
         said = _clauses(index, plan, selected[0])
@@ -242,8 +240,7 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
         message = index.chat.messages[place]
         if message.time is None:
             continue
-        spans = [s for s in index.signals.days[place] if (s.end - s.start).days <= 31]
-        if spans:
+        if spans := [s for s in index.signals.days[place] if (s.end - s.start).days <= 31]:
             text, terms = message.text.lower().replace("’", "'"), set(plan.terms)
             named = [m.start() for m in re.finditer(r"\w+", message.text) if terms & set(content_words(m[0]))]
             apart = [min((abs(at - text.find(s.words)) for at in named), default=0) for s in spans]
@@ -270,18 +267,14 @@ def _spoken(start: dt.date, end: dt.date) -> str:
 def _part(index: ChatIndex, plan: QueryPlan, place: int) -> str:
     """What one message adds: a place, a number, or its clause nearest to the question without its words."""
     message = index.chat.messages[place]
-    said = _clauses(index, plan, place)
-    if not said:
+    if not (said := _clauses(index, plan, place)):
         return message.caption
     text = said[0]
-    if plan.kind == "where":
-        found = _PLACE.search(text) or _PLACE.search(message.text)
-        if found:
-            return found[1]
-    if plan.kind in ("count", "how long"):
-        number = _NUMBER.search(text) or _NUMBER.search(message.text)
-        if number:
-            return number[0].strip()
+    if plan.kind == "where" and (found := _PLACE.search(text) or _PLACE.search(message.text)):
+        return found[1]
+    counted = plan.kind in ("count", "how long")
+    if counted and (number := _NUMBER.search(text) or _NUMBER.search(message.text)):
+        return number[0].strip()
     return _without_question(text, plan)
 
 

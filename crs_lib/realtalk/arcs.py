@@ -85,8 +85,7 @@ def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
         arc = Arc.model_validate(case)
     except ValidationError as error:
         return [f"{where}, {'.'.join(map(str, e['loc'])) or 'case'}: {e['msg']}" for e in error.errors()]
-    chat = next((c for c in chats if c.name == arc.chat), None)
-    if chat is None:
+    if (chat := next((c for c in chats if c.name == arc.chat), None)) is None:
         return [f"{where}: chat {arc.chat!r} is not among {', '.join(c.name for c in chats)}"]
     found, seen, starts = list[str](), set[str](), list[int]()
     for i, phase in enumerate(arc.phases, start=1):

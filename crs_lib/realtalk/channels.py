@@ -149,8 +149,7 @@ def fuse(
     """
     used = dict(default_weights(index.encoder) if weights is None else weights)
     parts = {**{name: zscore(s) for name, s in channels.items()}, **_priors(index, plan)}
-    unknown = sorted(used.keys() - parts.keys() - {"other speaker", "stated day"})
-    if unknown:
+    if unknown := sorted(used.keys() - parts.keys() - {"other speaker", "stated day"}):
         raise InputError(f"unknown channels {unknown}; expected some of {', '.join(sorted(parts))}")
     total = np.zeros(index.size)
     for name, weight in used.items():

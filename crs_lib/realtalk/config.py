@@ -17,7 +17,8 @@ COMMAND: Mapping[str, Any] = {"encoder": "auto", "ranker": "auto", "data": "real
 OWN, FOREIGN = "realtalk", "locomo"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
-_Selection, _Engine = Literal["coverage", "preview"], Literal["auto", "langgraph", "plain"]
+_Selection = Literal["coverage", "preview"]
+_Engine = Literal["auto", "langgraph", "plain"]
 
 
 _TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
@@ -25,8 +26,7 @@ _TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<leas
 
 def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Whether measures keep a declared trade-off: ``kept``, ``broken``, or empty where one is not known."""
-    found = _TRADE.fullmatch(text)
-    if not found:
+    if not (found := _TRADE.fullmatch(text)):
         return ""
     fall, rise = (now.get(found[name], nan) - before.get(found[name], nan) for name in ("loss", "gain"))
     if isnan(fall) or isnan(rise):

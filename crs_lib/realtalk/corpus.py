@@ -128,8 +128,7 @@ def _parse_chat(record: Mapping[str, Any], name: str) -> Chat:
     nested = record.get("conversation")
     schema = LOCOMO if isinstance(nested, Mapping) else REALTALK
     body: Mapping[str, Any] = nested if isinstance(nested, Mapping) else record
-    messages = _messages(body, _speakers(record, body), schema, quirks)
-    if not messages:
+    if not (messages := _messages(body, _speakers(record, body), schema, quirks)):
         expected = "expected the RealTalk or LoCoMo schema"
         raise InputError(f"{name}: no message in any 'session_N' list; {expected}")
     speakers = _speakers(record, body) or tuple(dict.fromkeys(m.speaker for m in messages))[:2]

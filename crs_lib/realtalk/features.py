@@ -148,13 +148,10 @@ def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floatin
 
 
 def _signals(index: ChatIndex) -> dict[str, NDArray[np.floating]]:
-    column = index.signals.column
-    out: dict[str, NDArray[np.floating]] = {f"own {name}": column(name) for name in COLUMNS}
-    for name in ("question", "length", "photo", "second_person"):
-        out[f"before {name}"] = _shifted(column(name), index.session, 1)
-    for name in ("question", "length", "photo", "reaction"):
-        out[f"after {name}"] = _shifted(column(name), index.session, -1)
-    return out
+    column, session, shared = index.signals.column, index.session, ("question", "length", "photo")
+    found: dict[str, NDArray[np.floating]] = {f"own {name}": column(name) for name in COLUMNS}
+    found |= {f"before {name}": _shifted(column(name), session, 1) for name in (*shared, "second_person")}
+    return found | {f"after {name}": _shifted(column(name), session, -1) for name in (*shared, "reaction")}
 
 
 def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:

@@ -85,8 +85,7 @@ class LLMForm:
         schema = _object(wordings={**_LIST, "maxItems": 3})
         question = state["question"]
         reply = self._ask("retriever", schema, question=question)
-        found = [w.strip() for w in _texts(reply, "wordings") if w.strip()][:3]
-        if not found:
+        if not (found := [w.strip() for w in _texts(reply, "wordings") if w.strip()][:3]):
             raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
         plans = [replace(state["plan"], first_person=wording) for wording in found]
@@ -125,8 +124,7 @@ class LLMForm:
         schema = _object(topics=_ids(labels, 5))
         listing = "\n".join(labels)
         reply = self._ask("explorer", schema, question=state["question"], topics=listing)
-        chosen = [labels[name] for name in _texts(reply, "topics") if name in labels]
-        if not chosen:
+        if not (chosen := [labels[name] for name in _texts(reply, "topics") if name in labels]):
             raise _UnusableReplyError("the explorer named no topic")
         finite = np.where(np.isinf(ruled["widened"]), 99.0, ruled["widened"])
         return {"widened": (finite + 0.5 * np.isin(index.owner, chosen)).astype(np.float32)}

@@ -210,8 +210,7 @@ def _tuned_for(chat: Chat) -> str:
     the update's digest; an empty string where every update was taught by this chat. InputError where the
     package has no updates.
     """
-    found = lowrank.read(UPDATES)
-    if found is None:
+    if (found := lowrank.read(UPDATES)) is None:
         raise InputError(f"the low-rank updates are not here ({UPDATES.name}); leave +{TUNED} out")
     free = {
         name: told

@@ -61,8 +61,7 @@ def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Quer
 def _kind_of(question: str) -> str:
     """One of ``KINDS``, by the question's first words."""
     low = question.lower().strip()
-    words = re.findall(r"[a-z']+", low)
-    if not words:
+    if not (words := re.findall(r"[a-z']+", low)):
         return "what"
     if re.search(r"\bhow (?:many|much|often|old)\b", low):
         return "count"

@@ -159,8 +159,7 @@ class _Pipeline:
 
     def grader(self, state: AgentState) -> AgentState:
         """Second stage, and whether what was found is enough: a list is looked for again until it stays."""
-        rows = state.get("features")
-        if rows is None:
+        if (rows := state.get("features")) is None:
             rows = features.matrix(self.index, state["plan"], state["channels"], state["fused"])
         places = np.array(state["candidates"], dtype=np.intp)
         if isinstance(self.ranker, CrossEncoder):
@@ -374,16 +373,13 @@ def read(path: Path, chats: Iterable[Chat]) -> list[dict[str, Any]]:
     out = []
     for number, record in enumerate(tables.read_jsonl(path), start=1):
         where = f"{path.name}, line {number}"
-        missing = [key for key in KEYS if key not in record]
-        if missing:
+        if missing := [key for key in KEYS if key not in record]:
             raise InputError(f"{where}: keys {missing} are missing; expected {', '.join(KEYS)}")
-        chat = known.get(str(record["chat"]))
-        if chat is None:
+        if (chat := known.get(str(record["chat"]))) is None:
             raise InputError(f"{where}: chat {record['chat']!r} is not among {', '.join(sorted(known))}")
         named = [*record["candidates"], *record["ranked"], *record["selected"]]
         named += [name for phase in record["phases"] for name in phase["ids"]]
-        strange = [name for name in named if name not in chat.position]
-        if strange:
+        if strange := [name for name in named if name not in chat.position]:
             raise InputError(f"{where}: {chat.name} has no message {strange[0]!r}")
         out.append(record)
     return out

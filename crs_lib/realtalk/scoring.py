@@ -166,8 +166,7 @@ def narratives(
     told = {(str(r["chat"]), r["question"]): r for r in predictions}
     rows = []
     for case in cases:
-        record = told.get((case.chat, case.question))
-        if record is None:
+        if (record := told.get((case.chat, case.question))) is None:
             continue
         place = known[case.chat].position
         given = [[place[i] for i in phase["ids"]] for phase in record["phases"]]
@@ -214,14 +213,12 @@ def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
     times = [m.time for m in chat.messages if m.time]
     today = max(times).date() if times else dt.date(2000, 1, 1)
-    wanted = [span for span in find_dates(expected, today) if (span.end - span.start).days <= 31]
-    if not wanted:
+    if not (wanted := [span for span in find_dates(expected, today) if (span.end - span.start).days <= 31]):
         return math.nan
     if answer["days"]:
         first, last = (dt.date.fromisoformat(day) for day in answer["days"])
     else:
-        told = find_dates(answer["text"] or "", today)
-        if not told:
+        if not (told := find_dates(answer["text"] or "", today)):
             return 0.0
         first, last = told[0].start, told[0].end
     return float(any(first <= span.end and span.start <= last for span in wanted))

@@ -123,10 +123,9 @@ def named(text: str, names: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for match in re.finditer(r"\b[^\W\d_]+\b", text):
         word = match[0]
-        if _NAME.fullmatch(word) or fold(word) in names:
-            speaker = _speaker_of(word, names)
-            if speaker:
-                found[word] = speaker
+        known = _NAME.fullmatch(word) or fold(word) in names
+        if known and (speaker := _speaker_of(word, names)):
+            found[word] = speaker
     return found
 
 
@@ -171,10 +170,11 @@ def find_dates(text: str, today: Day) -> list[Span]:
             if any(match.start() < end and start < match.end() for start, end in taken):
                 continue
             try:
-                start, end = make(match, today)
+                days = make(match, today)
             except (ValueError, OverflowError):
                 continue
             taken.append(match.span())
+            start, end = days if isinstance(days, tuple) else (days, days)
             found.append((match.start(), Span(start, end, match[0], exact)))
     return [span for _, span in sorted(found, key=lambda pair: pair[0])]
 
@@ -184,11 +184,10 @@ def _month(year: int, month: int) -> tuple[Day, Day]:
     return Day(year, month, 1), Day(year, month, calendar.monthrange(year, month)[1])
 
 
-def _shift(today: Day, count: int, unit: str) -> tuple[Day, Day]:
+def _shift(today: Day, count: int, unit: str) -> Day | tuple[Day, Day]:
     """``count`` units away, as wide as the unit makes it sensible."""
     if unit == "day":
-        day = today + dt.timedelta(days=count)
-        return day, day
+        return today + dt.timedelta(days=count)
     if unit == "week":
         day = today + dt.timedelta(weeks=count)
         return day - dt.timedelta(days=3), day + dt.timedelta(days=3)
@@ -208,12 +207,11 @@ def _nearest_year(month: int, day: int, today: Day) -> Day:
     return min(options, key=lambda option: (abs((option - today).days), option))
 
 
-def _day_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+def _day_of(match: re.Match[str], today: Day) -> Day:
     month, date, year = _month_in(match), int(match["d"]), match["y"]
-    day = (
-        Day(int(year) + 2000 * (int(year) < 100), month, date) if year else _nearest_year(month, date, today)
-    )
-    return day, day
+    if not year:
+        return _nearest_year(month, date, today)
+    return Day(int(year) + 2000 * (int(year) < 100), month, date)
 
 
 def _month_in(match: re.Match[str]) -> int:
@@ -231,7 +229,7 @@ def _year_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return Day(int(match["y"]), 1, 1), Day(int(match["y"]), 12, 31)
 
 
-def _away(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+def _away(match: re.Match[str], today: Day) -> Day | tuple[Day, Day]:
     count = int(match["n"]) if match["n"].isdigit() else _NUMBERS[match["n"]]
     return _shift(today, count if match[0].startswith(("in", "within")) else -count, match["u"])
 
@@ -239,7 +237,7 @@ def _away(match: re.Match[str], today: Day) -> tuple[Day, Day]:
 _STEPS = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1}
 
 
-def _named_unit(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+def _named_unit(match: re.Match[str], today: Day) -> Day | tuple[Day, Day]:
     step, unit = _STEPS[match["k"]], match["u"]
     monday = today - dt.timedelta(days=today.weekday())
     if unit == "week":
@@ -251,12 +249,11 @@ def _named_unit(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return _shift(today, step, unit)
 
 
-def _weekday(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+def _weekday(match: re.Match[str], today: Day) -> Day:
     wanted, step = _WEEKDAYS[match["w"]], match["k"]
     ahead = (wanted - today.weekday()) % 7
     days = ahead or 7 if step in ("next", "coming") else (ahead if step in ("this", "on") else ahead - 7)
-    day = today + dt.timedelta(days=days)
-    return day, day
+    return today + dt.timedelta(days=days)
 
 
 def _season(match: re.Match[str], today: Day) -> tuple[Day, Day]:
@@ -271,14 +268,13 @@ def _season(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return start, end
 
 
-def _holiday(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    day = _nearest_year(*_HOLIDAYS[match["h"]], today)
-    return day, day
+def _holiday(match: re.Match[str], today: Day) -> Day:
+    month, date = _HOLIDAYS[match["h"]]
+    return _nearest_year(month, date, today)
 
 
-def _near(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    day = today + dt.timedelta(days=_DAYS.get(match[0], 0))
-    return day, day
+def _near(match: re.Match[str], today: Day) -> Day:
+    return today + dt.timedelta(days=_DAYS.get(match[0], 0))
 
 
 _Y = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?"

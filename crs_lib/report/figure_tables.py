@@ -361,8 +361,7 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
         longest = max(len(dialogue.pairs()), lengths.get(dialogue.session_id, 0))
         lengths[dialogue.session_id] = longest
     rows: list[dict[str, Any]]
-    rows = [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]
-    if not rows:
+    if not (rows := [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]):
         found = evaluate.read(run, "shifts", convention)["turn"].value_counts().sort_index()
         rows = [{"type": DETECTED, "turn": turn, "n": n / len(systems)} for turn, n in found.items()]
     frame = pd.DataFrame(rows or [{"type": "", "turn": 1, "n": 0}])

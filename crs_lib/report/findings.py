@@ -33,8 +33,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     known = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS).astype({"model": str})
     found = {str(name): gain_and_cost(mine) for name, mine in known.groupby("model", sort=False)}
     ability, cost = ({name: pair[i] for name, pair in found.items()} for i in (0, 1))
-    able = [name for name in cost if ability[name].value >= ABLE]
-    if not able:
+    if not (able := [name for name in cost if ability[name].value >= ABLE]):
         return stats.finding_none("no system has a gain of .1 with straight users")
     worst = max(able, key=lambda name: cost[name].value)
     others = [name for name in able if name not in (worst, ORACLE)]

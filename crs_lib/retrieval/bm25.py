@@ -105,8 +105,7 @@ class BM25:
         rare = [term for term in sorted(wanted) if self._postings(term) * _COMMON <= self.size]
         scores = self._sum_of_postings(rare, wanted)
         for term in sorted(wanted.keys() - rare):
-            column = self._columns.get(term)
-            if column is None:
+            if (column := self._columns.get(term)) is None:
                 column = self._sum_of_postings([term], {term: 1})
                 if (len(self._columns) + 1) * column.nbytes <= _COLUMN_BYTES:
                     self._columns[term] = column

@@ -365,8 +365,7 @@ class _OnnxModel:
         """Load the encoder of a folder; InputError where packages or vectors of tokens are missing."""
         self._session = _session(place)
         self._asked = [given.name for given in self._session.get_inputs()]
-        given = [output.name for output in self._session.get_outputs() if len(output.shape) == 3]
-        if not given:
+        if not (given := [output.name for output in self._session.get_outputs() if len(output.shape) == 3]):
             raise InputError(f"{place.name!r} gives no vectors of tokens; export its last hidden states")
         self._states, self.tokenizer = given[:1], _tokenizer(place)
 

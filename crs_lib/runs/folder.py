@@ -244,6 +244,7 @@ def code_version() -> dict[str, Any]:
 _Derived = Mapping[str, Callable[..., pd.DataFrame]]
 _WRITERS: Mapping[str, Callable[[Path, Any], Any]] = {
     ".csv": tables.write_csv, ".parquet": tables.write_parquet, ".jsonl": tables.write_jsonl,
+    ".json": tables.write_json,
 }  # fmt: skip
 _BLANK = 2  # bytes of a CSV file without columns: a stage without data writes a line end
 
@@ -298,7 +299,7 @@ class Study:
             for table, file in spec.outputs.items():
                 if table in made:
                     path = work.path(file)
-                    _WRITERS.get(path.suffix, tables.write_json)(path, made[table])
+                    _WRITERS[path.suffix](path, made[table])
                 elif not any(Path(written).name == Path(file).name for written in work.outputs):
                     raise RunError(f"stage {name!r} made no {table!r}; this is a defect, please report it")
         return made

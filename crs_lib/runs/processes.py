@@ -128,7 +128,6 @@ def _outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 def _end_with_parent() -> None:
     """End this worker when its parent process ends, so that a killed run leaves no process behind."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
