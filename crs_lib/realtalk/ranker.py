@@ -73,24 +73,10 @@ class Hand:
         return fused
 
 
-class _Linear(NamedTuple):
-    """Log-odds that a candidate is gold: weighted standardised features, each cut at four deviations. Cut,
-    because a message unlike any that was learnt from must not win by one huge feature.
-    """
-
-    mean: Floats64
-    scale: Floats64
-    weights: Floats64
-    bias: float
-
-    def score(self, features: Floats) -> Floats64:
-        """Log-odds of candidates, (candidates,)."""
-        out: Floats64 = _standard(features, self.mean, self.scale) @ self.weights + self.bias
-        return out
-
-
 def _standard(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
-    """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]."""
+    """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]: a message unlike any that was
+    learnt from must not win by one huge feature.
+    """
     return np.clip((features.astype(np.float64) - mean) / scale, -FURTHEST, FURTHEST)
 
 
@@ -104,16 +90,19 @@ class _Learned:
 
     unit = 1.0
 
-    def __init__(self, linear: _Linear, models: Sequence[str], origin: str) -> None:
-        """``models`` are LightGBM's model texts; ``origin`` says in words what all was learnt from."""
-        self.name, self.origin, self._linear = "learned" if models else "linear", origin, linear
-        self._models = tuple(models)
+    def __init__(self, linear: Mapping[str, Any], models: Sequence[str], origin: str) -> None:
+        """``linear`` are mean, scale and weights of features, and the bias of the log-odds; ``models`` are
+        LightGBM's model texts; ``origin`` says in words what all was learnt from.
+        """
+        self.name, self.origin, self._models = "learned" if models else "linear", origin, tuple(models)
+        self._linear = {name: np.asarray(value, np.float64) for name, value in linear.items()}
 
     def score(self, features: Floats, fused: Floats) -> Floats:
         """Scores of candidates, (candidates,); comparable inside one question only."""
         if not len(features):
             return np.zeros(0, dtype=np.float32)
-        scores = self._linear.score(features)
+        linear = self._linear
+        scores = _standard(features, linear["mean"], linear["scale"]) @ linear["weights"] + linear["bias"]
         if self._models:
             name = indexes.kept_key("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
             (found,) = indexes.kept_arrays([name], lambda _: [self._grown(features)])
@@ -148,7 +137,7 @@ def shipped(encoder: str) -> tuple["_Learned", list[list[int]]] | None:
     if made is None or record["features"] != _features_key():
         return None
     models = made["models"] if _available() else []
-    return _Learned(_linear_of(made["linear"]), models, record["origin"]), record["sketches"]
+    return _Learned(made["linear"], models, record["origin"]), record["sketches"]
 
 
 def _write_shipped(
@@ -206,21 +195,14 @@ def _learn(groups: Sequence[_TrainingQuestion], origin: str, folder: Path | None
 def _read(path: Path, origin: str) -> _Learned:
     """A ranker from its file; read even when just made, so that the first run is the second's equal."""
     record = safety.read_object(path)
-    return _Learned(_linear_of(record["linear"]), record["models"], origin)
-
-
-def _linear_of(record: Mapping[str, Any]) -> _Linear:
-    parts = {name: np.array(record[name]) for name in ("mean", "scale", "weights")}
-    return _Linear(**parts, bias=record["bias"])
+    return _Learned(record["linear"], record["models"], origin)
 
 
 def _fit(groups: Sequence[_TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
     """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
     useful = [group for group in groups if group.gold.any()]
-    found = _fit_linear(useful)
-    linear = {"mean": found.mean.tolist(), "scale": found.scale.tolist(), "weights": found.weights.tolist()}
     models = [_fit_trees(useful, seed) for seed in seeds] if _available() else []
-    return {"linear": linear | {"bias": found.bias}, "models": models}
+    return {"linear": _fit_linear(useful), "models": models}
 
 
 def _key(groups: Sequence[_TrainingQuestion]) -> str:
@@ -243,8 +225,8 @@ def _stacked(groups: Sequence[_TrainingQuestion]) -> tuple[Floats, NDArray[np.in
     return features, np.concatenate([group.gold[:DEEPEST] for group in groups]), weights, sizes
 
 
-def _fit_linear(groups: Sequence[_TrainingQuestion]) -> _Linear:
-    """The logistic regression, penalised, exactly solved."""
+def _fit_linear(groups: Sequence[_TrainingQuestion]) -> dict[str, Any]:
+    """The logistic regression, penalised, exactly solved: its numbers."""
     from sklearn.linear_model import LogisticRegression
 
     features, gold, weights, _ = _stacked(groups)
@@ -253,7 +235,8 @@ def _fit_linear(groups: Sequence[_TrainingQuestion]) -> _Linear:
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
     with one_thread():
         model.fit(_standard(features, mean, scale), gold, sample_weight=weights)
-    return _Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
+    weights, bias = model.coef_[0].astype(np.float64).tolist(), float(model.intercept_[0])
+    return {"mean": mean.tolist(), "scale": scale.tolist(), "weights": weights, "bias": bias}
 
 
 def _fit_trees(groups: Sequence[_TrainingQuestion], seed: int) -> str:
