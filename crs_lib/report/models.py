@@ -1,5 +1,6 @@
 """What language models did in a run, as system, user or judge, and what their calls cost: small tables."""
 
+import math
 from collections.abc import Iterable
 
 import pandas as pd
@@ -20,20 +21,25 @@ declare(Metric("copied_prompt", "copied", SESSION, 0, 1, LOWER, _COPIED))
 
 def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
     """By system: films a reply, and the shares of replies without film, said before in the session, and
-    copied (the metric ``copied_prompt``); ``unknown titles`` a reply that the catalogue lacks.
+    copied (the metric ``copied_prompt``); of the films of a reply, the share recommended before in the
+    session (``films again``); ``unknown titles`` a reply that the catalogue lacks.
     """
     rows = []
     for talk in dialogues:
         heard: set[str] = set()
+        had: set[str] = set()
         for pair in talk.pairs():
             meta, text = pair.system.meta, " ".join(pair.system.text.split())
+            films = meta.get("rec_ids", ())
+            again = len(had.intersection(films)) / len(films) if films else math.nan
             rows.append({
-                "system": talk.model_name, "replies": 1, "films": len(meta.get("rec_ids", ())),
-                "without film": not meta.get("rec_ids"), "said before": text in heard,
+                "system": talk.model_name, "replies": 1, "films": len(films), "films again": again,
+                "without film": not films, "said before": text in heard,
                 "unknown titles": len(meta.get("hallucinated_titles", ())),
                 "copied prompt": copied_prompt(text),
             })  # fmt: skip
             heard.add(text)
+            had.update(films)
     grouped = pd.DataFrame(rows).groupby("system", sort=False)
     shares = grouped.mean(numeric_only=False).astype(float).round(2)
     return shares.assign(replies=grouped["replies"].sum().astype(int))

@@ -148,6 +148,7 @@ def test_habits_count_films_repetitions_and_unknown_titles():
     row = table.loc["a"]
     assert row["replies"] == 4 and row["films"] == 1 and row["without film"] == 0.25
     assert row["said before"] == 0.25  # within the session alone
+    assert row["films again"] == 0.33  # of the three replies with films
     assert row["unknown titles"] == 0.5
 
 
