@@ -17,6 +17,8 @@ COMMAND: Mapping[str, Any] = {"encoder": "auto", "ranker": "auto", "data": "real
 OWN, FOREIGN = "realtalk", "locomo"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
+_Selection = Literal["coverage", "preview"]
+_Engine = Literal["auto", "langgraph", "plain"]
 
 
 _TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
@@ -24,8 +26,7 @@ _TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<leas
 
 def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Whether measures keep a declared trade-off: ``kept``, ``broken``, or empty where one is not known."""
-    found = _TRADE.fullmatch(text)
-    if not found:
+    if not (found := _TRADE.fullmatch(text)):
         return ""
     fall, rise = (now.get(found[name], nan) - before.get(found[name], nan) for name in ("loss", "gain"))
     if isnan(fall) or isnan(rise):
@@ -60,13 +61,9 @@ class RealTalkConfig(Settings):
         Field(description="chats that a learned ranker learns from; strangers: none with one of its people"),
     ] = OWN
     selection: Annotated[
-        Literal["coverage", "preview"],
-        Field(description="how the evidence is chosen: coverage, or the old preview"),
+        _Selection, Field(description="how the evidence is chosen: coverage, or the old preview")
     ] = "coverage"
-    engine: Annotated[
-        Literal["auto", "langgraph", "plain"],
-        Field(description="what runs the nodes; the result is the same"),
-    ] = "auto"
+    engine: Annotated[_Engine, Field(description="what runs the nodes; the result is the same")] = "auto"
     share: Annotated[float, Field(gt=0, le=1, description="how much of a chat becomes candidates")] = 0.25
     keep: Annotated[int, Field(ge=1, description="how many candidates stay after re-ranking")] = 40
     single: Annotated[

@@ -36,10 +36,9 @@ KEYS = ("chat", "qa_index", "question", "plan", "candidates", "ranked", "selecte
 
 
 def _node_forms(text: str, model: bool) -> dict[str, str]:
-    """The form of each node (rule or model), in the order of the graph, that a text names.
-
-    Texts are ``auto``, ``rule``, ``model``, or ``planner=model,selector=rule``; ``auto`` gives planner,
-    selector and generator to the model where there is one. InputError for a node or a form that is not known.
+    """The form of each node (rule or model), in the order of the graph, that a text names. Texts are
+    ``auto``, ``rule``, ``model``, or ``planner=model,selector=rule``; ``auto`` gives planner, selector and
+    generator to the model where there is one. InputError for a node or a form that is not known.
     """
     if text in ("rule", "model"):
         return dict.fromkeys(NODES, text)
@@ -90,11 +89,9 @@ class AgentState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _Result:
-    """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions.
-
-    ``ranked`` goes on behind the candidates to 200 messages in first-stage order, ``kept`` are its
-    first (checkpoint C2), with their ``scores``. ``trace`` has one entry a visited node: its form, and the
-    state after it.
+    """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions. ``ranked`` goes on
+    behind the candidates to 200 messages in first-stage order, ``kept`` are its first (checkpoint C2), with
+    their ``scores``. ``trace`` has one entry a visited node: its form, and the state after it.
     """
 
     question: str
@@ -130,9 +127,8 @@ class _Pipeline:
         self.engine, self._run = self._engine()
 
     def ask(self, questions: Sequence[str]) -> list[_Result]:
-        """The results of some questions, in order; a question's result does not depend on the others.
-
-        Raises InputError for a question beyond the limit ``question_characters``.
+        """The results of some questions, in order; a question's result does not depend on the others. Raises
+        InputError for a question beyond the limit ``question_characters``.
         """
         for question in questions:
             within("question_characters", len(question), f"the question {shorten(question, 40)!r} has")
@@ -163,8 +159,7 @@ class _Pipeline:
 
     def grader(self, state: AgentState) -> AgentState:
         """Second stage, and whether what was found is enough: a list is looked for again until it stays."""
-        rows = state.get("features")
-        if rows is None:
+        if (rows := state.get("features")) is None:
             rows = features.matrix(self.index, state["plan"], state["channels"], state["fused"])
         places = np.array(state["candidates"], dtype=np.intp)
         if isinstance(self.ranker, CrossEncoder):
@@ -323,12 +318,11 @@ _NEXT = {
 def predict(
     index: ChatIndex, ranker: Ranker, config: RealTalkConfig | None = None, model: ModelForm | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """One record a question of the chat, in file order; ids instead of positions.
-
-    ``ranked`` holds 200 ids (all of a shorter chat), best first; ``scores`` are those of the first ``kept``
-    after re-ranking; ``selected`` the evidence of a fact,
-    ``phases`` the evidence of a narrative, ``answer`` its text or null, ``trace`` the state after each node.
-    ``timings`` says how often the retriever was visited. Equal inputs give equal bytes.
+    """One record a question of the chat, in file order; ids instead of positions. ``ranked`` holds 200 ids
+    (all of a shorter chat), best first; ``scores`` are those of the first ``kept`` after re-ranking;
+    ``selected`` the evidence of a fact, ``phases`` the evidence of a narrative, ``answer`` its text or null,
+    ``trace`` the state after each node. ``timings`` says how often the retriever was visited. Equal inputs
+    give equal bytes.
     """
     pipeline = _Pipeline(index, ranker, config, model)
     config, ids = pipeline.config, index.chat.ids
@@ -356,10 +350,9 @@ _NEAR, _NAMED, _STRANGE, _BIAS = 10.92, 2.97, -1.72, -7.42
 
 def confidence(index: ChatIndex, record: Mapping[str, Any]) -> float:
     """How likely a chat holds the answer of a prediction, in [0, 1], where every other question is foreign.
-
     By the best token match among the five best messages, the number of its people that the question names,
-    and that of names in it that the chat never says. A logistic regression on questions of RealTalk chats
-    1 to 4 and 320 about other chats, of which ``SURE`` refuses 85 %; without MiniLM a rough guess.
+    and that of names in it that the chat never says. A logistic regression on questions of RealTalk chats 1
+    to 4 and 320 about other chats, of which ``SURE`` refuses 85 %; without MiniLM a rough guess.
     """
     asked = record["question"]
     made = plan.make(asked, index.names, index.today)
@@ -373,36 +366,30 @@ def confidence(index: ChatIndex, record: Mapping[str, Any]) -> float:
 
 
 def read(path: Path, chats: Iterable[Chat]) -> list[dict[str, Any]]:
-    """The predictions of a file, checked against their chats.
-
-    Raises InputError for a missing key, an unknown chat, or an id that the chat does not have:
-    every id must exist, or groundedness is not 1.
+    """The predictions of a file, checked against their chats. Raises InputError for a missing key, an unknown
+    chat, or an id that the chat does not have: every id must exist, or groundedness is not 1.
     """
     known = {chat.name: chat for chat in chats}
     out = []
     for number, record in enumerate(tables.read_jsonl(path), start=1):
         where = f"{path.name}, line {number}"
-        missing = [key for key in KEYS if key not in record]
-        if missing:
+        if missing := [key for key in KEYS if key not in record]:
             raise InputError(f"{where}: keys {missing} are missing; expected {', '.join(KEYS)}")
-        chat = known.get(str(record["chat"]))
-        if chat is None:
+        if (chat := known.get(str(record["chat"]))) is None:
             raise InputError(f"{where}: chat {record['chat']!r} is not among {', '.join(sorted(known))}")
         named = [*record["candidates"], *record["ranked"], *record["selected"]]
         named += [name for phase in record["phases"] for name in phase["ids"]]
-        strange = [name for name in named if name not in chat.position]
-        if strange:
+        if strange := [name for name in named if name not in chat.position]:
             raise InputError(f"{where}: {chat.name} has no message {strange[0]!r}")
         out.append(record)
     return out
 
 
 def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None, teachers: str = OWN) -> Ranker:
-    """``auto`` takes the ranker that comes with the package, unless this chat taught it.
-
-    Then, and where a folder or other teachers are named, it learns from the train chats where these are
-    there; else the hand order. Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned``
-    raises InputError where it cannot. The chat itself never teaches its own ranker.
+    """``auto`` takes the ranker that comes with the package, unless this chat taught it. Then, and where a
+    folder or other teachers are named, it learns from the train chats where these are there; else the hand
+    order. Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned`` raises InputError
+    where it cannot. The chat itself never teaches its own ranker.
     """
     if name == "hand":
         return Hand()

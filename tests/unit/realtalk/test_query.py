@@ -278,10 +278,10 @@ def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeyp
     assert np.allclose(scores, expected, atol=1e-2)
     # one huge feature counts four deviations and no more
     width = len(ranker.NAMES)
-    linear = ranker._Linear(np.zeros(width), np.ones(width), np.eye(width)[3], 0.0)
+    linear = {"mean": [0.0] * width, "scale": [1.0] * width, "weights": np.eye(width)[3], "bias": 0.0}
     huge = np.zeros((3, width), np.float32)
     huge[:, 3] = [2, 4, 20_000]
-    assert linear.score(huge).tolist() == [2, 4, 4]
+    assert ranker._Learned(linear, (), "").score(huge, huge).tolist() == [2, 4, 4]
 
 
 def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monkeypatch, tmp_path):
