@@ -8,9 +8,8 @@ any other program can read.
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +86,7 @@ class AgentState(TypedDict, total=False):
     trace: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class _Result:
+class _Result(NamedTuple):
     """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions. ``ranked`` goes on
     behind the candidates to 200 messages in first-stage order, ``kept`` are its first (checkpoint C2), with
     their ``scores``. ``trace`` has one entry a visited node: its form, and the state after it.
@@ -285,7 +283,7 @@ class _Pipeline:
         chosen = {*state["selected"], *state["narrative"]}
         if not set(state["candidates"]) >= set(found["kept"]) >= chosen:  # C1 ⊇ C2 ⊇ S, or it means nothing
             raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
-        return _Result(**{field.name: found[field.name] for field in fields(_Result)})
+        return _Result(**{name: found[name] for name in _Result._fields})
 
 
 def _after(node: str, index: ChatIndex, state: AgentState) -> dict[str, Any]:
@@ -335,10 +333,10 @@ def predict(
     for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
         yield {
             "chat": index.chat.name, "qa_index": question.index, "question": question.text,
-            "plan": asdict(result.plan), "candidates": ids(result.candidates), "ranked": ids(result.ranked),
+            "plan": result.plan._asdict(), "candidates": ids(result.candidates), "ranked": ids(result.ranked),
             "kept": len(result.kept), "scores": result.scores,
             "selected": ids(result.selected), "narrative": ids(result.narrative),
-            "phases": [asdict(phase) for phase in result.phases], "answer": asdict(result.answer),
+            "phases": [phase._asdict() for phase in result.phases], "answer": result.answer._asdict(),
             "trace": result.trace, "timings": {"rounds": result.rounds, "seconds": None},
             "made_with": dict(made_with),
         }  # fmt: skip
