@@ -254,7 +254,7 @@ class _Pipeline:
         return lambda state: compiled.invoke(state)
 
     def _result(self, state: AgentState) -> dict[str, Any]:
-        """The state at the end. ``ranked`` goes on behind the candidates to 200 messages in first-stage order;
+        """The last state. ``ranked`` goes on behind the candidates to 200 messages in first-stage order;
         ``kept`` are its first (checkpoint C2), with their ``scores``: candidates ⊇ kept ⊇ selected.
         """
         kept, known = state["ranked"][: self.config.keep], set(state["ranked"])
