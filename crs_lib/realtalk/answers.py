@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +63,7 @@ def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int
     return [place for place in seen if place in known][:most]
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(NamedTuple):
     """One phase of a narrative: its evidence ids, and texts taken from them word for word. ``summary`` is its
     best message, ``conclusion`` the last one that is no question. ``start`` and ``end`` are the times of its
     first and last message (ISO, null where unknown); every id's time lies between them. ``uncertain`` is the
@@ -197,8 +196,7 @@ _PLACE = re.compile(
 _NUMBER, _NO = (re.compile(WORDS[name], re.IGNORECASE) for name in ("number", "no"))
 
 
-@dataclass(frozen=True)
-class ChatAnswer:
+class ChatAnswer(NamedTuple):
     """The answer to a question: its text (None where nothing was found), the ids it rests on, its form.
     ``days`` are the first and last day meant (ISO), where the answer is one of time. ``form`` is "extractive"
     or "written"; ``why`` says in words what an abstention rests on.

@@ -3,7 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crs_lib.core.text import fold
 from crs_lib.realtalk import wording
@@ -18,8 +18,7 @@ _PLURAL_HEADS = re.compile(
 _PHOTO = re.compile(wording.WORDS["photo"])
 
 
-@dataclass(frozen=True)
-class QueryPlan:
+class QueryPlan(NamedTuple):
     """How a question is searched. ``speakers`` are the people it names; ``windows`` its stated days.
     ``first_person`` is the question as its teller would have said it ("I start skiing"), ``second_person`` as
     the other one would have asked it; ``terms`` are content stems without names.
