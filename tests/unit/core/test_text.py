@@ -250,7 +250,8 @@ def test_the_words_around_the_slots_name_no_concept_and_no_title(name, where):
     genres = {section: every.pop(section) for section in [*every] if section.startswith("plain noun")}
     for section, said in genres.items():  # these are values, each of the genre in the section's name
         found = {code for codes in grounder_.ground(said) for code in codes}
-        assert {grounder_.key(code) for code in found} <= {f"genre={section.split(' ', 2)[2].lower()}"}, section
+        named = f"genre={section.split(maxsplit=2)[2].lower()}"
+        assert {grounder_.key(code) for code in found} <= {named}, section
     texts = [text for found in every.values() for text in found]
     assert len(texts) > 60
     named = [text for text, codes in zip(texts, grounder_.ground(texts), strict=True) if codes]
