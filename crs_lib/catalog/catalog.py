@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog import fields
 from crs_lib.catalog.cleaning import CleaningReport, Item, clean
-from crs_lib.catalog.fields import (
-    ALL_FIELDS,
-    CREDIT_FIELDS,
-    FIELDS,
-    GOAL_FIELD,
-    YEAR_FIELD,
-    Field,
-)
+from crs_lib.catalog.fields import ALL_FIELDS, CREDIT_FIELDS, FIELDS, GOAL_FIELD, YEAR_FIELD, Field
 from crs_lib.core import rng, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
@@ -94,7 +87,11 @@ class Catalog:
         self.fields: Mapping[str, Field] = {name: row for name, row in ALL_FIELDS.items() if name in held}
         self.vocabulary = _Vocabulary.of(self.items)
         self._starts, self._facts = self._laid_out()
-        self._ends, self._postings = self._inverted()
+        # The postings of every concept: items ascending, laid end to end; where each concept's begin.
+        owner = np.repeat(np.arange(len(self.items), dtype=np.int32), np.diff(self._starts))
+        counts = np.bincount(self._facts, minlength=len(self.vocabulary))
+        self._ends = np.append(0, np.cumsum(counts))
+        self._postings = owner[np.argsort(self._facts, kind="stable")]
         credited = [any(item.values[name] for name in CREDIT_FIELDS) for item in self.items]
         self.recommendable: NDArray[np.bool_] = np.array(credited, dtype=bool)
         if len(self.items) and not self.recommendable.any():
@@ -127,12 +124,6 @@ class Catalog:
             facts += sorted(code_of[name, value] for name, values in item.values.items() for value in values)
             starts[place] = len(facts)
         return starts, np.array(facts, dtype=np.int32)
-
-    def _inverted(self) -> tuple[NDArray[np.int64], Codes]:
-        """Postings of every concept: items ascending, laid end to end; where each concept's begin."""
-        owner = np.repeat(np.arange(len(self.items), dtype=np.int32), np.diff(self._starts))
-        counts = np.bincount(self._facts, minlength=len(self.vocabulary))
-        return np.append(0, np.cumsum(counts)), owner[np.argsort(self._facts, kind="stable")]
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────
     def facts(self, item: int) -> Codes:
@@ -168,9 +159,7 @@ class Catalog:
         return tuple(np.argsort(-self.popularity, kind="stable").tolist())
 
     def code(self, field: str, value: str) -> int | None:
-        """The code of ``field=value`` in any spelling, or None; InputError for no field, or a year that is
-        none.
-        """
+        """The code of ``field=value`` in any spelling, or None; InputError for no field or no year."""
         pair = field, value
         if pair not in self._codes:
             if len(self._codes) >= _MOST_CODES:

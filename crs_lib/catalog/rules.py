@@ -148,16 +148,13 @@ def no_rule(near: Context, first: int, last: int) -> str:
 def _capital(near: Context, first: int, last: int) -> str:
     """A one-word name that is also an everyday word: needs a capital inside a sentence, or quotes."""
     text, (start, end) = near.text, near.span(first, last)
-    if _quoted(text, start, end) or _has_no_case(text[start]):
+    letter = text[start]
+    no_case = letter.isalpha() and not letter.isupper() and not letter.islower()  # as Chinese
+    if no_case or _quoted(text, start, end):
         return ""
-    if not text[start].isupper():
+    if not letter.isupper():
         return "everyday word, not capitalised"
     return "everyday word that opens a sentence" if _starts_sentence(text, start) else ""
-
-
-def _has_no_case(character: str) -> bool:
-    """Whether a letter's script knows no capitals, as Chinese: capitals then tell nothing."""
-    return character.isalpha() and not character.isupper() and not character.islower()
 
 
 def _film_word(near: Context, first: int, last: int) -> str:

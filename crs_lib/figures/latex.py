@@ -87,9 +87,7 @@ def _table_judges(judge_means: pd.DataFrame) -> str:
 
 
 def headline_table(headline: pd.DataFrame) -> str:
-    """The best system on each outcome, its mean with 95 % interval and lead, beside the published best if
-    any.
-    """
+    """The best system on each outcome, its mean, interval and lead, and the published best if any."""
     frames.filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     cells = {
         "outcome": [_escape(style.titled(metric)) for metric in headline["metric"]],

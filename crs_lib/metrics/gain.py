@@ -330,9 +330,7 @@ class _Old(NamedTuple):
     excluded: frozenset[int]
 
     def holds(self, facts: Set[int]) -> bool:
-        """Whether a film breaks an exclusion, or meets more of what went than of what came and not all in
-        force.
-        """
+        """Whether a film breaks an exclusion, or meets more of what went than came, and not all now."""
         if facts & self.excluded:
             return True
         return len(facts & self.dropped) > len(facts & self.added) and not self.wanted <= facts

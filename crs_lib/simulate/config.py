@@ -42,39 +42,21 @@ class _Role(NamedTuple):
     system: str = ""  # the system whose model it is, for "crs"
 
 
-def asks_model(spec: str) -> bool:
-    """Whether a language model takes part in a system's replies."""
-    return bool(model_of(spec))
-
-
 def _is_apart(spec: str) -> bool:
     """Whether the sessions of a system wait for another process: a model, an address or a command."""
-    return asks_model(spec) or bool(SYSTEMS.get(spec).facts.get("apart"))
-
-
-def _roles(systems: Sequence[str], user_llm: str) -> list[_Role]:
-    """The models of a batch with their roles; empty where rules do everything."""
-    found = [_Role("crs", model, spec) for spec in systems if (model := model_of(spec))]
-    return found + ([_Role("user", user_llm)] if user_llm else [])
+    return bool(model_of(spec) or SYSTEMS.get(spec).facts.get("apart"))
 
 
 def needs(asked: Sequence[_Role], rule: LLMSettings, catalog: Catalog) -> "list[Need]":
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
     from crs_lib.llm.preflight import Need
 
-    return [
-        Need(
-            one.role, one.spec, rule.options, _longest(one.system, rule, catalog) if one.system else 0,
-            rule.settings_for(one.spec),
-        )
-        for one in asked
-    ]  # fmt: skip
-
-
-def _longest(system: str, rule: LLMSettings, catalog: Catalog) -> int:
-    """Tokens that the longest prompt of a system may take before the context bounds it."""
-    kind: Any = SYSTEMS.get(system).make
-    return int(kind.longest(catalog, rule))
+    found = []
+    for one in asked:
+        kind: Any = SYSTEMS.get(one.system).make if one.system else None
+        longest = int(kind.longest(catalog, rule)) if kind else 0
+        found.append(Need(one.role, one.spec, rule.options, longest, rule.settings_for(one.spec)))
+    return found
 
 
 def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
@@ -192,7 +174,7 @@ class SimulateConfig(Settings):
         if self.user_llm:
             check_spec(self.user_llm, "user_llm")
         rule = self.llm_settings
-        if any(map(asks_model, self.specs.values())):
+        if any(map(model_of, self.specs.values())):
             from crs_lib.systems.search import search_kind
 
             search_kind(rule.retriever)
@@ -213,7 +195,8 @@ class SimulateConfig(Settings):
 
     def roles(self) -> list[_Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
-        return _roles(list(self.specs.values()), self.user_llm)
+        found = [_Role("crs", model, spec) for spec in self.specs.values() if (model := model_of(spec))]
+        return found + ([_Role("user", self.user_llm)] if self.user_llm else [])
 
     def programs(self) -> list[str]:
         """The specs of the systems that are programs; empty where there is none."""
@@ -254,9 +237,7 @@ class SimulateConfig(Settings):
         return tuple(arm for arm in self.arms if arm not in scenarios.WINDOWS)
 
     def windows(self, arm: str) -> tuple[str, ...]:
-        """The arms whose short conversations begin or end at the shifts of whole sessions; without shifts,
-        fresh users.
-        """
+        """The arms of short conversations at the shifts of a session; without shifts, fresh users."""
         of = {scenarios.SHIFT: scenarios.WINDOWS, scenarios.NO_SHIFT: (scenarios.FRESH,)}
         return tuple(one for one in of.get(arm, ()) if one in self.arms)
 
@@ -276,9 +257,7 @@ class SimulateConfig(Settings):
         return self.run if arm == self.arm else f"{self.run}-{arm}"
 
     def parameters(self, arm: str) -> dict[str, Any]:
-        """The settings that say what comes out in an arm, for the manifest; those of models where one takes
-        part.
-        """
+        """The settings that decide an arm, for the manifest; those of models where one takes part."""
         apart = ("arms", "user_llm", "llm", "scheduler")
         values = {name: value for name, value in self.values().items() if name not in apart}
         values = {name: v for name, v in values.items() if (name, v) not in _LATER}
@@ -303,8 +282,8 @@ def failed_sessions(run: str) -> list[dict[str, str]]:
     if FAILED not in made["outputs"]:
         return []
     path = runs.output(STUDY, run, "simulate", "03_simulate", FAILED)
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
+    rows: list[dict[str, str]] = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
+    return rows
 
 
 def dialogues(run: str) -> list[Dialogue]:

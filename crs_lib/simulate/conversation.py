@@ -64,14 +64,13 @@ def arms_of(
     plans: Sequence[Scenario] = (),
 ) -> dict[str, list[Dialogue]]:  # fmt: skip
     """The dialogues between a system and all users of a scenario, by arm; ``arm`` is that of whole sessions.
-
     Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
     (:func:`crs_lib.simulate.scenarios.straight`), and a fresh user, whose first words name everything in
     force; where a shift leaves its scope open, a straight user for each reading. The conversations are held
-    in random order, each with a system made anew; a program has a process or object for each of as many
-    lanes as there are arms, drawn by scenario, so that none serves two arms of one scenario. Systems are
-    told the session's turn numbers, so that one which draws by chance draws the same as in the session.
-    ``plans`` are those of the arm and of the shifting session.
+    in random order, each with a system made anew; a program has a process or object for each of as many lanes
+    as there are arms, drawn by scenario, so that none serves two arms of one scenario. Systems are told the
+    session's turn numbers, so that one which draws by chance draws the same as in the session. ``plans`` are
+    those of the arm and of the shifting session.
     """
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
@@ -133,9 +132,7 @@ def conversation_id(seed: int, name: str, arm: str) -> str:
 
 
 def _shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
-    """The films of a session for systems that get a fixed list: a draw with answers to each of the user's
-    states.
-    """
+    """The films of a session for systems with a fixed list: a draw with answers to each state of the user."""
     rule, catalog = world.llm, world.catalog
     draw = rng.stream(config.seed, "movies", plan.session, "answers")
     every = (state for step in plan.steps for state in (step.state, *step.readings.values()))
@@ -167,9 +164,7 @@ def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
 
 
 class Maker:
-    """Makes the sessions of a batch in one process; ``start`` says where models' calls are kept, and their
-    weights.
-    """
+    """Makes the sessions of a batch in one process; ``start`` says where models' calls are kept."""
 
     def __init__(
         self, catalog: Catalog | str, config: SimulateConfig, arm: str = "", start: Start | None = None

@@ -146,9 +146,7 @@ def _dropped(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
 def new_value(
     catalog: Catalog, items: Any, name: str, unlike: int | None, draw: np.random.Generator
 ) -> tuple[str, int] | None:
-    """A value of a field (preferably of three films) and a film of ``items`` with it; none that ``unlike``
-    has.
-    """
+    """A value of a field (best of three films) and a film of ``items`` with it, none of ``unlike``."""
     had = set(catalog.items[unlike].values[name]) if unlike is not None else set()
     rare: tuple[str, int] | None = None
     for place in draw.permutation(len(items))[:_TRIES]:

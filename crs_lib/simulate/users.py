@@ -147,14 +147,16 @@ class User:
             return CLARIFY, CLARIFY
         if step.act == CLARIFY and self.clarified:
             step = replace(step, act=FOLLOW_UP)
-        if step.act == OPENING and self._greeted(step):
-            return OPENING, "initial_next"
+        before = self.scenario.steps[max(0, step.turn - 2)].state
+        if step.act == OPENING and not before.constraints and not before.avoid:
+            return OPENING, "initial_next"  # turns that stated nothing have begun the conversation
         if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
             implied = step.situation and step.act != REFINEMENT
             return step.act, f"{step.act}_implicit" if implied else step.act
         last, mood = self.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
-        ends = self._exhausted(step)
+        fits, heard = step.answers, self.heard  # it ends where every film that fits has been recommended
+        ends = fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
         if step.readings and step.act in voices.SMALL_TALK:
             return step.act, step.act if self.last else "reaction_first"
         if step.readings:
@@ -182,16 +184,6 @@ class User:
         if act == voices.REACTION and best == 1 and mood < _PRAISES:
             return "reaction_met"
         return "reaction_missed" if act == voices.REACTION and best < 1 else act
-
-    def _greeted(self, step: PlanStep) -> bool:
-        """Whether turns that stated nothing come before an opening, so that the conversation has begun."""
-        before = self.scenario.steps[step.turn - 2].state if step.turn > 1 else step.state
-        return not before.constraints and not before.avoid
-
-    def _exhausted(self, step: PlanStep) -> bool:
-        """Whether every film that fits has been recommended in this session."""
-        fits, heard = step.answers, self.heard
-        return fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
 
     def _met(self, item: int, step: PlanStep) -> float:
         """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""

@@ -271,7 +271,7 @@ def finding_count(
         first[estimate] = Estimate.of(first, estimate)
     words = first | numbers
     used = [name for name in _words_of(template) if name in words]
-    if missing := [name for name in used if _is_missing(words[name])]:
+    if missing := [name for name in used if pd.api.types.is_scalar(words[name]) and pd.isna(words[name])]:
         return finding_none(none or f"{listing(missing)} is not known")
     counts = [words[name] for name in used if isinstance(words[name], (int, float, np.number))]
     if counts and not any(counts) and len(counts) == len(used):
@@ -364,7 +364,3 @@ def _sentence(template: str, words: Mapping[str, Any]) -> Finding:
 
 def _words_of(template: str) -> list[str]:
     return [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float | np.floating) and math.isnan(value)) or value is pd.NA

@@ -148,9 +148,7 @@ class _SubstringMatcher:
         self._automaton.make_automaton()
 
     def find(self, texts: Sequence[str], *, whole: bool = False) -> Sets:
-        """The numbers of the patterns that occur in each lower-cased text; ``whole``: at word boundaries
-        alone.
-        """
+        """The numbers of the patterns in each lower-cased text; ``whole``: at word boundaries alone."""
         return [frozenset(chain.from_iterable(self._found(text, whole))) for text in texts]
 
     def _found(self, text: str, whole: bool) -> Iterator[tuple[int, ...]]:
@@ -211,15 +209,14 @@ class _Fuzzy(_Substring):
         for code, tokens in enumerate(spelt):
             for word in tokens:
                 self._values_of.setdefault(word, []).append(code)
-        self._near = lru_cache(20_000)(self._alike)
+        most = max(1, len(self._values_of))  # the known words near a word:
+        self._near = lru_cache(20_000)(
+            lambda word: get_close_matches(word, self._values_of, most, self.threshold)
+        )
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
         return [codes | self._spelt(text) for codes, text in zip(super().sets(texts), texts, strict=True)]
-
-    def _alike(self, word: str) -> list[str]:
-        """The known words near a word."""
-        return get_close_matches(word, self._values_of, max(1, len(self._values_of)), self.threshold)
 
     def _spelt(self, text: str) -> frozenset[int]:
         near = {known for word in set(re.findall(r"\w+", text.lower())) for known in self._near(word)}

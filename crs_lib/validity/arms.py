@@ -33,9 +33,7 @@ def scored(world: World, config: SimulateConfig, n: int) -> list[tuple[Dialogue,
 
 
 def _twin(config: SimulateConfig) -> SimulateConfig:
-    """The settings of the no-shift twin of a batch; its run is named ``<run>-none``. Raises InputError where
-    the batch itself has no shifts.
-    """
+    """The settings of a batch's no-shift twin, run ``<run>-none``; InputError for a batch without shifts."""
     if config.arm == scenarios.NO_SHIFT:
         raise InputError(f"run {config.run!r} has no shifts itself; give the batch whose arm is 'shift'")
     return config.changed(run=f"{config.run}-none", arms=(scenarios.NO_SHIFT,))

@@ -187,9 +187,7 @@ class Listener:
 
 
 def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
-    """Share of acceptance among the cues of what is said after a reply, outside titles, in [0, 1]; NaN
-    without.
-    """
+    """Share of acceptance among the cues of what follows a reply, outside titles, in [0, 1]; NaN without."""
     for start, end, *_ in sorted(titles, reverse=True):
         text = f"{text[:start]} {text[end:]}"
     said = cue("unseen").sub(" ", fold(text))

@@ -83,13 +83,9 @@ def _by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.Data
     rows = []
     for choice, setting, rule in _choices():
         scores = _session_scores(dialogues, grounder, rule)
-        rows += _taus({"choice": choice, "setting": setting}, default, scores)
+        facts = {"choice": choice, "setting": setting}
+        rows += [facts | {"metric": name} | _agreement(default, scores, name) for name in METRICS]
     return pd.DataFrame(rows)
-
-
-def _taus(facts: dict[str, Any], default: pd.DataFrame, found: pd.DataFrame) -> list[dict[str, Any]]:
-    """One row per metric of a set of scores: its facts, and the agreement with the default's scores."""
-    return [facts | {"metric": metric} | _agreement(default, found, metric) for metric in METRICS]
 
 
 def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention) -> pd.DataFrame:
