@@ -171,7 +171,6 @@ class _Refine(ShiftType):
         return shape.constraints < MAX_CONSTRAINTS
 
     def leaves(self, shape: StateShape) -> StateShape:
-        """One constraint more."""
         return shape._replace(constraints=shape.constraints + 1)
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
@@ -248,15 +247,12 @@ class _Relax(ShiftType):
     """One constraint less; at least one stays."""
 
     def allows(self, shape: StateShape) -> bool:
-        """Whether a constraint would stay."""
         return shape.constraints > 1
 
     def leaves(self, shape: StateShape) -> StateShape:
-        """One constraint less."""
         return StateShape(shape.constraints - 1, given_up=True)
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        """Any constraint is dropped."""
         name = str(_one(list(state.constraints), draw))
         rest = state.without(name)
         new = replace(state, constraints=rest, focus=next(iter(rest)))
@@ -274,7 +270,6 @@ class _Contradict(ShiftType):
         return shape._replace(constraints=max(1, shape.constraints - 1))
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        """Any constraint becomes a value to avoid."""
         name = str(_one(list(state.constraints), draw))
         dropped = {name: state.constraints[name]}
         rest = state.without(name)
@@ -299,15 +294,12 @@ class _Return(ShiftType):
     voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed
 
     def allows(self, shape: StateShape) -> bool:
-        """Whether a constraint was given up."""
         return shape.given_up
 
     def leaves(self, shape: StateShape) -> StateShape:
-        """The constraint that returned."""
         return StateShape(1, given_up=True)
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        """Any value given up is wanted again, alone."""
         name, value = _one(state.returnable, draw)
         added = {name: value}
         new = UserState(added, name, state.anchor, past=state.past)

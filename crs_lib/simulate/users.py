@@ -33,6 +33,7 @@ from crs_lib.simulate.scenarios import (
     stratum,
 )
 from crs_lib.simulate.shifts import SHIFTS
+from crs_lib.systems.base import n_met
 
 SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
 
@@ -187,11 +188,8 @@ class User:
 
     def _met(self, item: int, step: PlanStep) -> float:
         """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""
-        values = self.catalog.items[item].values
         wanted = step.state.constraints
-        if not wanted or any(value in values[name] for name, value in step.state.avoid.items()):
-            return 0.0
-        return sum(value in values[name] for name, value in wanted.items()) / len(wanted)
+        return n_met(self.catalog, item, wanted, step.state.avoid) / len(wanted) if wanted else 0.0
 
     def _title(self, step: PlanStep, draw: np.random.Generator) -> str:
         """The film a turn speaks of: one just recommended that was not asked about, else the anchor."""

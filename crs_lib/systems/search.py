@@ -162,7 +162,6 @@ class _BM25Search(_TurnSearch):
     """BM25 over all that the user said, or with ``bm25:last`` over the last turn alone."""
 
     def search(self, k: int) -> list[Hit]:
-        """Films that share words with the turns."""
         return self.index.by_words("\n".join(self.turns if self.argument == "all" else self.turns[-1:]), k)
 
 
@@ -171,7 +170,6 @@ class _DenseSearch(_TurnSearch):
     """Films near the turns' sentence vectors; the last turn counts 1, each earlier one less (@0.7)."""
 
     def search(self, k: int) -> list[Hit]:
-        """The nearest films."""
         return self.index.by_vector(self.turns, self.argument, k)
 
 
@@ -180,7 +178,6 @@ class _HybridSearch(_DenseSearch):
     """BM25 over all turns and ``dense``, fused by reciprocal ranks."""
 
     def search(self, k: int) -> list[Hit]:
-        """The best films of both rankings."""
         return self.index.by_both(self.turns, self.argument, k)
 
 

@@ -129,7 +129,6 @@ class _Words(Extractor):
         self._codes, self._matcher = list(forms.values()), Matcher(list(forms))
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         if self._grounder is not None:
             return self._grounder.ground(texts)
         found = (self._matcher.find(words(text)) for text in texts)
@@ -169,7 +168,6 @@ class _Substring(Extractor):
         self._matcher = _SubstringMatcher(self.space.value)
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         return self._matcher.find([text.lower() for text in texts], whole=self.whole)
 
 
@@ -180,7 +178,6 @@ class _Rules(_Substring):
     whole = True
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         return [codes & self._declared for codes in super().sets(texts)]
 
     @cached_property
@@ -215,7 +212,6 @@ class _Fuzzy(_Substring):
         )
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         return [codes | self._spelt(text) for codes, text in zip(super().sets(texts), texts, strict=True)]
 
     def _spelt(self, text: str) -> frozenset[int]:
@@ -250,7 +246,6 @@ class _Embed(Extractor):
             self._fields.append((codes.start, columns, weigh, weighted))
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         found: list[set[int]] = [set() for _ in texts]
         for first in range(0, len(texts), _CHUNK):
             counts = self._counted(texts[first : first + _CHUNK])
@@ -287,7 +282,6 @@ class _Hybrid(Extractor):
         self._members = [create(name, inputs) for name in ("rules", "fuzzy", "embed")]
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         found, field = [frozenset[int]()] * len(texts), self.space.field
         for member in self._members:
             for row, codes in enumerate(member.sets(texts)):

@@ -315,7 +315,6 @@ class Lda:
         self.name = f"{self.kind}, {self._model.n_topics} topics, {len(self._model.words)} words"
 
     def topics(self, texts: Sequence[str]) -> Topics:
-        """The topics of every text."""
         return self._model.topics(texts)
 
 
@@ -330,7 +329,6 @@ class _Heuristic:
             raise InputError(f"the heuristic takes no topic model; leave {str(model)!r} out")
 
     def topics(self, texts: Sequence[str]) -> Topics:
-        """The topics of every text."""
         return [admitted(_heuristic(text)) for text in texts]
 
 
