@@ -165,13 +165,10 @@ def _cleaner(aliases: Mapping[str, tuple[str, ...]]) -> Callable[[str], Cleaned]
 
 def clean_person(raw: str) -> Cleaned:
     """A person's name without role marks; placeholders and database keys are dropped."""
-    name = _tidy(_without_suffix(raw))
-    folded = fold(name)
-    if not folded:
-        return Cleaned(None, "empty")
-    if folded in NOT_A_PERSON or re.fullmatch(r"nm\d+", folded):
-        return Cleaned(None, "no person's name")
-    return Cleaned(name)
+    found = clean_name(raw)
+    folded = fold(found.value or "")
+    key = folded in NOT_A_PERSON or re.fullmatch(r"nm\d+", folded)
+    return Cleaned(None, "no person's name") if key else found
 
 
 _PLOT_WORD = _cleaner(PLOT_WORDS)

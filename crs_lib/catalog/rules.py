@@ -91,13 +91,8 @@ class Context:
     def in_marks(self, form: str) -> bool:
         """Whether a form stands between quotation or emphasis marks: the word itself is meant."""
         lower = self.text.lower() if self.has_marks else ""
-        place = lower.find(form)
-        while place >= 0:
-            end = place + len(form)
-            if lower[place - 1 : place] in _MARKS and lower[end : end + 1] in _MARKS:
-                return True
-            place = lower.find(form, end)
-        return False
+        places = (found.span() for found in re.finditer(re.escape(form), lower))
+        return any(lower[a - 1 : a] in _MARKS and lower[b : b + 1] in _MARKS for a, b in places)
 
     def has_film_cue(self, first: int, last: int) -> bool:
         """Whether a film word, or a genre that is vouched for, stands at most two words from a run."""

@@ -177,6 +177,7 @@ class Maker:
             from crs_lib.systems import programs
 
             self.programs = programs.Programs(start.place, rule, loaded, config.catalog_name)
+        self._shared = [one for one in (self.llms, self.programs) if one is not None]
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
         self.config, self.arm = config, arm or config.arm
         self._given = {systems.named(given)[0]: given for given in config.systems}
@@ -191,7 +192,7 @@ class Maker:
     @property
     def models(self) -> "Maker | None":
         """The maker itself where its sessions wait for models or programs."""
-        return self if self.llms is not None or self.programs is not None else None
+        return self if self._shared else None
 
     def width(self, specs: Sequence[str]) -> int:
         """How many sessions at once keep these models and programs busy; at least 1."""
@@ -210,15 +211,13 @@ class Maker:
 
     def close(self) -> None:
         """Close connections and files and end programs; using the maker afterwards opens them again."""
-        for shared in (self.llms, self.programs):
-            if shared is not None:
-                shared.close()
+        for shared in self._shared:
+            shared.close()
 
     def halt(self) -> None:
         """Let sessions that wait for a model or a program end at their next call."""
-        for shared in (self.llms, self.programs):
-            if shared is not None:
-                shared.halt()
+        for shared in self._shared:
+            shared.halt()
 
 
 TRIAL_TURNS = 12  # of the scenario: the first shift comes at turn 4 to 6

@@ -62,12 +62,8 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
         return
     found = {match.code for match in grounder.audit(text) if not match.rejected}
     for field, value in needed:
-        said = (
-            value.lower() in text.lower()
-            if field == SITUATION
-            else grounder.catalog.code(field, value) in found
-        )
-        if not said:
+        situation = field == SITUATION and value.lower() in text.lower()
+        if not situation and (field == SITUATION or grounder.catalog.code(field, value) not in found):
             turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
             raise RunError(
                 f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}; mend "
