@@ -61,14 +61,6 @@ class _Vocabulary:
         return len(self.value)
 
 
-class _Group(NamedTuple):
-    """The items that have one of the values asked for in a field; the lowest ``rank`` is given up first."""
-
-    rank: tuple[bool, float]
-    field: str
-    items: Codes
-
-
 def _common(one: Codes, other: Codes) -> Codes:
     """The items that stand in two ascending lists, ascending: the shorter is looked up in the longer."""
     few, many = sorted((one, other), key=len)
@@ -269,24 +261,22 @@ class Catalog:
         """The items of all constraints but those of the lowest ranks, given up until an item is left.
         Constraints are met from the highest rank down: the first that leaves nothing is the last given up.
         """
-        groups = [self._group(field, wanted) for field, wanted in pairs if fields.get(field) and wanted]
-        order = sorted(groups, key=lambda group: group.rank, reverse=True)  # no two ranks are equal
-        items = self._recommendable_items
-        for place, group in enumerate(order):
-            met = _common(items, group.items)
+        groups: list[tuple[bool, float, str, Codes]] = []  # values that no film has rank last
+        for name, wanted in pairs:
+            if (row := fields.get(name)) and wanted:
+                several = (wanted,) if isinstance(wanted, str | int) else wanted
+                codes = {code for one in several if (code := self.code(name, str(one))) is not None}
+                parts = [self._recommendable_with(code) for code in codes] or [np.zeros(0, np.int32)]
+                mine = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+                groups.append((bool(codes), row.keep, name, mine))
+        order, items = sorted(groups, key=lambda group: group[:2], reverse=True), self._recommendable_items
+        for place, (_, _, _, mine) in enumerate(order):
+            met = _common(items, mine)
             if not len(met):
-                dropped = tuple(given_up.field for given_up in reversed(order[place:]))
+                dropped = tuple(name for _, _, name, _ in reversed(order[place:]))
                 return _Found(items, dropped) if relax else _Found(met, ())
             items = met
         return _Found(items, ())
-
-    def _group(self, field: str, wanted: Wanted) -> _Group:
-        """The recommendable items that have one of these values of a field; values no film has rank last."""
-        several = (wanted,) if isinstance(wanted, str | int) else wanted
-        codes = {code for one in several if (code := self.code(field, str(one))) is not None}
-        parts = [self._recommendable_with(code) for code in codes]
-        items = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int32), *parts]))
-        return _Group((bool(codes), fields.get(field).keep), field, items)
 
     def query_codes(self, codes: Sequence[int]) -> Codes:
         """The recommendable items that have every one of these concepts, ascending."""

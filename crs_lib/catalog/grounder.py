@@ -196,8 +196,7 @@ class Grounder:
             if name in self.active_fields:
                 row = ALL_FIELDS[name]
                 for form in row.forms(value):
-                    rule = value_rule(row.rule, form, self._everyday)
-                    table.setdefault(form, []).append((code, rule))
+                    table.setdefault(form, []).append((code, value_rule(row.rule, form, self._everyday)))
         return table
 
     def key(self, code: int) -> str:
@@ -295,8 +294,7 @@ class Grounder:
 
     def find_plot_keywords_in_text(self, text: str, limit: int = 5) -> list[str]:
         """The text's whole words that say what some plot is about, in text order, at most ``limit``."""
-        known = self.catalog.plot_keywords
-        return [word for word in fields.plot_keywords(text) if word in known][:limit]
+        return [word for word in fields.plot_keywords(text) if word in self.catalog.plot_keywords][:limit]
 
     def titles(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
         """The titles a text names, resolved to items, in text order (:meth:`_Titles.find`)."""

@@ -364,11 +364,8 @@ def _extracted(plots: Sequence[str]) -> list[list[str]]:
     kept = sorted(word for word, n in counts.items() if min(_LEAST, 1 + len(plots) // 10) <= n <= most)
     if not kept:
         return [[] for _ in plots]
-    space = TfidfVectorizer(analyzer=list, vocabulary=kept)
-    weights = space.fit_transform(words)
     best = []
-    for row in range(len(plots)):
-        part = weights[row]
+    for part in TfidfVectorizer(analyzer=list, vocabulary=kept).fit_transform(words):
         pairs = zip((-part.data).tolist(), part.indices.tolist(), strict=True)
         best.append([kept[place] for _, place in sorted(pairs)[:_MOST]])
     return best

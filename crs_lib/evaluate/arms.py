@@ -83,5 +83,4 @@ def gains_of(windows: Iterable[Dialogue], twins: Iterable[Dialogue], scorer: Sco
 
 def _turns(scorer: Scorer, talk: Dialogue) -> list[TurnRecord]:
     """The records of a dialogue's turns, without the concepts of their texts, which no gain needs."""
-    nothing = Text((), frozenset())
-    return list(scorer.prepare(talk, [nothing] * len(talk.turns)).turns)
+    return list(scorer.prepare(talk, [Text((), frozenset())] * len(talk.turns)).turns)

@@ -228,8 +228,7 @@ def caption(name: str, *frames: pd.DataFrame) -> str:
 
 def title(name: str) -> str:
     """The heading of a figure: declared, or its name in words."""
-    words = name.replace("_", " ").capitalize()
-    return str(FIGURES.get(name).facts.get("title", words))
+    return str(FIGURES.get(name).facts.get("title", name.replace("_", " ").capitalize()))
 
 
 def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:

@@ -37,10 +37,8 @@ class JudgeSettings(Settings):
     expected: Annotated[bool, Field(description="the mean of the levels by their probability")] = False
     wishes: Annotated[
         Literal["", "turns", "log"],
-        Field(
-            description="whose words tell them: the user's turns or the log; empty: turns of imported logs"
-        ),
-    ] = ""
+        Field(description="whose words tell them: the user's turns or the log; empty: turns of imported logs")
+    ] = ""  # fmt: skip
 
     def check(self) -> None:
         room(self.options)

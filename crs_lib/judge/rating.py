@@ -1,6 +1,7 @@
 """The rating of one dialogue: a judge scores every construct; a score that cannot be read is missing."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -66,11 +67,9 @@ def _check_score(value: Any, construct: str) -> _CheckedScore:
 
 def _read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
     """The score of each construct in a judge's reply; ``unreadable`` where it is not the JSON asked for."""
-    try:
+    record, found = None, {}
+    with suppress(InputError):
         record = safety.loads(text, "the reply")
-    except InputError:
-        record = None
-    found = {}
     for name in group:
         part = record.get(name) if isinstance(record, Mapping) else None
         if not isinstance(part, Mapping) or "score" not in part:

@@ -81,8 +81,7 @@ def answer_f1(answer: str | None, expected: str | None) -> float:
     given, wanted = Counter(words(answer)), Counter(words(expected))
     if not given or not wanted:
         return float(given == wanted)
-    common = (given & wanted).total()
-    return 2 * common / (given.total() + wanted.total())
+    return 2 * (given & wanted).total() / (given.total() + wanted.total())
 
 
 def answer_exact(answer: str | None, expected: str | None) -> float:

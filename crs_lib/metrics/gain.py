@@ -234,8 +234,7 @@ def _false_claims(turn: TurnRecord) -> float:
     """
     if not turn.constraints or not turn.items:
         return math.nan
-    said = turn.constraints & turn.system.concepts
-    if not said:
+    if not turn.constraints & turn.system.concepts:
         return 0.0
     facts, concepts = turn.background.catalog.fact_sets, turn.background.concepts
     if all(turn.constraints <= facts[mention.item] for mention in concepts.titles(turn.pair.system.text)):
@@ -288,8 +287,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     if not part or not (turn.items or turn.asked):
         return math.nan
     facts, k = turn.background.catalog.fact_sets, max(1, len(turn.items))
-    whole = turn.background.once(_parts)(((turn.constraints, turn.exclusions), part))
-    counts, met = map(list[Any], whole)
+    counts, met = map(list[Any], turn.background.once(_parts)(((turn.constraints, turn.exclusions), part)))
     for item in turn.recent if turn.others else ():
         there = _level(facts[item], turn.constraints, turn.exclusions)
         mine = len(facts[item] & part)

@@ -89,6 +89,11 @@ _LATER = (("scope", STATED), ("pace", scenarios.DENSE))
 _ARMS = (scenarios.SHIFT, scenarios.STRAIGHT, scenarios.FRESH, scenarios.NO_SHIFT, scenarios.CALM)
 
 
+_Degree = Annotated[str, OneOf(DEGREES)]
+_Scope = Annotated[str, OneOf(SCOPES)]
+_Voices = Annotated[str, OneOf(choices)]
+
+
 def _once(arms: Sequence[str]) -> Sequence[str]:
     if len(set(arms)) < len(arms) or (arms and arms[0] not in (scenarios.SHIFT, scenarios.NO_SHIFT)):
         example = "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
@@ -104,38 +109,30 @@ class SimulateConfig(Settings):
     run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     systems: Annotated[
-        Sequence[str],
-        AfterValidator(check_systems),
+        Sequence[str], AfterValidator(check_systems),
         Field(description="policies, models or programs that answer, also NAME=SPEC"),
-    ] = DEFAULT_SYSTEMS
+    ] = DEFAULT_SYSTEMS  # fmt: skip
     n_sessions: Annotated[int, Field(ge=1, le=1_000_000, description="sessions of each system")] = 12
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a session")] = 20
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
     workers: Annotated[int, Field(ge=1, le=256, description="processes for systems without models")] = 1
     arms: Annotated[
-        Sequence[Annotated[str, OneOf(_ARMS)]],
-        AfterValidator(_once),
-        Field(
-            min_length=1,
-            description="shift, straight (wants at once what others shift to), fresh (new at a shift), none "
-            "(no shift), calm (no insisting)",
-        ),
-    ] = (scenarios.SHIFT, *scenarios.WINDOWS)
+        Sequence[Annotated[str, OneOf(_ARMS)]], AfterValidator(_once),
+        Field(min_length=1, description="shift, straight (wants at once what others shift to), fresh (new at "
+              "a shift), none (no shift), calm (no insisting)"),
+    ] = (scenarios.SHIFT, *scenarios.WINDOWS)  # fmt: skip
     shift_first: Annotated[
-        Sequence[int],
-        AfterValidator(partial(_bounds, "shift_first", 2)),
+        Sequence[int], AfterValidator(partial(_bounds, "shift_first", 2)),
         Field(description="the least and the most turn of the first shift"),
-    ] = scenarios.FIRST_SHIFT
+    ] = scenarios.FIRST_SHIFT  # fmt: skip
     shift_gap: Annotated[
-        Sequence[int],
-        AfterValidator(partial(_bounds, "shift_gap", 1)),
+        Sequence[int], AfterValidator(partial(_bounds, "shift_gap", 1)),
         Field(description="the least and the most turns from one shift to the next"),
-    ] = scenarios.GAP
+    ] = scenarios.GAP  # fmt: skip
     pace: Annotated[
-        str,
-        OneOf((scenarios.DENSE, scenarios.NATURAL)),
+        str, OneOf((scenarios.DENSE, scenarios.NATURAL)),
         Field(description="dense: gaps as set, types in turn; natural: as often and in the types of people"),
-    ] = scenarios.DENSE
+    ] = scenarios.DENSE  # fmt: skip
     shift_types: Annotated[
         Sequence[Annotated[str, OneOf(SHIFTS)]], Field(min_length=1, description="shift types, due in turn")
     ] = scenarios.ALL_TYPES
@@ -143,22 +140,16 @@ class SimulateConfig(Settings):
         Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
     ] = Rates()
     explicitness: Annotated[
-        str,
-        OneOf(DEGREES),
-        Field(description="whether a shift names its new constraint, or a situation implies it"),
+        _Degree, Field(description="whether a shift names its new constraint, or a situation implies it")
     ] = EXPLICIT
     scope: Annotated[
-        str,
-        OneOf(SCOPES),
-        Field(description="whether a shift that brings a value says what becomes of earlier ones"),
+        _Scope, Field(description="whether a shift that brings a value says what becomes of earlier ones")
     ] = STATED
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
     voices: Annotated[
-        str,
-        OneOf(choices),
-        Field(description="how users talk: all, development, confirmation, one voice, or A"),
+        _Voices, Field(description="how users talk: all, development, confirmation, one voice, or A")
     ] = ALL
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
@@ -278,8 +269,7 @@ def run_folder(run: str) -> Path:
 @safety.reader("the failed sessions of a run")
 def failed_sessions(run: str) -> list[dict[str, str]]:
     """The sessions that a finished run is without: model, session_id and error of each; often none."""
-    made = runs.finished(STUDY, run, "simulate", "03_simulate")
-    if FAILED not in made["outputs"]:
+    if FAILED not in runs.finished(STUDY, run, "simulate", "03_simulate")["outputs"]:
         return []
     path = runs.output(STUDY, run, "simulate", "03_simulate", FAILED)
     rows: list[dict[str, str]] = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")

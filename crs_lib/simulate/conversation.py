@@ -107,8 +107,7 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
     name, spec = systems.named(spec)
     user = User(world.catalog, plan, _realiser(world, spec, plan.session, config))
     world = replace(world, conversation=conversation_id(config.seed, talk.name, plan.arm))
-    shelf = systems.SYSTEMS.get(spec).facts.get("shelf")
-    films = _shelf(world, session, config) if shelf else ()
+    films = _shelf(world, session, config) if systems.SYSTEMS.get(spec).facts.get("shelf") else ()
     system = systems.create(spec, world, config.seed, plan.session, films)
     found: list[Turn] = []
     for place, turn in enumerate(talk.turns, start=1):

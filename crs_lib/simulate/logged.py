@@ -72,8 +72,7 @@ _PAIRED, _INDEPENDENT = 0.95, 0.25  # shares of pairs of sessions with one user,
 
 def user_of(dialogue: Dialogue) -> str:
     """Who the user of a dialogue is: the first constraints logged, else what is said first, else the seed."""
-    pairs = dialogue.pairs()
-    wishes = next((w for p in pairs if (w := p.user.user_meta.get("constraints"))), None)
+    wishes = next((w for p in dialogue.pairs() if (w := p.user.user_meta.get("constraints"))), None)
     if wishes:
         return tables.dumps(dict(sorted(wishes.items())))
     return fold(dialogue.turns[0].text) or str(dialogue.extra.get("seed", ""))
@@ -133,8 +132,7 @@ class _Counts:
     def titles(self) -> _Known:
         """The share of listed titles, else of replies, that the catalogue knows."""
         if self.listed:
-            share = self.known / self.listed
-            return _Known(share, self.listed, "the titles that replies list", "has", 0.5)
+            return _Known(self.known / self.listed, self.listed, "the titles that replies list", "has", 0.5)
         grounder, n = Grounder(self.catalog), len(self.replies)
         found = sum(bool(grounder.titles(text)) for text in self.replies)
         of, says = "the replies looked at", "has a film that they name"

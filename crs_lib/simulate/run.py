@@ -65,10 +65,8 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
     inputs |= versions(config.programs(), before)
     seeds = ", with other seeds" if asked else ""
     without = f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
-    with (
-        runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs) as stage,
-        stage.ledger() as ledger,
-    ):
+    opened = runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs)
+    with opened as stage, stage.ledger() as ledger:
         alone = config.workers == 1 and not config.scheduler
         runs.job(
             stage, ledger, [runs.Part(keys, models, label=keys[0].system) for keys, models in config.parts()],

@@ -375,8 +375,7 @@ def _stated(
     for place, name in enumerate(avoid):
         held = dict(itertools.islice(avoid.items(), place + 1))
         state = replace(goal, constraints=wanted, focus=next(iter(wanted), name), avoid=held)
-        step = _step(catalog, len(steps) + 1, EXCLUDE, state)
-        steps.append(replace(step, excluded={name: avoid[name]}))
+        steps.append(replace(_step(catalog, len(steps) + 1, EXCLUDE, state), excluded={name: avoid[name]}))
     return steps
 
 

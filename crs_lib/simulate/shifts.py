@@ -273,8 +273,7 @@ class _Contradict(ShiftType):
         name = str(_one(list(state.constraints), draw))
         dropped = {name: state.constraints[name]}
         rest = state.without(name)
-        avoid = {**state.avoid, **dropped}
-        new = replace(state, constraints=rest, avoid=avoid, focus=next(iter(rest), name))
+        new = replace(state, constraints=rest, avoid={**state.avoid, **dropped}, focus=next(iter(rest), name))
         if rest:
             return PlannedShift(new, "contradict", {}, dropped)
         items = new.answers(catalog)

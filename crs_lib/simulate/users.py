@@ -158,8 +158,7 @@ class User:
             return step.act, step.act if self.last else "reaction_first"
         if step.readings:
             return step.act, step.act if self.heard or step.act != FOLLOW_UP else "follow_up_first"
-        insists = mood < self.scenario.insist
-        if insists and best < 1 and not ends and step.state.constraints:
+        if mood < self.scenario.insist and best < 1 and not ends and step.state.constraints:
             if last:
                 return "insist", "insist"
             if self.asked:

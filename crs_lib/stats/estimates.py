@@ -41,8 +41,7 @@ def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) 
         size = min(step, resamples - start)
         chosen = rng.integers(0, clusters, size=(size, clusters))
         chosen += np.arange(size)[:, None] * clusters
-        counts = np.bincount(chosen.ravel(), minlength=size * clusters)
-        yield counts.reshape(size, clusters).astype(float)
+        yield np.bincount(chosen.ravel(), minlength=size * clusters).reshape(size, clusters).astype(float)
 
 
 def bootstrap_estimates(

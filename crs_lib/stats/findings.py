@@ -295,8 +295,7 @@ def finding_limit(
     found = [mean_of(frame, value, scenario=by)]
     if system:
         means = means_of(frame, value, system=system, scenario=by)
-        order = sorted(means, key=lambda name: -means[name].value)
-        pairs = itertools.pairwise(order)
+        pairs = itertools.pairwise(sorted(means, key=lambda name: -means[name].value))
         found = [difference_of(frame, a, b, value, system=system, scenario=by) for a, b in pairs]
     known = [one for one in found if not math.isnan(one.low)]
     half = max((one.high - one.low for one in known), default=0.0) / 2

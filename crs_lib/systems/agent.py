@@ -199,8 +199,7 @@ class _Agent(ModelSystem):
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:  # fmt: skip
         """One call with the conversation, as far as it fits, and this turn's messages."""
-        task = Message("system", self.system_message(self.offer()))
-        messages, left_out = self.fitting(task, asked, tools)
+        messages, left_out = self.fitting(Message("system", self.system_message(self.offer())), asked, tools)
         self.left_out = max(self.left_out, left_out.get("utterances_left_out", 0))
         self.calls += 1
         return self.ask(turn, messages, schema, self.calls - 1, tools)
@@ -228,8 +227,7 @@ class _Agent(ModelSystem):
         self.found |= dict.fromkeys(item for item in shown if item not in self.found)
         number = {item: place for place, item in enumerate(self.found, start=1)}
         lines = [f"[{number[item]}] {modes.film_facts(self.world.catalog, item)}" for item in shown]
-        told = {"found": len(done.items), "movies": lines, **done.noted}
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps({"found": len(done.items), "movies": lines, **done.noted}, ensure_ascii=False)
 
     def logged(self, done: _Search) -> dict[str, Any]:
         """A search as the log of the turn holds it; texts of a model are bounded."""

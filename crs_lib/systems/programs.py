@@ -100,8 +100,7 @@ class Programs(AbstractContextManager["Programs", None]):
             raise
         text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
         spent = time.perf_counter() - started
-        digest = self._version(spec)
-        reply = Reply(text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=digest)
+        reply = Reply(text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=self._version(spec))
         self._log(spec, request, tags, reply, spent)
         return answer
 

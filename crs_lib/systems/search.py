@@ -79,16 +79,14 @@ class _FilmIndex:
             query = query + np.float32(how.decay**later) * _vector(how.encoder, turn)
         with one_thread():
             if how.encoder not in self._vectors:
-                texts = list(self.texts.values())
-                self._vectors[how.encoder] = sentence_vectors(_model(how.encoder), texts)
+                self._vectors[how.encoder] = sentence_vectors(_model(how.encoder), list(self.texts.values()))
             cosines = (self._vectors[how.encoder] @ query).astype(np.float32)
         return named(self._ids, *top_k(cosines, k, above=-np.inf))
 
     def by_both(self, turns: Sequence[str], how: _VectorSearch, k: int) -> list[Hit]:
         """The ``k`` best films of both rankings, fused by reciprocal ranks."""
         depth = max(k, DEPTH)
-        found = [self.by_words("\n".join(turns), depth), self.by_vector(turns, how, depth)]
-        return fuse("rrf", found, k)
+        return fuse("rrf", [self.by_words("\n".join(turns), depth), self.by_vector(turns, how, depth)], k)
 
 
 def found(index: _FilmIndex, spec: str, turns: Sequence[str], k: int) -> list[Hit]:

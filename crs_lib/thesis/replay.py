@@ -109,8 +109,11 @@ class ReplayedLda(Lda):
         if text in self._known:
             return self._known[text]
         gamma = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics)).astype(np.float32)
-        if bag := self._bag(text):  # an empty text takes its draws, too
-            words = sorted(bag)
+        number, common = self._model.number, function_words()
+        cut = (word for word in self._cut(text) if len(word) > 2 and word.isalpha())
+        lemmas = (self._lemma(word) for word in cut if word not in common)
+        bag = Counter(number[word] for word in lemmas if word in number)
+        if words := sorted(bag):  # an empty text takes its draws, too
             counts = np.array([[bag[word] for word in words]], dtype=np.float32)
             gamma = self._model.infer(np.array([words]), counts, gamma)
         best = int(gamma[0].argmax())
@@ -118,13 +121,6 @@ class ReplayedLda(Lda):
             return ()
         self._known[text] = self._model.top_words[best]
         return self._known[text]
-
-    def _bag(self, text: str) -> Counter[int]:
-        """The model's words in a text: number to count."""
-        number, common = self._model.number, function_words()
-        words = (word for word in self._cut(text) if len(word) > 2 and word.isalpha())
-        lemmas = (self._lemma(word) for word in words if word not in common)
-        return Counter(number[word] for word in lemmas if word in number)
 
 
 def _tokeniser() -> Any:

@@ -28,8 +28,7 @@ def scored(world: World, config: SimulateConfig, n: int) -> list[tuple[Dialogue,
             windows += [talk for several in made.values() for talk in several]
     rule = conventions.get("default")
     gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
-    found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
-    return list(zip(talks, found, strict=True))
+    return list(zip(talks, ItemsScorer(world.grounder, rule, gains=gains).score_many(talks), strict=True))
 
 
 def _twin(config: SimulateConfig) -> SimulateConfig:

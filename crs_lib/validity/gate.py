@@ -214,8 +214,7 @@ class Protocol:
             part = pd.DataFrame([_tested(one, wide, plain) for one in demands]).assign(decides=decides)
             parts.append(part.assign(p_holm=stats.holm(part["p"].tolist())))
         found = pd.concat(parts, ignore_index=True)
-        verdict = np.where(found["p_holm"] < alpha, PASS, FAIL)
-        return found.assign(verdict=verdict, protocol=self.digest)
+        return found.assign(verdict=np.where(found["p_holm"] < alpha, PASS, FAIL), protocol=self.digest)
 
 
 def _tested(one: _Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]:

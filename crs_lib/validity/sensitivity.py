@@ -156,5 +156,4 @@ def read(run: str) -> pd.DataFrame:
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise NoDataError(f"the sensitivity stage of run {run!r} read older dialogues than it has now")
     again = f"python -m crs_lib validity precision --conventions --run {run}"
-    path = runs.as_written(simulate.STUDY, run, entry, FILE, again)
-    return pd.read_csv(path, dtype={"setting": str})
+    return pd.read_csv(runs.as_written(simulate.STUDY, run, entry, FILE, again), dtype={"setting": str})
