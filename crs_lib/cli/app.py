@@ -24,8 +24,8 @@ import select
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError, create_model
@@ -52,9 +52,8 @@ _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in 
 
 
 def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
-    """The command that the first words name, and the others; of an old name the new one is printed.
-
-    Ends the process (2) with the list of the commands for words that name none.
+    """The command that the first words name, and the others; of an old name the new one is printed. Ends the
+    process (2) with the list of the commands for words that name none.
     """
     old = prompts.lists("old_commands")
     for name, rest in ((" ".join(words[:size]), words[size:]) for size in (2, 1)):
@@ -88,9 +87,8 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
 
 
 def _do(one: Entry[object], words: Sequence[str]) -> None:
-    """Do a command with the words of a command line; InputError where it would write over what it reads.
-
-    Its facts: ``takes``, settings as ``module:class`` with names of fields behind where not all are taken;
+    """Do a command with the words of a command line; InputError where it would write over what it reads. Its
+    facts: ``takes``, settings as ``module:class`` with names of fields behind where not all are taken;
     ``defaults`` of such fields where they are not the class's; ``reads`` and ``writes``, the options that
     hold files, none of which is written over another, over a run's file or a committed notebook:
     ``out/turns.parquet`` is a file in the folder that the option names, and ``out`` itself a file, or a
@@ -116,9 +114,17 @@ def _do(one: Entry[object], words: Sequence[str]) -> None:
 
 def _known(one: Entry[object]) -> tuple[type[Settings], dict[str, Setting]]:
     """A command's own parameters as settings, and all fields that it takes, by name."""
-    own = _own(inspect.signature(one.make).parameters, dict(_OPTION.findall(inspect.getdoc(one.make) or "")))
-    taken = [field for source in reversed(one.facts.get("takes", ())) for field in _taken(source)]
-    return own, {field.name: field for field in (*taken, *fields_of(own))}
+    lines = dict(_OPTION.findall(inspect.getdoc(one.make) or ""))
+    fields: dict[str, Any] = {}
+    for name, given in inspect.signature(one.make).parameters.items():
+        if given.kind is not given.VAR_KEYWORD:
+            default = ... if given.default is given.empty else given.default
+            fields[name] = (Annotated[given.annotation, Field(description=lines.get(name, ""))], default)
+    own, known = create_model("Options", __base__=Settings, **fields), dict[str, Setting]()
+    for source in reversed(one.facts.get("takes", ())):
+        place, *names = source.split()
+        known |= {f.name: f for f in fields_of(resolve_name(place)) if not names or f.name in names}
+    return own, known | {field.name: field for field in fields_of(own)}
 
 
 def _completion(shell: str) -> str:
@@ -180,23 +186,6 @@ def typed(setting: Setting, value: Any) -> Any:
         return value
 
 
-def _own(parameters: Mapping[str, inspect.Parameter], lines: Mapping[str, str]) -> type[Settings]:
-    """A function's parameters as a settings class, each with its line of help."""
-    fields: dict[str, Any] = {}
-    for name, one in parameters.items():
-        if one.kind is not one.VAR_KEYWORD:
-            default = ... if one.default is one.empty else one.default
-            fields[name] = (Annotated[one.annotation, Field(description=lines.get(name, ""))], default)
-    return create_model("Options", __base__=Settings, **fields)
-
-
-def _taken(source: str) -> list[Setting]:
-    """The fields that ``module:class`` names, or only those whose names follow."""
-    target, *names = source.split()
-    module, _, kind = target.partition(":")
-    return [one for one in fields_of(getattr(import_module(module), kind)) if not names or one.name in names]
-
-
 def _add(parser: ArgumentParser, setting: Setting, default: Any, *, own: bool, positional: bool) -> None:
     """Add the option of a field; what is not given is absent from what the parser returns."""
     name = _flag(setting.name)
@@ -208,7 +197,10 @@ def _add(parser: ArgumentParser, setting: Setting, default: Any, *, own: bool, p
     elif setting.items == _PAIRS:
         words |= {"nargs": 2, "action": "append", "metavar": ("NAME", "VALUE")}
     elif not positional:
-        words |= {"required": setting.required and default is None, "metavar": _metavar(setting, own)}
+        kinds = {int: "N", float: "X", Mapping: "JSON", Path: "PATH"}
+        value = next((word for kind, word in kinds.items() if kind in setting.kinds), setting.name.upper())
+        value = "A,B" if setting.several and not own else value.rstrip("_")
+        words |= {"required": setting.required and default is None, "metavar": value}
         words |= {"nargs": "+", "action": "extend"} if own and setting.several else {}
     if positional:
         parser.add_argument(setting.name, **words)
@@ -224,12 +216,6 @@ def _help(setting: Setting, default: Any) -> str:
     shown = ", ".join(map(str, default)) if isinstance(default, tuple | list) else default
     told = default is None or default is False or default in ("", {}, ()) or "default:" in setting.help
     return f"{setting.help}{choices}{'' if told else f' (default: {shown})'}"
-
-
-def _metavar(setting: Setting, own: bool) -> str:
-    words = {int: "N", float: "X", Mapping: "JSON", Path: "PATH"}
-    known = next((word for kind, word in words.items() if kind in setting.kinds), setting.name.upper())
-    return "A,B" if setting.several and not own else known.rstrip("_")
 
 
 def _named(given: Mapping[str, Any], entries: str) -> Iterator[Path]:
@@ -248,10 +234,8 @@ def _within(path: Path, most: int = 10_000) -> Iterator[Path]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
-
-    0: success; 2: an error that the user can mend; 130: stopped by Ctrl-C; 141 (SIGPIPE), without a message:
-    the reader of the output went away, as in ``| head``.
+    """Run a command and return its exit code. 0: success; 2: an error that the user can mend; 130: stopped by
+    Ctrl-C; 141 (SIGPIPE), without a message: the reader of the output went away, as in ``| head``.
     """
     with terminal.promptly() as interrupts, terminal.escaped():
         try:

@@ -150,8 +150,7 @@ def _import_logs(
     """
     from crs_lib.simulate import logged
 
-    place = logs or path
-    if not place:
+    if not (place := logs or path):
         raise InputError("name a log file or a folder of them, of any known form")
     if to or out:
         _convert(place, to, out)
@@ -252,7 +251,6 @@ def _score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any
     print(f"\ntables: {paths.shown(place)}/  ({', '.join(_SCORES)})")
     if config.asks:
         table(llm.usage(place / "llm_calls.jsonl"), digits=2)
-        lost = [row for row in tables.read_jsonl(place / "results.jsonl") if row["detail"].get("failed")]
-        if lost:
+        if lost := [row for row in tables.read_jsonl(place / "results.jsonl") if row["detail"].get("failed")]:
             first = f"{lost[0]['session_id']} of {lost[0]['model']}: {lost[0]['detail']['failed']}"
             print(f"sessions without scores: {len(lost)}; the first is {first}. The same command asks again")

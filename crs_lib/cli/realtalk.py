@@ -85,11 +85,8 @@ def _page(path: Path, built: Any, records: Sequence[dict[str, Any]]) -> None:
     from crs_lib.report.page import document
 
     lead = html.escape(f"{' and '.join(built.chat.speakers)}, {built.size} messages.")
-    told = document(
-        built.chat.name, "Where in the chat does the answer stand?", lead,
-        describe.sections(built, records), "chat.css",
-    )  # fmt: skip
-    tables.write_whole(path, told)
+    asked, parts = "Where in the chat does the answer stand?", describe.sections(built, records)
+    tables.write_whole(path, document(built.chat.name, asked, lead, parts, "chat.css"))
 
 
 def _answer(built: Any, record: dict[str, Any]) -> None:
@@ -153,19 +150,22 @@ def _evaluate(
     compare: a setting and its values (selection, ranker, encoder, …), or: ladder, BM25 to the fusion
     protocol: lmeb scores rankers on the terms of that public benchmark; writes nothing
     """
-    from crs_lib.realtalk import study
+    from crs_lib.realtalk import index, ranker, study
     from crs_lib.realtalk.config import RealTalkConfig
 
     if teach:
-        _teach(train)
+        own, _ = ranker.train_chats(train)
+        if not own:
+            raise InputError(f"no train chats were found; {prompts.lists(_WORDS)['chats']}")
+        ranker.need_trees()
+        print(f"{paths.shown(ranker.SHIPPED)}: {ranker.teach(own, index.STUDIED, index.build)}")
         return
+    usual = "train" if given["data"] == "realtalk" else "all"
     if compare or protocol:
         given = {name: value for name, value in given.items() if name != "run"}
-        config = RealTalkConfig(**given, split=_split(given["data"]))
-        _compare(protocol or compare[0], compare[1:], config)
+        _compare(protocol or compare[0], compare[1:], RealTalkConfig(**given, split=usual))
         return
-    split = "held-questions" if held else "test" if test_only else _split(given["data"])
-    config = RealTalkConfig(**given, split=split)
+    config = RealTalkConfig(**given, split="held-questions" if held else "test" if test_only else usual)
     study.check_test_split(config)
     start = time.perf_counter()
     made = [record["made_with"] for record in study.predict(config)]
@@ -176,24 +176,9 @@ def _evaluate(
     print(f"\n{time.perf_counter() - start:.0f} s; tables: {folder}/")
 
 
-def _split(data: str) -> str:
-    return "train" if data == "realtalk" else "all"
-
-
-def _teach(train: Path | None) -> None:
-    from crs_lib.realtalk import index, ranker
-
-    own, _ = ranker.train_chats(train)
-    if not own:
-        raise InputError(f"no train chats were found; {prompts.lists(_WORDS)['chats']}")
-    ranker.need_trees()
-    print(f"{paths.shown(ranker.SHIPPED)}: {ranker.teach(own, index.STUDIED, index.build)}")
-
-
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
-    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion.
-
-    Or those of rankers on the terms of the benchmark ``lmeb``.
+    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion. Or those
+    of rankers on the terms of the benchmark ``lmeb``.
     """
     from crs_lib.realtalk import compare as levers
     from crs_lib.realtalk import index, study

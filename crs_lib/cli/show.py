@@ -1,8 +1,8 @@
 """Pages and pictures of finished runs, and the thesis from beginning to end."""
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import pandas as pd
@@ -103,8 +103,7 @@ def draw(study: str, run: str, only: str | None = None, convention: str = "") ->
     from crs_lib import evaluate, figures
 
     for one in [study] if study else _studies(run, only):
-        module, _, function = READERS[one].partition(":")
-        read: Callable[..., pd.DataFrame] = getattr(import_module(module), function)
+        read: Callable[..., pd.DataFrame] = resolve_name(READERS[one])
         name = evaluate.convention_of(run, convention) if one == "movies" else ""
 
         def frame(run: str, table: str, read: Any = read, name: str = name) -> pd.DataFrame:
@@ -129,10 +128,9 @@ def _studies(run: str, only: str | None) -> list[str]:
 
 
 def finish(sweep: Any, name: str) -> None:
-    """Make what the sweep asks for, of the runs whose evaluation is finished; other runs are left out.
-
-    Each convention of a run gets its tables, figures, report and trace. Where the grid has more than one
-    cell, the outcomes over the grid go to ``results/movies/sweep-<name>.csv`` and one figure.
+    """Make what the sweep asks for, of the runs whose evaluation is finished; other runs are left out. Each
+    convention of a run gets its tables, figures, report and trace. Where the grid has more than one cell, the
+    outcomes over the grid go to ``results/movies/sweep-<name>.csv`` and one figure.
     """
     from crs_lib import evaluate
     from crs_lib.report import thesis

@@ -20,7 +20,6 @@ STOPPED = "\nstopped; what was finished is stored, the same command continues\n"
 @contextlib.contextmanager
 def promptly() -> Iterator["_Interrupts"]:
     """Within, the first Ctrl-C raises KeyboardInterrupt; a second one, or ``TIDY`` seconds, end the process.
-
     The signals are watched by a thread of their own, which no long computation and no waiting server holds
     up. Without effect outside the main thread, and where the signal is ignored (a background job).
     """

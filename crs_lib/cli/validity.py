@@ -111,7 +111,7 @@ def _people(
     from crs_lib import data
     from crs_lib.catalog import sources
     from crs_lib.catalog.grounder import Grounder
-    from crs_lib.validity import raters, revisions
+    from crs_lib.validity import agreement, raters, revisions
 
     if part == "rated":
         if not (dialogues and catalog and out):
@@ -120,7 +120,11 @@ def _people(
         return
     films = Grounder(sources.load(catalog or data.locate("redial-movies")))
     if part == "ceilings":
-        _ceilings(films)
+        for name in ("abredial", "uss"):
+            table(raters.ceiling(raters.ratings(raters.conversations(name))), name)
+        rows = agreement.rate(raters.conversations("abredial"), films)
+        table(agreement.agreement(rows, agreement.SHOWN))
+        table(raters.aspects(rows).drop(columns=[*raters.PUBLISHED]))
         return
     if part == "revisions":
         found = revisions.study(revisions.replies(films))
@@ -132,17 +136,6 @@ def _people(
     frame = raters.success(raters.conversations("concept4crs"), films)
     for found in (raters.prediction(frame), raters.systems(frame)):
         table(found)
-
-
-def _ceilings(films: Any) -> None:
-    """Raters against one another, and the scores beside them where replies were rated."""
-    from crs_lib.validity import agreement, raters
-
-    for name in ("abredial", "uss"):
-        table(raters.ceiling(raters.ratings(raters.conversations(name))), name)
-    rows = agreement.rate(raters.conversations("abredial"), films)
-    table(agreement.agreement(rows, agreement.SHOWN))
-    table(raters.aspects(rows).drop(columns=[*raters.PUBLISHED]))
 
 
 def _rated(log: Path, films: Any, out: Path, strict: bool) -> None:

@@ -33,9 +33,8 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Turn:
-    """One utterance; ``meta`` holds every other key of its JSON record, unchanged.
-
-    A USER turn's ``meta["user_meta"]`` is the simulator's log. ``marks`` are for display, and never written.
+    """One utterance; ``meta`` holds every other key of its JSON record, unchanged. A USER turn's
+    ``meta["user_meta"]`` is the simulator's log. ``marks`` are for display, and never written.
     """
 
     speaker: str
@@ -126,7 +125,11 @@ class Dialogue:
         for index, turn in enumerate(self.turns):
             number, is_user = index // 2 + 1, turn.speaker == USER
             if is_user and number in shifts:
-                rows += look["shift"].format(number, _shift(events.get(number, {})))
+                event = events.get(number, {})
+                old, new, bridge = (event.get(key) for key in ("from_focus", "to_focus", "bridge_value"))
+                told = f"{event.get('type', 'shift')}{f' {old} → {new}' if old and new else ''}"
+                told += f" (bridge: {bridge})" if bridge else ""
+                rows += look["shift"].format(number, html.escape(told))
             shown = (number if is_user else "", turn.speaker.lower(), _marked(turn, colours))
             rows += look["turn"].format(look["papers"][is_user], *shown)
         head = f"<b>{html.escape(self.model_name)}</b> · session {html.escape(self.session_id)}"
@@ -147,13 +150,6 @@ def _turn(entry: object, index: int, where: str) -> Turn:
     if len(text) > 10_000:
         safety.check_limit("turn_characters", len(text), f"{where} has")
     return Turn(expected, text, meta)
-
-
-def _shift(event: Mapping[str, Any]) -> str:
-    """A shift in words, escaped: its type, the focus before and after, and the bridge between them."""
-    old, new, bridge = (event.get(name) for name in ("from_focus", "to_focus", "bridge_value"))
-    move = f" {old} → {new}" if old and new else ""
-    return html.escape(f"{event.get('type', 'shift')}{move}{f' (bridge: {bridge})' if bridge else ''}")
 
 
 def _marked(turn: Turn, colours: Mapping[str, str]) -> str:

@@ -55,7 +55,6 @@ def given(path: str | Path) -> Path:
 
 def apart(outputs: Iterable[Path], inputs: Iterable[Path], own: Path | None = None) -> None:
     """Nothing, or InputError where a command would write over what it reads or must keep, links followed.
-
     Kept are the committed notebooks and the files of runs, but for the one that is the command's ``own``. An
     output is a file, or a folder whose files are written; an input below such a folder is not touched by it,
     unless one of the ``outputs`` names it.
@@ -134,10 +133,8 @@ def run_folder(study: str, run: str) -> Path:
 
 
 def slug(name: str) -> str:
-    """A file name made of a spec: ``ollama:llama3:instruct`` becomes ``ollama-llama3-instruct``.
-
-    Accents are folded, everything but letters, digits, '.' and '_' becomes '-'. Empty input gives
-    ``unnamed``.
+    """A file name made of a spec: ``ollama:llama3:instruct`` becomes ``ollama-llama3-instruct``. Accents are
+    folded, everything but letters, digits, '.' and '_' becomes '-'. Empty input gives ``unnamed``.
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9._]+", "-", plain).strip("-.") or "unnamed"

@@ -21,7 +21,6 @@ def bar(
     total: int | None, *, done: int = 0, label: str = "", unit: str = "it", shown: bool = True
 ) -> Iterator["tqdm[Any]"]:
     """A bar from ``done`` to ``total`` (None where the end is not known); call ``update(n)`` on it.
-
     ``CRS_PROGRESS`` says where: ``off``, a terminal's device, or, unset, standard error if somebody watches.
     """
     where, file = os.environ.get(VARIABLE, "") if shown else OFF, None

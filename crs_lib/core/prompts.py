@@ -46,7 +46,6 @@ def _prompt(name: str, folder: str) -> Prompt:
 
 def source(name: str, folder: str = "") -> str:
     """The text of a prompt file, without the line end that closes it, in the words of :func:`worded`.
-
     ``folder`` is one of a user's own prompts: ``conversation.txt`` there replaces ``cosrec/conversation``;
     what it lacks is the shipped text. Raises InputError for an unknown name or a stray dollar sign.
     """
@@ -64,10 +63,9 @@ def wanted(name: str, folder: str = "") -> list[str]:
 
 
 def render(name: str, folder: str = "", /, **values: str | int | float) -> str:
-    """The prompt with its names filled in; ``folder`` as in :func:`source`.
-
-    Raises InputError naming what is missing, and what was given but stands nowhere in a shipped file; a
-    user's own prompt may leave out what it does not need.
+    """The prompt with its names filled in; ``folder`` as in :func:`source`. Raises InputError naming what is
+    missing, and what was given but stands nowhere in a shipped file; a user's own prompt may leave out what
+    it does not need.
     """
     needs = wanted(name, folder)
     missing = [key for key in needs if key not in values]
@@ -184,13 +182,11 @@ def _sections(name: str, small: bool, _: tuple[tuple[str, str], ...]) -> Mapping
 def fill(
     templates: Sequence[Template], draw: np.random.Generator, where: str, small: bool = False, /, **slots: str
 ) -> str:
-    """A random one of some templates with random alternatives, slots filled in.
-
-    Slots are filled as they are, "$" or "{" in a title included; a full stop behind a value that ends in a
-    stop is left out ("Ring Lardner Jr."); a value that begins a sentence gets a capital, unless all is
-    ``small`` or it is a title.
-    Where a value is one film's kind (``one``), "a" becomes "an" before a vowel. Raises InputError, which
-    begins with ``where``, for a slot that the template needs and the caller did not give.
+    """A random one of some templates with random alternatives, slots filled in. Slots are filled as they are,
+    "$" or "{" in a title included; a full stop behind a value that ends in a stop is left out ("Ring Lardner
+    Jr."); a value that begins a sentence gets a capital, unless all is ``small`` or it is a title. Where a
+    value is one film's kind (``one``), "a" becomes "an" before a vowel. Raises InputError, which begins with
+    ``where``, for a slot that the template needs and the caller did not give.
     """
     out: list[str] = []
     try:
@@ -218,7 +214,6 @@ def _fill(
 
 def phrase(name: str, section: str, draw: np.random.Generator, *, small: bool = False, **slots: str) -> str:
     """:func:`fill` for a section of a wording file, or of "user" where a voice lacks it; InputError for none.
-
     With ``small`` the template's own words are in small letters; values keep their capitals.
     """
     own, usual = sections(name, small), "user" if name in USER_SETS.values() else name

@@ -24,7 +24,6 @@ def check_seed(seed: object) -> int:
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
     """An independent generator for the address ``(seed, *names)``: the same everywhere, in any order of use.
-
     The names are joined without ambiguity: ("a", "b") is not ("ab",), numbers are not their texts. Raises
     InputError for a seed that is no whole number >= 0.
     """

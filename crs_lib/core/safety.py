@@ -77,12 +77,11 @@ def valid(text: str) -> str:
 def loads(
     text: str | bytes, where: str, *, unique: bool = False, pairs: _Hook | None = None, mend: bool = True
 ) -> Any:
-    """A JSON value, its texts valid (:func:`valid`). ``where`` is what an error calls its place.
-
-    Raises InputError for what is no JSON, objects and lists more than 200 deep, whole numbers beyond 64 bits,
-    more bytes than the limit ``json_bytes``, and, with ``unique``, a key that stands twice in an object.
-    ``pairs`` makes an object of its keys and values, as ``object_pairs_hook`` of ``json`` does. Without
-    ``mend`` lone surrogates stay, for a caller who reports them.
+    """A JSON value, its texts valid (:func:`valid`). ``where`` is what an error calls its place. Raises
+    InputError for what is no JSON, objects and lists more than 200 deep, whole numbers beyond 64 bits, more
+    bytes than the limit ``json_bytes``, and, with ``unique``, a key that stands twice in an object. ``pairs``
+    makes an object of its keys and values, as ``object_pairs_hook`` of ``json`` does. Without ``mend`` lone
+    surrogates stay, for a caller who reports them.
     """
     from pydantic_core import from_json
 
@@ -153,7 +152,6 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def read_yaml(path: Path) -> Any:
     """The YAML value of a file, plain data alone; InputError as :func:`read_text`, and for no YAML.
-
     InputError also for a key that stands twice and for aliases (``*name``), which could hold themselves.
     """
     import yaml
@@ -213,9 +211,8 @@ def open_text(path: Path) -> IO[str]:
 
 
 def lines(file: IO[str], name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that are not blank, with their numbers from 1.
-
-    Raises InputError for a line beyond the limit ``json_bytes``.
+    """The lines of a text file that are not blank, with their numbers from 1. Raises InputError for a line
+    beyond the limit ``json_bytes``.
     """
     most = limit("json_bytes")
     for number, line in enumerate(iter(lambda: file.readline(most + 1), ""), start=1):
@@ -227,7 +224,6 @@ def lines(file: IO[str], name: str) -> Iterator[tuple[int, str]]:
 
 def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Marks a function that reads something from outside, a ``what`` ("a catalogue"), and registers it.
-
     Whatever goes wrong with what is read leaves the function as InputError or RunError, on one line and of at
     most 1,000 characters. The first argument names the thing, where it is a path.
     """
@@ -251,7 +247,6 @@ def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 @contextmanager
 def faults(what: str, *given: object) -> Iterator[None]:
     """Within, what goes wrong with a thing from outside becomes one sentence: an InputError that names it.
-
     The first path or text ``given`` is its name. InputError and RunError keep their text, brought to one
     line. Other errors that runs raise (RuntimeError), failed assertions and missing packages pass.
     """

@@ -19,7 +19,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import pandas as pd
 from pydantic import (
@@ -54,12 +54,11 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """Members by name. ``kind`` is the word that error texts use ("policy", "figure").
-
-    ``room`` names the package whose files register the members: the first look for one that is not known yet,
-    or at all, imports every file, those named ``first`` before the others, so that a new one needs no entry
-    in any list. ``words`` gives further facts of members, by name, that stand in a file of texts. Members
-    with the fact ``place`` (a number) come first, in its order; then the others as they were registered.
+    """Members by name. ``kind`` is the word that error texts use ("policy", "figure"). ``room`` names the
+    package whose files register the members: the first look for one that is not known yet, or at all, imports
+    every file, those named ``first`` before the others, so that a new one needs no entry in any list.
+    ``words`` gives further facts of members, by name, that stand in a file of texts. Members with the fact
+    ``place`` (a number) come first, in its order; then the others as they were registered.
     """
 
     def __init__(
@@ -114,9 +113,8 @@ class Registry(Generic[T]):
         return self._entries[spec.partition(":")[0]]
 
     def create(self, spec: str, /, **options: Any) -> T:
-        """Make the member that a spec names; what follows the first colon is passed as ``argument``.
-
-        Raises InputError for an unknown name, a missing argument, and an argument where none is taken.
+        """Make the member that a spec names; what follows the first colon is passed as ``argument``. Raises
+        InputError for an unknown name, a missing argument, and an argument where none is taken.
         """
         entry, argument = self.get(spec), self.argument(spec)
         given = {"argument": argument} if entry.facts.get("argument") else {}
@@ -124,7 +122,6 @@ class Registry(Generic[T]):
 
     def argument(self, spec: str) -> Any:
         """What follows the first colon of a spec, read by the member's fact ``parse``; None for no argument.
-
         The fact ``default`` stands in where nothing is given. Raises InputError as :meth:`create`, and for an
         argument that ``parse`` refuses.
         """
@@ -149,9 +146,8 @@ class Registry(Generic[T]):
 
 @dataclass(frozen=True)
 class OneOf:
-    """Marks a text that names a member of a registry (a spec), or one of other known names.
-
-    With ``optional`` the text may be empty; ``known`` may be a function, for names that are costly to list.
+    """Marks a text that names a member of a registry (a spec), or one of other known names. With ``optional``
+    the text may be empty; ``known`` may be a function, for names that are costly to list.
     """
 
     known: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]
@@ -230,8 +226,7 @@ class Settings(BaseModel):
         return {name: value.values() if isinstance(value, Settings) else value for name, value in own}
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One field of a settings class: its name, type without marks, default, help and marks."""
 
     name: str

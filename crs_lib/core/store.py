@@ -25,12 +25,10 @@ class DamageError(RunError):
 
 class Store:
     """One SQLite file (not on a network drive), safe for threads and processes; a fork opens its own.
-
-    ``schema`` makes the table where it is missing, ``what`` is the file's name in error texts ("ledger").
-    The file is opened at its first use. A ``guarded`` one is opened and checked for damage at once, and a
-    write to it fails where the file was removed or replaced since: what is written then would be lost.
-
-    Raises RunError where the file cannot be opened, read or written, DamageError where it is damaged.
+    ``schema`` makes the table where it is missing, ``what`` is the file's name in error texts ("ledger"). The
+    file is opened at its first use. A ``guarded`` one is opened and checked for damage at once, and a write
+    to it fails where the file was removed or replaced since: what is written then would be lost. Raises
+    RunError where the file cannot be opened, read or written, DamageError where it is damaged.
     """
 
     def __init__(self, path: Path, schema: str, what: str, *, guarded: bool = False) -> None:

@@ -8,9 +8,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pandas as pd
 from pydantic_core import to_jsonable_python
@@ -19,8 +18,7 @@ from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 
 
-@dataclass(frozen=True)
-class Contract:
+class Contract(NamedTuple):
     """What a table must have: required columns, and the columns that make a row unique."""
 
     name: str
@@ -29,8 +27,7 @@ class Contract:
 
     def check(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame itself if it keeps the contract; else InputError that names what is missing."""
-        missing = [column for column in self.columns if column not in frame.columns]
-        if missing:
+        if missing := [column for column in self.columns if column not in frame.columns]:
             raise InputError(f"{self.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")
         if self.key and (twice := frame.duplicated(list(self.key))).any():
             row = frame.loc[twice, list(self.key)].iloc[0].to_dict()
@@ -48,10 +45,9 @@ _WAITING: ContextVar[dict[Path, Path] | None] = ContextVar("files that wait for 
 
 @contextmanager
 def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file that appears under its name only when it is whole: written aside, synced, renamed.
-
-    On any error the aside file is removed and what stood under the name before is untouched. Within
-    :func:`together` the name changes at its end.
+    """A file that appears under its name only when it is whole: written aside, synced, renamed. On any error
+    the aside file is removed and what stood under the name before is untouched. Within :func:`together` the
+    name changes at its end.
     """
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -113,11 +109,11 @@ def _remove(files: Iterable[Path]) -> None:
 
 def finite(value: Any) -> Any:
     """The value as JSON can hold it: NaN and infinities become None, numpy numbers plain ones."""
-    return to_jsonable_python(value, inf_nan_mode="null", fallback=_plain)
 
+    def plain(other: Any) -> Any:
+        return dict(other) if isinstance(other, Mapping) else other.item()
 
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value.item()
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=plain)
 
 
 def dumps(record: Mapping[str, Any]) -> str:
@@ -158,16 +154,14 @@ def write_csv(path: Path, frame: pd.DataFrame) -> None:
 
 
 def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> int:
-    """Write one Parquet file atomically, from a frame or from frames of equal columns; returns rows.
-
-    Raises InputError where there is no frame at all: an empty file is no table.
+    """Write one Parquet file atomically, from a frame or from frames of equal columns; returns rows. Raises
+    InputError where there is no frame at all: an empty file is no table.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     parts = iter([frames] if isinstance(frames, pd.DataFrame) else frames)
-    first = next(parts, None)
-    if first is None:
+    if (first := next(parts, None)) is None:
         raise InputError(f"there is nothing to write into {path.name}; nothing changed")
     schema, rows = pa.Table.from_pandas(first, preserve_index=False).schema, 0
     for place, name in enumerate(schema.names):  # lists that are all empty here hold texts later
@@ -184,11 +178,10 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
 def read_table(
     path: Path, contract: Contract, *, columns: Sequence[str] | None = None, repeated: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Read a Parquet, CSV or JSON-lines table and check its contract.
-
-    With ``columns`` only these are read, and the contract is that of the file. The values of ``repeated``
-    columns are kept once each (as categories): a long text that is the same in all rows takes no room. Raises
-    RunError naming the file that is missing, InputError for a column that is not there.
+    """Read a Parquet, CSV or JSON-lines table and check its contract. With ``columns`` only these are read,
+    and the contract is that of the file. The values of ``repeated`` columns are kept once each (as
+    categories): a long text that is the same in all rows takes no room. Raises RunError naming the file that
+    is missing, InputError for a column that is not there.
     """
     if not path.exists():
         raise RunError(f"no {path.name} in {path.parent.name!r}")
@@ -202,8 +195,13 @@ def read_table(
         table = pq.read_table(path, columns=known, read_dictionary=list(repeated))
         frame = table.to_pandas(split_blocks=True, self_destruct=True)
     else:
-        frame = _from_lines(path, wanted, repeated)
-    replace(contract, columns=tuple(wanted or contract.columns)).check(frame)
+        rows, same = Rows(), dict[Any, Any]()  # of texts that repeat one is kept
+        for row in read_jsonl(path):
+            part = row if wanted is None else {name: row.get(name) for name in wanted}
+            once = {name: same.setdefault(part[name], part[name]) for name in repeated if name in part}
+            rows.add(part | once)
+        frame = rows.frame(repeated)
+    contract._replace(columns=tuple(wanted or contract.columns)).check(frame)
     return frame[list(columns)] if columns else frame
 
 
@@ -228,16 +226,6 @@ class Rows:
         """The rows as a frame; columns of ``repeated`` values as categories."""
         found = self._columns.items()
         return pd.DataFrame({n: pd.Categorical(c) if n in repeated else c for n, c in found})
-
-
-def _from_lines(path: Path, columns: Sequence[str] | None, repeated: Sequence[str]) -> pd.DataFrame:
-    """A JSON-lines table; of values that repeat one is kept."""
-    rows, same = Rows(), dict[Any, Any]()
-    for row in read_jsonl(path):
-        wanted = row if columns is None else {name: row.get(name) for name in columns}
-        once = {name: same.setdefault(wanted[name], wanted[name]) for name in repeated if name in wanted}
-        rows.add(wanted | once)
-    return rows.frame(repeated)
 
 
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)

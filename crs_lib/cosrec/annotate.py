@@ -31,9 +31,8 @@ _REVIEW = "review"
 
 
 def pool(runs: Mapping[str, Run], depth: int) -> dict[str, list[str]]:
-    """The documents to judge for each topic: the ``depth`` best of every run, sorted by id.
-
-    Neither the order of the runs nor a rank shows in it.
+    """The documents to judge for each topic: the ``depth`` best of every run, sorted by id. Neither the order
+    of the runs nor a rank shows in it.
     """
     found: dict[str, set[str]] = {}
     for run in runs.values():
@@ -44,10 +43,9 @@ def pool(runs: Mapping[str, Run], depth: int) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What assessors are asked about the first ``n`` conversations of a partition.
-
-    ``kind``: relevance, intents or quality. Relevance is asked of the ``depth`` best of each run of notebook
-    13 (``run``); ``mapping`` says whose profile a topic's user index shows.
+    """What assessors are asked about the first ``n`` conversations of a partition. ``kind``: relevance,
+    intents or quality. Relevance is asked of the ``depth`` best of each run of notebook 13 (``run``);
+    ``mapping`` says whose profile a topic's user index shows.
     """
 
     kind: str
@@ -69,10 +67,9 @@ class Assessment:
 
     @cached_property
     def questions(self) -> list[_Question]:
-        """The questions as the page shows them; their ids are all that an answer needs to be read.
-
-        Ids are ``<topic> <document>``, ``<conversation>_<turn> <intent>`` and ``<conversation> <aspect>``.
-        Raises InputError where there is nothing to ask.
+        """The questions as the page shows them; their ids are all that an answer needs to be read. Ids are
+        ``<topic> <document>``, ``<conversation>_<turn> <intent>`` and ``<conversation> <aspect>``. Raises
+        InputError where there is nothing to ask.
         """
         made = {"relevance": self._relevance, "intents": self._intents, "quality": self._quality}[self.kind]
         if found := list(made()):
@@ -111,7 +108,9 @@ class Assessment:
         """The data of the page of all questions, or of the review of some."""
         shown, review = (self.questions, "") if items is None else (items, _REVIEW)
         told = prompts.lists("cosrec/annotation")[self.kind]
-        return {"page": _digest(review, shown), "text": "", **told, "questions": shown}
+        identity = "\n".join([review, *(one["id"] for one in shown)])  # tells one page from another
+        page = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        return {"page": page, "text": "", **told, "questions": shown}
 
     def answers(self, files: Iterable[str | Path]) -> "Answers":
         """The exported answers of all assessors, and of the review; InputError for those of another page."""
@@ -153,7 +152,6 @@ class Answers:
 
     def write(self, out: Path) -> Partition:
         """Write the answers into a corpus: a copy of the source, made where ``out`` is not there yet.
-
         Relevance gives ``qrels.qrels``; quality ``quality.jsonl``; intents ``intents.jsonl`` and the views of
         all, ``intent_annotations.jsonl``, and takes former judgments away. Raises RunError while a doubtful
         question is not reviewed, or a turn or rating is not complete.
@@ -223,12 +221,6 @@ class Answers:
         rows = [(item, rater, one.value) for (item, rater), one in self.views.items()]
         frame = pd.DataFrame(rows, columns=["item", "rater", "relevance"])
         return labels.alpha_table(frame, {"relevance": "ordinal"}, **draws)
-
-
-def _digest(review: str, questions: Sequence[_Question]) -> str:
-    """The hash that tells one page from another, by its questions."""
-    told = "\n".join([review, *(one["id"] for one in questions)])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def _line(kind: str, who: str, text: str) -> _Line:

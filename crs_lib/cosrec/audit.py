@@ -53,9 +53,8 @@ def _sizes(partition: Partition) -> dict[str, float | int | None]:
 
 
 def conversation_ratings(corpus: Corpus) -> pd.DataFrame:
-    """Mean rating of each rated conversation by aspect, in [1, 5], and ``average`` over the aspects.
-
-    A conversation whose list of ratings is empty is not rated: it has no row.
+    """Mean rating of each rated conversation by aspect, in [1, 5], and ``average`` over the aspects. A
+    conversation whose list of ratings is empty is not rated: it has no row.
     """
     rows = []
     for name, key, given in ((n, *one) for n, part in corpus.items() for one in part.ratings.items()):
@@ -67,7 +66,6 @@ def conversation_ratings(corpus: Corpus) -> pd.DataFrame:
 
 def average_rating_counts(ratings: pd.DataFrame) -> pd.DataFrame:
     """Conversations by average rating in bins of 0.5: [1, 1.5), …, [4.5, 5]; the last holds 5 itself.
-
     ``n_conversations`` is their sum, here and below.
     """
     counts, edges = np.histogram(ratings["average"], np.arange(1.0, 5.01, 0.5))
@@ -106,31 +104,25 @@ def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     return pd.concat([ratings, pd.DataFrame(map(_signals, talks))], axis=1)
 
 
-def _correlation(table: pd.DataFrame, column: str, draws: Mapping[str, Any]) -> list[Any]:
-    """Spearman correlation of a column with the mean rating, its interval, and how many conversations."""
-    design = Design(scenario="conversation", **draws)
-    found = cluster_bootstrap_correlation(table, column, "average", design).iloc[0]
-    return [found["correlation"], found["low"], found["high"], int(found["n"])]
-
-
 def signal_correlations(table: pd.DataFrame, **draws: Any) -> pd.DataFrame:
-    """Spearman correlation in [-1, 1] of each signal with the mean rating, strongest first.
-
-    Intervals of 95 % over conversations; NaN for a signal that does not vary.
+    """Spearman correlation in [-1, 1] of each signal with the mean rating, strongest first. Intervals of 95 %
+    over conversations; NaN for a signal that does not vary.
     """
-    first = list(table.columns).index("raters") + 1
-    rows = [[name, *_correlation(table, name, draws)] for name in table.columns[first:]]
+    first, design = list(table.columns).index("raters") + 1, Design(scenario="conversation", **draws)
+    rows = []
+    for name in table.columns[first:]:
+        found = cluster_bootstrap_correlation(table, name, "average", design).iloc[0]
+        rows.append([name, found["correlation"], found["low"], found["high"], int(found["n"])])
     frame = pd.DataFrame(rows, columns=["signal", "correlation", "low", "high", "n"])
     order = frame["correlation"].abs().fillna(-1).sort_values(ascending=False, kind="stable").index
     return frame.loc[order].reset_index(drop=True)
 
 
 def noise_ceiling(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
-    """The highest correlation with the mean rating that raters' own noise allows: sqrt of ICC(1,k).
-
-    Beside it what one rater reaches against the others. A prediction above the ceiling fits noise; the
-    ceiling is 0 where the means of conversations differ by no more than noise. One row a partition and
-    ceiling, and, of several partitions, ``both`` first: all conversations together.
+    """The highest correlation with the mean rating that raters' own noise allows: sqrt of ICC(1,k). Beside it
+    what one rater reaches against the others. A prediction above the ceiling fits noise; the ceiling is 0
+    where the means of conversations differ by no more than noise. One row a partition and ceiling, and, of
+    several partitions, ``both`` first: all conversations together.
     """
     parts = {name: {name: partition} for name, partition in corpus.items()}
     rows = []
@@ -164,10 +156,9 @@ def judgment_counts(per_intent: pd.DataFrame) -> pd.DataFrame:
 
 
 def readme_claims(corpus: Corpus) -> pd.DataFrame:
-    """The numbers that the release states, those that its files give, and the verdict.
-
-    ``reproduced``, ``differs``, ``not verifiable`` (the files that it would take are not released or not
-    here), or ``another corpus`` where the files are not those of the release.
+    """The numbers that the release states, those that its files give, and the verdict. ``reproduced``,
+    ``differs``, ``not verifiable`` (the files that it would take are not released or not here), or ``another
+    corpus`` where the files are not those of the release.
     """
     hashes = {name: corpus[name].hashes.get("conversations.jsonl") for name in RELEASE if name in corpus}
     released = bool(hashes) and all(RELEASE[name] == digest for name, digest in hashes.items())
@@ -197,10 +188,6 @@ def _rated(corpus: Corpus) -> pd.DataFrame:
     return conversation_ratings({name: corpus[name] for name in ("crowd", "curated")})
 
 
-def _averages(corpus: Corpus) -> list[int]:
-    return list(average_rating_counts(_rated(corpus))["conversations"])
-
-
 def _aspect(corpus: Corpus, aspect: str, first: int = 1) -> list[int]:
     bins = aspect_rating_counts(_rated(corpus))
     return list(bins.loc[(bins["aspect"] == aspect) & (bins["rating"] >= first), "conversations"])
@@ -210,11 +197,6 @@ def _grade(corpus: Corpus, grade: int) -> list[int]:
     bins = judgment_counts(judgments_per_intent(corpus["curated"]))
     found = list(bins.loc[bins["grade"] == GRADES[grade], "intents"])
     return found[: max((i for i, n in enumerate(found) if n), default=-1) + 1]
-
-
-def _indices(corpus: Corpus) -> list[int]:
-    indices = {topic(name).user_index for name in corpus["curated"].qrels}
-    return sorted(index for index in indices if index is not None)
 
 
 _MORE = "the figure was drawn with one more conversation, rated about 1"
@@ -233,9 +215,12 @@ _CLAIMS: list[tuple[str, str, object, Callable[[Corpus], object] | None, str]] =
      lambda c: sum(map(len, c["curated"].qrels.values())) // 1000, "17,464 lines"),
     ("conversations rated for quality", _BOTH, 311, lambda c: len(_rated(c)), ""),
     ("annotators", "", 99, None, "annotators are anonymous and not linked across conversations"),
-    ("user index of a recommendation topic", "curated", [0, 1, 2, 3, 4], _indices, "no index 4 occurs"),
+    ("user index of a recommendation topic", "curated", [0, 1, 2, 3, 4],
+     lambda c: sorted({i for one in map(topic, c["curated"].qrels) if (i := one.user_index) is not None}),
+     "no index 4 occurs"),
     ("products after filtering", "", 12312760, None, "the source catalogue is not part of the release"),
-    ("figure: conversations by average rating", _BOTH, [2, 2, 5, 17, 20, 62, 144, 60], _averages,
+    ("figure: conversations by average rating", _BOTH, [2, 2, 5, 17, 20, 62, 144, 60],
+     lambda c: list(average_rating_counts(_rated(c))["conversations"]),
      f"{_MORE}; one rounding at exactly 4.0"),
     ("figure: fluency 1 to 5", _BOTH, [2, 6, 19, 173, 112], partial(_aspect, aspect="fluency"), _MORE),
     ("figure: informativeness 2 to 5", _BOTH, [10, 41, 211, 47],
@@ -351,8 +336,7 @@ def _profiles(partition: Partition) -> _Odd:
 def _keywords(partition: Partition) -> _Odd:
     for name, users in partition.users.items():
         for user in users:
-            words = user.keywords
-            if words is None:
+            if (words := user.keywords) is None:
                 yield name, "user with a profile and no keywords", user.id
                 continue
             if "" in words:

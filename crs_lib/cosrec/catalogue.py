@@ -42,16 +42,14 @@ _Facts = dict[str, dict[str, Any]]  # of finished tables, by kind and category
 
 
 def _sources(metas: Path, reviews: Path) -> tuple[tuple[Source, ...], list[str]]:
-    """Categories that have both files, by name, and those that lack one.
-
-    ``meta_<category>.jsonl`` in one folder, ``<category>.jsonl`` in the other, packed (.gz, .zst) or not.
-    Raises RunError where no category has both.
+    """Categories that have both files, by name, and those that lack one. ``meta_<category>.jsonl`` in one
+    folder, ``<category>.jsonl`` in the other, packed (.gz, .zst) or not. Raises RunError where no category
+    has both.
     """
     described, reviewed = _by_category(metas, "meta_"), _by_category(reviews, "")
     if metas.resolve() == reviews.resolve():
         reviewed = {name: path for name, path in reviewed.items() if not name.startswith("meta_")}
-    both = sorted(described.keys() & reviewed.keys())
-    if not both:
+    if not (both := sorted(described.keys() & reviewed.keys())):
         where = f"{paths.shown(metas)} and {paths.shown(reviews)}"
         raise RunError(f"no category with meta_<category>.jsonl and <category>.jsonl (.gz, .zst) in {where}")
     found = (Source(name, str(described[name]), str(reviewed[name])) for name in both)
@@ -75,7 +73,6 @@ def _by_category(folder: Path, prefix: str) -> dict[str, Path]:
 
 def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, Any]:
     """Make the catalogue ``out``; returns the manifest, which is also written to ``<out>.manifest.json``.
-
     Working files stand in ``<out>.work`` until the catalogue is finished; the same command continues there
     after a kill. Lines that cannot be read are in ``<out>.quarantine.jsonl``. Raises InputError where an
     output would replace an input, RunError for a damaged input (all other categories are finished and kept),
@@ -173,9 +170,8 @@ def _join(job: Job, parts: Sequence[Part]) -> Counter[str]:
 def _do_all(
     do: "partial[None]", tasks: dict[Any, int], options: Options, seen: Callable[[int], object], failed: str
 ) -> None:
-    """Do every task, which adds so much to the progress; RunError naming the first that failed, at the end.
-
-    A failing task does not stop the others. They are done here or in local processes.
+    """Do every task, which adds so much to the progress; RunError naming the first that failed, at the end. A
+    failing task does not stop the others. They are done here or in local processes.
     """
     errors, every, sizes = dict[int, str](), list(tasks), list(tasks.values())
 

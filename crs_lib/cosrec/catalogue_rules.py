@@ -59,12 +59,11 @@ def _function_words() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
 
 
 def language(text: str) -> str:
-    """The language of a text by script and function words, judged by its first 200 characters.
-
-    Not English: under 80 % of characters are Latin-1 or typographic (``other script``); or neither "the" nor
-    "and" stands among the words, at least three distinct function words are of another language only, and it
-    has more of them than English (shared words count for each). A text with too little evidence, as a title
-    often has, is ``unknown``.
+    """The language of a text by script and function words, judged by its first 200 characters. Not English:
+    under 80 % of characters are Latin-1 or typographic (``other script``); or neither "the" nor "and" stands
+    among the words, at least three distinct function words are of another language only, and it has more of
+    them than English (shared words count for each). A text with too little evidence, as a title often has, is
+    ``unknown``.
     """
     head = text[:_HEAD]
     if not head.isascii():
@@ -151,7 +150,6 @@ def _details(value: Any, legacy: bool) -> dict[str, Any] | None:
 
 def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] | str:
     """The id of a kept product, the number of its ratings and its record as JSON, or the first reason not to.
-
     The reasons: asin, title, description, details, categories, ratings, store, price, too short, language.
     """
     legacy = rules.legacy
@@ -196,12 +194,10 @@ def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] 
 
 def review(row: Any, rules: Options, encode: Callable[..., bytes], plain: bool = False) -> Review | _Against:
     """The kept review, or the first reason against it, with the rating that legacy counts all the same.
-
     ``plain`` says that its JSON line holds no backslash, so that no text in it has a control character or a
-    surrogate; it saves time and changes nothing.
-
-    The caller has checked the id: ``asin`` and ``not in catalogue`` come before everything else. Older
-    dumps call two fields ``sort_timestamp`` and ``helpful_votes``; ours reads them too.
+    surrogate; it saves time and changes nothing. The caller has checked the id: ``asin`` and ``not in
+    catalogue`` come before everything else. Older dumps call two fields ``sort_timestamp`` and
+    ``helpful_votes``; ours reads them too.
     """
     legacy, user, time, stars = rules.legacy, row.user_id, row.timestamp, row.rating
     if not isinstance(user, str):

@@ -66,7 +66,6 @@ class Source(NamedTuple):
 
 class Job(NamedTuple):
     """The settings that all tasks of a run share: work folder, filters, categories in order of name.
-
     ``sorted_tables``: tables are sorted by key, so that each of several ranges reads its own rows only.
     """
 
@@ -91,7 +90,6 @@ class Job(NamedTuple):
 
 class Part(NamedTuple):
     """The keys from ``low`` up to, not including, ``high`` (None: to the end), and what they are made of.
-
     ``name`` is that of the file of finished lines.
     """
 
@@ -140,10 +138,8 @@ def _uncollected() -> Iterator[None]:
 
 @_uncollected()
 def read_category(job: Job, source: Source, progress: Progress | None = None) -> None:
-    """Make the tables of a category's kept products and reviews, those that are not finished yet.
-
-    Blank lines are passed over, lines that cannot be read go to quarantine. Raises RunError for a damaged
-    file.
+    """Make the tables of a category's kept products and reviews, those that are not finished yet. Blank lines
+    are passed over, lines that cannot be read go to quarantine. Raises RunError for a damaged file.
     """
     for kind, path, read in (("metas", source.metas, _products), ("reviews", source.reviews, _reviews)):
         if job.facts(kind, source) is not None:
@@ -198,9 +194,8 @@ def _lines(path: Path, fields: Sequence[str], unreadable: list[Any], progress: P
 
 
 def _decoder(fields: Sequence[str]) -> Callable[[bytes], Any]:
-    """A function from a line to an object with these attributes alone, None where the line lacks one.
-
-    It accepts exactly what ``json`` accepts. Raises ValueError for what is no JSON object.
+    """A function from a line to an object with these attributes alone, None where the line lacks one. It
+    accepts exactly what ``json`` accepts. Raises ValueError for what is no JSON object.
     """
     import msgspec
 
@@ -296,15 +291,16 @@ class _Digests:
     def __init__(self, keys: Iterable[str]) -> None:
         import numpy as np
 
-        self._digests = array("Q", np.unique(np.fromiter(map(_digest, keys), dtype=np.uint64)).tobytes())
+        self._digests = array("Q", np.unique(np.fromiter(map(name_digest, keys), dtype=np.uint64)).tobytes())
 
     def __contains__(self, key: object) -> bool:
-        wanted = _digest(str(key))
+        wanted = name_digest(str(key))
         place = bisect_right(self._digests, wanted)
         return place > 0 and self._digests[place - 1] == wanted
 
 
-def _digest(key: str) -> int:
+def name_digest(key: str) -> int:
+    """64 bits of a name's digest; two names may share one."""
     raw = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(raw, "little")
 
@@ -321,8 +317,7 @@ def _known_keys(products: Sequence[str]) -> Container[str]:
 
 def parts_of(job: Job, parts: int, of: str) -> list[Part]:
     """Ranges of keys, in order, that cut the records into at most so many parts of about equal size."""
-    kept = finished(job.work, "bounds", [of, parts])
-    if kept is None:
+    if (kept := finished(job.work, "bounds", [of, parts])) is None:
         sample = f"SELECT key FROM read_parquet($1) USING SAMPLE reservoir({_SAMPLE} ROWS) REPEATABLE (1)"
         keys: list[str] = []
         if parts > 1:
@@ -406,7 +401,6 @@ def _all(rows: _Joined, stars: list[int]) -> Iterator[bytes]:
 
 def _distinct(rows: _Joined, stars: list[int], counts: Counts) -> Iterator[bytes]:
     """The bodies of reviews without copies, their ratings counted; of equal time and rating in order of text.
-
     Of reviews that differ in their votes alone, the one with most is kept.
     """
     for (_, rating), same in groupby(rows, key=itemgetter(1, 2)):

@@ -62,10 +62,9 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
 
 
 def locate(source: str = "sample") -> Path:
-    """The folder of a corpus: ``sample`` (ours, committed), ``cosrec`` (the release), or a path.
-
-    The release is looked for in ``CRS_MIRROR`` and then among the downloads. Raises RunError with the
-    command that fetches it.
+    """The folder of a corpus: ``sample`` (ours, committed), ``cosrec`` (the release), or a path. The release
+    is looked for in ``CRS_MIRROR`` and then among the downloads. Raises RunError with the command that
+    fetches it.
     """
     if source == "sample":
         return paths.samples() / "cosrec"
@@ -99,11 +98,10 @@ def digests(source: str) -> dict[str, str]:
 
 
 def load(folder: Path, name: str) -> Partition:
-    """One partition. Only its conversations must be there; the rest may be absent and is named.
-
-    Raises RunError for a missing partition, InputError (file, line, what was found) for what breaks the
-    data contract: no JSON, no UTF-8, several keys in a line, an id twice or unknown, an intent type, rating
-    or grade that is none, a text that is none, a turn that the conversation does not have.
+    """One partition. Only its conversations must be there; the rest may be absent and is named. Raises
+    RunError for a missing partition, InputError (file, line, what was found) for what breaks the data
+    contract: no JSON, no UTF-8, several keys in a line, an id twice or unknown, an intent type, rating or
+    grade that is none, a text that is none, a turn that the conversation does not have.
     """
     if name not in PARTITIONS:
         raise InputError(f"partition {name!r} is not known; use one of {', '.join(PARTITIONS)}")

@@ -48,10 +48,9 @@ class Material(NamedTuple):
         return "\n".join(f"{n}. {p.block()}" for n, p in enumerate(self.passages, start=1))
 
     def less(self, target: str) -> "tuple[Material, str] | None":
-        """The material without its least important part, and that part; None where nothing can go.
-
-        Material goes in this order: reviews, the last passages (two stay), descriptions of the last products,
-        the last products. The target and its description stay.
+        """The material without its least important part, and that part; None where nothing can go. Material
+        goes in this order: reviews, the last passages (two stay), descriptions of the last products, the last
+        products. The target and its description stay.
         """
         if self.reviews:
             return self._replace(reviews=self.reviews - 1), "a review of each product"
@@ -88,10 +87,9 @@ def shrinking(material: Material, target: str, render: Callable[[Material], str]
 def fit(
     versions: Iterable[Version], about: str, count: Callable[[str], int], answer: int, contexts: Sequence[int]
 ) -> _Fitted:
-    """The first version that a context holds with ``answer`` tokens of answer, in the smallest one.
-
-    At most three context sizes are used, since a server reloads the model for each change. Raises InputError
-    where no version fits.
+    """The first version that a context holds with ``answer`` tokens of answer, in the smallest one. At most
+    three context sizes are used, since a server reloads the model for each change. Raises InputError where no
+    version fits.
     """
     if not contexts or len(contexts) > 3 or list(contexts) != sorted(set(contexts)):
         raise InputError(f"context sizes {list(contexts)}: give one to three, growing")
@@ -117,10 +115,9 @@ class Draft(NamedTuple):
 
 
 def judge(text: str, title: str, fewest: int, most: int) -> Draft:
-    """Read, repair and check one reply.
-
-    Words before the first speaker are dropped, several utterances in a line are split, lines without a
-    speaker join the one before, and two lines of one speaker in a row become one.
+    """Read, repair and check one reply. Words before the first speaker are dropped, several utterances in a
+    line are split, lines without a speaker join the one before, and two lines of one speaker in a row become
+    one.
     """
     said: list[Utterance] = []
     repairs: dict[str, None] = {}
@@ -138,17 +135,18 @@ def judge(text: str, title: str, fewest: int, most: int) -> Draft:
 
 
 def _broken_rules(lines: Sequence[Utterance], title: str, fewest: int, most: int) -> list[str]:
-    """The rules that a conversation breaks, in words; empty for a good one.
-
-    It must start with the user, alternate, have ``fewest`` to ``most`` user turns, have no empty or repeated
-    line and no placeholder, be English, and name the target first by the system and in the second half.
+    """The rules that a conversation breaks, in words; empty for a good one. It must start with the user,
+    alternate, have ``fewest`` to ``most`` user turns, have no empty or repeated line and no placeholder, be
+    English, and name the target first by the system and in the second half.
     """
     if not lines:
         return ["no line starts with 'U: ' or 'S: '"]
     speakers, texts = "".join(line.speaker for line in lines), [line.text for line in lines]
     brackets = next((match[0] for text in texts if (match := _BRACKETS.search(text))), None)
     foreign = next((text for text in (" ".join(texts), *texts) if not is_english(text)), None)
-    first = next((i for i, text in enumerate(texts) if _names(text, title)), None)
+    wanted = f" {' '.join(words(title)[:4])} "  # a text names a product by these words in a row
+    named = (i for i, text in enumerate(texts) if wanted.strip() and wanted in f" {' '.join(words(text))} ")
+    first = next(named, None)
     by_system, asked = first is not None and speakers[first] == "S", speakers.count("U")
     rules = {
         "the system speaks first": speakers[0] != "U",
@@ -163,12 +161,6 @@ def _broken_rules(lines: Sequence[Utterance], title: str, fewest: int, most: int
         "the target is named in the first half": by_system and (first or 0) < len(lines) / 2,
     }
     return [rule for rule, broken in rules.items() if broken]
-
-
-def _names(text: str, title: str) -> bool:
-    """Whether a text names a product: the first four words of its title stand there in a row."""
-    wanted = words(title)[:4]
-    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(words(text))} "
 
 
 def review_texts(reviews: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -189,9 +181,8 @@ def read_summary(reply: str) -> str:
 
 
 def read_keywords(reply: str) -> list[str]:
-    """The keywords of a reply ``{first; second}``: in lower case, each once, at most five.
-
-    Raises InputError where there is not exactly one pair of braces, or nothing inside.
+    """The keywords of a reply ``{first; second}``: in lower case, each once, at most five. Raises InputError
+    where there is not exactly one pair of braces, or nothing inside.
     """
     inside = reply.partition("{")[2].partition("}")[0]
     found = list(dict.fromkeys(" ".join(part.split()).lower() for part in inside.split(";") if part.strip()))
@@ -201,10 +192,9 @@ def read_keywords(reply: str) -> list[str]:
 
 
 def profile_by_rule(user: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Summary and keywords without a model; InputError for a user without reviews.
-
-    Keywords are the preferences that most of the reviews speak of (one of a preference's words stands there),
-    of equals the first; reviews that show none give ``quality``, which every buyer wants.
+    """Summary and keywords without a model; InputError for a user without reviews. Keywords are the
+    preferences that most of the reviews speak of (one of a preference's words stands there), of equals the
+    first; reviews that show none give ``quality``, which every buyer wants.
     """
     if not texts:
         raise InputError(f"user {user!r} has no reviews; a profile needs at least one")
@@ -233,10 +223,8 @@ def conversation_by_rule(
     target: CatalogueProduct, others: Sequence[CatalogueProduct], passages: Sequence[Passage], wish: str,
     rng: np.random.Generator,
 ) -> str:  # fmt: skip
-    """A conversation of six to eight user turns about the target, in lines of ``U:`` and ``S:``.
-
-    It asks about the first three passages; of those with one title the first counts, so that no question
-    comes twice.
+    """A conversation of six to eight user turns about the target, in lines of ``U:`` and ``S:``. It asks
+    about the first three passages; of those with one title the first counts, so that no question comes twice.
     """
     phrases = prompts.lists(_PHRASES)
 

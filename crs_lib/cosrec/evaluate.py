@@ -30,9 +30,8 @@ def _topics(partition: Partition) -> pd.DataFrame:
 
 def score(partition: Partition, runs: _Runs, measures: Sequence[str] = MEASURES) -> pd.DataFrame:
     """One row a run and judged topic: system, the columns of :func:`_topics`, one column a measure, missing.
-
-    A topic that a run lacks scores 0 (``missing`` is True). Raises InputError for a run none of whose
-    topics is judged, which is a run of something else, and for a partition without judgments.
+    A topic that a run lacks scores 0 (``missing`` is True). Raises InputError for a run none of whose topics
+    is judged, which is a run of something else, and for a partition without judgments.
     """
     if not partition.qrels:
         raise InputError(f"the partition {partition.name!r} has no judgments (qrels.qrels) to score runs on")
@@ -53,12 +52,10 @@ def with_floors(
     partition: Partition, scores: pd.DataFrame, measures: Sequence[str], sizes: _Sizes | None = None,
     **how: Any,
 ) -> pd.DataFrame:  # fmt: skip
-    """The scores and, as systems of their own, what chance scores.
-
-    ``random order of the pool`` shuffles the judged documents: the floor of a run that only re-ranks them.
-    ``random order of the collection`` draws from all products or passages: the floor of a run that searches
-    the whole collection. It is there where ``sizes`` says by kind how many documents the collection has.
-    ``how`` are ``draws`` and ``seed``.
+    """The scores and, as systems of their own, what chance scores. ``random order of the pool`` shuffles the
+    judged documents: the floor of a run that only re-ranks them. ``random order of the collection`` draws
+    from all products or passages: the floor of a run that searches the whole collection. It is there where
+    ``sizes`` says by kind how many documents the collection has. ``how`` are ``draws`` and ``seed``.
     """
     known = _topics(partition)
     every = {row.topic: sizes[row.kind] for row in known.itertuples() if row.kind in sizes} if sizes else {}
@@ -72,10 +69,9 @@ def with_floors(
 def means(
     scores: pd.DataFrame, measures: Sequence[str] = MEASURES, by: Sequence[str] = ("kind",), **draws: Any
 ) -> pd.DataFrame:
-    """Mean of each measure by group and system, with an interval over conversations.
-
-    ``draws`` are ``resamples`` and ``seed``, here and below.
-    ``by`` names columns such as kind, user_index, turn. ``n`` counts topics, ``clusters`` conversations.
+    """Mean of each measure by group and system, with an interval over conversations. ``draws`` are
+    ``resamples`` and ``seed``, here and below. ``by`` names columns such as kind, user_index, turn. ``n``
+    counts topics, ``clusters`` conversations.
     """
     rows = []
     keys = list(by)
@@ -88,11 +84,10 @@ def means(
 
 
 def reader(partition: Partition, scores: pd.DataFrame, mapping: str) -> pd.DataFrame:
-    """The scores with a column ``reader``: the user that the topic's index denotes under a mapping.
-
-    ``user``: a user of the conversation; ``generic``: index 0 read as the request without a user;
-    ``unresolved``: no user has that index; missing for search topics. The release does not say which
-    mapping holds, so look at both.
+    """The scores with a column ``reader``: the user that the topic's index denotes under a mapping. ``user``:
+    a user of the conversation; ``generic``: index 0 read as the request without a user; ``unresolved``: no
+    user has that index; missing for search topics. The release does not say which mapping holds, so look at
+    both.
     """
 
     def read(name: str) -> str | None:
@@ -107,12 +102,10 @@ def reader(partition: Partition, scores: pd.DataFrame, mapping: str) -> pd.DataF
 
 def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nDCG@10") -> pd.DataFrame:
     """Each judged intent once for each system, with its score under the system's own router and an oracle.
-
-    ``oracle`` is the mean over the intent's user variants; ``routed`` is the same, and 0 where the router
-    did not send the turn to the intent's module. Raises InputError for a system without routes.
+    ``oracle`` is the mean over the intent's user variants; ``routed`` is the same, and 0 where the router did
+    not send the turn to the intent's module. Raises InputError for a system without routes.
     """
-    lacking = [name for name in scores["system"].unique() if name not in routes]
-    if lacking:
+    if lacking := [name for name in scores["system"].unique() if name not in routes]:
         raise InputError(f"no routes for {', '.join(map(repr, lacking))}; give those of each system")
     keys = ["system", "conversation", "turn", "intent", "kind"]
     frame = scores.groupby(keys, sort=False)[measure].mean().rename("oracle").reset_index()
@@ -122,9 +115,8 @@ def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nD
 
 
 def lost_to_routing(frame: pd.DataFrame) -> pd.DataFrame:
-    """The intents of the system that is best with oracle routing, with what its router ``lost``.
-
-    ``frame`` is that of :func:`joint`; empty for a run without routes.
+    """The intents of the system that is best with oracle routing, with what its router ``lost``. ``frame`` is
+    that of :func:`joint`; empty for a run without routes.
     """
     if frame.empty:
         return frame
@@ -133,10 +125,9 @@ def lost_to_routing(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def joint_means(frame: pd.DataFrame) -> pd.DataFrame:
-    """The joint measure in [0, 1]: mean over intents by kind, and ``macro``, the mean of the two kinds.
-
-    One row a system and kind: share of intents sent to the right module, score with the router, score
-    with oracle routing. The gap of the last two is what the router costs.
+    """The joint measure in [0, 1]: mean over intents by kind, and ``macro``, the mean of the two kinds. One
+    row a system and kind: share of intents sent to the right module, score with the router, score with oracle
+    routing. The gap of the last two is what the router costs.
     """
     shown = ["right_module", "routed", "oracle"]
     groups = frame.groupby(["system", "kind"], sort=False)
@@ -146,10 +137,9 @@ def joint_means(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) -> pd.DataFrame:
-    """Every pair of systems, for each kind: difference with its interval, sign-flip p, p after Holm.
-
-    Topics of one conversation stand together: the unit of test and interval is the conversation. Holm
-    is over all rows of the table; p is missing where a kind is judged in a single conversation.
+    """Every pair of systems, for each kind: difference with its interval, sign-flip p, p after Holm. Topics
+    of one conversation stand together: the unit of test and interval is the conversation. Holm is over all
+    rows of the table; p is missing where a kind is judged in a single conversation.
     """
     rows = []
     for kind, part in scores.groupby("kind", sort=True):
@@ -169,10 +159,9 @@ def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) ->
 def personalisation(
     scores: pd.DataFrame, twins: Mapping[str, str], measure: str = "nDCG@10", **draws: Any
 ) -> pd.DataFrame:
-    """Changes by the user's keywords in the query: topics helped, hurt, left as they are.
-
-    ``twins`` maps a system to the same with keywords. Only recommendation topics whose score is there for
-    both count; the interval of 95 % is over conversations. Empty where no pair was scored.
+    """Changes by the user's keywords in the query: topics helped, hurt, left as they are. ``twins`` maps a
+    system to the same with keywords. Only recommendation topics whose score is there for both count; the
+    interval of 95 % is over conversations. Empty where no pair was scored.
     """
     rows = []
     asked = scores[scores["kind"] == "recommendation"]
@@ -203,9 +192,8 @@ def linked_intents(partition: Partition) -> list[Intent]:
 
 
 def pool_prior(partition: Partition) -> Run:
-    """A baseline without texts: the conversation's judged items by mean grade over its earlier topics.
-
-    Only recommendation topics of turns before the question count; an intent without any gets no hits.
+    """A baseline without texts: the conversation's judged items by mean grade over its earlier topics. Only
+    recommendation topics of turns before the question count; an intent without any gets no hits.
     """
     judged = [(topic(name), grades) for name, grades in partition.qrels.items()]
     run: Run = {}
@@ -220,10 +208,9 @@ def pool_prior(partition: Partition) -> Run:
 
 
 def score_links(partition: Partition, runs: _Runs) -> pd.DataFrame:
-    """Mean P@1, RR@10, R@10 of runs over the linked intents, in [0, 1], one row a run.
-
-    ``reachable`` is the share of intents whose product the run ranks at all. Ids are compared in upper
-    case. A missing intent scores 0.
+    """Mean P@1, RR@10, R@10 of runs over the linked intents, in [0, 1], one row a run. ``reachable`` is the
+    share of intents whose product the run ranks at all. Ids are compared in upper case. A missing intent
+    scores 0.
     """
     qrels = {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
     measures, rows = ["P@1", "RR@10", "R@10", "R"], []

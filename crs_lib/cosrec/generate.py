@@ -59,9 +59,8 @@ class _Writer:
         return json.dumps(self.record(key.session), ensure_ascii=False)
 
     def record(self, number: int) -> dict[str, Any]:
-        """Conversation ``number`` with everything that went into it.
-
-        Raises RunError when no attempt keeps the rules; the next start tries again.
+        """Conversation ``number`` with everything that went into it. Raises RunError when no attempt keeps
+        the rules; the next start tries again.
         """
         config, products = self.config, self.stock.products
         target = products[self.targets[number]]
@@ -210,12 +209,11 @@ def _counter(tokenizer: str) -> Callable[[str], int]:
 
 
 def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
-    """Generate the conversations of a run; returns the folder with its files.
-
-    ``generated.jsonl`` holds a record a conversation; ``raw/`` the same conversations, profiles and
-    keywords in the form of the corpus; ``llm_calls.jsonl`` a row for each call to a model. Before the
-    first call every model is asked for, and a RunError lists all that is missing. A killed run continues
-    and repeats no finished call; conversations that failed are tried again.
+    """Generate the conversations of a run; returns the folder with its files. ``generated.jsonl`` holds a
+    record a conversation; ``raw/`` the same conversations, profiles and keywords in the form of the corpus;
+    ``llm_calls.jsonl`` a row for each call to a model. Before the first call every model is asked for, and a
+    RunError lists all that is missing. A killed run continues and repeats no finished call; conversations
+    that failed are tried again.
     """
     folder = corpus.locate(config.source) if not config.index else Path()
     before = runs.entry(NAME, config.run, _STAGE)

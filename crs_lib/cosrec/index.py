@@ -4,13 +4,11 @@
 read from the disk when somebody asks for it, so that a million of them open in less than a second.
 """
 
-import hashlib
 import io
 import json
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
+from crs_lib.cosrec.catalogue_tables import name_digest
 from crs_lib.retrieval.bm25 import BM25, Lexical
 from crs_lib.retrieval.encoders import ENCODERS, Dense
 from crs_lib.retrieval.fusion import RETRIEVERS, Fused, Retriever, build
@@ -34,8 +33,7 @@ Review = Mapping[str, Any]
 D = TypeVar("D", "CatalogueProduct", "Passage")
 
 
-@dataclass(frozen=True)
-class CatalogueProduct:
+class CatalogueProduct(NamedTuple):
     """A product of the catalogue as conversations use it; its id is the ASIN."""
 
     id: str
@@ -69,8 +67,7 @@ class CatalogueProduct:
         return "\n".join(_SPACES.sub(" ", line) for line in lines)
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """A passage of the document collection (``docid, title, segment``)."""
 
     id: str
@@ -101,34 +98,30 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
-    """The lines of plain, ``.gz`` or ``.zst`` files, each with the product or passage that it holds.
-
-    Raises RunError where there is no file, InputError naming the line that is broken, or behind which the
-    file breaks off.
+    """The lines of plain, ``.gz`` or ``.zst`` files, each with the product or passage that it holds. Raises
+    RunError where there is no file, InputError naming the line that is broken, or behind which the file
+    breaks off.
     """
-    for file in _files(path):
-        yield from _lines_of(file, kind)
-
-
-def _lines_of(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
-    """The lines of one file; errors as those of :func:`_read_lines`."""
     import pyarrow as pa
 
-    if not path.is_file():
-        raise RunError(f"no file {paths.shown(path)}; make products by: python -m crs_lib cosrec catalogue")
-    number = 0
-    stream = io.BufferedReader(pa.input_stream(str(path), compression="detect"), 1 << 18)
-    with safety.unpacked(stream, path) as file:
-        try:
-            for line in file:
-                number += 1
-                if line.strip():
-                    body = line.rstrip(b"\r\n")
-                    yield body, kind.read(body)
-        except OSError as error:
-            raise InputError(f"{path.name} breaks off after line {number}: {error}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path.name}, line {number}: {type(error).__name__} {error}") from error
+    for place in _files(path):
+        if not place.is_file():
+            again = "make products by: python -m crs_lib cosrec catalogue"
+            raise RunError(f"no file {paths.shown(place)}; {again}")
+        number = 0
+        stream = io.BufferedReader(pa.input_stream(str(place), compression="detect"), 1 << 18)
+        with safety.unpacked(stream, place) as file:
+            try:
+                for line in file:
+                    number += 1
+                    if line.strip():
+                        body = line.rstrip(b"\r\n")
+                        yield body, kind.read(body)
+            except OSError as error:
+                raise InputError(f"{place.name} breaks off after line {number}: {error}") from error
+            except (ValueError, KeyError, TypeError) as error:
+                told = f"{type(error).__name__} {error}"
+                raise InputError(f"{place.name}, line {number}: {told}") from error
 
 
 def _file_of(folder: Path, name: str) -> Path:
@@ -199,8 +192,7 @@ class _Records(Mapping[str, D], Generic[D]):
         self.ids = StoredIds(folder, len(self._starts) - 1)
 
     def __getitem__(self, name: str) -> D:
-        row = self.ids.row(name)
-        if row is None:
+        if (row := self.ids.row(name)) is None:
             raise KeyError(name)
         return self.row(row)
 
@@ -230,7 +222,7 @@ class StockOnDisk(Stock):
 
     def reviews_of(self, user: str) -> list[Review]:
         users, rows = (self._reviews[name] for name in _PAIRS)
-        low, high = (int(np.searchsorted(users, _code(user), side)) for side in ("left", "right"))
+        low, high = (int(np.searchsorted(users, name_digest(user), side)) for side in ("left", "right"))
         bought = [self._row(row) for row in sorted(set(rows[low:high].tolist()))]
         return _by_user(bought).get(user, [])
 
@@ -247,9 +239,8 @@ class StockOnDisk(Stock):
 
 
 def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> Stock:
-    """The stock of a corpus folder, or of an index where one is named.
-
-    Raises InputError where the index was made with another ``k1`` or ``b``.
+    """The stock of a corpus folder, or of an index where one is named. Raises InputError where the index was
+    made with another ``k1`` or ``b``.
     """
     if not index:
         return Stock(folder, k1, b)
@@ -280,11 +271,10 @@ def write_index(
     products: Path, out: Path, passages: Path | None = None, *, encoder: str = "hashing", k1: float = 1.2,
     b: float = 0.75, note: Callable[[str], object] = lambda text: None,
 ) -> _IndexReport:  # fmt: skip
-    """Index a file of products, and one of passages where it is given, in bounded memory.
-
-    The folder appears whole or not at all; an older index there is replaced. ``note`` is told what is
-    being done. Raises InputError for a broken line, an id that is there twice or holds blanks, or another
-    folder in the way; RunError where a file is missing.
+    """Index a file of products, and one of passages where it is given, in bounded memory. The folder appears
+    whole or not at all; an older index there is replaced. ``note`` is told what is being done. Raises
+    InputError for a broken line, an id that is there twice or holds blanks, or another folder in the way;
+    RunError where a file is missing.
     """
     ENCODERS.get(encoder)
     BM25(k1, b)
@@ -305,7 +295,7 @@ def write_index(
             return stored
 
         def review(row: int, one: CatalogueProduct) -> None:
-            users.extend(_code(str(review["user"])) for review in one.reviews)
+            users.extend(name_digest(str(review["user"])) for review in one.reviews)
             rows.extend([row] * len(one.reviews))
 
         users, rows = array("Q"), array("i")
@@ -320,9 +310,8 @@ def write_index(
 
 
 def _write_records(folder: Path, rows: Iterable[tuple[bytes, D]], seen: Callable[[int, D], object]) -> None:
-    """Write lines, where each starts, and their ids; ``seen`` is told each record with its number.
-
-    An id that is empty, holds blanks or repeats is refused.
+    """Write lines, where each starts, and their ids; ``seen`` is told each record with its number. An id that
+    is empty, holds blanks or repeats is refused.
     """
     ids: dict[str, None] = {}
     starts = array("q", [0])
@@ -337,11 +326,6 @@ def _write_records(folder: Path, rows: Iterable[tuple[bytes, D]], seen: Callable
                 starts.append(starts[-1] + len(line))
         np.save(aside / "starts.npy", np.frombuffer(starts, dtype=np.int64), allow_pickle=False)
         save_ids(aside, list(ids))
-
-
-def _code(name: str) -> int:
-    """64 bits of a name's digest; two names may share one, so that a hit is compared in full."""
-    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 def _batches(records: _Records[D], text: Callable[[D], str]) -> Iterator[list[str]]:

@@ -61,11 +61,10 @@ def turns(partition: Partition) -> pd.DataFrame:
 
 
 class _Training(NamedTuple):
-    """The data that a model learns from: the turns, 0/1 labels (n, 3), and the annotators' views (n, 4).
-
-    A view row is a distribution over the three intents and none: each annotator splits one vote among
-    the intents they gave. ``weighted`` is the same with votes weighted by how far an annotator agrees with
-    the others of the conversation, ``given`` (n, 3) the weighted part of the annotators who gave each intent.
+    """The data that a model learns from: the turns, 0/1 labels (n, 3), and the annotators' views (n, 4). A
+    view row is a distribution over the three intents and none: each annotator splits one vote among the
+    intents they gave. ``weighted`` is the same with votes weighted by how far an annotator agrees with the
+    others of the conversation, ``given`` (n, 3) the weighted part of the annotators who gave each intent.
     ``votes`` (n, annotators, 4) are the votes themselves, 0 where a conversation has fewer annotators.
     """
 
@@ -83,7 +82,6 @@ class _Training(NamedTuple):
 
 def _training(crowd: Partition) -> _Training:
     """Every user turn of the crowd partition; a turn without record is a turn in which all saw none.
-
     InputError where no annotator names an intent in any turn.
     """
     if not any(cell for turns in crowd.annotations.values() for turn in turns for cell in turn.cells):
@@ -100,9 +98,8 @@ def _training(crowd: Partition) -> _Training:
 
 
 def _votes(crowd: Partition, name: str) -> Floats:
-    """(turns, annotators, 4): each annotator's vote, split among the intents they gave, or none.
-
-    A turn without record counts as none by all. A record with fewer annotators than other records of the
+    """(turns, annotators, 4): each annotator's vote, split among the intents they gave, or none. A turn
+    without record counts as none by all. A record with fewer annotators than other records of the
     conversation repeats its first ones.
     """
     cells = {record.turn: record.cells for record in crowd.annotations.get(name, ())}
@@ -117,7 +114,6 @@ def _votes(crowd: Partition, name: str) -> Floats:
 
 def _trust(cast: Floats) -> Floats:
     """Weights of a conversation's annotators, of sum 1: the square of how far the others agree with them.
-
     Agreement is the mean share of a vote that the other annotators' weighted vote has in common with it;
     three rounds from equal weights.
     """
@@ -168,7 +164,6 @@ def _cue_features(frame: pd.DataFrame) -> Floats:
 
 def _vectorizers(system: float, rare: int, characters: float) -> list[tuple[str, float, Any]]:
     """TF-IDF of the user's words, the system's and the user's characters: column, weight, vectorizer.
-
     ``rare`` is the fewest turns that a word of the system must stand in.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -231,7 +226,6 @@ class _Views:
 
 class _Settled(NamedTuple):
     """Shares of the four kinds a turn (turns, 4), annotators' types, and what a type calls each kind.
-
     ``types`` is (conversations, annotators, 2), the probability of each type; ``calls`` is (2, 4, 4): type,
     true kind, kind given; rows sum to 1. The second type starts as those who call an opening a search.
     """
@@ -242,13 +236,11 @@ class _Settled(NamedTuple):
 
 
 def _settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> _Settled:
-    """The kinds that votes and a classifier together make likely, by expectation and maximisation.
-
-    ``cast`` (turns, annotators, 4) are votes, each of sum 1 over the intents and none, or 0 where there is
-    no such annotator; ``codes`` number the turns' conversations from 0, the first row of each being its first
-    turn; ``prior`` (turns, 4) is the classifier's opinion, made without the turn's own conversation.
-
-    Source: Dawid and Skene (1979), Applied Statistics 28(1); with a classifier: Raykar et al. (2010), JMLR.
+    """The kinds that votes and a classifier together make likely, by expectation and maximisation. ``cast``
+    (turns, annotators, 4) are votes, each of sum 1 over the intents and none, or 0 where there is no such
+    annotator; ``codes`` number the turns' conversations from 0, the first row of each being its first turn;
+    ``prior`` (turns, 4) is the classifier's opinion, made without the turn's own conversation. Source: Dawid
+    and Skene (1979), Applied Statistics 28(1); with a classifier: Raykar et al. (2010), JMLR.
     """
     opinion = np.maximum(prior, _LEAST)
     opinion = np.log(opinion / opinion.sum(axis=1, keepdims=True))
@@ -292,18 +284,9 @@ def _softmax(logarithms: Floats) -> Floats:
     return np.asarray(out / out.sum(axis=-1, keepdims=True))
 
 
-def _encoders() -> tuple[str, ...]:
-    """The sentence encoders that can run here: MiniLM, gte-small, both or none."""
-    minilm = encoders.minilm_installed() or encoders.onnx_available("minilm-onnx")
-    here = {"minilm": minilm, "gte-small": encoders.onnx_available("gte-small")}
-    return tuple(name for name, there in here.items() if there)
-
-
 class _Ridge:
-    """Kernel ridge regression of shares; the same turns can be learned from several times.
-
-    The kernel, how alike two turns are, is a weighted sum over words and characters, sentence vectors,
-    position and cues.
+    """Kernel ridge regression of shares; the same turns can be learned from several times. The kernel, how
+    alike two turns are, is a weighted sum over words and characters, sentence vectors, position and cues.
     """
 
     def __init__(self, names: Sequence[str], frame: pd.DataFrame) -> None:
@@ -385,9 +368,8 @@ def _sequence_features(frame: pd.DataFrame, shares: Floats) -> Floats:
 
 
 def _agreed(shares: Floats, given: Floats, level: float = 0.5) -> Labels:
-    """0/1 for each intent: that of the largest share, and every intent given above a level.
-
-    ``shares`` (turns, 4) are of the intents and none, ``given`` (turns, 3) the part who gave each intent.
+    """0/1 for each intent: that of the largest share, and every intent given above a level. ``shares``
+    (turns, 4) are of the intents and none, ``given`` (turns, 3) the part who gave each intent.
     """
     best = shares.argmax(axis=1)[:, None] == np.arange(len(INTENTS))
     return np.asarray((given > level) | best, dtype=np.int64)
@@ -404,8 +386,10 @@ class _Annotators:
     """
 
     def __init__(self, names: Sequence[str] | None = None) -> None:
-        """``names`` of sentence encoders; None takes those that can run here."""
-        self._names = _encoders() if names is None else tuple(names)
+        """``names`` of sentence encoders; None takes those of MiniLM and gte-small that run here."""
+        minilm = encoders.minilm_installed() or encoders.onnx_available("minilm-onnx")
+        here = {"minilm": minilm, "gte-small": encoders.onnx_available("gte-small")}
+        self._names = tuple(name for name in here if here[name]) if names is None else tuple(names)
 
     def fit(self, data: _Training) -> "_Annotators":
         """Learn both stages and, from grouped folds, the level; InputError for one conversation alone."""
@@ -475,9 +459,8 @@ _LEARNED: dict[tuple[object, ...], IntentModel] = {}
 
 
 def learned(crowd: Partition, name: str, vectors: str = "auto", data: _Training | None = None) -> IntentModel:
-    """A model trained on the crowd partition, whose training data may be given; once a process.
-
-    ``vectors`` names the encoders that the model may use, one of ``VECTORS``.
+    """A model trained on the crowd partition, whose training data may be given; once a process. ``vectors``
+    names the encoders that the model may use, one of ``VECTORS``.
     """
     entry = MODELS.get(name)
     key = (entry.make, vectors, *sorted(crowd.hashes.items()))
@@ -504,10 +487,9 @@ def _scored(curated: Partition, frame: pd.DataFrame, guess: Labels, seed: int) -
 
 
 def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int = 0) -> pd.DataFrame | None:
-    """Train on one partition's folder, predict another's, and write one line a user turn to ``out``.
-
-    A line holds conversation, turn, the predicted intents and the score of each intent. Returns the F1 table
-    where the tested partition has intents, else None. Raises InputError where the training partition has no
+    """Train on one partition's folder, predict another's, and write one line a user turn to ``out``. A line
+    holds conversation, turn, the predicted intents and the score of each intent. Returns the F1 table where
+    the tested partition has intents, else None. Raises InputError where the training partition has no
     annotations.
     """
     known, asked = read_partition(train), read_partition(test)

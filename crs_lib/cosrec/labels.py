@@ -28,10 +28,9 @@ def shares(turn: AnnotatedTurn) -> dict[str, float]:
 
 def majority_labels(partition: Partition) -> pd.DataFrame:
     """One row a user turn: 0/1 for each intent, given where more than half of the annotators gave it.
-
-    ``recorded`` is False for a turn that the file leaves out: nobody saw an intent there, and all labels
-    are 0. ``ties`` counts intents that exactly half gave; a tie is not a majority. ``annotators`` is
-    missing for turns without record.
+    ``recorded`` is False for a turn that the file leaves out: nobody saw an intent there, and all labels are
+    0. ``ties`` counts intents that exactly half gave; a tie is not a majority. ``annotators`` is missing for
+    turns without record.
     """
     rows = []
     for name, conversation in partition.conversations.items():
@@ -81,9 +80,8 @@ def grouped_folds(groups: NDArray[Any], most: int = 5) -> list[tuple[NDArray[np.
 
 
 def f1_table(conversations: pd.Series, truth: Labels, guess: Labels, seed: int = 0) -> pd.DataFrame:
-    """F1 of each intent, ``micro`` and ``macro``, in [0, 1], with intervals over conversations.
-
-    BCa intervals of 95 %; ``n`` counts the turns that carry the intent.
+    """F1 of each intent, ``micro`` and ``macro``, in [0, 1], with intervals over conversations. BCa intervals
+    of 95 %; ``n`` counts the turns that carry the intent.
     """
     codes, names = pd.factorize(conversations)
     tallies = np.stack([counts(truth[codes == c], guess[codes == c]) for c in range(len(names))])
@@ -99,11 +97,11 @@ def f1_table(conversations: pd.Series, truth: Labels, guess: Labels, seed: int =
     return pd.DataFrame(table | {"n": [*positives, sum(positives), len(truth)]})
 
 
-def _intent_views(crowd: Partition) -> pd.DataFrame:
-    """One row a view of a recorded turn: item, rater, a 0/1 column an intent, the label set.
-
-    ``rater`` is a position within the conversation: annotators are anonymous. Turns without record are
-    left out, since how many annotators saw them is not released.
+def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
+    """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each. At
+    most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more. Turns
+    without record are left out, since how many annotators saw them is not released. ``draws`` are
+    ``resamples`` and ``seed``, here and below.
     """
     views = (
         (f"{name}_{record.turn}", rater, frozenset(label.type for label in cell))
@@ -112,37 +110,28 @@ def _intent_views(crowd: Partition) -> pd.DataFrame:
         for rater, cell in enumerate(record.cells)
     )
     rows = [(item, rater, *(int(kind in kinds) for kind in INTENTS), kinds) for item, rater, kinds in views]
-    return pd.DataFrame(rows, columns=["item", "rater", *INTENTS, "set of intents"])
-
-
-def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
-    """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each.
-
-    At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
-    ``draws`` are ``resamples`` and ``seed``, here and below.
-    """
+    frame = pd.DataFrame(rows, columns=["item", "rater", *INTENTS, "set of intents"])
     levels = dict.fromkeys(INTENTS, "nominal") | {"set of intents": "masi"}
-    return alpha_table(_intent_views(crowd), levels, **draws)
+    return alpha_table(frame, levels, **draws)
 
 
 def alpha_table(views: pd.DataFrame, levels: Mapping[str, str], **draws: Any) -> pd.DataFrame:
     """Krippendorff's alpha of columns of views (item, rater, …), each at its level; one row each."""
-    rows = [_alpha(views, column, column, level, draws) for column, level in levels.items()]
+    rows = [_alpha(views, column, level, draws) for column, level in levels.items()]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
+def _alpha(views: pd.DataFrame, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
     design = Design(system="rater", scenario="item", value=column, **draws)
     one = krippendorff_alpha(views, design, level=level).iloc[0]
-    return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
+    return [column, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
 def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
     """ICC(1,1) and ICC(1,k), at most 1, for items with different numbers of anonymous raters: (draws, 2).
-
-    Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items)
-    counts how often an item is drawn. NaN where nothing varies between or within items.
-    Source: Shrout and Fleiss (1979); the mean group size as in Donner (1986), Int. Stat. Rev. 54.
+    Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items) counts
+    how often an item is drawn. NaN where nothing varies between or within items. Source: Shrout and Fleiss
+    (1979); the mean group size as in Donner (1986), Int. Stat. Rev. 54.
     """
     w = np.ones((1, len(sizes))) if weights is None else weights
     items, total = w.sum(axis=1), w @ sizes
@@ -154,27 +143,21 @@ def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats |
         return np.column_stack([(msb - msw) / (msb + (size - 1) * msw), (msb - msw) / msb])
 
 
-def _quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
-    """One row a rater's view of a conversation: item, rater, the four aspects, their mean."""
-    rows = [
+def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
+    """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
+    rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
+    """
+    given = [
         (key, i, *rating, float(np.mean(rating)))
         for partition in corpus.values()
         for key, ratings in partition.ratings.items()
         for i, rating in enumerate(ratings)
     ]
-    return pd.DataFrame(rows, columns=["item", "rater", *ASPECTS, "average"])
-
-
-def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
-    """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
-    rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
-    """
-    views = _quality_views(corpus)
-    rows: list[list[Any]] = []
+    views, rows = pd.DataFrame(given, columns=["item", "rater", *ASPECTS, "average"]), list[list[Any]]()
     for aspect in (*ASPECTS, "average"):
-        rows.append(_alpha(views, aspect, aspect, "interval" if aspect == "average" else "ordinal", draws))
+        rows.append(_alpha(views, aspect, "interval" if aspect == "average" else "ordinal", draws))
         groups = views.astype({aspect: float}).groupby("item", sort=False)[aspect]
-        hows = ("size", "sum", lambda given: (given**2).sum())
+        hows = ("size", "sum", lambda part: (part**2).sum())
         sums = [groups.agg(how).to_numpy(dtype=float) for how in hows]
         icc = bootstrap_estimates(partial(_one_way_icc, *sums), len(sums[0]), Design(**draws))
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
@@ -189,10 +172,9 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
 
 
 def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
-    """F1 of one annotator against the strict majority of the others, over all annotators and turns.
-
-    Turns without record are turns in which all annotators agreed on none. Turns with fewer than three
-    annotators have no majority of others and are left out.
+    """F1 of one annotator against the strict majority of the others, over all annotators and turns. Turns
+    without record are turns in which all annotators agreed on none. Turns with fewer than three annotators
+    have no majority of others and are left out.
     """
     names, truth, guess = [], [], []
     for name, conversation in crowd.conversations.items():

@@ -31,8 +31,7 @@ class Utterance(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Conversation:
+class Conversation(NamedTuple):
     """A conversation as it was released; a turn is an utterance of the user, counted from 0."""
 
     id: str
@@ -133,9 +132,8 @@ class Topic(NamedTuple):
 
 
 def topic(name: str) -> Topic:
-    """Read a topic id: ``C_3_0`` is a search topic, ``C_3_0#2`` a recommendation for user index 2.
-
-    Only the topic is looked at: passage ids hold '#' too. Raises InputError for another form.
+    """Read a topic id: ``C_3_0`` is a search topic, ``C_3_0#2`` a recommendation for user index 2. Only the
+    topic is looked at: passage ids hold '#' too. Raises InputError for another form.
     """
     intent, hash_sign, index = name.partition("#")
     parts = intent.rsplit("_", 2)
@@ -163,9 +161,8 @@ class Partition:
         return [intent for name in self.conversations for intent in self.intents.get(name, ())]
 
     def topics(self) -> list[str]:
-        """The judged topics; where nothing is judged, all intents of search, and of recommendation by user.
-
-        A recommendation has one index more than its conversation has users, as in the release.
+        """The judged topics; where nothing is judged, all intents of search, and of recommendation by user. A
+        recommendation has one index more than its conversation has users, as in the release.
         """
         found = list[str]()
         for intent in self.all_intents():
@@ -176,12 +173,10 @@ class Partition:
 
 
 def user_of(partition: Partition, judged: Topic, mapping: str) -> Buyer | None:
-    """The user that a topic's index stands for, or None where that is not resolved.
-
-    The release does not say it: every intent has one index more than its conversation has users.
-    ``as_documented`` takes the index as the rank of the user id (the top index has no user);
-    ``zero_is_generic`` takes 0 as the request without a user and index k as user k - 1. Report results
-    under both. Raises InputError for another mapping.
+    """The user that a topic's index stands for, or None where that is not resolved. The release does not say
+    it: every intent has one index more than its conversation has users. ``as_documented`` takes the index as
+    the rank of the user id (the top index has no user); ``zero_is_generic`` takes 0 as the request without a
+    user and index k as user k - 1. Report results under both. Raises InputError for another mapping.
     """
     if mapping not in MAPPINGS:
         raise InputError(f"user mapping {mapping!r} is not known; use one of {', '.join(MAPPINGS)}")

@@ -16,7 +16,7 @@ from crs_lib.cosrec import corpus, index
 from crs_lib.cosrec.evaluate import linked_intents
 from crs_lib.cosrec.index import Stock
 from crs_lib.cosrec.intents import IntentModel, learned, turns
-from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
+from crs_lib.cosrec.records import INTENTS, Partition, topic, user_of
 from crs_lib.cosrec.rewriting import rewrite
 from crs_lib.cosrec.settings import NAME, RetrieveSettings
 from crs_lib.retrieval.fusion import Remembering, Retriever
@@ -45,10 +45,6 @@ class _RoutingAgent:
             for name, turn, flags in rows
         }
 
-    def _query(self, said: Sequence[str], wishes: Sequence[str] = ()) -> str:
-        """The stand-alone query of a turn, with a user's constraints where they are known."""
-        return " ".join([rewrite(self.rewriter, said), *wishes])
-
     def _link(self, said: Sequence[str], context: str, k: int = 10) -> list[Hit]:
         """Products a question may be about: those whose title the turn, or the line before, spells best."""
         whole, hits = set(words(said[-1])), {}
@@ -58,25 +54,23 @@ class _RoutingAgent:
         return ranked(hits)
 
     def run(self, partition: Partition, k: int = 100, mapping: str = "") -> Run:
-        """Hits for every topic, as if each were routed rightly: what the joint measure starts from.
-
-        With a user ``mapping`` (see :func:`crs_lib.cosrec.records.user_of`) the keywords of the topic's
-        user join the query; topics without a resolved user get the query alone.
+        """Hits for every topic, as if each were routed rightly: what the joint measure starts from. With a
+        user ``mapping`` (see :func:`crs_lib.cosrec.records.user_of`) the keywords of the topic's user join
+        the query; topics without a resolved user get the query alone.
         """
         asked = self.queries(partition, mapping)
-        return {name: self._module(name).search(query, k) for name, query in asked.items()}
-
-    def _module(self, name: str) -> Retriever:
-        return self.search if topic(name).kind == "search" else self.recommend
+        modules = {"search": self.search, "recommendation": self.recommend}
+        return {name: modules[topic(name).kind].search(query, k) for name, query in asked.items()}
 
     def queries(self, partition: Partition, mapping: str = "") -> dict[str, str]:
-        """The query of every topic, with the user's keywords under a ``mapping``."""
-        return {name: self._asked(partition, topic(name), mapping) for name in partition.topics()}
-
-    def _asked(self, partition: Partition, judged: Topic, mapping: str) -> str:
-        said = partition.conversations[judged.conversation].said(judged.turn)
-        user = user_of(partition, judged, mapping) if mapping else None
-        return self._query(said, [word for word in (user.keywords or ()) if word] if user else [])
+        """The stand-alone query of every topic, with the user's keywords under a ``mapping``."""
+        found = dict[str, str]()
+        for name in partition.topics():
+            judged = topic(name)
+            user = user_of(partition, judged, mapping) if mapping else None
+            query = rewrite(self.rewriter, partition.conversations[judged.conversation].said(judged.turn))
+            found[name] = " ".join([query, *filter(None, (user.keywords or ()) if user else ())])
+        return found
 
     def links(self, partition: Partition, k: int = 10) -> Run:
         """Products for every product-details intent."""
@@ -138,8 +132,7 @@ def runs_of(run: str) -> dict[str, Run]:
 
 def read_runs(folder: Path) -> dict[str, Run]:
     """The run files of a folder by system, sorted by name; InputError where there is none."""
-    found = {path.stem: read_run(path) for path in sorted(folder.glob("*.run"))}
-    if not found:
+    if not (found := {path.stem: read_run(path) for path in sorted(folder.glob("*.run"))}):
         raise InputError(f"no *.run file in {folder.name!r}; each system is one TREC run file there")
     return found
 

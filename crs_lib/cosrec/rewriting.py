@@ -78,9 +78,8 @@ _Rewrites = Mapping[str, Mapping[str, str]]  # by system and intent id
 
 def score_rewrites(partition: Partition, rewrites: _Rewrites, **draws: Any) -> pd.DataFrame:
     """ROUGE-1/2/L, chrF and BLEU in [0, 1] of rewrites by system; one row a system and kind of reference.
-
-    ``canonical``: against the longest variant; ``any variant``: against the closest of all. An intent
-    without a rewrite counts as an empty one. ``low`` and ``high`` are the 95 % interval of ROUGE-L over
+    ``canonical``: against the longest variant; ``any variant``: against the closest of all. An intent without
+    a rewrite counts as an empty one. ``low`` and ``high`` are the 95 % interval of ROUGE-L over
     conversations.
     """
     rows: list[dict[str, Any]] = []
@@ -93,9 +92,8 @@ def score_rewrites(partition: Partition, rewrites: _Rewrites, **draws: Any) -> p
 
 def human_rewrites(partition: Partition, **draws: Any) -> pd.DataFrame:
     """The level that people reach: every variant that is not the canonical one, held against the others.
-
-    Against the canonical variant, and against all variants but itself; intents with one variant only,
-    and exact copies of the canonical one, are left out. Columns as those of :func:`score_rewrites`.
+    Against the canonical variant, and against all variants but itself; intents with one variant only, and
+    exact copies of the canonical one, are left out. Columns as those of :func:`score_rewrites`.
     """
     pairs: list[_Pair] = [
         (intent.conversation, variant, intent.canonical, (*intent.variants[:i], *intent.variants[i + 1 :]))
@@ -147,9 +145,8 @@ class _Word(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """One query to write: the user turn, the intent's type, the reference or "", and the candidate words.
-
-    A query may copy all words of the user so far, those of the system's line before, and older names.
+    """One query to write: the user turn, the intent's type, the reference or "", and the candidate words. A
+    query may copy all words of the user so far, those of the system's line before, and older names.
     """
 
     conversation: str
@@ -183,9 +180,8 @@ def _words(text: str, place: str, number: int) -> list[_Word]:
 
 
 def _crowd_tasks(crowd: Partition) -> list[_Task]:
-    """A task for each turn and intent that at least two annotators and a quarter of them gave.
-
-    The reference is the longest of their queries, as the canonical query of a curated intent is.
+    """A task for each turn and intent that at least two annotators and a quarter of them gave. The reference
+    is the longest of their queries, as the canonical query of a curated intent is.
     """
     found = []
     for name, turns in crowd.annotations.items():

@@ -156,8 +156,16 @@ class GenerateSettings(Settings):
             hint = did_you_mean(strange[0], _SERVICE)
             raise InputError(f"llm: a writer takes no {strange[0]!r}{hint} (it takes: {', '.join(_SERVICE)})")
         self.reached()
-        if self.prompts:
-            _check_prompts(Path(self.prompts))
+        if not self.prompts:
+            return
+        folder = Path(self.prompts)
+        if not (mine := [name for name in PROMPTS if (folder / f"{name}.txt").is_file()]):
+            files = ", ".join(f"{name}.txt" for name in PROMPTS)
+            raise InputError(f"no prompt in {folder.name!r}; put in one or more of: {files}")
+        for name in mine:
+            known, asked = (prompts.wanted(f"{NAME}/{name}", place) for place in ("", str(folder)))
+            if unknown := [key for key in asked if key not in known]:
+                raise InputError(f"{name}.txt holds ${', $'.join(unknown)}; it may hold ${', $'.join(known)}")
 
     @property
     def asked_for_queries(self) -> str:
@@ -204,15 +212,3 @@ class GenerateSettings(Settings):
         """The requests of a run to each model: calls by role, repetitions left aside."""
         count, at_once = self.conversations, self.reached().at_once
         return [Work(f"cosrec {name}", spec, n * count, at_once) for name, spec, _, n in self._calls()]
-
-
-def _check_prompts(folder: Path) -> None:
-    """Raise InputError for a folder without a prompt of ours, or a prompt that holds an unknown name."""
-    mine = [name for name in PROMPTS if (folder / f"{name}.txt").is_file()]
-    if not mine:
-        files = ", ".join(f"{name}.txt" for name in PROMPTS)
-        raise InputError(f"no prompt in {folder.name!r}; put in one or more of: {files}")
-    for name in mine:
-        shipped = prompts.wanted(f"{NAME}/{name}")
-        if unknown := [key for key in prompts.wanted(f"{NAME}/{name}", str(folder)) if key not in shipped]:
-            raise InputError(f"{name}.txt holds ${', $'.join(unknown)}; it may hold ${', $'.join(shipped)}")

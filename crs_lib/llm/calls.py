@@ -29,18 +29,16 @@ _INSERT = "INSERT INTO calls (place, row) VALUES (?, ?)"
 
 
 def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
-    """The address of a reply: weights, backend settings, messages, seed, options, schema, replicate.
-
-    Neither the role nor the session is part of it: equal questions share an answer.
+    """The address of a reply: weights, backend settings, messages, seed, options, schema, replicate. Neither
+    the role nor the session is part of it: equal questions share an answer.
     """
     return fingerprint([digest, dict(settings), request.digest])
 
 
 def row(spec: str, request: Request, outcome: Reply | LLMError, seconds: float, digest: str) -> _Row:
-    """The record of one call; ``seconds`` is all of it, pauses and failed attempts included.
-
-    ``began`` is the clock time at which it began, in seconds since 1970. Prompts are kept as a digest. Texts
-    are bounded at 20,000 characters, and ``text_cut`` says so.
+    """The record of one call; ``seconds`` is all of it, pauses and failed attempts included. ``began`` is the
+    clock time at which it began, in seconds since 1970. Prompts are kept as a digest. Texts are bounded at
+    20,000 characters, and ``text_cut`` says so.
     """
     error = outcome if isinstance(outcome, LLMError) else None
     reply = outcome if isinstance(outcome, Reply) else None
@@ -66,22 +64,19 @@ def row(spec: str, request: Request, outcome: Reply | LLMError, seconds: float, 
 
 
 class Cache(Store):
-    """Replies by key in one SQLite file (not on a network drive). Errors are never stored.
-
-    The first reply stored under a key stays: the same question to the same weights is asked once, also by
-    several threads and processes.
+    """Replies by key in one SQLite file (not on a network drive). Errors are never stored. The first reply
+    stored under a key stays: the same question to the same weights is asked once, also by several threads and
+    processes.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _REPLIES, "call cache")
 
     def get(self, address: str) -> Reply | None:
-        """The stored reply, marked as a hit, with 0 seconds and attempts; None for none.
-
-        A damaged one is removed.
+        """The stored reply, marked as a hit, with 0 seconds and attempts; None for none. A damaged one is
+        removed.
         """
-        rows = self.do("SELECT reply FROM replies WHERE key = ?", (address,))
-        if not rows:
+        if not (rows := self.do("SELECT reply FROM replies WHERE key = ?", (address,))):
             return None
         try:
             given = json.loads(rows[0][0])
@@ -106,17 +101,17 @@ class Cache(Store):
 
 class Recorder(Store):
     """Keeps the rows of all calls in one SQLite file while a run works; ``export`` makes the JSON lines.
-
-    Threads and processes of one machine may share the file. Where workers share no local disk each takes
-    its own file, and one ``export`` joins them.
+    Threads and processes of one machine may share the file. Where workers share no local disk each takes its
+    own file, and one ``export`` joins them.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _TABLE, "call log")
 
     def add(self, record: Mapping[str, Any], place: Mapping[str, str | int]) -> None:
-        """Store a row at once; ``place`` (its tags) orders the export."""
-        self.do(_INSERT, (_place(place), json.dumps(record, ensure_ascii=True)))
+        """Store a row at once; ``place`` (its tags) orders the export, session 9 before session 10."""
+        tags = (f"{k}={v:09d}" if isinstance(v, int) else f"{k}={v}" for k, v in sorted(place.items()))
+        self.do(_INSERT, ("/".join(tags), json.dumps(record, ensure_ascii=True)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows by place (session, turn, …), those of one place in the order in which they ended."""
@@ -130,11 +125,6 @@ class Recorder(Store):
     def put(self, rows: Iterable[tuple[str, str]]) -> None:
         """Store what :meth:`drain` took from another file."""
         self.many(_INSERT, rows)
-
-
-def _place(tags: Mapping[str, str | int]) -> str:
-    """A sortable text: numbers are padded, so session 9 comes before session 10."""
-    return "/".join(f"{k}={v:09d}" if isinstance(v, int) else f"{k}={v}" for k, v in sorted(tags.items()))
 
 
 def export(sources: Iterable[Path], target: Path) -> int:
@@ -160,10 +150,9 @@ def kept(name: str) -> Path:
 @safety.reader("a call log")
 def usage(source: Path | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Calls, cache hits, failures, tokens, seconds and tokens a second, a row for each role and model.
-
     ``tokens_*`` and ``seconds`` count calls that were sent and answered; ``unknown_tokens`` counts those
-    whose server reported none. ``tokens_per_second`` is null where nothing was generated.
-    Raises InputError for a file that is not there.
+    whose server reported none. ``tokens_per_second`` is null where nothing was generated. Raises InputError
+    for a file that is not there.
     """
     if isinstance(source, Path) and not source.exists():
         raise InputError(f"no call log {paths.shown(source)}; a run with LLM roles writes it")

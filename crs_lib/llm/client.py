@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
@@ -28,7 +28,6 @@ from crs_lib.llm.base import (
     check_fits,
     giving_choices,
     other_weights,
-    room,
     tokens_at_most,
 )
 from crs_lib.llm.settings import LLMSettings
@@ -40,11 +39,9 @@ _HALTED = "the run was stopped before this call; started again, it continues"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Retry:
-    """``waits`` more attempts after trouble on the way, ``seeds`` more after an unusable reply.
-
-    Pauses grow from ``first`` seconds by doubling up to ``longest``, each with a random part.
+class Retry(NamedTuple):
+    """``waits`` more attempts after trouble on the way, ``seeds`` more after an unusable reply. Pauses grow
+    from ``first`` seconds by doubling up to ``longest``, each with a random part.
     """
 
     waits: int = 5
@@ -53,9 +50,8 @@ class Retry:
     longest: float = 60.0
 
     def following(self, request: Request, error: LLMError, tried: Sequence[str]) -> Request | None:
-        """The request of the next attempt after an error; None for no further one.
-
-        ``tried`` are the kinds of the failures before.
+        """The request of the next attempt after an error; None for no further one. ``tried`` are the kinds of
+        the failures before.
         """
         used = sum(REMEDIES[kind] == error.remedy for kind in tried)
         if error.remedy == "wait" and used < self.waits:
@@ -63,13 +59,17 @@ class Retry:
         if error.remedy == "other seed" and used < self.seeds:
             seed = request.seed
             return replace(request, seed=seed if seed is None else address_seed(seed, "attempt", used + 1))
-        return _with_more_room(request) if error.remedy == "more room" and not used else None
+        if error.remedy != "more room" or used:
+            return None
+        options = {**DEFAULTS, **request.options}
+        needs = request.tokens or tokens_at_most(request.messages)
+        enlarged = min(2 * options["num_predict"], options["num_ctx"] - needs)  # as the context allows
+        more = replace(request, options={**request.options, "num_predict": enlarged})
+        return more if enlarged > options["num_predict"] else None
 
     def pause(self, error: LLMError, attempt: int) -> float:
-        """Seconds before the next attempt after the nth failed; 0 where waiting would not help.
-
-        What a server asks for counts up to ``longest``. By chance callers that failed together come back
-        apart.
+        """Seconds before the next attempt after the nth failed; 0 where waiting would not help. What a server
+        asks for counts up to ``longest``. By chance callers that failed together come back apart.
         """
         if error.remedy != "wait":
             return 0.0
@@ -77,22 +77,10 @@ class Retry:
         return max(grown, min(error.pause, self.longest)) + random.uniform(0, self.first)
 
 
-def _with_more_room(request: Request) -> Request | None:
-    """Twice ``num_predict`` as far as the context allows; None where it allows no more."""
-    options = {**DEFAULTS, **request.options}
-    needs = request.tokens or tokens_at_most(request.messages)
-    enlarged = min(2 * options["num_predict"], options["num_ctx"] - needs)
-    if enlarged <= options["num_predict"]:
-        return None
-    room(more := {**request.options, "num_predict": enlarged})
-    return replace(request, options=more)
-
-
 def persist(
     retry: Retry, request: Request, attempt: Callable[[Request], T], halted: Event
 ) -> tuple[T, tuple[str, ...]]:
     """The result of ``attempt(request)``, tried until it succeeds, and the kinds of the failures before it.
-
     Raises the last LLMError, with its history, where the policy gives up or the work is ``halted``; a pause
     ends then.
     """
@@ -111,15 +99,12 @@ def persist(
 
 
 class LLM(AbstractContextManager["LLM", None]):
-    """A model in use: ``LLM("ollama:llama3:instruct", cache=…, recorder=…).complete(request)``.
-
-    ``options`` are defaults that a request may override; keep ``num_ctx`` the same for all calls of a
-    model, a change reloads it. ``slots`` is how many calls each endpoint gets at once. Further keywords
-    go to the backend (host, timeout, …). Threads may share one LLM. Once ``halted`` is set pauses end, calls
-    under way are the last ones and further ones are refused.
-
-    ``weights`` is the digest that a run began with: a call under any other, or a reply that carries any
-    other, raises the RunError that ends a run.
+    """A model in use: ``LLM("ollama:llama3:instruct", cache=…, recorder=…).complete(request)``. ``options``
+    are defaults that a request may override; keep ``num_ctx`` the same for all calls of a model, a change
+    reloads it. ``slots`` is how many calls each endpoint gets at once. Further keywords go to the backend
+    (host, timeout, …). Threads may share one LLM. Once ``halted`` is set pauses end, calls under way are the
+    last ones and further ones are refused. ``weights`` is the digest that a run began with: a call under any
+    other, or a reply that carries any other, raises the RunError that ends a run.
     """
 
     def __init__(
@@ -139,10 +124,9 @@ class LLM(AbstractContextManager["LLM", None]):
         self.close()
 
     def complete(self, request: Request) -> Reply:
-        """The reply to a request, from the cache or the model; blocks until it is there.
-
-        Raises LLMError when all attempts failed; the reply is never a stand-in text. Every outcome is a row
-        of the log. An interrupt closes the call's connection, so that the server stops writing.
+        """The reply to a request, from the cache or the model; blocks until it is there. Raises LLMError when
+        all attempts failed; the reply is never a stand-in text. Every outcome is a row of the log. An
+        interrupt closes the call's connection, so that the server stops writing.
         """
         if not request.messages:
             raise InputError("a request has no messages; give at least one")
@@ -164,11 +148,10 @@ class LLM(AbstractContextManager["LLM", None]):
                 self.recorder.add(row, request.tags)
 
     def gather(self, requests: Iterable[Request]) -> list[Reply | LLMError]:
-        """The replies to many requests, in their order, as many at once as the endpoints take.
-
-        A request that failed has its LLMError in its place; the others go on. Any other error is raised, and
-        requests that wait are not sent; so it is with an interrupt. Calls under way then are not waited for,
-        their replies still go into the cache.
+        """The replies to many requests, in their order, as many at once as the endpoints take. A request that
+        failed has its LLMError in its place; the others go on. Any other error is raised, and requests that
+        wait are not sent; so it is with an interrupt. Calls under way then are not waited for, their replies
+        still go into the cache.
         """
 
         def outcome(request: Request) -> Reply | LLMError:
@@ -255,10 +238,9 @@ def _usable(kept: Reply, request: Request) -> bool:
 
 
 class _Slots:
-    """The endpoints of one model, each with so many slots; the least busy one that works serves next.
-
-    An endpoint that failed is left alone for half a minute, unless all of them failed: a dead server answers
-    at once and would draw all calls to itself.
+    """The endpoints of one model, each with so many slots; the least busy one that works serves next. An
+    endpoint that failed is left alone for half a minute, unless all of them failed: a dead server answers at
+    once and would draw all calls to itself.
     """
 
     def __init__(self, endpoints: Sequence[str], slots: int) -> None:
@@ -271,9 +253,8 @@ class _Slots:
 
     @contextmanager
     def taken(self) -> Iterator[str]:
-        """Wait for a slot and occupy it within; gives its endpoint.
-
-        An error that is worth a pause marks the endpoint as failed.
+        """Wait for a slot and occupy it within; gives its endpoint. An error that is worth a pause marks the
+        endpoint as failed.
         """
         with self._freed:
             while not (free := self._free()):
@@ -302,7 +283,6 @@ class _Slots:
 
 def scratch(name: str) -> Path:
     """A folder of this user on this machine's own disk, for workers that share no disk with the run.
-
     ``CRS_SCRATCH`` names where; otherwise the system's temporary folder.
     """
     user = os.getuid() if hasattr(os, "getuid") else "user"
@@ -321,11 +301,10 @@ def drain_scratch(name: str) -> list[tuple[str, str]]:
 
 
 class Pool(AbstractContextManager["Pool", None]):
-    """One LLM for each spec, made when it is first asked; cache and log lie in ``folder``.
-
-    Safe to share between threads. ``made`` are LLMs given ready. With ``folder`` None nothing is cached and
-    nothing is logged. ``weights`` are the digests of models, by spec, that a run began with; calls under
-    others end the run. ``options`` are those of every call.
+    """One LLM for each spec, made when it is first asked; cache and log lie in ``folder``. Safe to share
+    between threads. ``made`` are LLMs given ready. With ``folder`` None nothing is cached and nothing is
+    logged. ``weights`` are the digests of models, by spec, that a run began with; calls under others end the
+    run. ``options`` are those of every call.
     """
 
     def __init__(
@@ -360,9 +339,8 @@ class Pool(AbstractContextManager["Pool", None]):
         return self(spec).complete(request)
 
     def width(self, specs: Iterable[str]) -> int:
-        """How many sessions at once keep all slots of these models' servers busy; at least 1.
-
-        An engine in this process answers one call at a time, so its sessions come one after the other.
+        """How many sessions at once keep all slots of these models' servers busy; at least 1. An engine in
+        this process answers one call at a time, so its sessions come one after the other.
         """
         served = [spec for spec in specs if BACKENDS.get(spec).facts["kind"] != "engine"]
         return max((self.llm.at_once * len(self(spec).backend.endpoints) for spec in served), default=1)

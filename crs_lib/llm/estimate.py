@@ -3,17 +3,14 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """The calls of one model or program in one role of a run, of which ``at_once`` are under way at any time.
-
     ``tokens`` is false for a program, whose tokens nobody counts. ``turns`` is given where a model may be
     asked several times a turn (an agent): a log that knows how often then says so, ``calls`` are the most.
     """
@@ -27,11 +24,10 @@ class Work:
 
 
 class Cost(NamedTuple):
-    """The mean cost of a call: tokens read and written, and seconds until the answer is there.
-
-    ``at_once`` is how many calls were under way on average when that was measured, 1 or more: a server that
-    works on one call at a time lets the others wait, so seconds alone say nothing about its speed. ``a_turn``
-    is how many calls a turn of a conversation took on average.
+    """The mean cost of a call: tokens read and written, and seconds until the answer is there. ``at_once`` is
+    how many calls were under way on average when that was measured, 1 or more: a server that works on one
+    call at a time lets the others wait, so seconds alone say nothing about its speed. ``a_turn`` is how many
+    calls a turn of a conversation took on average.
     """
 
     tokens_in: float
@@ -42,11 +38,10 @@ class Cost(NamedTuple):
 
 
 def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
-    """The mean cost of a call by role and model, for "crs" by system, from the rows of a call log.
-
-    Calls from the cache and failed ones are left out. A failed attempt's time is part of the cost: it
-    will happen again. How many calls were under way is taken over all of the log; for what reports no tokens
-    (a program, some servers) over its own calls, and its tokens are NaN.
+    """The mean cost of a call by role and model, for "crs" by system, from the rows of a call log. Calls from
+    the cache and failed ones are left out. A failed attempt's time is part of the cost: it will happen again.
+    How many calls were under way is taken over all of the log; for what reports no tokens (a program, some
+    servers) over its own calls, and its tokens are NaN.
     """
     rows = list(rows)
     sent = [row for row in rows if not row["cache_hit"]]
@@ -85,12 +80,10 @@ def _under_way(rows: Iterable[Mapping[str, Any]]) -> float:
 
 
 def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.DataFrame:
-    """Calls, millions of tokens and hours of a run, a row for each role and model, and one for all.
-
-    Models are worked off one after the other, so hours add up. More calls at once than when the cost was
-    measured are taken to gain nothing. ``hours`` and tokens are null where the cost of a role and model is
-    not known, and so are those of the last row, where the tokens of programs do not count. Calls are always
-    known.
+    """Calls, millions of tokens and hours of a run, a row for each role and model, and one for all. Models
+    are worked off one after the other, so hours add up. More calls at once than when the cost was measured
+    are taken to gain nothing. ``hours`` and tokens are null where the cost of a role and model is not known,
+    and so are those of the last row, where the tokens of programs do not count. Calls are always known.
     """
     rows: list[tuple[Any, ...]] = []
     all_calls, all_in, all_out, all_hours = 0, 0.0, 0.0, 0.0

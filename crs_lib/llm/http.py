@@ -27,10 +27,9 @@ ALTERNATIVES = 20  # the most tokens that a server weighs, where a reply is one 
 
 
 class Clients:
-    """One HTTP client a server, made when it is first asked for and shared by threads.
-
-    ``make(address, settings)`` makes it out of the keywords of an httpx client. A forked process makes its
-    own: two processes on one connection would read each other's answers. ``key`` goes to these servers only.
+    """One HTTP client a server, made when it is first asked for and shared by threads. ``make(address,
+    settings)`` makes it out of the keywords of an httpx client. A forked process makes its own: two processes
+    on one connection would read each other's answers. ``key`` goes to these servers only.
     """
 
     def __init__(self, make: Callable[..., Any], timeout: float, key: str | None = None) -> None:
@@ -63,10 +62,9 @@ class Clients:
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
-        """Within, the calls of this thread end by the time-out, from connecting to the last byte.
-
-        Then ReadTimeout. httpx's own time-out counts from one piece of an answer to the next: a server that
-        sends a byte of a header now and then, or answers 103 without end, would never be timed out.
+        """Within, the calls of this thread end by the time-out, from connecting to the last byte. Then
+        ReadTimeout. httpx's own time-out counts from one piece of an answer to the next: a server that sends
+        a byte of a header now and then, or answers 103 without end, would never be timed out.
         """
         call = _Call()
         watch = threading.Timer(min(self._timeout, threading.TIMEOUT_MAX), call.end)
@@ -86,9 +84,8 @@ class Clients:
             _CALL.reset(token)
 
     def _prepare(self, request: httpx.Request) -> None:
-        """A request begins: our key or none, no cookie, and its connection is watched.
-
-        The ollama client puts OLLAMA_API_KEY into every request, whatever the host.
+        """A request begins: our key or none, no cookie, and its connection is watched. The ollama client puts
+        OLLAMA_API_KEY into every request, whatever the host.
         """
         for header in ("authorization", "cookie"):
             request.headers.pop(header, None)
@@ -146,13 +143,12 @@ _URL_SAFE = str.maketrans("+/", "-_")
 
 
 def _either(text: str) -> str:
-    return "".join(_character(byte) for byte in text.encode())
-
-
-def _character(byte: int) -> str:
-    """A pattern of a character: itself, behind a backslash, or as its number in an address or in JSON."""
-    digits = "".join(f"[{digit}{digit.upper()}]" for digit in f"{byte:02x}")
-    return rf"(?:\\?{re.escape(chr(byte))}|%{digits}|\\u00{digits})"
+    """A pattern of a text, each character itself, behind a backslash, or its number in an address or JSON."""
+    spelt = ""
+    for byte in text.encode():
+        digits = "".join(f"[{digit}{digit.upper()}]" for digit in f"{byte:02x}")
+        spelt += rf"(?:\\?{re.escape(chr(byte))}|%{digits}|\\u00{digits})"
+    return spelt
 
 
 @cache
@@ -162,9 +158,8 @@ def _certificates() -> ssl.SSLContext:
 
 
 def _watch_answer(response: httpx.Response) -> None:
-    """An answer begins: its size is watched while its pieces are read.
-
-    A compressed answer, which nobody asked for and whose size nobody knows, is not read.
+    """An answer begins: its size is watched while its pieces are read. A compressed answer, which nobody
+    asked for and whose size nobody knows, is not read.
     """
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise httpx.DecodingError("it is compressed, and was asked for as it is")
@@ -174,7 +169,6 @@ def _watch_answer(response: httpx.Response) -> None:
 
 class _BoundedAnswer(httpx.SyncByteStream):
     """The pieces of an answer up to the limit ``answer_bytes``; an echo of the key that was sent is masked.
-
     With a key the answer comes in one piece: a key could lie across two.
     """
 
@@ -204,10 +198,9 @@ class _BoundedAnswer(httpx.SyncByteStream):
 
 class Server(Backend):
     """A model on one server or several: their addresses and connections, one attempt, and its failures.
-
-    ``host`` is one address or several with commas between; without it the environment ``variable``, else
-    this machine. ``timeout`` bounds one attempt in seconds. ``send_key`` sends the key in the environment
-    variable ``key`` to these hosts; otherwise it is never sent.
+    ``host`` is one address or several with commas between; without it the environment ``variable``, else this
+    machine. ``timeout`` bounds one attempt in seconds. ``send_key`` sends the key in the environment variable
+    ``key`` to these hosts; otherwise it is never sent.
     """
 
     kind: ClassVar[str]
@@ -318,11 +311,10 @@ def from_transport(error: Exception, address: str, timeout: float, hint: str = "
 
 
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
-    """The base addresses in a comma-separated list: ``gpu1:11434, http://gpu2`` gives two.
-
-    A missing scheme is http, and with it a missing port ``port``; 0.0.0.0, which is where a server
-    listens, means this machine. Raises InputError for an empty list, another scheme, a name and password, or
-    a query, which could hold a key.
+    """The base addresses in a comma-separated list: ``gpu1:11434, http://gpu2`` gives two. A missing scheme
+    is http, and with it a missing port ``port``; 0.0.0.0, which is where a server listens, means this
+    machine. Raises InputError for an empty list, another scheme, a name and password, or a query, which could
+    hold a key.
     """
     found = tuple(_one(part.strip(), port) for part in hosts.split(",") if part.strip())
     if not found or len(set(found)) < len(found):

@@ -23,9 +23,8 @@ NAMES = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"} | 
 
 
 def body(request: Request, names: Mapping[str, str], alternatives: int, **more: Any) -> dict[str, Any]:
-    """The body of a request, options under the ``names`` of the endpoint.
-
-    ``alternatives`` is how many tokens the endpoint weighs at most, for a reply that is one of some choices.
+    """The body of a request, options under the ``names`` of the endpoint. ``alternatives`` is how many tokens
+    the endpoint weighs at most, for a reply that is one of some choices.
     """
     options = {**DEFAULTS, **request.options}
     told: dict[str, Any] = {"messages": [_told(one) for one in request.messages], **more}
@@ -110,9 +109,8 @@ class _Completion(BaseModel):
 
 
 def read(answer: object, who: str) -> dict[str, Any]:
-    """The facts of a chat completion, as :func:`crs_lib.llm.text.answered` takes them, and its model.
-
-    Raises LLMError: "garbled" naming the first place of a wrong type, "filtered" for a reply held back.
+    """The facts of a chat completion, as :func:`crs_lib.llm.text.answered` takes them, and its model. Raises
+    LLMError: "garbled" naming the first place of a wrong type, "filtered" for a reply held back.
     """
     try:
         found = _Completion.model_validate(answer)

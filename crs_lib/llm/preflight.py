@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -13,26 +12,23 @@ from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, other_weights, room
 from crs_lib.llm.client import Retry, digest_of
 
 
-@dataclass(frozen=True)
-class Need:
-    """A model that a run will use: its role, its options, and its longest prompt.
-
-    ``prompt`` is in tokens (``tokens_at_most``), 0 where the length is not known yet. ``settings`` are those
-    of the backend (host, …).
+class Need(NamedTuple):
+    """A model that a run will use: its role, its options, and its longest prompt. ``prompt`` is in tokens
+    (``tokens_at_most``), 0 where the length is not known yet. ``settings`` are those of the backend (host,
+    …).
     """
 
     role: str
     spec: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = {}
     prompt: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
 
 
 def preflight(needs: Iterable[Need]) -> pd.DataFrame:
     """Check everything a run needs of its models; a row each: role, model, digest, context, num_ctx, version.
-
-    ``context`` is the longest the model was trained for, null where no server says. Raises one RunError
-    that lists all that is missing, with the commands that get it.
+    ``context`` is the longest the model was trained for, null where no server says. Raises one RunError that
+    lists all that is missing, with the commands that get it.
     """
     rows: list[dict[str, Any]] = []
     missing: list[str] = []
@@ -47,8 +43,7 @@ def preflight(needs: Iterable[Need]) -> pd.DataFrame:
 
 def refuse(missing: Iterable[str]) -> None:
     """Raise one RunError that lists what is missing; nothing where there is nothing."""
-    found = list(dict.fromkeys(missing))
-    if found:
+    if found := list(dict.fromkeys(missing)):
         lines = "\n".join(f"  - {line}" for line in found)
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
         raise RunError(f"the run cannot start; {count} missing:\n{lines}")
@@ -70,7 +65,6 @@ def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
 
 def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[str, Any]]) -> None:
     """Ask every server again for the digests of its models; RunError where one is no longer that of the run.
-
     ``weights`` are the digests by spec, ``settings_for`` gives the keywords of a spec's backend.
     """
     for spec, before in weights.items():

@@ -41,9 +41,8 @@ class _Replay(Backend):
         return self.spec
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """The logged reply to the same messages, seed, options, schema and replicate.
-
-        Raises LLMError where there is none, or where models disagreed and none was named.
+        """The logged reply to the same messages, seed, options, schema and replicate. Raises LLMError where
+        there is none, or where models disagreed and none was named.
         """
         found = self._replies.get(request.digest, {})
         if request.tools and request.digest in self._without_tools:

@@ -68,9 +68,8 @@ class LLMSettings(Settings):
 
     @property
     def at_once(self) -> int:
-        """Calls that each server gets at once: twice its slots.
-
-        One call waits on the server for each slot, so that a slot that comes free has work at once.
+        """Calls that each server gets at once: twice its slots. One call waits on the server for each slot,
+        so that a slot that comes free has work at once.
         """
         return 2 * self.slots
 
@@ -84,9 +83,8 @@ class LLMSettings(Settings):
         return {name: value for name, value in given.items() if name in takes}
 
     def parameters(self) -> dict[str, Any]:
-        """The settings that change the dialogues, for the manifest.
-
-        Those of modes and of ``local:`` are left out where they have their defaults.
+        """The settings that change the dialogues, for the manifest. Those of modes and of ``local:`` are left
+        out where they have their defaults.
         """
         default = LLMSettings().values()
         values = {name: value for name, value in self.values().items() if name not in _HOW}
@@ -112,12 +110,10 @@ def role_settings(
     given: Mapping[str, Any], who: str, own: Collection[str] = (), fixed: Collection[str] = (),
     instead: str = "",
 ) -> LLMSettings:  # fmt: skip
-    """The settings that a role shares with all others, from a plain mapping.
-
-    ``own`` are names of settings that only this role has; they are passed over. ``fixed`` are names of shared
-    settings that cannot be chosen for this role. Raises InputError naming ``who`` for a setting that the role
-    does not take (``instead`` says what to do about a setting of the simulation), and for a value that cannot
-    be.
+    """The settings that a role shares with all others, from a plain mapping. ``own`` are names of settings
+    that only this role has; they are passed over. ``fixed`` are names of shared settings that cannot be
+    chosen for this role. Raises InputError naming ``who`` for a setting that the role does not take
+    (``instead`` says what to do about a setting of the simulation), and for a value that cannot be.
     """
     shared = [name for name in LLMSettings.model_fields if name not in {*_SIMULATION, *fixed}]
     known = [*own, *shared]

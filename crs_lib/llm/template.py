@@ -20,11 +20,10 @@ def _candidates(prompt: str) -> list[tuple[str, str]]:
 
 
 def answer(prompt: str, schema: Mapping[str, Any] | None, seed: int) -> str:
-    """A reply to a prompt, the same for the same prompt, schema and seed.
-
-    Where the prompt offers movies, the reply recommends one of them; else it repeats the first block of
-    lines that a colon announces, or says so where there is none. With a schema it is JSON that keeps it:
-    numbers within their limits and choices among those allowed are drawn by ``seed``.
+    """A reply to a prompt, the same for the same prompt, schema and seed. Where the prompt offers movies, the
+    reply recommends one of them; else it repeats the first block of lines that a colon announces, or says so
+    where there is none. With a schema it is JSON that keeps it: numbers within their limits and choices among
+    those allowed are drawn by ``seed``.
     """
     offered, item = _candidates(prompt), ""
     if offered:

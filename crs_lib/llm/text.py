@@ -21,10 +21,9 @@ _FENCE = re.compile(r"\A\s*```[A-Za-z]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 def _split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
     """The reply without what the model thought aloud, and that; ``thinking`` was split off by the server.
-
-    Leading ``<think>…</think>`` blocks are taken out, one that is never closed takes everything with it,
-    and so is all before a closing tag whose opening stood in the chat template. Tags inside JSON or
-    further down in a text are left alone. Both are made valid Unicode.
+    Leading ``<think>…</think>`` blocks are taken out, one that is never closed takes everything with it, and
+    so is all before a closing tag whose opening stood in the chat template. Tags inside JSON or further down
+    in a text are left alone. Both are made valid Unicode.
     """
     text, thinking = safety.valid(text), safety.valid(thinking)
     found = [thinking] if thinking else []
@@ -38,10 +37,9 @@ def _split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
 
 
 def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
-    """The text that a study may use: not empty, and with a schema the JSON that keeps it.
-
-    A Markdown code fence around JSON is taken off, and texts in the JSON are made valid Unicode. Raises
-    LLMError: "empty", "cut" (stopped by its length with a schema), or "bad reply" for a text beyond the limit
+    """The text that a study may use: not empty, and with a schema the JSON that keeps it. A Markdown code
+    fence around JSON is taken off, and texts in the JSON are made valid Unicode. Raises LLMError: "empty",
+    "cut" (stopped by its length with a schema), or "bad reply" for a text beyond the limit
     ``turn_characters`` and JSON that breaks the schema, with the first place.
     """
     reason = ""
@@ -60,8 +58,7 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
         value = safety.loads(body, "the reply")
     except InputError as error:
         raise LLMError("bad reply", f"{error}{reason}", text=text) from None
-    problem = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
-    if problem is not None:
+    if (problem := next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)) is not None:
         where = "/".join(map(str, problem.absolute_path)) or "the top"
         told = f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}"
         raise LLMError("bad reply", told, text=text)
@@ -73,9 +70,8 @@ def answered(
     first_token: Mapping[str, float] | None = None, **facts: Any,
 ) -> Reply:  # fmt: skip
     """The reply made of what a model said; raises LLMError as :func:`checked` where a study cannot use it.
-
-    Calls of tools where none was offered are a "bad reply", with or without a text.
-    ``first_token`` are the log-probabilities of the alternatives to the first token, by their texts.
+    Calls of tools where none was offered are a "bad reply", with or without a text. ``first_token`` are the
+    log-probabilities of the alternatives to the first token, by their texts.
     """
     if calls and not request.tools:
         told = f"the reply calls {shorten(calls[0].name, 80)!r}, and no tool was offered"
@@ -91,7 +87,6 @@ def answered(
 
 def _chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float]:
     """The probability that a reply begins with each choice, from its first token's log-probabilities.
-
     ``told`` are the alternatives to that token by their texts; blanks around them do not count. The sum is at
     most 1. Raises LLMError where no choice is among them, or a probability is above 1 or no number.
     """
@@ -130,9 +125,8 @@ def one_line(text: str) -> str:
 
 
 def fence(texts: Iterable[str]) -> str:
-    """A code of 16 hex digits that occurs in none of the texts; the same for the same texts.
-
-    It is made from the texts themselves, so nothing in them can know it.
+    """A code of 16 hex digits that occurs in none of the texts; the same for the same texts. It is made from
+    the texts themselves, so nothing in them can know it.
     """
     whole = "\x00".join(texts)
     code = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:16]

@@ -5,6 +5,7 @@ import html
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,37 +27,43 @@ _THEME = (
 
 
 def begin() -> None:
-    """Set the display of figures and tables and make warnings errors. Call once, after the imports.
-
-    Numbers show three decimals. A warning is an error, except a library's warning about its own code.
-    InputError and RunError show their text without a traceback. Raises RunError in a kernel of another
-    environment, InputError for a parameter that papermill injected and the notebook does not have.
+    """Set the display of figures and tables and make warnings errors. Call once, after the imports. Numbers
+    show three decimals. A warning is an error, except a library's warning about its own code. InputError and
+    RunError show their text without a traceback. Raises RunError in a kernel of another environment,
+    InputError for a parameter that papermill injected and the notebook does not have.
     """
-    _same_environment()
-    _only_known_parameters()
+    expected = os.environ.get(PREFIX, sys.prefix)
+    if Path(expected).resolve() != Path(sys.prefix).resolve():
+        here = f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}"
+        raise RunError(f"{here}; choose its kernel 'python3' or remove the other (jupyter kernelspec list)")
+
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    _only_known_parameters([cell for cell in shell.user_ns.get("In", ()) if cell] if shell else [])
     warnings.resetwarnings()
     warnings.filterwarnings("error")
     warnings.filterwarnings("ignore", category=ResourceWarning)
     for category in _CHANGES:
         warnings.filterwarnings("ignore", category=category)
         warnings.filterwarnings("error", category=category, module=_OURS)
-    _look()
-    _in_a_kernel()
+
+    import matplotlib.style as mpl_style
+    import numpy as np
+
+    from crs_lib.figures import style
+
+    shown = {"float_format": "{:z.3f}".format, "max_columns": 30, "max_colwidth": 70, "width": 110}
+    for name, value in shown.items():
+        pd.set_option(f"display.{name}", value)
+    np.set_printoptions(precision=3, suppress=True)
+    mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
+    if shell:
+        _in_a_kernel(shell)
 
 
-def _same_environment() -> None:
-    expected = os.environ.get(PREFIX, sys.prefix)
-    if Path(expected).resolve() != Path(sys.prefix).resolve():
-        here = f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}"
-        raise RunError(f"{here}; choose its kernel 'python3' or remove the other (jupyter kernelspec list)")
-
-
-def _only_known_parameters() -> None:
+def _only_known_parameters(cells: Sequence[str]) -> None:
     """InputError with a suggestion for an injected parameter that the first cell does not declare."""
-    from IPython.core.getipython import get_ipython
-
-    shell = get_ipython()
-    cells = [cell for cell in shell.user_ns.get("In", ()) if cell] if shell else []
     injected = next((cell for cell in cells if cell.startswith(_INJECTED)), "")
     known = _assigned(cells[0]) if injected else []
     for name in _assigned(injected):
@@ -70,29 +77,10 @@ def _assigned(code: str) -> list[str]:
     return [name.id for name in names if isinstance(name.ctx, ast.Store)]
 
 
-def _look() -> None:
-    import matplotlib.style as mpl_style
-    import numpy as np
-
-    from crs_lib.figures import style
-
-    shown = {"float_format": "{:z.3f}".format, "max_columns": 30, "max_colwidth": 70, "width": 110}
-    for name, value in shown.items():
-        pd.set_option(f"display.{name}", value)
-    np.set_printoptions(precision=3, suppress=True)
-    mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
-
-
-def _in_a_kernel() -> None:
+def _in_a_kernel(shell: Any) -> None:
     """In a kernel: three decimals, tables in words, figures in the page's theme."""
-    from IPython.core.getipython import get_ipython
-
-    shell = get_ipython()
-    if shell is None:
-        return
     shell.run_line_magic("precision", "%.3f")
     shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _to_html)
-
     if getattr(shell, "kernel", None) is not None:
         from IPython.display import display
 
@@ -108,9 +96,8 @@ def heading(name: object) -> str:
 
 
 def _to_html(frame: pd.DataFrame) -> str:
-    """The table for a notebook; a number is right, a text left and never cut off, a dash what is missing.
-
-    An index that only counts is left out. Rows after the sixtieth are left out and counted.
+    """The table for a notebook; a number is right, a text left and never cut off, a dash what is missing. An
+    index that only counts is left out. Rows after the sixtieth are left out and counted.
     """
     shown = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
     cut = shown.head(MOST)

@@ -94,8 +94,7 @@ def _nodes(source: str) -> list[ast.AST]:
 def _code(notebook: Any, name: str) -> Iterator[str]:
     for number, cell in enumerate(_code_cells(notebook), start=1):
         where, nodes = f"code cell {number}", _nodes(cell.source)
-        lines = [line for line in cell.source.splitlines() if line.strip()]
-        if not lines:
+        if not (lines := [line for line in cell.source.splitlines() if line.strip()]):
             yield f"{where} is empty"
         elif not nodes:
             yield f"{where} is not plain Python (no magics, no shell lines)"
@@ -191,12 +190,11 @@ def _metadata(notebook: Any, name: str) -> Iterator[str]:
 
 
 def refresh(names: Sequence[str | Path] = ()) -> list[Path]:
-    """Run notebooks with their defaults and rewrite them in place; returns the files that changed.
-
-    Without names, all notebooks of the repository. The notebooks of a study run in order over a temporary
-    results folder, including those before a named one, so no results of the user are read or changed. A
-    notebook is written only when all of its study ran. The same code gives the same bytes. Raises RunError
-    with the rules that a refreshed notebook breaks.
+    """Run notebooks with their defaults and rewrite them in place; returns the files that changed. Without
+    names, all notebooks of the repository. The notebooks of a study run in order over a temporary results
+    folder, including those before a named one, so no results of the user are read or changed. A notebook is
+    written only when all of its study ran. The same code gives the same bytes. Raises RunError with the rules
+    that a refreshed notebook breaks.
     """
     chosen = sorted({find(name) for name in names or committed()}, key=lambda path: (_line(path), path))
     changed: list[Path] = []

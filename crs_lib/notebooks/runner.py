@@ -93,10 +93,9 @@ class _Parameter:
         return TypeAdapter(kinds[self.kind], config=_STRICT)
 
     def checked(self, value: object) -> Any:
-        """The value, checked against the type; a whole number given for a float becomes a float.
-
-        Numbers must be finite; lists and objects may hold only what JSON holds. Raises InputError with the
-        value and the expected type. An address that could hold a password or a key is refused and not shown.
+        """The value, checked against the type; a whole number given for a float becomes a float. Numbers must
+        be finite; lists and objects may hold only what JSON holds. Raises InputError with the value and the
+        expected type. An address that could hold a password or a key is refused and not shown.
         """
         if _may_hold_secret(value):
             why = "has an address with a password or a query, which would stand in the notebook"
@@ -110,9 +109,8 @@ class _Parameter:
         return read if self.kind == "float" else value
 
     def from_text(self, text: str) -> Any:
-        """A value from the command line, read as the type: for a text, ``007`` stays a text.
-
-        Lists are JSON or parts between commas, objects are JSON, truth is ``true`` or ``false``.
+        """A value from the command line, read as the type: for a text, ``007`` stays a text. Lists are JSON
+        or parts between commas, objects are JSON, truth is ``true`` or ``false``.
         """
         if self.kind == "str":
             return text
@@ -126,9 +124,8 @@ class _Parameter:
 
 
 def read_parameters(cell: str, source: str) -> list[_Parameter]:
-    """The parameters of a cell, in order; ``source`` names the notebook in error texts.
-
-    Raises InputError naming the line that is anything but ``name: type = literal``.
+    """The parameters of a cell, in order; ``source`` names the notebook in error texts. Raises InputError
+    naming the line that is anything but ``name: type = literal``.
     """
     try:
         lines = ast.parse(cell).body
@@ -218,11 +215,10 @@ def parameters_of(notebook: str | Path) -> list[_Parameter]:
 def run(
     notebook: str | Path, parameters: Mapping[str, object] | None = None, out: str | Path | None = None
 ) -> Path:
-    """Run a notebook with these parameters in a fresh kernel; returns the path of the executed notebook.
-
-    The path is ``results/<study>/<run>/notebooks/<notebook>.ipynb`` unless ``out`` names another. Raises
-    InputError for an unknown notebook, an unknown parameter or a value of another type, before anything
-    runs; InputError or RunError with the text of the cell that failed. A failed notebook is kept.
+    """Run a notebook with these parameters in a fresh kernel; returns the path of the executed notebook. The
+    path is ``results/<study>/<run>/notebooks/<notebook>.ipynb`` unless ``out`` names another. Raises
+    InputError for an unknown notebook, an unknown parameter or a value of another type, before anything runs;
+    InputError or RunError with the text of the cell that failed. A failed notebook is kept.
     """
     source = find(notebook)
     declared = parameters_of(source)
@@ -251,12 +247,10 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def execute(
     source: Path, out: Path, values: Mapping[str, Any], env: Mapping[str, str] = {}, cwd: Path | None = None
 ) -> None:
-    """Run ``source`` with these parameters and write the executed notebook to ``out``.
-
-    ``env`` is added to the kernel's environment; ``cwd`` is the kernel's working folder (None: the
-    current one). A failing cell raises InputError or RunError with one plain text. The notebook up to that
-    cell is then stored beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched.
-    ``values`` are not checked here.
+    """Run ``source`` with these parameters and write the executed notebook to ``out``. ``env`` is added to
+    the kernel's environment; ``cwd`` is the kernel's working folder (None: the current one). A failing cell
+    raises InputError or RunError with one plain text. The notebook up to that cell is then stored beside
+    ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched. ``values`` are not checked here.
     """
     import papermill
     from nbclient.exceptions import DeadKernelError
@@ -301,9 +295,8 @@ def _aside(failed: Path) -> Path:
 
 
 def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:
-    """Do the work in a thread: papermill would take Ctrl-C for itself and wait for the cell.
-
-    An interrupt goes on to the kernel, whose cell may store what is finished; then it is raised here.
+    """Do the work in a thread: papermill would take Ctrl-C for itself and wait for the cell. An interrupt
+    goes on to the kernel, whose cell may store what is finished; then it is raised here.
     """
     outcome: Future[object] = Future()
 
@@ -343,9 +336,8 @@ def _environment(settings: str, variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _own_kernel(environment: dict[str, str], started: list[int]) -> "type[AsyncKernelManager]":
-    """A kernel manager whose ``python3`` is this interpreter; installed kernels of that name are ignored.
-
-    The numbers of the processes that it starts are added to ``started``.
+    """A kernel manager whose ``python3`` is this interpreter; installed kernels of that name are ignored. The
+    numbers of the processes that it starts are added to ``started``.
     """
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager

@@ -92,9 +92,8 @@ _Planned = tuple[Path, dict[str, Any], bool]  # a notebook, its parameters, whet
 
 @safety.reader("a sweep")
 def read(file: str | Path) -> Sweep:
-    """Read and check a sweep, given as a path or as the name of a file in ``notebooks/sweeps``.
-
-    Raises InputError naming the key, the parameter or the value that is wrong; nothing has run then.
+    """Read and check a sweep, given as a path or as the name of a file in ``notebooks/sweeps``. Raises
+    InputError naming the key, the parameter or the value that is wrong; nothing has run then.
     """
     path = runner.found("sweep", file, paths.notebooks() / "sweeps", ".yaml")
     record = safety.read_yaml(path)
@@ -117,13 +116,11 @@ def run(
     jobs: int = 1,
 ) -> pd.DataFrame:  # fmt: skip
     """Run a sweep; returns a row for each run and notebook: the grid's values and done, kept or failed.
-
     ``say`` receives one line for each notebook that starts or ends. ``ready`` receives all notebooks that
     will run, with their parameters, before the first one starts; an error that it raises ends the sweep.
-    ``jobs`` runs go on at once.
-
-    A finished notebook with the same code and parameters is kept; a stopped one is run again and continues.
-    A run that fails does not stop the others; at the end a RunError with the table names the failures.
+    ``jobs`` runs go on at once. A finished notebook with the same code and parameters is kept; a stopped one
+    is run again and continues. A run that fails does not stop the others; at the end a RunError with the
+    table names the failures.
     """
     sweep = read(file)
     plan = [list(_steps(cell, sweep.books)) for cell in sweep.cells]

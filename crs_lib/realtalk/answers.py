@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from crs_lib.core.text import shorten, words
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.plan import QueryPlan
-from crs_lib.realtalk.wording import STOP, content_words
+from crs_lib.realtalk.wording import STOP, WORDS, content_words
 
 STORY = 0.96  # the share of the scores' weight that a narrative holds
 LEAST, PHASE = 3, 15  # ids of a phase: at least, and the soft cap
@@ -28,7 +28,6 @@ _SHARPNESS = 2.0  # of a narrative's weights
 
 def facts(ranked: Sequence[int], scores: NDArray[np.floating], reach: float, most: int) -> list[int]:
     """The evidence of a fact: from the best message down to ``reach`` below it, at least one, ranked.
-
     ``scores`` follow ``ranked``. An empty ranking gives an empty set.
     """
     if not len(ranked):
@@ -41,9 +40,8 @@ def narrative(
     ranked: Sequence[int], scores: NDArray[np.floating], least: int, most: int, unit: float,
     share: float = STORY,
 ) -> list[int]:  # fmt: skip
-    """The evidence of a narrative, ranked: as many messages as the scores call for, from least to most.
-
-    A message weighs e to the power of twice its distance from the best, in steps of ``unit``; the best are
+    """The evidence of a narrative, ranked: as many messages as the scores call for, from least to most. A
+    message weighs e to the power of twice its distance from the best, in steps of ``unit``; the best are
     taken until they hold ``share`` of all that the ranking weighs. One clear message gives a short story,
     many near ones a long one.
     """
@@ -55,10 +53,9 @@ def narrative(
 
 
 def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int], most: int) -> list[int]:
-    """The selection this study replaces: only the first three messages of the five best nodes are seen.
-
-    A node's rank is that of its best message; whatever stands deeper in a node cannot be chosen, however
-    good it is. Kept to show what the change does. At most ``most`` ids, best node first.
+    """The selection this study replaces: only the first three messages of the five best nodes are seen. A
+    node's rank is that of its best message; whatever stands deeper in a node cannot be chosen, however good
+    it is. Kept to show what the change does. At most ``most`` ids, best node first.
     """
     nodes = list(dict.fromkeys(int(owner[place]) for place in ranked))[:_NODES]
     seen = [starts[node] + i for node in nodes for i in range(_PREVIEWED)]
@@ -66,13 +63,11 @@ def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int
     return [place for place in seen if place in known][:most]
 
 
-@dataclass(frozen=True)
-class Phase:
-    """One phase of a narrative: its evidence ids, and texts taken from them word for word.
-
-    ``summary`` is its best message, ``conclusion`` the last one that is no question. ``start`` and ``end``
-    are the times of its first and last message (ISO, null where unknown); every id's time lies between them.
-    ``uncertain`` is the share of ids whose score is far from the best.
+class Phase(NamedTuple):
+    """One phase of a narrative: its evidence ids, and texts taken from them word for word. ``summary`` is its
+    best message, ``conclusion`` the last one that is no question. ``start`` and ``end`` are the times of its
+    first and last message (ISO, null where unknown); every id's time lies between them. ``uncertain`` is the
+    share of ids whose score is far from the best.
     """
 
     title: str
@@ -88,48 +83,41 @@ def phases(
     index: ChatIndex, chosen: Sequence[int], scores: Mapping[int, float], bar: float, soft_cap: int = PHASE,
     least: int = LEAST, most: int = 30,
 ) -> list[Phase]:  # fmt: skip
-    """The phases of chosen positions, in time order; one where few are chosen, none where none is.
-
-    ``scores`` gives each position's score; below ``bar`` a message counts as uncertain. Eight
-    phases are the most (:func:`_cut`). In a phase of more than ``soft_cap`` messages the uncertain ones
-    beyond the cap are dropped; the best of a segment is the last of it to go. A phase of fewer than ``least``
-    takes the best scored of its segments, then of its sessions, while all have no more than ``most``; one
-    that is still too small joins the nearer neighbour.
+    """The phases of chosen positions, in time order; one where few are chosen, none where none is. ``scores``
+    gives each position's score; below ``bar`` a message counts as uncertain. Eight phases are the most
+    (:func:`_cut`). In a phase of more than ``soft_cap`` messages the uncertain ones beyond the cap are
+    dropped; the best of a segment is the last of it to go. A phase of fewer than ``least`` takes the best
+    scored of its segments, then of its sessions, while all have no more than ``most``; one that is still too
+    small joins the nearer neighbour.
     """
     order = sorted(chosen)
     parts = [_capped(index, part, scores, bar, soft_cap) for part in _cut(index, order)]
     parts = _joined(_filled(index, parts, scores, least, most), least)
-    counted = [Counter(_terms(index, part)) for part in parts]
+    said = [[word for place in part for word in words(index.chat.messages[place].text)] for part in parts]
+    counted = [Counter(word for word in told if word not in STOP and len(word) > 2) for told in said]
     everywhere = sum(counted, Counter[str]())
     return [_phase(index, p, c, everywhere, scores, bar) for p, c in zip(parts, counted, strict=True)]
 
 
 def _cut(index: ChatIndex, order: Sequence[int]) -> list[list[int]]:
-    """Ascending positions cut into phases, each in one piece: as many as the evidence has, at most eight.
-
-    A phase ends where the next message lies in another session: what is told on one occasion belongs
-    together. Of more than seven such borders the strongest seven are taken: the longest silence (log hours)
-    plus the greatest change of topic (1 - cosine).
+    """Ascending positions cut into phases, each in one piece: as many as the evidence has, at most eight. A
+    phase ends where the next message lies in another session: what is told on one occasion belongs together.
+    Of more than seven such borders the strongest seven are taken: the longest silence (log hours) plus the
+    greatest change of topic (1 - cosine).
     """
     n = len(order)
     if n < 2:
         return [list(order)] if n else []
-    strength = _strength(index, order)
+    messages, vectors, strength = index.chat.messages, index.vectors.sentences, np.zeros(n - 1)
+    for i, (a, b) in enumerate(itertools.pairwise(order)):
+        before, after = messages[a].time, messages[b].time
+        if before and after:
+            strength[i] += float(np.log1p(max(0.0, (after - before).total_seconds()) / 3600))
+        strength[i] += 1 - float(vectors[a] @ vectors[b])
     borders = [i for i in range(n - 1) if index.session[order[i]] != index.session[order[i + 1]]]
     best = sorted(borders, key=lambda i: (-strength[i], i))[: _MOST - 1]
     edges = [0, *sorted(i + 1 for i in best), n]
     return [list(order[a:b]) for a, b in itertools.pairwise(edges)]
-
-
-def _strength(index: ChatIndex, order: Sequence[int]) -> NDArray[np.float64]:
-    messages, vectors = index.chat.messages, index.vectors.sentences
-    out = np.zeros(len(order) - 1)
-    for i, (a, b) in enumerate(itertools.pairwise(order)):
-        before, after = messages[a], messages[b]
-        if before.time and after.time:
-            out[i] += float(np.log1p(max(0.0, (after.time - before.time).total_seconds()) / 3600))
-        out[i] += 1 - float(vectors[a] @ vectors[b])
-    return out
 
 
 def _best(places: Iterable[int], scores: Mapping[int, float]) -> list[int]:
@@ -176,10 +164,6 @@ def _joined(parts: list[list[int]], least: int) -> list[list[int]]:
     return parts
 
 
-def _terms(index: ChatIndex, part: Sequence[int]) -> list[str]:
-    return [w for p in part for w in words(index.chat.messages[p].text) if w not in STOP and len(w) > 2]
-
-
 def _phase(
     index: ChatIndex, part: Sequence[int], count: Counter[str], everywhere: Counter[str],
     scores: Mapping[int, float], bar: float,
@@ -209,26 +193,13 @@ _PLACE = re.compile(
     r"\b(?:in|at|to|from|near|visit(?:ed|ing)?|around)\s+(?:the\s+)?"
     r"((?:[A-Z][\w'’]+)(?:\s+(?:of\s+)?[A-Z][\w'’]+)*)"
 )
-_NUMBER_WORDS = (
-    "one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty "
-    "hundred once twice"
-).split()
-_NUMBER = re.compile(
-    r"(?:[$€£]\s?)?\b(?:\d[\d.,]*|" + "|".join(_NUMBER_WORDS) + r")\b"
-    r"(?:\s*(?:%|k\b|km\b|kg\b|hours?|minutes?|days?|weeks?|months?|years?|times?|dollars?|euros?|people))?",
-    re.IGNORECASE,
-)
-_NO = re.compile(
-    r"\b(?:no|not|never|don'?t|doesn'?t|didn'?t|can'?t|won'?t|haven'?t|isn'?t|nope)\b", re.IGNORECASE
-)
+_NUMBER, _NO = (re.compile(WORDS[name], re.IGNORECASE) for name in ("number", "no"))
 
 
-@dataclass(frozen=True)
-class ChatAnswer:
+class ChatAnswer(NamedTuple):
     """The answer to a question: its text (None where nothing was found), the ids it rests on, its form.
-
-    ``days`` are the first and last day meant (ISO), where the answer is one of time. ``form`` is
-    "extractive" or "written"; ``why`` says in words what an abstention rests on.
+    ``days`` are the first and last day meant (ISO), where the answer is one of time. ``form`` is "extractive"
+    or "written"; ``why`` says in words what an abstention rests on.
     """
 
     text: str | None
@@ -241,19 +212,16 @@ class ChatAnswer:
 def extract(
     index: ChatIndex, plan: QueryPlan, selected: Sequence[int], channels: Mapping[str, NDArray[np.float32]]
 ) -> ChatAnswer:
-    """The answer that the selected messages bear, best first; an abstention where they bear none.
-
-    Nothing is found where no message is selected, or where none of them shares a content word with the
-    question and their best token match lies below what chance gives with this encoder.
+    """The answer that the selected messages bear, best first; an abstention where they bear none. Nothing is
+    found where no message is selected, or where none of them shares a content word with the question and
+    their best token match lies below what chance gives with this encoder.
     """
     shared = [len(set(plan.terms) & set(index.tokens[place])) for place in selected]
     near = max((float(channels["tokens"][place]) for place in selected), default=0.0)
     if not selected or (not any(shared) and near < FAR.get(index.main, 0.35)):
         return ChatAnswer(None, why="no message shares a word with the question or comes near it")
-    if plan.kind == "when":
-        found = _when(index, plan, selected)
-        if found:
-            return found
+    if plan.kind == "when" and (found := _when(index, plan, selected)):
+        return found
     best = selected[:_READ] if plan.many else selected[:1]
     if plan.kind == "yes-no":
         said = _clauses(index, plan, selected[0])
@@ -270,9 +238,11 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
         message = index.chat.messages[place]
         if message.time is None:
             continue
-        spans = [s for s in index.signals.days[place] if (s.end - s.start).days <= 31]
-        if spans:
-            span = min(spans, key=lambda s: _distance(message.text, s.words, plan))
+        if spans := [s for s in index.signals.days[place] if (s.end - s.start).days <= 31]:
+            text, terms = message.text.lower().replace("’", "'"), set(plan.terms)
+            named = [m.start() for m in re.finditer(r"\w+", message.text) if terms & set(content_words(m[0]))]
+            apart = [min((abs(at - text.find(s.words)) for at in named), default=0) for s in spans]
+            span = spans[int(np.argmin(apart))]  # the nearest to a word of the question
             start, end = span.start, span.end
         elif place == selected[0]:
             start = end = message.time.date()
@@ -281,13 +251,6 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
         days = (start.isoformat(), end.isoformat())
         return ChatAnswer(_spoken(start, end), tuple(index.chat.ids([place])), days)
     return None
-
-
-def _distance(text: str, said: str, plan: QueryPlan) -> int:
-    """Characters between a date's words and the nearest word that the question shares with the message."""
-    at = text.lower().replace("’", "'").find(said)
-    places = [m.start() for m in re.finditer(r"\w+", text) if set(content_words(m[0])) & set(plan.terms)]
-    return min((abs(place - at) for place in places), default=len(text))
 
 
 def _spoken(start: dt.date, end: dt.date) -> str:
@@ -302,18 +265,14 @@ def _spoken(start: dt.date, end: dt.date) -> str:
 def _part(index: ChatIndex, plan: QueryPlan, place: int) -> str:
     """What one message adds: a place, a number, or its clause nearest to the question without its words."""
     message = index.chat.messages[place]
-    said = _clauses(index, plan, place)
-    if not said:
+    if not (said := _clauses(index, plan, place)):
         return message.caption
     text = said[0]
-    if plan.kind == "where":
-        found = _PLACE.search(text) or _PLACE.search(message.text)
-        if found:
-            return found[1]
-    if plan.kind in ("count", "how long"):
-        number = _NUMBER.search(text) or _NUMBER.search(message.text)
-        if number:
-            return number[0].strip()
+    if plan.kind == "where" and (found := _PLACE.search(text) or _PLACE.search(message.text)):
+        return found[1]
+    counted = plan.kind in ("count", "how long")
+    if counted and (number := _NUMBER.search(text) or _NUMBER.search(message.text)):
+        return number[0].strip()
     return _without_question(text, plan)
 
 

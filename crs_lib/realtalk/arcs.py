@@ -40,10 +40,9 @@ class Arc(BaseModel):
 
 @safety.reader("ARC cases")
 def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
-    """The cases of a file; raises InputError listing everything that is wrong with it.
-
-    A ``.jsonl`` file has one case a line, and what is wrong is named by line; any other file is one object
-    ``{"format": "crs-arc-1", "cases": [...]}``. A folder gives its ``*.arc.json``. See :func:`check`.
+    """The cases of a file; raises InputError listing everything that is wrong with it. A ``.jsonl`` file has
+    one case a line, and what is wrong is named by line; any other file is one object ``{"format":
+    "crs-arc-1", "cases": [...]}``. A folder gives its ``*.arc.json``. See :func:`check`.
     """
     if path.is_dir():
         return [case for one in sorted(path.glob("*.arc.json")) for case in read(one, chats)]
@@ -78,17 +77,15 @@ def _lines(text: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
-    """The problems of one case, in words; an empty list where there is none.
-
-    A case needs a name, a known chat, a question and at least two phases; each phase needs ids that
-    exist in the chat, no id stands in two phases, and phases ascend by their first message.
+    """The problems of one case, in words; an empty list where there is none. A case needs a name, a known
+    chat, a question and at least two phases; each phase needs ids that exist in the chat, no id stands in two
+    phases, and phases ascend by their first message.
     """
     try:
         arc = Arc.model_validate(case)
     except ValidationError as error:
         return [f"{where}, {'.'.join(map(str, e['loc'])) or 'case'}: {e['msg']}" for e in error.errors()]
-    chat = next((c for c in chats if c.name == arc.chat), None)
-    if chat is None:
+    if (chat := next((c for c in chats if c.name == arc.chat), None)) is None:
         return [f"{where}: chat {arc.chat!r} is not among {', '.join(c.name for c in chats)}"]
     found, seen, starts = list[str](), set[str](), list[int]()
     for i, phase in enumerate(arc.phases, start=1):

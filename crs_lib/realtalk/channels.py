@@ -54,10 +54,9 @@ class _AskedVectors(NamedTuple):
 
 
 def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[dict[str, Floats]]:
-    """The raw score of every message in every channel of ``CHANNELS`` for each planned question.
-
-    Each is (messages,) float32; the channels of an encoder that the index does not have are 0. What is
-    scored once is kept on disk (:func:`crs_lib.realtalk.index.kept_arrays`); the others are encoded together.
+    """The raw score of every message in every channel of ``CHANNELS`` for each planned question. Each is
+    (messages,) float32; the channels of an encoder that the index does not have are 0. What is scored once is
+    kept on disk (:func:`crs_lib.realtalk.index.kept_arrays`); the others are encoded together.
     """
     made_by = indexes.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
     chat = (made_by, index.chat.digest, index.encoder, index.tuned)
@@ -118,7 +117,8 @@ def _by_vectors(
     raw, first, second = (form.sentences[row] for form in asked)
     own_first, own_second = messages.sentences @ first, messages.sentences @ second
     told = encoders.best_matches(asked.first.of(row), messages)
-    turned = _with_remark(encoders.best_matches(asked.second.of(row), messages), before)
+    best = encoders.best_matches(asked.second.of(row), messages)
+    turned = np.where((before >= 0)[:, None], np.maximum(best, best[before]), best)  # or of the remark before
     gap = told - told.max(axis=0, initial=-1)
     telling = np.square(told.max(axis=0, initial=0) - told.mean(axis=0)) if len(told) else np.zeros(0)
     weight = telling / max(float(telling.sum()), 1e-9)
@@ -132,12 +132,6 @@ def _by_vectors(
     }  # fmt: skip
 
 
-def _with_remark(best: Floats, before: NDArray[np.intp]) -> Floats:
-    """Best matches of each message or of the remark that it answers, whichever is better."""
-    out: Floats = np.where((before >= 0)[:, None], np.maximum(best, best[before]), best)
-    return out
-
-
 def _of_remark(values: Floats, before: NDArray[np.intp]) -> Floats:
     """The value of the remark before each message; the message's own where there is none."""
     out: Floats = np.where(before >= 0, values[before], values)
@@ -149,22 +143,22 @@ def fuse(
     weights: Mapping[str, float] | None = None, smoothing: tuple[float, float] = SMOOTHING,
 ) -> Floats:  # fmt: skip
     """First-stage score of every message, (messages,): weighted z-scores, smoothed over neighbours.
-
-    Neighbours add ``smoothing`` of their score one and two messages away, inside the session. A message
-    of the other speaker loses where the question names exactly one; a message written on a stated day
-    or the two after it gains. Raises InputError for a weight of an unknown name.
+    Neighbours add ``smoothing`` of their score one and two messages away, inside the session. A message of
+    the other speaker loses where the question names exactly one; a message written on a stated day or the two
+    after it gains. Raises InputError for a weight of an unknown name.
     """
     used = dict(default_weights(index.encoder) if weights is None else weights)
     parts = {**{name: zscore(s) for name, s in channels.items()}, **_priors(index, plan)}
-    unknown = sorted(used.keys() - parts.keys() - {"other speaker", "stated day"})
-    if unknown:
+    if unknown := sorted(used.keys() - parts.keys() - {"other speaker", "stated day"}):
         raise InputError(f"unknown channels {unknown}; expected some of {', '.join(sorted(parts))}")
     total = np.zeros(index.size)
     for name, weight in used.items():
         if weight and name in parts:
             total += weight * parts[name]
     total = _smooth(total, index.session, smoothing)
-    total += used.get("other speaker", 0.0) * _other_speaker(index, plan)
+    if len(plan.speakers) == 1:
+        others = np.array([float(m.speaker != plan.speakers[0]) for m in index.chat.messages])
+        total += used.get("other speaker", 0.0) * others
     total += used.get("stated day", 0.0) * stated_day(index, plan)
     return total.astype(np.float32)
 
@@ -182,13 +176,6 @@ def _priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]
         "question": column("question").astype(float), "reaction": column("reaction").astype(float),
         "photo asked": column("photo").astype(float) * plan.photo,
     }  # fmt: skip
-
-
-def _other_speaker(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
-    """1 for messages of the person the question does not name, where it names exactly one; else 0."""
-    if len(plan.speakers) != 1:
-        return np.zeros(index.size)
-    return np.array([float(m.speaker != plan.speakers[0]) for m in index.chat.messages])
 
 
 def stated_day(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:

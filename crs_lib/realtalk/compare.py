@@ -29,10 +29,9 @@ LOST = ("lost at candidates", "lost at reranking", "lost at selection", "kept")
 
 
 def table(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataFrame:
-    """One row a value of the lever: means over questions, where gold ids end, narrative recall.
-
-    Nothing is written. The test split is refused: levers are chosen on the train chats. Raises
-    InputError for an unknown lever or value.
+    """One row a value of the lever: means over questions, where gold ids end, narrative recall. Nothing is
+    written. The test split is refused: levers are chosen on the train chats. Raises InputError for an unknown
+    lever or value.
     """
     configs = [config.changed(**{lever: value}) for value in values]  # all are checked before the first runs
     return pd.DataFrame([_row(one, lever, value) for one, value in zip(configs, values, strict=True)])
@@ -75,10 +74,9 @@ _PLAIN = {"words": 1.0, "first": 1.0, "tokens": 0.7}
 
 
 def ladder(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a step: mean rank measures over the questions with gold, and their number ``n``.
-
-    ``rows`` are those of :func:`ladder_rows`. The first two steps calibrate the harness: they are what public
-    benchmarks report for the same task.
+    """One row a step: mean rank measures over the questions with gold, and their number ``n``. ``rows`` are
+    those of :func:`ladder_rows`. The first two steps calibrate the harness: they are what public benchmarks
+    report for the same task.
     """
     out = [
         {"step": step, "n": len(part), **evidence.means(part.to_dict("records"), STEPS_SHOWN)}
@@ -107,6 +105,7 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
     plans = [plan.make(text, index.names, index.today) for text in texts]
     bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
     named = index.encode([f"{m.speaker}: {m.text}" for m in chat.messages]).sentences
+    shown = index.beside | {"tuned": f"{index.main} tuned"}
     with one_thread():
         raw = index.encode(texts).sentences
         scored = channels.scores(index, texts, plans)
@@ -118,12 +117,8 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
                 f"{index.main}, question in the first person": found["first"],
                 f"{index.main}, best token matches": found["tokens"],
             }
-            yield question.index, steps | _beside(index, found) | _fusions(index, made, found)
-
-
-def _beside(index: ChatIndex, found: RungScores) -> RungScores:
-    shown = {"beside": index.beside.get("beside"), "tuned": f"{index.main} tuned"}
-    return {f"{shown[role]}, best token matches": found[f"{role} tokens"] for role in index.beside}
+            steps |= {f"{shown[role]}, best token matches": found[f"{role} tokens"] for role in index.beside}
+            yield question.index, steps | _fusions(index, made, found)
 
 
 def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np.float32]]) -> RungScores:
@@ -142,12 +137,11 @@ def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np
 
 
 def lmeb(config: RealTalkConfig) -> pd.DataFrame:
-    """One row a ranker: nDCG@10 and recall@10, in all and by sub-task, on the terms of LMEB.
-
-    One corpus of all messages gives BM25 its word statistics; each query ranks the messages of its own chat;
-    gold is read strictly, binary; means are over questions. A message's title is its day. "Ours" are the
-    rankers and teachers of ``config``; with texts alone they know no speaker, time, session, order or photo.
-    The test split is refused. Source: Zhao et al. (2026), LMEB, arXiv:2603.12572.
+    """One row a ranker: nDCG@10 and recall@10, in all and by sub-task, on the terms of LMEB. One corpus of
+    all messages gives BM25 its word statistics; each query ranks the messages of its own chat; gold is read
+    strictly, binary; means are over questions. A message's title is its day. "Ours" are the rankers and
+    teachers of ``config``; with texts alone they know no speaker, time, session, order or photo. The test
+    split is refused. Source: Zhao et al. (2026), LMEB, arXiv:2603.12572.
     """
     config = config.changed(reading=corpus.STRICT)
     told, found = _told(config)

@@ -32,12 +32,10 @@ _SESSION = re.compile(r"session_(\d+)")
 _HALF = re.compile("[\ud800-\udfff]")  # half a character: a cut emoji, which no file can hold
 
 
-@dataclass(frozen=True)
-class ChatMessage:
-    """One message. ``position`` counts from 0 over the whole chat, ``session`` from 1.
-
-    ``time`` is None only where no time can be known; a broken time is replaced by the one before and
-    the replacement is a quirk. ``photo`` says that an image is attached, ``caption`` may still be empty.
+class ChatMessage(NamedTuple):
+    """One message. ``position`` counts from 0 over the whole chat, ``session`` from 1. ``time`` is None only
+    where no time can be known; a broken time is replaced by the one before and the replacement is a quirk.
+    ``photo`` says that an image is attached, ``caption`` may still be empty.
     """
 
     id: str
@@ -52,9 +50,8 @@ class ChatMessage:
 
 @dataclass(frozen=True)
 class ChatQuestion:
-    """A question with its answer and raw evidence strings: annotation, never shown to the pipeline.
-
-    ``index`` is the place in the file's list, ``category`` 0 where the file gives none.
+    """A question with its answer and raw evidence strings: annotation, never shown to the pipeline. ``index``
+    is the place in the file's list, ``category`` 0 where the file gives none.
     """
 
     index: int
@@ -66,9 +63,8 @@ class ChatQuestion:
 
 @dataclass(frozen=True)
 class Chat:
-    """One chat of two people in file order, with what was odd about its file.
-
-    ``digest`` depends on the messages alone: a chat is the same chat whatever its annotations say.
+    """One chat of two people in file order, with what was odd about its file. ``digest`` depends on the
+    messages alone: a chat is the same chat whatever its annotations say.
     """
 
     name: str
@@ -109,12 +105,10 @@ class Chat:
 
 @safety.reader("a chat")
 def read_chat(path: Path) -> Chat:
-    """One chat of either schema; recognised by LoCoMo's ``conversation`` key.
-
-    Raises InputError where the file is no JSON object or holds no message at all. Everything else
-    that is odd is kept as a :class:`Quirk`: empty texts and unknown speakers stay in the chat, a message
-    whose id is missing or taken is left out, a broken time is replaced by the one before, half a character
-    (a cut emoji) by U+FFFD.
+    """One chat of either schema; recognised by LoCoMo's ``conversation`` key. Raises InputError where the
+    file is no JSON object or holds no message at all. Everything else that is odd is kept as a
+    :class:`Quirk`: empty texts and unknown speakers stay in the chat, a message whose id is missing or taken
+    is left out, a broken time is replaced by the one before, half a character (a cut emoji) by U+FFFD.
     """
     try:
         record = safety.loads(safety.read_text(path), path.name, mend=False)
@@ -133,8 +127,7 @@ def _parse_chat(record: Mapping[str, Any], name: str) -> Chat:
     nested = record.get("conversation")
     schema = LOCOMO if isinstance(nested, Mapping) else REALTALK
     body: Mapping[str, Any] = nested if isinstance(nested, Mapping) else record
-    messages = _messages(body, _speakers(record, body), schema, quirks)
-    if not messages:
+    if not (messages := _messages(body, _speakers(record, body), schema, quirks)):
         expected = "expected the RealTalk or LoCoMo schema"
         raise InputError(f"{name}: no message in any 'session_N' list; {expected}")
     speakers = _speakers(record, body) or tuple(dict.fromkeys(m.speaker for m in messages))[:2]
@@ -163,9 +156,8 @@ def split_of(chat: Chat) -> str:
 
 
 def _sketch(texts: Sequence[str]) -> list[int]:
-    """24 bits of a hash of every text of more than 20 letters and digits, sorted.
-
-    Enough to know a chat again; case, punctuation and white space do not count.
+    """24 bits of a hash of every text of more than 20 letters and digits, sorted. Enough to know a chat
+    again; case, punctuation and white space do not count.
     """
     plain = {"".join(filter(str.isalnum, text.casefold())) for text in texts}
     return sorted({int(hashlib.sha256(t.encode()).hexdigest()[:6], 16) for t in plain if len(t) > 20})
@@ -304,9 +296,8 @@ _FORMS = (
 
 
 def _read_time(value: object) -> dt.datetime | None:
-    """The time in ``31.01.2024, 18:05:00`` or ``6:05 pm on 31 January, 2024``; None where it is none.
-
-    Times carry no zone: they are the exporting phone's clock.
+    """The time in ``31.01.2024, 18:05:00`` or ``6:05 pm on 31 January, 2024``; None where it is none. Times
+    carry no zone: they are the exporting phone's clock.
     """
     for form in _FORMS if isinstance(value, str) else ():
         try:
@@ -320,9 +311,8 @@ def _read_time(value: object) -> dt.datetime | None:
 
 
 class _Evidence(NamedTuple):
-    """The gold of a question under one reading: positions in the chat, sorted, each once.
-
-    ``unresolved`` are strings or ids that the reading could not place: they are counted, never scored.
+    """The gold of a question under one reading: positions in the chat, sorted, each once. ``unresolved`` are
+    strings or ids that the reading could not place: they are counted, never scored.
     """
 
     positions: tuple[int, ...]
@@ -330,12 +320,11 @@ class _Evidence(NamedTuple):
 
 
 def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> _Evidence:
-    """The gold messages of a question.
-
-    ``strict``: a string counts only if it is one existing id (the public benchmark's rule). ``valid``:
-    strings are split and their slips repaired, ids that do not exist are left out. ``repaired``: a
-    missing id moves to the nearest message (within 6 local numbers) that carries a photo, since photos
-    without text lost their own id when the data set was cleaned. Raises InputError for another reading.
+    """The gold messages of a question. ``strict``: a string counts only if it is one existing id (the public
+    benchmark's rule). ``valid``: strings are split and their slips repaired, ids that do not exist are left
+    out. ``repaired``: a missing id moves to the nearest message (within 6 local numbers) that carries a
+    photo, since photos without text lost their own id when the data set was cleaned. Raises InputError for
+    another reading.
     """
     if reading not in READINGS:
         raise InputError(f"unknown evidence reading {reading!r}; expected one of {', '.join(READINGS)}")
@@ -358,7 +347,6 @@ def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> _Evide
 
 def read_ids(text: str, chat: Chat) -> list[str]:
     """The ids that an evidence string names, slips repaired: ``"D17;39"`` is D17:39, ``"D30:05"`` D30:5.
-
     ``"D12:3-D12:5"`` stands for every existing id from the one to the other. Empty where none is found.
     """
     if text in chat.position:
@@ -366,16 +354,13 @@ def read_ids(text: str, chat: Chat) -> list[str]:
     names: list[str] = []
     rest = text
     for match in _RANGE.finditer(text):
-        names += _between(match[1], match[2], chat)
+        start, end = chat.position.get(match[1]), chat.position.get(match[2])
+        if start is None or end is None or end < start:
+            names += [match[1], match[2]]
+        else:
+            names += chat.ids(range(start, end + 1))
         rest = rest.replace(match[0], " ")
     return names + [f"D{int(a)}:{int(b)}" for a, b in _ID.findall(rest)]
-
-
-def _between(first: str, last: str, chat: Chat) -> list[str]:
-    start, end = chat.position.get(first), chat.position.get(last)
-    if start is None or end is None or end < start:
-        return [first, last]
-    return chat.ids(range(start, end + 1))
 
 
 def photo_neighbour(chat: Chat, name: str) -> int | None:

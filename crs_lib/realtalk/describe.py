@@ -85,10 +85,9 @@ def _slip(chat: Chat, text: str) -> str:
 
 
 def questions(found: Sequence[Chat], reading: str = corpus.VALID) -> pd.DataFrame:
-    """One row a question: ``gold`` messages, their ``sessions`` (``apart``: several), ``odd`` annotation.
-
-    Odd is evidence that is missing or not exactly one existing id: what the readings differ in. ``named`` is
-    the number of people that the question names, ``own`` how many of its messages they wrote.
+    """One row a question: ``gold`` messages, their ``sessions`` (``apart``: several), ``odd`` annotation. Odd
+    is evidence that is missing or not exactly one existing id: what the readings differ in. ``named`` is the
+    number of people that the question names, ``own`` how many of its messages they wrote.
     """
     rows = []
     for chat in found:
@@ -118,7 +117,6 @@ def spoken(asked: pd.DataFrame) -> pd.DataFrame:
 
 def thread_pairs(built: Sequence[ChatIndex]) -> pd.DataFrame:
     """One row a pair of a question's gold messages from different sessions: is it joined, and by chance?
-
     Columns are chat, question, ``joined`` (1 where one thread holds both) and ``by_chance`` (the share of all
     such pairs of the chat that a thread joins). Gold is used to judge the index, never to build it. No rows
     where there is no such pair.
@@ -172,7 +170,6 @@ def trace(chat: Chat, record: Mapping[str, Any], reading: str = corpus.VALID) ->
 
 def sections(index: ChatIndex, told: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
     """The parts of a chat's page as (title, anchor, HTML): questions with arcs, threads, and the messages.
-
     ``told`` are the predictions for the chat; all texts are escaped, ids and threads lead to their messages.
     """
     joined = {i: n for n, thread in enumerate(index.threads) for i in thread}

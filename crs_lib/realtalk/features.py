@@ -36,10 +36,9 @@ NAMES = (
 
 
 def matrix(index: ChatIndex, plan: QueryPlan, channels: Mapping[str, Floats], fused: Floats) -> Floats:
-    """Features of every message for one question, (messages, len(NAMES)) float32.
-
-    Everything is relative to the chat (z-scores, gaps to the best, ranks), so that a model learnt on
-    some chats fits another. Nothing depends on annotations.
+    """Features of every message for one question, (messages, len(NAMES)) float32. Everything is relative to
+    the chat (z-scores, gaps to the best, ranks), so that a model learnt on some chats fits another. Nothing
+    depends on annotations.
     """
     parts: dict[str, NDArray[np.floating]] = {}
     for name, values in channels.items():
@@ -149,13 +148,10 @@ def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floatin
 
 
 def _signals(index: ChatIndex) -> dict[str, NDArray[np.floating]]:
-    column = index.signals.column
-    out: dict[str, NDArray[np.floating]] = {f"own {name}": column(name) for name in COLUMNS}
-    for name in ("question", "length", "photo", "second_person"):
-        out[f"before {name}"] = _shifted(column(name), index.session, 1)
-    for name in ("question", "length", "photo", "reaction"):
-        out[f"after {name}"] = _shifted(column(name), index.session, -1)
-    return out
+    column, session, shared = index.signals.column, index.session, ("question", "length", "photo")
+    found: dict[str, NDArray[np.floating]] = {f"own {name}": column(name) for name in COLUMNS}
+    found |= {f"before {name}": _shifted(column(name), session, 1) for name in (*shared, "second_person")}
+    return found | {f"after {name}": _shifted(column(name), session, -1) for name in (*shared, "reaction")}
 
 
 def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:
@@ -172,8 +168,8 @@ def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.
         for i, spans in enumerate(index.signals.days):
             if any(s.start <= end and s.end >= start and (s.end - s.start).days < 40 for s in spans):
                 meant[i] = 1.0
-    starts = np.array([s.start for s in index.segments])
-    ends = np.array([s.end for s in index.segments])
+    _, first_of, size = np.unique(index.session, return_index=True, return_counts=True)
+    sizes = np.array([float(s.end - s.start) for s in index.segments])
     return {
         "same speaker as before": _shifted(speaker + 1, index.session, 1) == speaker + 1,
         "speaker fits": fits if named == 1 else np.full(index.size, 0.5),
@@ -182,14 +178,9 @@ def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.
         "day meant": meant, "days off": off,
         "says when": index.signals.column("when_words") * (plan.kind in ("when", "how long")),
         "place in chat": np.arange(index.size) / max(index.size - 1, 1),
-        "place in session": _place_in_session(index.session),
-        "segment size": (ends - starts)[index.owner].astype(float),
+        "place in session": (np.arange(index.size) - np.repeat(first_of, size)) / np.repeat(size, size),
+        "segment size": sizes[index.owner],
     }  # fmt: skip
-
-
-def _place_in_session(session: NDArray[np.intp]) -> NDArray[np.float64]:
-    _, first, size = np.unique(session, return_index=True, return_counts=True)
-    return (np.arange(len(session)) - np.repeat(first, size)) / np.repeat(size, size)
 
 
 def _question(index: ChatIndex, plan: QueryPlan, fused: Floats) -> dict[str, NDArray[np.floating]]:

@@ -5,8 +5,7 @@ The selector shows the model every id of every candidate segment, in windows tha
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from crs_lib.realtalk import answers, channels, plan
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.query import ROUNDS, AgentState
 
-if TYPE_CHECKING:
-    from crs_lib.llm import LLMError
-
 _LOG = logging.getLogger("crs_lib.realtalk")
 GRADED, FIRST, MOST = 30, 10, 15
 WINDOW = 2400  # characters of messages in one prompt: fits 2,048 tokens with prompt and reply
@@ -29,6 +25,8 @@ _PROMPTS = {
     "generator": "answer", "teller": "tell",
 }  # fmt: skip
 _LIMITS = {"num_predict": 256, "temperature": 0.0}
+# Errors about one reply (its form, its length); others are about the server.
+_OF_ONE_REPLY = ("bad reply", "cut", "empty", "garbled", "prompt cut", "prompt too long")
 
 
 class _UnusableReplyError(Exception):
@@ -36,14 +34,12 @@ class _UnusableReplyError(Exception):
 
 
 class LLMForm:
-    """Every node's decision by a language model, checked against what the model was shown.
-
-    ``llm`` completes requests, as :class:`crs_lib.llm.LLM` does.
-    ``view`` is what the selector shows of a segment: "windowed" every message, "preview" the first three (the
-    old way, kept for comparison); ``segments`` is how many of the best ones it shows. The first call that
-    fails is logged once and ends the asking for this object, so that a missing server costs one attempt, not
-    one a question; a reply that breaks its schema only loses that reply. In both cases the rule's result
-    stands, with a note.
+    """Every node's decision by a language model, checked against what the model was shown. ``llm`` completes
+    requests, as :class:`crs_lib.llm.LLM` does. ``view`` is what the selector shows of a segment: "windowed"
+    every message, "preview" the first three (the old way, kept for comparison); ``segments`` is how many of
+    the best ones it shows. The first call that fails is logged once and ends the asking for this object, so
+    that a missing server costs one attempt, not one a question; a reply that breaks its schema only loses
+    that reply. In both cases the rule's result stands, with a note.
     """
 
     def __init__(
@@ -73,11 +69,13 @@ class LLMForm:
         )  # fmt: skip
         speakers = " and ".join(index.chat.speakers)
         reply = self._ask("planner", schema, question=state["question"], speakers=speakers)
-        statement = _text(reply, "statement")
+        statement = reply.get("statement")
+        if not isinstance(statement, str) or not statement.strip():
+            raise _UnusableReplyError("the reply has no text 'statement'")
         if reply.get("kind") not in plan.KINDS:
             raise _UnusableReplyError(f"the planner named no known kind, but {reply.get('kind')!r}")
         kind = "list" if reply.get("several") is True and reply["kind"] == "what" else str(reply["kind"])
-        return {"plan": replace(ruled["plan"], kind=kind, first_person=shorten(statement, 300))}
+        return {"plan": ruled["plan"]._replace(kind=kind, first_person=shorten(statement.strip(), 300))}
 
     def _retriever(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """Up to three more wordings; a message's score is its best over all of them."""
@@ -86,11 +84,10 @@ class LLMForm:
         schema = _object(wordings={**_LIST, "maxItems": 3})
         question = state["question"]
         reply = self._ask("retriever", schema, question=question)
-        found = [w.strip() for w in _texts(reply, "wordings") if w.strip()][:3]
-        if not found:
+        if not (found := [w.strip() for w in _texts(reply, "wordings") if w.strip()][:3]):
             raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
-        plans = [replace(state["plan"], first_person=wording) for wording in found]
+        plans = [state["plan"]._replace(first_person=wording) for wording in found]
         for again in channels.scores(index, [question] * len(found), plans):
             for name in ("first", "turn first", "tokens", "beside first", "beside tokens"):
                 scores[name] = np.maximum(scores[name], again[name])
@@ -102,9 +99,8 @@ class LLMForm:
         }  # fmt: skip
 
     def _grader(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
-        """The 30 best in one list: those that the model names come first, in its order; once a question.
-
-        The scores keep their places, so that selection sees the same distances as before.
+        """The 30 best in one list: those that the model names come first, in its order; once a question. The
+        scores keep their places, so that selection sees the same distances as before.
         """
         if not ruled["sufficient"] and state["round"] < ROUNDS:
             return ruled
@@ -127,21 +123,24 @@ class LLMForm:
         schema = _object(topics=_ids(labels, 5))
         listing = "\n".join(labels)
         reply = self._ask("explorer", schema, question=state["question"], topics=listing)
-        chosen = [labels[name] for name in _texts(reply, "topics") if name in labels]
-        if not chosen:
+        if not (chosen := [labels[name] for name in _texts(reply, "topics") if name in labels]):
             raise _UnusableReplyError("the explorer named no topic")
         finite = np.where(np.isinf(ruled["widened"]), 99.0, ruled["widened"])
         return {"widened": (finite + 0.5 * np.isin(index.owner, chosen)).astype(np.float32)}
 
     def _selector(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """3 to 15 ids out of every message of the best segments; also beyond the first of the ranking.
-
         Windows are read one by one and each names its ids; together at most 15, best ranked first.
         """
         owners = _owners(index, state["ranked"])[: self.segments]
         kept = set(state["ranked"])
         groups = [_shown(index, owner, self.view, kept) for owner in owners]
-        named = self._named(index, state, groups)
+        named: list[int] = []
+        for window in _windows(index, [group for group in groups if group]):
+            ids = {index.chat.messages[place].id: place for place in window}
+            schema, lines = _object(ids=_ids(ids, MOST)), _lines(index, window)
+            reply = self._ask("selector", schema, question=state["question"], messages=lines)
+            named += [ids[name] for name in _texts(reply, "ids") if name in ids]
         if not named:
             raise _UnusableReplyError("the selector named no message")
         known = set(state["ranked"])
@@ -182,18 +181,8 @@ class LLMForm:
         for key, name, most in (("titles", "title", 80), ("conclusions", "conclusion", 240)):
             said: list[dict[str, Any]] = [{name: shorten(t.strip(), most)} for t in _texts(reply, key)]
             if len(said) == len(told) and all(text[name] for text in said):
-                told = [replace(phase, **text) for phase, text in zip(told, said, strict=True)]
+                told = [phase._replace(**text) for phase, text in zip(told, said, strict=True)]
         return told
-
-    def _named(self, index: ChatIndex, state: AgentState, groups: Sequence[Sequence[int]]) -> list[int]:
-        """The messages that the selector names, window by window; unknown ids are left out."""
-        named: list[int] = []
-        for window in _windows(index, [group for group in groups if group]):
-            ids = {index.chat.messages[place].id: place for place in window}
-            schema, lines = _object(ids=_ids(ids, MOST)), _lines(index, window)
-            reply = self._ask("selector", schema, question=state["question"], messages=lines)
-            named += [ids[name] for name in _texts(reply, "ids") if name in ids]
-        return named
 
     def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:
         """The model's JSON reply; _UnusableReplyError where there is none to trust."""
@@ -206,7 +195,7 @@ class LLMForm:
         try:
             reply = self._llm.complete(request)
         except LLMError as error:
-            if not _of_reply(error):
+            if error.kind not in _OF_ONE_REPLY:
                 self.silent = f"no language model ({error})"
                 _LOG.warning("no language model (%s); the rules go on without it", error)
             raise _UnusableReplyError(f"the {role} got no reply ({error})") from error
@@ -220,9 +209,8 @@ class LLMForm:
 
 
 def _windows(index: ChatIndex, groups: Sequence[Sequence[int]], room: int = WINDOW) -> Iterator[list[int]]:
-    """Groups of messages put together, in their order, into prompts of at most ``room`` characters.
-
-    Every message comes exactly once; a group that does not fit what is left goes on in the next window.
+    """Groups of messages put together, in their order, into prompts of at most ``room`` characters. Every
+    message comes exactly once; a group that does not fit what is left goes on in the next window.
     """
     now: list[int] = []
     left = room
@@ -263,21 +251,9 @@ def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _text(reply: Mapping[str, Any], key: str) -> str:
-    value = reply.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise _UnusableReplyError(f"the reply has no text {key!r}")
-    return value.strip()
-
-
 def _texts(reply: Mapping[str, Any], key: str) -> list[str]:
     values = reply.get(key)
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-
-
-def _of_reply(error: "LLMError") -> bool:
-    """Whether an error is about one reply (its form, its length), not about the server."""
-    return error.kind in ("bad reply", "cut", "empty", "garbled", "prompt cut", "prompt too long")
 
 
 def _lines(index: ChatIndex, places: Sequence[int]) -> str:

@@ -125,7 +125,14 @@ class ChatIndex:
     @cached_property
     def before(self) -> NDArray[np.intp]:
         """Position of the other speaker's last message before each message in its session; -1 for none."""
-        return np.array(_remarks_before(self.chat), dtype=np.intp)
+        out, last, session = list[int](), dict[str, int](), 0
+        for message in self.chat.messages:
+            if message.session != session:
+                session, last = message.session, {}
+            others = [place for speaker, place in last.items() if speaker != message.speaker]
+            out.append(max(others, default=-1))
+            last[message.speaker] = message.position
+        return np.array(out, dtype=np.intp)
 
     @cached_property
     def captions(self) -> encoding.Encoded:
@@ -199,13 +206,11 @@ def _encoder(name: str) -> encoding.Encoder:
 
 def _tuned_for(chat: Chat) -> str:
     """The name of the tuned encoder for a chat: of the updates that it did not teach, the most widely taught.
-
     A chat is known again by hashes of its messages, also where some were changed. The name holds 8 digits of
     the update's digest; an empty string where every update was taught by this chat. InputError where the
     package has no updates.
     """
-    found = lowrank.read(UPDATES)
-    if found is None:
+    if (found := lowrank.read(UPDATES)) is None:
         raise InputError(f"the low-rank updates are not here ({UPDATES.name}); leave +{TUNED} out")
     free = {
         name: told
@@ -219,9 +224,8 @@ def _tuned_for(chat: Chat) -> str:
 
 
 def choose_encoder(name: str, ranker: str = "auto") -> str:
-    """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing.
-
-    The ranker ``hand`` reads MiniLM alone.
+    """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing. The
+    ranker ``hand`` reads MiniLM alone.
     """
     if name != "auto":
         return name
@@ -237,30 +241,15 @@ def grams(stems: Sequence[str]) -> list[str]:
     return [f"^{s}$"[i : i + 4] for s in stems for i in range(max(1, len(s) - 1))]
 
 
-def _remarks_before(chat: Chat) -> list[int]:
-    """For each message the position of the other speaker's last one before it in the session, else -1."""
-    out: list[int] = []
-    last: dict[str, int] = {}
-    session = None
-    for message in chat.messages:
-        if message.session != session:
-            session, last = message.session, {}
-        others = [place for speaker, place in last.items() if speaker != message.speaker]
-        out.append(max(others, default=-1))
-        last[message.speaker] = message.position
-    return out
-
-
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _threads(index: ChatIndex) -> list[_Thread]:
-    """The threads of a chat, earliest first; segments that join none are in no thread.
-
-    A link needs different sessions, mutual membership in the five nearest, and a strength of at least
-    0.45 (0.25 for spelling vectors): the cosine of mean vectors plus 0.1 for each shared label word
-    that at most three segments have (at most two such words count). Links join groups from the
-    strongest down, never beyond twelve segments, so that one broad topic does not swallow the chat.
+    """The threads of a chat, earliest first; segments that join none are in no thread. A link needs different
+    sessions, mutual membership in the five nearest, and a strength of at least 0.45 (0.25 for spelling
+    vectors): the cosine of mean vectors plus 0.1 for each shared label word that at most three segments have
+    (at most two such words count). Links join groups from the strongest down, never beyond twelve segments,
+    so that one broad topic does not swallow the chat.
     """
     links = _links(index)
     group = list(range(len(index.segments)))
@@ -278,8 +267,12 @@ def _threads(index: ChatIndex) -> list[_Thread]:
 
 def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
     """Strength and ends of every link, strongest first; ties in order of segments."""
-    vectors = index.segment_vectors
-    near = np.asarray(vectors @ vectors.T, dtype=np.float64) + _shared_rare_words(index)
+    words = Counter(word for segment in index.segments for word in segment.label)
+    rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
+    has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
+    has = has.reshape(len(index.segments), len(rare))
+    shared, vectors = np.minimum(_RARE * (has @ has.T), 2 * _RARE), index.segment_vectors
+    near = np.asarray(vectors @ vectors.T, dtype=np.float64) + shared
     session = np.array([s.session for s in index.segments])
     near[session[:, None] == session[None, :]] = -np.inf
     n = len(near)
@@ -291,23 +284,12 @@ def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
     return sorted(links, key=lambda link: (-link[0], link[1], link[2]))
 
 
-def _shared_rare_words(index: ChatIndex) -> NDArray[np.float64]:
-    """0.1 for each shared rare label word (in at most three segments), at most 0.2."""
-    words = Counter(word for segment in index.segments for word in segment.label)
-    rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
-    has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
-    has = has.reshape(len(index.segments), len(rare))
-    shared: NDArray[np.float64] = np.minimum(_RARE * (has @ has.T), 2 * _RARE)
-    return shared
-
-
 # ── scores kept on disk under all that decides them: the chat, the encoder, the question, the code ───────
 
 
 def kept_arrays(names: Sequence[str], make: Callable[[list[str]], list[Floats]]) -> list[Floats]:
-    """The arrays of some names, (rows, columns) float32: from ``scores.sqlite``, or made and stored.
-
-    ``make`` gets each missing name once. What is read has the bytes of what was made.
+    """The arrays of some names, (rows, columns) float32: from ``scores.sqlite``, or made and stored. ``make``
+    gets each missing name once. What is read has the bytes of what was made.
     """
     path = paths.data() / "processed" / "realtalk" / "scores.sqlite"
     return store.vectors(path, names, make, np.float32)
@@ -320,8 +302,8 @@ def kept_key(*facts: Any) -> str:
 
 @cache
 def source_digest(*modules: ModuleType) -> str:
-    """64 hex digits of the source of some modules: a change makes anew all that they made."""
-    digest = hashlib.sha256()
+    """64 hex digits of the source of some modules and of WORDS: a change makes anew what they made."""
+    digest = hashlib.sha256(kept_key(wording.WORDS).encode())
     for module in modules:
         digest.update(Path(str(module.__file__)).read_bytes())
     return digest.hexdigest()

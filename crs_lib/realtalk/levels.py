@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.text import words
 from crs_lib.realtalk.corpus import Chat, ChatMessage
-from crs_lib.realtalk.wording import Span, content_words, find_dates
+from crs_lib.realtalk.wording import WORDS, Span, content_words, find_dates
 
 _GAP_MINUTES = 30
 _WIDTH, _LEAST, _DEPTH = 3, 3, 0.5
@@ -23,7 +23,6 @@ _WIDTH, _LEAST, _DEPTH = 3, 3, 0.5
 
 class TopicSegment(NamedTuple):
     """Messages ``start:end`` (positions) of one session that belong together, and what they are about.
-
     ``label`` are the words that mark it out against the other segments.
     """
 
@@ -34,12 +33,10 @@ class TopicSegment(NamedTuple):
 
 
 def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[TopicSegment]:
-    """The segments of a chat, in order; together they hold every message once.
-
-    Hard cuts at session borders and silences of more than 30 minutes; inside, soft cuts at the depth
-    peaks of the cosine between the mean vectors of the three messages before and after (depth above
-    mean + 0.5 standard deviations of the chat, segments of at least three messages).
-    Source: Hearst (1997), TextTiling, on sentence vectors.
+    """The segments of a chat, in order; together they hold every message once. Hard cuts at session borders
+    and silences of more than 30 minutes; inside, soft cuts at the depth peaks of the cosine between the mean
+    vectors of the three messages before and after (depth above mean + 0.5 standard deviations of the chat,
+    segments of at least three messages). Source: Hearst (1997), TextTiling, on sentence vectors.
     """
     bursts = _bursts(chat)
     depths = [_depths(vectors[start:end]) for start, end in bursts]
@@ -66,12 +63,8 @@ def of_message(segments: Sequence[TopicSegment]) -> NDArray[np.intp]:
 def _bursts(chat: Chat) -> list[tuple[int, int]]:
     cuts = [0]
     for before, after in zip(chat.messages, chat.messages[1:], strict=False):
-        silent = (
-            before.time is not None
-            and after.time is not None
-            and (after.time - before.time).total_seconds() > 60 * _GAP_MINUTES
-        )
-        if before.session != after.session or silent:
+        silence = (after.time - before.time).total_seconds() if before.time and after.time else 0.0
+        if before.session != after.session or silence > 60 * _GAP_MINUTES:
             cuts.append(after.position)
     return list(zip(cuts, [*cuts[1:], len(chat.messages)], strict=True))
 
@@ -104,14 +97,9 @@ def _soft(depth: NDArray[np.float64], size: int, bar: float) -> list[tuple[int, 
 
 
 def _labels(chat: Chat, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
-    """Three words a segment by class-based TF-IDF; ties alphabetical.
-
-    Source: Grootendorst (2022), BERTopic.
-    """
+    """Three words a segment by class TF-IDF; ties alphabetical. Source: Grootendorst (2022), BERTopic."""
     counts = [Counter(w for m in chat.messages[a:b] for w in content_words(m.text)) for a, b in spans]
-    everywhere: Counter[str] = Counter()
-    for count in counts:
-        everywhere.update(count)
+    everywhere = Counter(itertools.chain.from_iterable(count.elements() for count in counts))
     mean = everywhere.total() / max(len(spans), 1)
     return [
         tuple(sorted(count, key=lambda w: (-count[w] * np.log1p(mean / everywhere[w]), w))[:3])
@@ -125,46 +113,20 @@ COLUMNS = (
     "length", "question", "first_person", "second_person", "reaction", "photo", "number", "money",
     "when_words", "past_words", "future_words", "entities", "quoted", "mood", "conflict",
 )  # fmt: skip
-_FIRST = frozenset("i me my mine myself im ive id ill we our us".split())
-_SECOND = frozenset("you your yours u ur".split())
-_REACTION = re.compile(
-    r"^\W*(?:hey+|hi+|hello|good (?:morning|evening|night|afternoon)|lol|haha\w*|ok(?:ay)?|yes+|yeah+|yep|"
-    r"no+|nope|"
-    r"thanks?(?: you)?|wow|nice|cool|great|sure|same|true|aw+|oh+|omg)\b",
-    re.IGNORECASE,
+_SIGNALS = WORDS["signals"]
+_FIRST, _SECOND, _GOOD, _BAD, _CONFLICT = (
+    frozenset(_SIGNALS[name].split()) for name in ("first_person", "second_person", "good", "bad", "conflict")
 )
-_MONEY = re.compile(r"[$€£]\s?\d|\b\d+\s?(?:dollars?|euros?|bucks|usd|k)\b", re.IGNORECASE)
-_PAST = re.compile(
-    r"\b(?:was|were|had|did|went|got|came|saw|ate|bought|met|made|took|gave|told|said|started|finished|"
-    r"used to|"
-    r"ago|yesterday|last|[a-z]{3,}ed)\b",
-    re.IGNORECASE,
-)
-_FUTURE = re.compile(
-    r"\b(?:will|gonna|going to|plan(?:ning|s)? to|tomorrow|next|soon|hope to|looking forward|i'll|we'll)\b",
-    re.IGNORECASE,
+_REACTION, _MONEY, _PAST, _FUTURE = (
+    re.compile(_SIGNALS[name], re.IGNORECASE) for name in ("reaction", "money", "past", "future")
 )
 _ENTITY = re.compile(r"(?<![.!?…\n\"“] )(?<!^)\b[A-Z][a-zA-Z]{2,}\b")
 _QUOTED = re.compile(r"[\"“«][^\"”»]{2,60}[\"”»]")
-_GOOD = frozenset(
-    "love loved like liked enjoy enjoyed great good nice happy glad fun amazing awesome beautiful best "
-    "better "
-    "excited exciting perfect wonderful cute delicious tasty proud lucky relaxing favorite favourite".split()
-)
-_BAD = frozenset(
-    "hate hated bad sad angry tired sick awful terrible worst worse boring bored stress stressed stressful "
-    "anxious afraid scared hurt pain cry cried upset annoying annoyed lonely difficult hard problem".split()
-)
-_CONFLICT = frozenset(
-    "argue argued argument fight fought sorry apologize rude wrong blame lie lied jealous".split()
-)
 
 
 class Signals(NamedTuple):
-    """Signals of a chat: ``table`` is (messages, len(COLUMNS)) float32; ``days`` a list.
-
-    ``days[i]`` are the day ranges that message i speaks of, counted from its own time; a message
-    without time has none.
+    """Signals of a chat: ``table`` is (messages, len(COLUMNS)) float32; ``days`` a list. ``days[i]`` are the
+    day ranges that message i speaks of, counted from its own time; a message without time has none.
     """
 
     table: NDArray[np.float32]
@@ -191,19 +153,10 @@ def _row(message: ChatMessage, when: int) -> list[float]:
     size = max(len(tokens), 1)
     good, bad = sum(t in _GOOD for t in tokens), sum(t in _BAD for t in tokens)
     return [
-        float(len(tokens)),
-        float("?" in text),
-        sum(t in _FIRST for t in tokens) / size,
-        sum(t in _SECOND for t in tokens) / size,
-        float(bool(_REACTION.match(text))),
-        float(message.photo),
-        float(sum(any(c.isdigit() for c in t) for t in tokens)),
-        float(bool(_MONEY.search(text))),
-        float(when),
-        float(len(_PAST.findall(text))),
-        float(len(_FUTURE.findall(text))),
-        float(len({word.lower() for word in _ENTITY.findall(text)})),
-        float(len(_QUOTED.findall(text))),
-        (good - bad) / max(good + bad, 1),
-        float(sum(t in _CONFLICT for t in tokens)),
-    ]
+        float(len(tokens)), float("?" in text), sum(t in _FIRST for t in tokens) / size,
+        sum(t in _SECOND for t in tokens) / size, float(bool(_REACTION.match(text))), float(message.photo),
+        float(sum(any(c.isdigit() for c in t) for t in tokens)), float(bool(_MONEY.search(text))),
+        float(when), float(len(_PAST.findall(text))), float(len(_FUTURE.findall(text))),
+        float(len({word.lower() for word in _ENTITY.findall(text)})), float(len(_QUOTED.findall(text))),
+        (good - bad) / max(good + bad, 1), float(sum(t in _CONFLICT for t in tokens)),
+    ]  # fmt: skip

@@ -3,37 +3,25 @@
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crs_lib.core.text import fold
 from crs_lib.realtalk import wording
 from crs_lib.realtalk.wording import content_words
 
 KINDS = ("when", "where", "who", "why", "how", "how long", "count", "yes-no", "list", "what")
-_AUXILIARY = (
-    "did does do is are was were has have had will would shall should can could may might must am been be"
-).split()
+_AUXILIARY = wording.WORDS["auxiliary"].split()
 _PLURAL_HEADS = re.compile(
     r"^(?:what|which)\s+(?:(?:kind|kinds|type|types|sort|sorts)\s+of\s+)?(?:[\w'-]+\s+){0,2}?(?!does\b|was\b|has\b|his\b)([a-z]{3,}s)\b"
     r"|^(?:what|which)\s+(?:food|music|advice)\b"
 )
-_PHOTO = re.compile(
-    r"\b(?:photos?|pictures?|pics?|images?|selfies?|screenshots?|sends?|sent|shared?|shows?|showed)\b"
-)
-_MY = {
-    "he": "I", "she": "I", "his": "my", "him": "me", "her": "my", "hers": "mine",
-    "himself": "myself", "herself": "myself",
-}  # fmt: skip
-_OUR = {"they": "we", "their": "our", "them": "us"}
-_YOUR = {"he": "you", "she": "you", "his": "your", "her": "your", "they": "you", "their": "your"}
+_PHOTO = re.compile(wording.WORDS["photo"])
 
 
-@dataclass(frozen=True)
-class QueryPlan:
+class QueryPlan(NamedTuple):
     """How a question is searched. ``speakers`` are the people it names; ``windows`` its stated days.
-
-    ``first_person`` is the question as its teller would have said it ("I start skiing"), ``second_person``
-    as the other one would have asked it; ``terms`` are content stems without names.
+    ``first_person`` is the question as its teller would have said it ("I start skiing"), ``second_person`` as
+    the other one would have asked it; ``terms`` are content stems without names.
     """
 
     kind: str
@@ -52,9 +40,8 @@ class QueryPlan:
 
 
 def make(question: str, known: Mapping[str, str], today: dt.date | None) -> QueryPlan:
-    """The plan of a question. ``known`` maps folded names to speakers, ``today`` dates without a year.
-
-    A question of no recognised form is of kind ``what``; one that names nobody has no speakers.
+    """The plan of a question. ``known`` maps folded names to speakers, ``today`` dates without a year. A
+    question of no recognised form is of kind ``what``; one that names nobody has no speakers.
     """
     found = wording.named(question, known)
     speakers = tuple(dict.fromkeys(found.values()))
@@ -73,8 +60,7 @@ def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Quer
 def _kind_of(question: str) -> str:
     """One of ``KINDS``, by the question's first words."""
     low = question.lower().strip()
-    words = re.findall(r"[a-z']+", low)
-    if not words:
+    if not (words := re.findall(r"[a-z']+", low)):
         return "what"
     if re.search(r"\bhow (?:many|much|often|old)\b", low):
         return "count"
@@ -95,10 +81,9 @@ def _kind_of(question: str) -> str:
 def _rewrite(
     question: str, found: Mapping[str, str], subject: str, owner: str, *, keep_question: bool = False
 ) -> str:
-    """The question in another person: "When did Kate start skiing?" becomes "I start skiing".
-
-    Names become ``subject`` or, with a possessive, ``owner``; the question word and the auxiliary are
-    dropped unless ``keep_question``. Several people become "we" ("you" in the second person).
+    """The question in another person: "When did Kate start skiing?" becomes "I start skiing". Names become
+    ``subject`` or, with a possessive, ``owner``; the question word and the auxiliary are dropped unless
+    ``keep_question``. Several people become "we" ("you" in the second person).
     """
     text = re.sub(r"[’`]", "'", question).strip().rstrip("?!. ")
     several = len(set(found.values())) > 1
@@ -111,7 +96,7 @@ def _rewrite(
         rf"\b(?:both,?\s+)?({subject}|{owner})\s*(?:,|and|or)\s+({subject}|{owner})\b,?", r"\2", text
     )
     if found:
-        swap = _YOUR if subject == "you" else (_OUR if several else _MY)
+        swap = wording.WORDS["person"]["your" if subject == "you" else "our" if several else "my"]
         text = re.sub(r"\b\w+\b", lambda match: swap.get(match[0].lower(), match[0]), text)
     if keep_question:
         return re.sub(r"\s+", " ", text) + "?"

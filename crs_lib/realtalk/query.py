@@ -8,7 +8,6 @@ any other program can read.
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -36,10 +35,9 @@ KEYS = ("chat", "qa_index", "question", "plan", "candidates", "ranked", "selecte
 
 
 def _node_forms(text: str, model: bool) -> dict[str, str]:
-    """The form of each node (rule or model), in the order of the graph, that a text names.
-
-    Texts are ``auto``, ``rule``, ``model``, or ``planner=model,selector=rule``; ``auto`` gives planner,
-    selector and generator to the model where there is one. InputError for a node or a form that is not known.
+    """The form of each node (rule or model), in the order of the graph, that a text names. Texts are
+    ``auto``, ``rule``, ``model``, or ``planner=model,selector=rule``; ``auto`` gives planner, selector and
+    generator to the model where there is one. InputError for a node or a form that is not known.
     """
     if text in ("rule", "model"):
         return dict.fromkeys(NODES, text)
@@ -88,29 +86,6 @@ class AgentState(TypedDict, total=False):
     trace: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class _Result:
-    """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions.
-
-    ``ranked`` goes on behind the candidates to 200 messages in first-stage order, ``kept`` are its
-    first (checkpoint C2), with their ``scores``. ``trace`` has one entry a visited node: its form, and the
-    state after it.
-    """
-
-    question: str
-    plan: plan.QueryPlan
-    candidates: list[int]
-    ranked: list[int]
-    kept: list[int]
-    scores: list[float]
-    selected: list[int]
-    narrative: list[int]
-    phases: list[answers.Phase]
-    answer: answers.ChatAnswer
-    rounds: int
-    trace: list[dict[str, Any]]
-
-
 class _Pipeline:
     """The agent of one chat: ``Pipeline(index, ranker).ask(questions)``. ``engine`` says what runs it."""
 
@@ -129,10 +104,9 @@ class _Pipeline:
         self._starts = [s.start for s in index.segments]
         self.engine, self._run = self._engine()
 
-    def ask(self, questions: Sequence[str]) -> list[_Result]:
-        """The results of some questions, in order; a question's result does not depend on the others.
-
-        Raises InputError for a question beyond the limit ``question_characters``.
+    def ask(self, questions: Sequence[str]) -> list[dict[str, Any]]:
+        """The results of some questions, in order; a question's result does not depend on the others. Raises
+        InputError for a question beyond the limit ``question_characters``.
         """
         for question in questions:
             within("question_characters", len(question), f"the question {shorten(question, 40)!r} has")
@@ -163,8 +137,7 @@ class _Pipeline:
 
     def grader(self, state: AgentState) -> AgentState:
         """Second stage, and whether what was found is enough: a list is looked for again until it stays."""
-        rows = state.get("features")
-        if rows is None:
+        if (rows := state.get("features")) is None:
             rows = features.matrix(self.index, state["plan"], state["channels"], state["fused"])
         places = np.array(state["candidates"], dtype=np.intp)
         if isinstance(self.ranker, CrossEncoder):
@@ -280,17 +253,17 @@ class _Pipeline:
         compiled = graph.compile()
         return lambda state: compiled.invoke(state)
 
-    def _result(self, state: AgentState) -> _Result:
-        found: dict[str, Any] = dict(state)
-        known = set(state["ranked"])
-        rest = [place for place in channels.ranking(state["fused"]).tolist() if place not in known]
-        found["ranked"] = state["ranked"] + rest[: max(0, RANKED - len(known))]
-        found["kept"], found["rounds"] = state["ranked"][: self.config.keep], state["round"]
-        found["scores"] = [round(float(score), 4) for score in state["scores"][: len(found["kept"])]]
-        chosen = {*state["selected"], *state["narrative"]}
-        if not set(state["candidates"]) >= set(found["kept"]) >= chosen:  # C1 ⊇ C2 ⊇ S, or it means nothing
+    def _result(self, state: AgentState) -> dict[str, Any]:
+        """The last state. ``ranked`` goes on behind the candidates to 200 messages in first-stage order;
+        ``kept`` are its first (checkpoint C2), with their ``scores``: candidates ⊇ kept ⊇ selected.
+        """
+        kept, known = state["ranked"][: self.config.keep], set(state["ranked"])
+        if not set(state["candidates"]) >= set(kept) >= {*state["selected"], *state["narrative"]}:
             raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
-        return _Result(**{field.name: found[field.name] for field in fields(_Result)})
+        rest = [place for place in channels.ranking(state["fused"]).tolist() if place not in known]
+        ranked = state["ranked"] + rest[: max(0, RANKED - len(known))]
+        scores = [round(float(score), 4) for score in state["scores"][: len(kept)]]
+        return {**state, "ranked": ranked, "kept": kept, "scores": scores}
 
 
 def _after(node: str, index: ChatIndex, state: AgentState) -> dict[str, Any]:
@@ -323,12 +296,11 @@ _NEXT = {
 def predict(
     index: ChatIndex, ranker: Ranker, config: RealTalkConfig | None = None, model: ModelForm | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """One record a question of the chat, in file order; ids instead of positions.
-
-    ``ranked`` holds 200 ids (all of a shorter chat), best first; ``scores`` are those of the first ``kept``
-    after re-ranking; ``selected`` the evidence of a fact,
-    ``phases`` the evidence of a narrative, ``answer`` its text or null, ``trace`` the state after each node.
-    ``timings`` says how often the retriever was visited. Equal inputs give equal bytes.
+    """One record a question of the chat, in file order; ids instead of positions. ``ranked`` holds 200 ids
+    (all of a shorter chat), best first; ``scores`` are those of the first ``kept`` after re-ranking;
+    ``selected`` the evidence of a fact, ``phases`` the evidence of a narrative, ``answer`` its text or null,
+    ``trace`` the state after each node. ``timings`` says how often the retriever was visited. Equal inputs
+    give equal bytes.
     """
     pipeline = _Pipeline(index, ranker, config, model)
     config, ids = pipeline.config, index.chat.ids
@@ -338,14 +310,14 @@ def predict(
         "selection": config.selection, "mode": "agent", "engine": pipeline.engine,
         "forms": pipeline.forms, "llm": model.name if model else "",
     }  # fmt: skip
-    for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
+    for question, told in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
         yield {
             "chat": index.chat.name, "qa_index": question.index, "question": question.text,
-            "plan": asdict(result.plan), "candidates": ids(result.candidates), "ranked": ids(result.ranked),
-            "kept": len(result.kept), "scores": result.scores,
-            "selected": ids(result.selected), "narrative": ids(result.narrative),
-            "phases": [asdict(phase) for phase in result.phases], "answer": asdict(result.answer),
-            "trace": result.trace, "timings": {"rounds": result.rounds, "seconds": None},
+            "plan": told["plan"]._asdict(), "candidates": ids(told["candidates"]),
+            "ranked": ids(told["ranked"]), "kept": len(told["kept"]), "scores": told["scores"],
+            "selected": ids(told["selected"]), "narrative": ids(told["narrative"]),
+            "phases": [phase._asdict() for phase in told["phases"]], "answer": told["answer"]._asdict(),
+            "trace": told["trace"], "timings": {"rounds": told["round"], "seconds": None},
             "made_with": dict(made_with),
         }  # fmt: skip
 
@@ -356,10 +328,9 @@ _NEAR, _NAMED, _STRANGE, _BIAS = 10.92, 2.97, -1.72, -7.42
 
 def confidence(index: ChatIndex, record: Mapping[str, Any]) -> float:
     """How likely a chat holds the answer of a prediction, in [0, 1], where every other question is foreign.
-
     By the best token match among the five best messages, the number of its people that the question names,
-    and that of names in it that the chat never says. A logistic regression on questions of RealTalk chats
-    1 to 4 and 320 about other chats, of which ``SURE`` refuses 85 %; without MiniLM a rough guess.
+    and that of names in it that the chat never says. A logistic regression on questions of RealTalk chats 1
+    to 4 and 320 about other chats, of which ``SURE`` refuses 85 %; without MiniLM a rough guess.
     """
     asked = record["question"]
     made = plan.make(asked, index.names, index.today)
@@ -373,36 +344,30 @@ def confidence(index: ChatIndex, record: Mapping[str, Any]) -> float:
 
 
 def read(path: Path, chats: Iterable[Chat]) -> list[dict[str, Any]]:
-    """The predictions of a file, checked against their chats.
-
-    Raises InputError for a missing key, an unknown chat, or an id that the chat does not have:
-    every id must exist, or groundedness is not 1.
+    """The predictions of a file, checked against their chats. Raises InputError for a missing key, an unknown
+    chat, or an id that the chat does not have: every id must exist, or groundedness is not 1.
     """
     known = {chat.name: chat for chat in chats}
     out = []
     for number, record in enumerate(tables.read_jsonl(path), start=1):
         where = f"{path.name}, line {number}"
-        missing = [key for key in KEYS if key not in record]
-        if missing:
+        if missing := [key for key in KEYS if key not in record]:
             raise InputError(f"{where}: keys {missing} are missing; expected {', '.join(KEYS)}")
-        chat = known.get(str(record["chat"]))
-        if chat is None:
+        if (chat := known.get(str(record["chat"]))) is None:
             raise InputError(f"{where}: chat {record['chat']!r} is not among {', '.join(sorted(known))}")
         named = [*record["candidates"], *record["ranked"], *record["selected"]]
         named += [name for phase in record["phases"] for name in phase["ids"]]
-        strange = [name for name in named if name not in chat.position]
-        if strange:
+        if strange := [name for name in named if name not in chat.position]:
             raise InputError(f"{where}: {chat.name} has no message {strange[0]!r}")
         out.append(record)
     return out
 
 
 def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None, teachers: str = OWN) -> Ranker:
-    """``auto`` takes the ranker that comes with the package, unless this chat taught it.
-
-    Then, and where a folder or other teachers are named, it learns from the train chats where these are
-    there; else the hand order. Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned``
-    raises InputError where it cannot. The chat itself never teaches its own ranker.
+    """``auto`` takes the ranker that comes with the package, unless this chat taught it. Then, and where a
+    folder or other teachers are named, it learns from the train chats where these are there; else the hand
+    order. Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned`` raises InputError
+    where it cannot. The chat itself never teaches its own ranker.
     """
     if name == "hand":
         return Hand()

@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -52,9 +51,8 @@ class _TrainingQuestion(NamedTuple):
 
 
 class Ranker(Protocol):
-    """Scores candidates; ``name`` says what it is and ``origin`` what it was learnt from.
-
-    ``unit`` is the difference of scores that selection counts as one step.
+    """Scores candidates; ``name`` says what it is and ``origin`` what it was learnt from. ``unit`` is the
+    difference of scores that selection counts as one step.
     """
 
     name: str
@@ -74,49 +72,36 @@ class Hand:
         return fused
 
 
-class _Linear(NamedTuple):
-    """Log-odds that a candidate is gold: weighted standardised features, each cut at four deviations.
-
-    Cut, because a message unlike any that was learnt from must not win by one huge feature.
-    """
-
-    mean: Floats64
-    scale: Floats64
-    weights: Floats64
-    bias: float
-
-    def score(self, features: Floats) -> Floats64:
-        """Log-odds of candidates, (candidates,)."""
-        out: Floats64 = _standard(features, self.mean, self.scale) @ self.weights + self.bias
-        return out
-
-
 def _standard(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
-    """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]."""
+    """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]: a message unlike any that was
+    learnt from must not win by one huge feature.
+    """
     return np.clip((features.astype(np.float64) - mean) / scale, -FURTHEST, FURTHEST)
 
 
 class _Learned:
-    """The mean of boosted trees that order candidates (LambdaMART, four seeds) and a logistic regression.
-
-    The two err differently: together they rank better than either. Without LightGBM the regression stands
-    alone, and ``name`` says so. The trees' scores of the same candidates are kept on disk
-    (:func:`crs_lib.realtalk.index.kept_arrays`), so that a second run does without LightGBM.
-    Source: Burges (2010), From RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
+    """The mean of boosted trees that order candidates (LambdaMART, four seeds) and a logistic regression. The
+    two err differently: together they rank better than either. Without LightGBM the regression stands alone,
+    and ``name`` says so. The trees' scores of the same candidates are kept on disk
+    (:func:`crs_lib.realtalk.index.kept_arrays`), so that a second run does without LightGBM. Source: Burges
+    (2010), From RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
     """
 
     unit = 1.0
 
-    def __init__(self, linear: _Linear, models: Sequence[str], origin: str) -> None:
-        """``models`` are LightGBM's model texts; ``origin`` says in words what all was learnt from."""
-        self.name, self.origin, self._linear = "learned" if models else "linear", origin, linear
-        self._models = tuple(models)
+    def __init__(self, linear: Mapping[str, Any], models: Sequence[str], origin: str) -> None:
+        """``linear`` are mean, scale and weights of features, and the bias of the log-odds; ``models`` are
+        LightGBM's model texts; ``origin`` says in words what all was learnt from.
+        """
+        self.name, self.origin, self._models = "learned" if models else "linear", origin, tuple(models)
+        self._linear = {name: np.asarray(value, np.float64) for name, value in linear.items()}
 
     def score(self, features: Floats, fused: Floats) -> Floats:
         """Scores of candidates, (candidates,); comparable inside one question only."""
         if not len(features):
             return np.zeros(0, dtype=np.float32)
-        scores = self._linear.score(features)
+        linear = self._linear
+        scores = _standard(features, linear["mean"], linear["scale"]) @ linear["weights"] + linear["bias"]
         if self._models:
             name = indexes.kept_key("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
             (found,) = indexes.kept_arrays([name], lambda _: [self._grown(features)])
@@ -140,7 +125,6 @@ class _Learned:
 
 def shipped(encoder: str) -> tuple["_Learned", list[list[int]]] | None:
     """The ranker that comes with the package for an encoder, and the sketches of the chats that taught it.
-
     None where there is none for this encoder, or the features have changed since it was made. It holds
     numbers only: weights and thresholds of features, no word of any chat.
     """
@@ -152,7 +136,7 @@ def shipped(encoder: str) -> tuple["_Learned", list[list[int]]] | None:
     if made is None or record["features"] != _features_key():
         return None
     models = made["models"] if _available() else []
-    return _Learned(_linear_of(made["linear"]), models, record["origin"]), record["sketches"]
+    return _Learned(made["linear"], models, record["origin"]), record["sketches"]
 
 
 def _write_shipped(
@@ -188,10 +172,9 @@ def need_trees() -> Any:
 
 
 def _learn(groups: Sequence[_TrainingQuestion], origin: str, folder: Path | None = None) -> _Learned:
-    """The ranker of these training questions, from the cache where the same ones were learnt before.
-
-    The cache key is the content of the groups, the parameters and the feature names. Questions none of
-    whose candidates is gold teach nothing and are left out. Raises InputError where none is left.
+    """The ranker of these training questions, from the cache where the same ones were learnt before. The
+    cache key is the content of the groups, the parameters and the feature names. Questions none of whose
+    candidates is gold teach nothing and are left out. Raises InputError where none is left.
     """
     useful = [group for group in groups if group.gold.any()]
     marks = np.concatenate([group.gold[:DEEPEST] for group in useful]) if useful else np.zeros(0)
@@ -211,21 +194,14 @@ def _learn(groups: Sequence[_TrainingQuestion], origin: str, folder: Path | None
 def _read(path: Path, origin: str) -> _Learned:
     """A ranker from its file; read even when just made, so that the first run is the second's equal."""
     record = safety.read_object(path)
-    return _Learned(_linear_of(record["linear"]), record["models"], origin)
-
-
-def _linear_of(record: Mapping[str, Any]) -> _Linear:
-    parts = {name: np.array(record[name]) for name in ("mean", "scale", "weights")}
-    return _Linear(**parts, bias=record["bias"])
+    return _Learned(record["linear"], record["models"], origin)
 
 
 def _fit(groups: Sequence[_TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
     """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
     useful = [group for group in groups if group.gold.any()]
-    found = _fit_linear(useful)
-    linear = {"mean": found.mean.tolist(), "scale": found.scale.tolist(), "weights": found.weights.tolist()}
     models = [_fit_trees(useful, seed) for seed in seeds] if _available() else []
-    return {"linear": linear | {"bias": found.bias}, "models": models}
+    return {"linear": _fit_linear(useful), "models": models}
 
 
 def _key(groups: Sequence[_TrainingQuestion]) -> str:
@@ -248,8 +224,8 @@ def _stacked(groups: Sequence[_TrainingQuestion]) -> tuple[Floats, NDArray[np.in
     return features, np.concatenate([group.gold[:DEEPEST] for group in groups]), weights, sizes
 
 
-def _fit_linear(groups: Sequence[_TrainingQuestion]) -> _Linear:
-    """The logistic regression, penalised, exactly solved."""
+def _fit_linear(groups: Sequence[_TrainingQuestion]) -> dict[str, Any]:
+    """The logistic regression, penalised, exactly solved: its numbers."""
     from sklearn.linear_model import LogisticRegression
 
     features, gold, weights, _ = _stacked(groups)
@@ -258,7 +234,8 @@ def _fit_linear(groups: Sequence[_TrainingQuestion]) -> _Linear:
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
     with one_thread():
         model.fit(_standard(features, mean, scale), gold, sample_weight=weights)
-    return _Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
+    weights, bias = model.coef_[0].astype(np.float64).tolist(), float(model.intercept_[0])
+    return {"mean": mean.tolist(), "scale": scale.tolist(), "weights": weights, "bias": bias}
 
 
 def _fit_trees(groups: Sequence[_TrainingQuestion], seed: int) -> str:
@@ -285,7 +262,7 @@ def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[_Training
     code = indexes.source_digest(channels, features, indexes, levels, plan, wording)
     chat = (VERSION, code, index.chat.digest, index.encoder, index.tuned, SHARE)
     names = [
-        indexes.kept_key("training", *chat, q.text, asdict(made), sorted(gold[q.index]))
+        indexes.kept_key("training", *chat, q.text, made._asdict(), sorted(gold[q.index]))
         for q, made in zip(asked, plans, strict=True)
     ]
     known = dict(zip(names, zip(asked, plans, strict=True), strict=True))
@@ -317,9 +294,8 @@ def _candidates(
 
 def train_chats(folder: Path | None = None, teachers: str = OWN) -> tuple[list[Chat], list[Chat]]:
     """RealTalk's train chats and, where asked for, LoCoMo's 1 to 7; an empty list where one is not found.
-
-    ``folder`` holds ``realtalk/`` and ``locomo/``; without it they are where the registry of external
-    files finds them (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
+    ``folder`` holds ``realtalk/`` and ``locomo/``; without it they are where the registry of external files
+    finds them (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
     """
     if teachers not in TEACHERS:
         raise InputError(f"teachers {teachers!r} are not known; expected one of {', '.join(TEACHERS)}")
@@ -339,11 +315,10 @@ def not_of(chat: Chat, others: Sequence[Chat]) -> list[Chat]:
 def for_chat(
     chat: Chat, own: Sequence[Chat], foreign: Sequence[Chat], build: Callable[[Chat], ChatIndex]
 ) -> Ranker:
-    """The ranker for a chat, learnt on all train chats but this one; the hand order where there is none.
-
-    A chat is recognised by its messages, not by its file name or its annotations: nothing that is known
-    about its questions can reach its own ranking, also where a few messages were changed. LoCoMo
-    questions count half.
+    """The ranker for a chat, learnt on all train chats but this one; the hand order where there is none. A
+    chat is recognised by its messages, not by its file name or its annotations: nothing that is known about
+    its questions can reach its own ranking, also where a few messages were changed. LoCoMo questions count
+    half.
     """
     mine = [c for c in own if not _same_talk(c, chat)]
     other = [c for c in foreign if not _same_talk(c, chat)]
@@ -357,7 +332,6 @@ def for_chat(
 
 def _same_talk(one: Chat, two: Chat) -> bool:
     """Whether two files hold the same conversation: equal messages, or a fifth of the longer ones shared.
-
     Longer means more than 20 letters and digits; two conversations hardly share any of those by chance.
     """
     return one.digest == two.digest or corpus.resembles(one.sketch, two.sketch)

@@ -23,9 +23,8 @@ ARCS = tuple(
 
 def questions(predictions: Sequence[Record], chats: Sequence[Chat], reading: str) -> pd.DataFrame:
     """One row a predicted question: rank and set scores, checkpoint counts; NaN where it has no gold.
-
-    ``gold`` is the number of gold messages, ``unresolvable`` the annotated ids that the reading could
-    not place, ``density`` the candidates as a share of the chat.
+    ``gold`` is the number of gold messages, ``unresolvable`` the annotated ids that the reading could not
+    place, ``density`` the candidates as a share of the chat.
     """
     return pd.DataFrame([_question(*one, reading) for one in _asked(predictions, chats)])
 
@@ -101,9 +100,8 @@ def _groups(frame: pd.DataFrame, *by: str) -> list[tuple[str, str, pd.DataFrame]
 
 
 def attribution(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
-    """Where gold ids end, in counts and as shares of all; a row for all, then one a group of each ``by``.
-
-    The buckets sum to ``ids`` in every row (asserted); "unresolvable" ids are among them.
+    """Where gold ids end, in counts and as shares of all; a row for all, then one a group of each ``by``. The
+    buckets sum to ``ids`` in every row (asserted); "unresolvable" ids are among them.
     """
     rows = []
     for name, key, part in [("all", "all", frame), *_groups(frame, *by)]:
@@ -120,7 +118,6 @@ def intervals(
     frame: pd.DataFrame, columns: Sequence[str], unit: str, resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
     """Means of columns with 95 % bootstrap intervals, drawing the values of ``unit``; one row a measure.
-
     ``n`` counts the rows that have a value; no row where the frame is empty.
     """
     from crs_lib.stats import Design, cluster_bootstrap
@@ -169,8 +166,7 @@ def narratives(
     told = {(str(r["chat"]), r["question"]): r for r in predictions}
     rows = []
     for case in cases:
-        record = told.get((case.chat, case.question))
-        if record is None:
+        if (record := told.get((case.chat, case.question))) is None:
             continue
         place = known[case.chat].position
         given = [[place[i] for i in phase["ids"]] for phase in record["phases"]]
@@ -189,11 +185,10 @@ ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1
 
 
 def answered(predictions: Sequence[Record], chats: Sequence[Chat]) -> pd.DataFrame:
-    """One row a question with an annotated answer: whether it was answered, and how well.
-
-    An abstention scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet
-    those that the annotated answer names, null where that names none. The baseline answers with the
-    whole first message of the ranking.
+    """One row a question with an annotated answer: whether it was answered, and how well. An abstention
+    scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet those that
+    the annotated answer names, null where that names none. The baseline answers with the whole first message
+    of the ranking.
     """
     rows = []
     for record, chat, asked in _asked(predictions, chats):
@@ -218,14 +213,12 @@ def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
     times = [m.time for m in chat.messages if m.time]
     today = max(times).date() if times else dt.date(2000, 1, 1)
-    wanted = [span for span in find_dates(expected, today) if (span.end - span.start).days <= 31]
-    if not wanted:
+    if not (wanted := [span for span in find_dates(expected, today) if (span.end - span.start).days <= 31]):
         return math.nan
     if answer["days"]:
         first, last = (dt.date.fromisoformat(day) for day in answer["days"])
     else:
-        told = find_dates(answer["text"] or "", today)
-        if not told:
+        if not (told := find_dates(answer["text"] or "", today)):
             return 0.0
         first, last = told[0].start, told[0].end
     return float(any(first <= span.end and span.start <= last for span in wanted))
@@ -246,7 +239,6 @@ def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
 
 def unmoved(frame: pd.DataFrame) -> pd.DataFrame:
     """Questions that no order of the candidates could change, by chat: all gold there, none, or some.
-
     ``nothing to rank`` have no gold among the candidates; ``density`` is the candidates' share of the chat:
     the larger, the less "all gold is there" says.
     """

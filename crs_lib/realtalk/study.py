@@ -28,18 +28,16 @@ def chats(config: RealTalkConfig) -> list[Chat]:
     if config.split in (HELD, TAUGHT):
         _LOG.warning("questions of one chat are split: people and sessions are in both parts, scores flatter")
         train = [chat for chat in found if corpus.split_of(chat) != corpus.TEST]
-        found = [replace(chat, questions=_part(chat, config.split)) for chat in train]
+        found = []
+        for chat in train:  # a fifth is held, by a checksum of the questions' texts
+            held = {q.index for q in chat.questions if zlib.crc32(q.text.encode()) % 5 == 0}
+            asked = tuple(q for q in chat.questions if (q.index in held) == (config.split == HELD))
+            found.append(replace(chat, questions=asked))
     elif config.split != "all":
         found = [chat for chat in found if corpus.split_of(chat) == config.split]
     if not found:
         raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; use split 'all'")
     return found
-
-
-def _part(chat: Chat, split: str) -> tuple[corpus.ChatQuestion, ...]:
-    """The held fifth of a chat's questions, by a checksum of their texts, or the others."""
-    held = {q.index for q in chat.questions if zlib.crc32(q.text.encode()) % 5 == 0}
-    return tuple(q for q in chat.questions if (q.index in held) == (split == HELD))
 
 
 def _read(data: str) -> list[Chat]:
@@ -58,9 +56,8 @@ def _read(data: str) -> list[Chat]:
 
 
 def cases(config: RealTalkConfig, found: Sequence[Chat]) -> list[arcs.Arc]:
-    """The ARC cases: a user's own file where one is named, else those that the evidence gives.
-
-    The sample has a file of its own beside the questions with evidence in three sessions or more.
+    """The ARC cases: a user's own file where one is named, else those that the evidence gives. The sample has
+    a file of its own beside the questions with evidence in three sessions or more.
     """
     if config.arc_cases:
         return arcs.read(Path(config.arc_cases), found)
@@ -221,13 +218,12 @@ def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
 
 
 def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
-    """Stage "evaluate": scores ``predictions.jsonl``, writes the tables and ``experiments.csv``.
-
-    The test split is scored only with ``final``, and a second time for the same levers only with
-    ``force`` (marked as repeated). Raises RunError otherwise, before anything is read or written.
+    """Stage "evaluate": scores ``predictions.jsonl``, writes the tables and ``experiments.csv``. The test
+    split is scored only with ``final``, and a second time for the same levers only with ``force`` (marked as
+    repeated). Raises RunError otherwise, before anything is read or written.
     """
     shown = REALTALK.run("evaluate", config.changed(force=check_test_split(config)))
-    _write_log()
+    tables.write_csv(paths.results() / STUDY / "experiments.csv", log())
     return shown
 
 
@@ -239,10 +235,9 @@ def write_calls(log: Path, target: Path) -> int:
 
 
 def language_model(config: RealTalkConfig, log: Path | None = None) -> query.ModelForm | None:
-    """The model that a config names, its calls recorded in ``log``; None where it names none.
-
-    Replies are kept under ``data/processed/realtalk``: the same question to the same weights is asked once. A
-    missing server costs two quick attempts; nothing is sent before the first question.
+    """The model that a config names, its calls recorded in ``log``; None where it names none. Replies are
+    kept under ``data/processed/realtalk``: the same question to the same weights is asked once. A missing
+    server costs two quick attempts; nothing is sent before the first question.
     """
     if not config.llm:
         return None
@@ -257,9 +252,8 @@ def language_model(config: RealTalkConfig, log: Path | None = None) -> query.Mod
 
 
 def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkConfig:
-    """The settings that the query stage of a run was made with, with permissions to score.
-
-    Raises RunError with the command that makes the stage, where it is not finished.
+    """The settings that the query stage of a run was made with, with permissions to score. Raises RunError
+    with the command that makes the stage, where it is not finished.
     """
     asked = REALTALK.finished(run, "query")["parameters"]
     known = {name: value for name, value in asked.items() if name in RealTalkConfig.model_fields}
@@ -277,45 +271,34 @@ MEASURES = (
 
 
 def log() -> pd.DataFrame:
-    """One row a finished evaluation, oldest first: the four thesis columns, then the measures.
-
-    Everything is read off the runs' manifests, so the log cannot disagree with them. A recall stands under
-    the split it was measured on and nowhere else (null there); ``config_changes`` names the levers that
-    differ from the defaults. Choose by ``train_recall``, never by ``test_recall``.
+    """One row a finished evaluation, oldest first: the four thesis columns, then the measures. Everything is
+    read off the runs' manifests, so the log cannot disagree with them. A recall stands under the split it was
+    measured on and nowhere else (null there); ``config_changes`` names the levers that differ from the
+    defaults. Choose by ``train_recall``, never by ``test_recall``.
     """
     made = _evaluations()
     counts = {run: entry["counts"] for run, entry, _ in made}
-    rows = [_row(run, entry, manifest) | _traded(entry, counts) for run, entry, manifest in made]
+    rows = [_row(run, entry, manifest, counts) for run, entry, manifest in made]
     columns = [*COLUMNS, "split", "repeated", "commit", "against", "tradeoff", "verdict", *MEASURES]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
 
 
-def _write_log() -> Path:
-    """Write ``results/realtalk/experiments.csv`` anew from the manifests; returns its path."""
-    path = paths.results() / STUDY / "experiments.csv"
-    tables.write_csv(path, log())
-    return path
-
-
-def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _row(
+    run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     counts, asked = entry["counts"], entry["parameters"]
     split = asked["split"] if asked["data"] == "realtalk" else "other"
+    against, text = (str(asked.get(name, "")) for name in ("against", "tradeoff"))
     return {
         "experiment_id": run, "date": entry.get("ended", ""),
         "train_recall": counts["recall"] if split == corpus.TRAIN else None,
         "test_recall": counts["recall"] if split == corpus.TEST else None,
         "config_changes": _changes(asked), "split": split, "repeated": bool(counts.get("repeated")),
         "commit": str(manifest.get("code", {}).get("commit", ""))[:12],
+        "against": against, "tradeoff": text, "verdict": traded(text, others.get(against, {}), counts),
         **{name: counts.get(name) for name in MEASURES},
     }  # fmt: skip
-
-
-def _traded(entry: Mapping[str, Any], counts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """A run's declared trade-off, the run it is held against, and whether it was kept."""
-    against, text = (str(entry["parameters"].get(name, "")) for name in ("against", "tradeoff"))
-    verdict = traded(text, counts.get(against, {}), entry["counts"])
-    return {"against": against, "tradeoff": text, "verdict": verdict}
 
 
 def _changes(asked: Mapping[str, Any]) -> str:
@@ -333,10 +316,9 @@ def is_test(chats: Sequence[Chat]) -> bool:
 
 
 def check_test_split(config: RealTalkConfig) -> bool:
-    """Whether this is a repeated scoring of the test split; RunError where it is not allowed.
-
-    Without ``final`` the test split is not scored at all. With it, the same levers are scored once; a
-    second time needs ``force`` and is marked. Other splits pass freely.
+    """Whether this is a repeated scoring of the test split; RunError where it is not allowed. Without
+    ``final`` the test split is not scored at all. With it, the same levers are scored once; a second time
+    needs ``force`` and is marked. Other splits pass freely.
     """
     if config.data != "realtalk" or config.split in (corpus.TRAIN, HELD, TAUGHT):
         return False

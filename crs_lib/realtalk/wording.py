@@ -10,18 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from crs_lib.core import prompts
 from crs_lib.core.text import fold, words
 from crs_lib.realtalk.corpus import Chat
 
-# Words that carry a question's form, not its content: wh-words, auxiliaries, pronouns, articles, particles.
-STOP = frozenset(
-    "what when where who whom whose which why how a an the this that these those there here i me my mine "
-    "myself you your yours yourself he him his she her hers it its we us our ours they them their theirs "
-    "am is are was were be been being do does did done doing have has had having will would shall should "
-    "can could may might must ll ve re s t d m don doesn didn isn aren wasn weren won of in on at to for "
-    "from by with about into as and or but if so than then too very just not no nor up out off over under "
-    "again also both each any some such own same".split()
-)
+WORDS = prompts.lists("realtalk/words")
+STOP = frozenset(WORDS["stop"].split())  # words that carry a question's form, not its content
 _VOWELS = frozenset("aeiouy")
 _CALLED = re.compile(
     r"(?:\b(?:hey|hi|hello|thanks|thank you|morning|night|bye|haha|yes|no|ok|okay|yeah|aw+|oh),?|,)\s+"
@@ -46,18 +40,19 @@ def pairs(stems: Sequence[str]) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """A light English stem: plural, -ing, -ed, -ly and a final e or y folded; short words stay.
-
-    "studies", "studying" and "studied" meet; "cities" meets "city"; "skiing" meets "ski". Words that do
-    not end as English inflections do are returned as they are. Source: Harman (1991), the S stemmer,
-    with step 1 of Porter (1980).
+    """A light English stem: plural, -ing, -ed, -ly and a final e or y folded; short words stay. "studies",
+    "studying" and "studied" meet; "cities" meets "city"; "skiing" meets "ski". Words that do not end as
+    English inflections do are returned as they are. Source: Harman (1991), the S stemmer, with step 1 of
+    Porter (1980).
     """
     if len(word) <= 3 or not word.isascii() or not word.isalpha():
         return word
     word = _singular(word)
     for ending in ("ingly", "edly", "ing", "ed"):
-        if word.endswith(ending) and _stem_is_word(word[: -len(ending)]):
-            word = _undouble(word[: -len(ending)])
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= 3 and _VOWELS & {*rest}:
+            doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"  # "runn", not "fall"
+            word = rest[:-1] if doubled else rest
             break
     if word.endswith("ly") and len(word) > 5:
         word = word[:-2]
@@ -78,22 +73,10 @@ def _singular(word: str) -> str:
     return word
 
 
-def _stem_is_word(rest: str) -> bool:
-    return len(rest) >= 3 and any(letter in _VOWELS for letter in rest)
-
-
-def _undouble(rest: str) -> str:
-    """Double consonants undone: "runn" to "run"; "fall" stays."""
-    if len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz":
-        return rest[:-1]
-    return rest
-
-
 def learn_names(chat: Chat) -> dict[str, str]:
-    """Speaker by folded name: their own names, and what the other one calls them ("Hey Kate!").
-
-    A call counts for the person who does not say it. It becomes a name where it is heard at least three
-    times, at least nine in ten times from the same person, and never stands in lower case in the chat.
+    """Speaker by folded name: their own names, and what the other one calls them ("Hey Kate!"). A call counts
+    for the person who does not say it. It becomes a name where it is heard at least three times, at least
+    nine in ten times from the same person, and never stands in lower case in the chat.
     """
     names = {
         part: speaker for speaker in chat.speakers for part in (fold(speaker), fold(speaker).split(" ")[0])
@@ -117,9 +100,8 @@ def learn_names(chat: Chat) -> dict[str, str]:
 
 
 def _speaker_of(word: str, names: Mapping[str, str]) -> str | None:
-    """The speaker a word means, or None: a known name, or one of the same initial spelt much alike.
-
-    A possessive ending is ignored. Alike is a difflib ratio of at least 0.74 ("Elisa" for "elise"); a word of
+    """The speaker a word means, or None: a known name, or one of the same initial spelt much alike. A
+    possessive ending is ignored. Alike is a difflib ratio of at least 0.74 ("Elisa" for "elise"); a word of
     more than 40 letters is like none.
     """
     plain = fold(re.sub(r"['’`]s?$", "", word))
@@ -135,35 +117,24 @@ def _speaker_of(word: str, names: Mapping[str, str]) -> str | None:
 
 
 def named(text: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Capitalised words of a text that mean a speaker, in order of appearance: word to speaker.
-
-    A speaker's own lower-case spelling ("elise") counts as well.
+    """Capitalised words of a text that mean a speaker, in order of appearance: word to speaker. A speaker's
+    own lower-case spelling ("elise") counts as well.
     """
     found: dict[str, str] = {}
     for match in re.finditer(r"\b[^\W\d_]+\b", text):
         word = match[0]
-        if _NAME.fullmatch(word) or fold(word) in names:
-            speaker = _speaker_of(word, names)
-            if speaker:
-                found[word] = speaker
+        known = _NAME.fullmatch(word) or fold(word) in names
+        if known and (speaker := _speaker_of(word, names)):
+            found[word] = speaker
     return found
 
 
 # ── dates ────────────────────────────────────────────────────────────────────────────────────────────
 
 Day = dt.date
-_NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
-    "nine": 9, "ten": 10, "couple of": 2, "a couple of": 2, "few": 3, "a few": 3, "several": 4,
-}  # fmt: skip
+_NUMBERS, _HOLIDAYS = WORDS["days"]["numbers"], WORDS["days"]["holidays"]
 _WEEKDAYS = {name.lower(): i for i, name in enumerate(calendar.day_name)}
-_SEASONS = {"winter": 12, "spring": 3, "summer": 6, "fall": 9, "autumn": 9}  # first month, three months long
-_HOLIDAYS = {
-    "new year's eve": (12, 31), "new years eve": (12, 31), "nye": (12, 31),
-    "new year": (1, 1), "new years": (1, 1),
-    "christmas eve": (12, 24), "christmas": (12, 25), "xmas": (12, 25), "halloween": (10, 31),
-    "valentine's day": (2, 14), "valentines day": (2, 14),
-}  # fmt: skip
+_SEASONS, _DAYS = WORDS["days"]["seasons"], WORDS["days"]["near"]  # a season's first of three months
 _M = (
     r"(?P<m>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
     r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
@@ -185,12 +156,11 @@ class Span(NamedTuple):
 
 
 def find_dates(text: str, today: Day) -> list[Span]:
-    """Every date expression of a text, in order, as days relative to ``today``; at most one a place.
-
-    A closed grammar of English forms: ``31.12.2023``, ``5 January (2024)``, ``January 5th``,
-    ``January 2024``, ``2019``, yesterday, tomorrow, tonight, last night, (last, this, next) week, month,
-    year, weekend, weekday or season, ``three days ago``, ``in two weeks``, holidays. What cannot be a date
-    (31 February) is left out. Day comes before month in numeric dates.
+    """Every date expression of a text, in order, as days relative to ``today``; at most one a place. A closed
+    grammar of English forms: ``31.12.2023``, ``5 January (2024)``, ``January 5th``, ``January 2024``,
+    ``2019``, yesterday, tomorrow, tonight, last night, (last, this, next) week, month, year, weekend, weekday
+    or season, ``three days ago``, ``in two weeks``, holidays. What cannot be a date (31 February) is left
+    out. Day comes before month in numeric dates.
     """
     low = text.lower().replace("’", "'").replace("`", "'")
     taken: list[tuple[int, int]] = []
@@ -200,19 +170,13 @@ def find_dates(text: str, today: Day) -> list[Span]:
             if any(match.start() < end and start < match.end() for start, end in taken):
                 continue
             try:
-                start, end = make(match, today)
+                days = make(match, today)
             except (ValueError, OverflowError):
                 continue
             taken.append(match.span())
+            start, end = days if isinstance(days, tuple) else (days, days)
             found.append((match.start(), Span(start, end, match[0], exact)))
     return [span for _, span in sorted(found, key=lambda pair: pair[0])]
-
-
-def _month_number(name: str) -> int | None:
-    """1 for January (or Jan), 12 for December; None for other words. Source: English month names."""
-    low = name.lower().rstrip(".")
-    found = (i for i in range(1, 13) if calendar.month_name[i].lower().startswith(low[:9]))
-    return next(found, None) if len(low) > 2 else None
 
 
 def _month(year: int, month: int) -> tuple[Day, Day]:
@@ -220,11 +184,10 @@ def _month(year: int, month: int) -> tuple[Day, Day]:
     return Day(year, month, 1), Day(year, month, calendar.monthrange(year, month)[1])
 
 
-def _shift(today: Day, count: int, unit: str) -> tuple[Day, Day]:
+def _shift(today: Day, count: int, unit: str) -> Day | tuple[Day, Day]:
     """``count`` units away, as wide as the unit makes it sensible."""
     if unit == "day":
-        day = today + dt.timedelta(days=count)
-        return day, day
+        return today + dt.timedelta(days=count)
     if unit == "week":
         day = today + dt.timedelta(weeks=count)
         return day - dt.timedelta(days=3), day + dt.timedelta(days=3)
@@ -235,7 +198,6 @@ def _shift(today: Day, count: int, unit: str) -> tuple[Day, Day]:
 
 def _nearest_year(month: int, day: int, today: Day) -> Day:
     """The day of that month and date that lies nearest to today: a chat in January means last December.
-
     ValueError where no year near has that day.
     """
     options: list[Day] = []
@@ -245,16 +207,17 @@ def _nearest_year(month: int, day: int, today: Day) -> Day:
     return min(options, key=lambda option: (abs((option - today).days), option))
 
 
-def _day_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+def _day_of(match: re.Match[str], today: Day) -> Day:
     month, date, year = _month_in(match), int(match["d"]), match["y"]
-    day = (
-        Day(int(year) + 2000 * (int(year) < 100), month, date) if year else _nearest_year(month, date, today)
-    )
-    return day, day
+    if not year:
+        return _nearest_year(month, date, today)
+    return Day(int(year) + 2000 * (int(year) < 100), month, date)
 
 
 def _month_in(match: re.Match[str]) -> int:
-    return int(match["m"]) if match["m"].isdigit() else _month_number(match["m"]) or 0
+    """The month, 1 to 12, that stands there as a number or by its name, of which three letters are enough."""
+    names = [name[:3].lower() for name in calendar.month_name]
+    return int(match["m"]) if match["m"].isdigit() else names.index(match["m"][:3])
 
 
 def _month_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
@@ -266,7 +229,7 @@ def _year_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return Day(int(match["y"]), 1, 1), Day(int(match["y"]), 12, 31)
 
 
-def _away(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+def _away(match: re.Match[str], today: Day) -> Day | tuple[Day, Day]:
     count = int(match["n"]) if match["n"].isdigit() else _NUMBERS[match["n"]]
     return _shift(today, count if match[0].startswith(("in", "within")) else -count, match["u"])
 
@@ -274,7 +237,7 @@ def _away(match: re.Match[str], today: Day) -> tuple[Day, Day]:
 _STEPS = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1}
 
 
-def _named_unit(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+def _named_unit(match: re.Match[str], today: Day) -> Day | tuple[Day, Day]:
     step, unit = _STEPS[match["k"]], match["u"]
     monday = today - dt.timedelta(days=today.weekday())
     if unit == "week":
@@ -286,12 +249,11 @@ def _named_unit(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return _shift(today, step, unit)
 
 
-def _weekday(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+def _weekday(match: re.Match[str], today: Day) -> Day:
     wanted, step = _WEEKDAYS[match["w"]], match["k"]
     ahead = (wanted - today.weekday()) % 7
     days = ahead or 7 if step in ("next", "coming") else (ahead if step in ("this", "on") else ahead - 7)
-    day = today + dt.timedelta(days=days)
-    return day, day
+    return today + dt.timedelta(days=days)
 
 
 def _season(match: re.Match[str], today: Day) -> tuple[Day, Day]:
@@ -306,20 +268,15 @@ def _season(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return start, end
 
 
-def _holiday(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    day = _nearest_year(*_HOLIDAYS[match["h"]], today)
-    return day, day
+def _holiday(match: re.Match[str], today: Day) -> Day:
+    month, date = _HOLIDAYS[match["h"]]
+    return _nearest_year(month, date, today)
 
 
-def _near(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    day = today + dt.timedelta(days=_DAYS.get(match[0], 0))
-    return day, day
+def _near(match: re.Match[str], today: Day) -> Day:
+    return today + dt.timedelta(days=_DAYS.get(match[0], 0))
 
 
-_DAYS = {
-    "the day before yesterday": -2, "the day after tomorrow": 2, "yesterday": -1, "last night": -1,
-    "tomorrow": 1,
-}  # fmt: skip
 _Y = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?"
 _WHICH = r"(?P<k>last|past|previous|this|next|coming"
 _FORMS = (

@@ -14,7 +14,7 @@ import pandas as pd
 
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
-from crs_lib.core import paths, tables
+from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
@@ -35,6 +35,7 @@ SHOWN = tuple("straight_gain shift_cost share_lost conversation_cost misfit dela
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
 _NARROW = 7  # columns of quantities that a notebook has room for
+_WORDS = prompts.lists("movies/pages")["compare"]
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 _System = str | Callable[[list[dict[str, str]]], object]
@@ -117,10 +118,6 @@ class Comparison:
         needed = known["sessions_needed"].max()
         return f"{told} {'more than is practical' if pd.isna(needed) else f'up to {needed:.0f} users'}."
 
-    def _gain(self, name: str) -> float:
-        """The mean gain of a system with straight users."""
-        return float(self.shifts.loc[self.shifts["model"] == name, "straight_gain"].mean())
-
     def _loses(self, name: str) -> str:
         mine = self.shifts[self.shifts["model"] == name].dropna(subset=["shift_cost", "straight_gain"])
         if mine.empty:
@@ -143,7 +140,8 @@ class Comparison:
         alike = row["p_equivalent_adjusted"] <= self.plan.alpha
         if row["verdict"] in ("higher", "lower"):
             better, worse = (a, b) if row["verdict"] == "lower" else (b, a)
-            gains = [self._gain(better), self._gain(worse)]
+            means = self.shifts.groupby("model")["straight_gain"].mean()
+            gains = [float(means[better]), float(means[worse])]
             beside = f"gains with straight users: {gains[0]:.2f} and {gains[1]:.2f}"
             told = f"{better} adapts better than {worse}"
             if gains[0] < gains[1] - margin:
@@ -182,61 +180,35 @@ class Comparison:
         return "\n".join(self.verdict)
 
     def _repr_html_(self) -> str:
-        return f"{bullets(self.verdict)}{table(_worded(self.quantities.iloc[:, :_NARROW]))}"
+        return f"{bullets(self.verdict)}{table(self.quantities.iloc[:, :_NARROW].rename(columns=heading))}"
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
-        n = self.shifts["session_id"].nunique()
-        lead = f"{n} simulated users who change their minds, each beside a user who never wanted otherwise."
         title = f"{listing(self.ours)} against {listing(self.against)}"
-        asked = "Who follows when users change their minds?"
-        page = document(title, asked, html.escape(lead), self._sections())
+        lead = html.escape(_WORDS["lead"].format(n=self.shifts["session_id"].nunique()))
+        page = document(title, _WORDS["asked"], lead, self._sections())
         with runs.only_one(self.page.parent):
             return tables.write_whole(self.page, page)
 
     def _sections(self) -> Iterator[tuple[str, str, str]]:
         """Title, anchor and HTML of the parts of the page."""
-        words = (
-            "Mean with 95 % interval, in units of gain: 1 is the best list of films, 0 a list by chance. The "
-            "shift cost is misfit (films that miss the new constraints) plus delay (replies without films); "
-            "stale and wrong films fit the old ones or neither, as shares less chance (docs/metrics.md)."
-        )
+        facts = {"plan": self.plan, "ours": self.ours}
+        told = {
+            name: quiet(_WORDS[name].format(**facts)) for name in ("quantities", "effects", "types", "worst")
+        }
         yield "Verdict", "verdict", bullets(self.verdict)
-        yield "Gain and cost", "quantities", quiet(words) + self._plane() + table(_worded(self.quantities))
-        words = (
-            f"a less b: below 0, a adapts better. With n users the detectable effect is found with "
-            f"{self.plan.power:.0%} power; to find {self.plan.smallest_effect:g} takes the sessions needed."
-        )
-        yield "Paired differences in shift cost", "effects", quiet(words) + table(_worded(self.effects))
-        words = quiet("Mean shift cost with its 95 % interval: lower is better. In brackets the shifts.")
-        yield "By type of shift", "types", words + table(self.by_type)
-        voices = self.by_voice
-        yield "By voice of the user", "voices", words + table(voices) if voices is not None else ""
-        words = (
-            f"The sessions in which {self.ours[0]} loses most, beside the best baseline in the same sessions."
-        )
-        yield "Conversations to read", "worst", quiet(words) + table(self.worst())
-        yield "What to do next", "next", bullets(_NEXT).replace("RUN", html.escape(self.run))
-
-    def _plane(self) -> str:
-        """The figure of ability and adaptation, if the run has data for it."""
         try:
-            return figure("ability_adaptation", self.shifts)
+            plane = figure("ability_adaptation", self.shifts)
         except NoDataError:
-            return ""
-
-
-def _worded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns as a reader sees them."""
-    return frame.rename(columns=heading)
-
-
-_NEXT = (
-    "Read the conversations above, then every session: crs show trace --run RUN",
-    "More users settle what is not settled: give the same command with a larger --n; it continues.",
-    "All tables and figures of the run: crs show report figures --run RUN",
-    "These users are simulated, and their wording limits what the numbers say about people.",
-)
+            plane = ""
+        shown, tests = (table(one.rename(columns=heading)) for one in (self.quantities, self.effects))
+        yield "Gain and cost", "quantities", told["quantities"] + plane + shown
+        yield "Paired differences in shift cost", "effects", told["effects"] + tests
+        yield "By type of shift", "types", told["types"] + table(self.by_type)
+        voices = self.by_voice
+        yield "By voice of the user", "voices", told["types"] + table(voices) if voices is not None else ""
+        yield "Conversations to read", "worst", told["worst"] + table(self.worst())
+        yield "What to do next", "next", bullets(_WORDS["next"]).replace("RUN", html.escape(self.run))
 
 
 def compare(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
-from crs_lib.core import paths, safety, tables
+from crs_lib.core import paths, prompts, safety, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, layout
 from crs_lib.figures import base as registered
@@ -50,7 +50,13 @@ def _with_shifts(turns: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
 def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
     """Shifts with ``type``, the field where logs name none, and ``watched``; reply 0 is that to the shift."""
     if "type" not in shifts or not shifts["type"].fillna("").astype(bool).any():
-        shifts = shifts.assign(type=_types(shifts, run))
+        known = {
+            (dialogue.model_name, dialogue.session_id, int(event["turn"])): _kind(event)
+            for dialogue in simulate.iter_dialogues(run)
+            for event in dialogue.shift_events
+        }
+        keys = shifts[["model", "session_id", "turn"]].itertuples(index=False)
+        shifts = shifts.assign(type=[known.get(key, "") for key in keys])
     if "watched" not in shifts and len(shifts):  # the older convention counts replies from 1, up to the end
         turns = evaluate.read(run, "turns", convention)
         ends = turns.groupby(["model", "session_id"])["turn"].max().rename("end").reset_index()
@@ -58,16 +64,6 @@ def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
         watched = (end - shifts["turn"] + 1).astype(int)
         shifts = shifts.assign(watched=watched, delay_text=shifts["delay_text"] - 1)
     return shifts
-
-
-def _types(shifts: pd.DataFrame, run: str) -> list[str]:
-    """The type of each shift, from the logs; the field moved to where a log has no types."""
-    known = {
-        (dialogue.model_name, dialogue.session_id, int(event["turn"])): _kind(event)
-        for dialogue in simulate.iter_dialogues(run)
-        for event in dialogue.shift_events
-    }
-    return [known.get(key, "") for key in shifts[["model", "session_id", "turn"]].itertuples(index=False)]
 
 
 def _kind(event: Mapping[str, Any]) -> str:
@@ -211,19 +207,20 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
     source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
     n_films = films.get("counts", {}).get("films", 0)
     n_films = len(thesis_catalog(run)) if scored["catalog"] == "thesis" else n_films
-    tests = ["paired by scenario,", "Wilcoxon with Holm;", "ANOVA and Tukey beside"]
-    apart = ["independent samples,", "Welch, Games–Howell,", "Brunner–Munzel"]
+    words, first = prompts.lists("movies/pages")["boxes"], next(simulate.iter_dialogues(run), None)
+    wishes = first is not None and any("constraints" in pair.user.user_meta for pair in first.pairs())
+    shifts = first is not None and bool(first.shift_turns())
     outcomes = [name for name in layout.outcomes(scored["name"]) if name in set(means["metric"])]
     user = [f"worded by {made.get('user_llm') or 'templates' * ('seed' in made)}", f"seed {made.get('seed')}"]
     rows = {
         "catalogue": [source, f"{n_films:,} films"],
         "user": ["as in the logs"] if made.get("imported") else user,
         "system": systems if len(systems) <= 8 else [*systems[:7], f"and {len(systems) - 7} more"],
-        "log": _log(run),
+        "log": [words["constraints"][wishes], words["shifts"][shifts]],
         "judge": _judges(runs.entry(simulate.STUDY, run, judge_records.STAGE)),
         "grounding": _grounding(scored),
         "metrics": [scored["name"], *_wrapped([base.get(name).short for name in outcomes])],
-        "statistics": tests if paired_users(run) else apart,
+        "statistics": words["paired" if paired_users(run) else "apart"],
     }
     table = pd.DataFrame({"role": list(rows), "lines": ["\n".join(part) for part in rows.values()]})
     return table.assign(n_systems=len(systems), n_sessions=int((means["n"] + means["n_missing"]).max()))
@@ -241,16 +238,6 @@ def _grounding(scored: Mapping[str, Any]) -> list[str]:
         return ["Concepts", f"of {len(CONCEPT_FIELDS)} fields, by {scored['extractor']}", *told]
     found = f"concepts by {scored['extractor']}"
     return ["Grounding", found, *(told if scored["embedder"] != "none" else []), "films behind the titles"]
-
-
-def _log(run: str) -> list[str]:
-    first = next(simulate.iter_dialogues(run), None)
-    wishes = first is not None and any("constraints" in pair.user.user_meta for pair in first.pairs())
-    shifts = first is not None and bool(first.shift_turns())
-    return [
-        "active constraints" if wishes else "no constraints logged",
-        "shifts and their types" if shifts else "no shifts logged",
-    ]
 
 
 def _judges(stage: dict[str, Any]) -> list[str]:
@@ -326,28 +313,21 @@ def _steps(run: str, scored: Mapping[str, Any], frame: pd.DataFrame) -> list[str
     values = dict(zip(frame["field"], frame["values"], strict=True))
     n_films, words = int(frame["n_films"].iloc[0]), values.get("plot", 0)
     labels = [f"{int(frame['changed'].sum()):,} labels cleaned"]
-    cleaned = ["the thesis's: lower case,", "years as digits, genres", "without “film”, “movie”"]
+    lines = prompts.lists("movies/pages")["boxes"]
     plots = [f"{words:,} plot keywords"] if words else ["no plot keywords"]
     pools = [f"{name} {n:,}" for name, n in values.items() if name not in ("name", "plot")]
-    legacy = scored["scorer"] == "legacy"
-    boxes = [
-        ["Data set", *textwrap.wrap(source, 22), f"{n_films:,} films"],
-        ["Preprocessing", *(cleaned if scored["catalog"] == "thesis" else labels), *plots],
-        ["Attribute pools", *pools[:7]],
-        ["LDA training" if legacy else "Use", *_use(scored)],
-    ]
-    return ["\n".join(box) for box in boxes]
-
-
-def _use(scored: Mapping[str, Any]) -> list[str]:
-    """What the scores take from the catalogue."""
-    if scored["scorer"] == "legacy":
+    legacy, use = scored["scorer"] == "legacy", lines["use"].get(scored["scorer"], lines["use"]["grounded"])
+    if legacy:
         model = str(scored["embedder"]).partition(";")[0].removeprefix("topics: ")
         of = "on the plots" if str(scored["topics"]).startswith("lda") else "none: topics by words"
-        return [of, *textwrap.wrap(model, 22), "then topics of each text", "of the conversations"]
-    if scored["scorer"] == "items":
-        return ["users' constraints", "concepts in the texts", "films behind titles"]
-    return ["users' constraints", "concepts of TAS", "sentence space"]
+        use = [of, *textwrap.wrap(model, 22), *use]
+    boxes = [
+        ["Data set", *textwrap.wrap(source, 22), f"{n_films:,} films"],
+        ["Preprocessing", *(lines["cleaned"] if scored["catalog"] == "thesis" else labels), *plots],
+        ["Attribute pools", *pools[:7]],
+        ["LDA training" if legacy else "Use", *use],
+    ]
+    return ["\n".join(box) for box in boxes]
 
 
 def _shift_events(run: str, convention: str) -> pd.DataFrame:
@@ -365,8 +345,7 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
         longest = max(len(dialogue.pairs()), lengths.get(dialogue.session_id, 0))
         lengths[dialogue.session_id] = longest
     rows: list[dict[str, Any]]
-    rows = [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]
-    if not rows:
+    if not (rows := [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]):
         found = evaluate.read(run, "shifts", convention)["turn"].value_counts().sort_index()
         rows = [{"type": DETECTED, "turn": turn, "n": n / len(systems)} for turn, n in found.items()]
     frame = pd.DataFrame(rows or [{"type": "", "turn": 1, "n": 0}])

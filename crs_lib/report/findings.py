@@ -30,9 +30,10 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
     """The largest shift cost of an able system, and that of the ablest other; one window a scenario."""
     if not {*_ARMS, "primary"} <= set(shifts) or shifts["shift_cost"].isna().all():
         return stats.finding_none("the cost of a shift needs the arms shift and straight; the run lacks them")
-    ability, cost = _costs(shifts)
-    able = [name for name in cost if ability[name].value >= ABLE]
-    if not able:
+    known = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS).astype({"model": str})
+    found = {str(name): gain_and_cost(mine) for name, mine in known.groupby("model", sort=False)}
+    ability, cost = ({name: pair[i] for name, pair in found.items()} for i in (0, 1))
+    if not (able := [name for name in cost if ability[name].value >= ABLE]):
         return stats.finding_none("no system has a gain of .1 with straight users")
     worst = max(able, key=lambda name: cost[name].value)
     others = [name for name in able if name not in (worst, ORACLE)]
@@ -42,14 +43,6 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
         other = max(others, key=lambda name: ability[name].value)
         sentence += f"; {other}, the ablest other system, {pays(cost[other])} (each interval holds alone)"
     return Finding(f"{sentence}.")
-
-
-def _costs(shifts: pd.DataFrame) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """The straight gain and the shift cost of every system over its primary windows."""
-    known = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS)
-    groups = {str(name): mine for name, mine in known.groupby(known["model"].astype(str), sort=False)}
-    found = {name: gain_and_cost(mine) for name, mine in groups.items()}
-    return {name: pair[0] for name, pair in found.items()}, {name: pair[1] for name, pair in found.items()}
 
 
 def gain_and_cost(shifts: pd.DataFrame) -> tuple[Estimate, Estimate]:

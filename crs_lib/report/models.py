@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from crs_lib import judge as judging
+from crs_lib.core import prompts
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
@@ -68,24 +69,17 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
     return pd.DataFrame(rows).round({"gain": 2, "its gain": 2})
 
 
-_JUDGED = """\
-**Judges.** Models read each dialogue with the user's constraints and score every construct of the rubric. \
-A reply that cannot be read is a missing score and is counted. Below the scores: how far the judges agree \
-with one another and with themselves (1 is perfect), how far they favour their own family of models (0 is \
-not at all), and the share of spoilt dialogues that they notice."""
-_CALLED = "**Models.** Calls, tokens, seconds by role; seconds are those of the machine that made the calls."
-
-
 def taking_part(run: str, convention: str = "", *, figures: bool = False) -> None:
     """Show what judges and language models did in a run, in tables or figures, if anything."""
+    words = prompts.lists("movies/pages")["models"]
     if judging.scores_of(run) and figures:
         draw(run, "judge_scatter", convention=convention)
     elif judging.scores_of(run):
-        _show(_JUDGED, judging.shown_scores(run), judging.reliability_of(run).round(3))
+        _show(words["judged"], judging.shown_scores(run), judging.reliability_of(run).round(3))
     if call_log(run).exists() and figures:
         draw(run, "tokens_and_time")
     elif call_log(run).exists():
-        _show(_CALLED, judging.usage(run).round({"seconds": 1, "tokens_per_second": 1}))
+        _show(words["called"], judging.usage(run).round({"seconds": 1, "tokens_per_second": 1}))
 
 
 def _show(words: str, *frames: object) -> None:

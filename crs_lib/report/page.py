@@ -125,11 +125,6 @@ def _cell(value: Any) -> str:
     return html.escape(str(value))
 
 
-def _long(value: Any) -> str:
-    """The mark of a cell whose text needs a wide column."""
-    return ' class="long"' if isinstance(value, str) and len(value) > _LONG else ""
-
-
 _LONG = 60  # characters
 
 
@@ -142,8 +137,11 @@ def table(frame: pd.DataFrame) -> str:
     head = "".join(f'<th scope="col"{mark}>{name}</th>' for name, mark in zip(names, marks, strict=True))
     body = ""
     for row in frame.itertuples(index=False, name=None):
-        cells = zip(row, marks, strict=True)
-        body += f"<tr>{''.join(f'<td{mark or _long(one)}>{_cell(one)}</td>' for one, mark in cells)}</tr>"
+        cells = ""
+        for one, mark in zip(row, marks, strict=True):
+            wide = ' class="long"' if isinstance(one, str) and len(one) > _LONG else ""
+            cells += f"<td{mark or wide}>{_cell(one)}</td>"
+        body += f"<tr>{cells}</tr>"
     named = html.escape(f"Table: {', '.join(map(str, frame))}", quote=True)
     inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide" role="group" tabindex="0" aria-label="{named}">{inner}</div>'

@@ -64,7 +64,9 @@ class _Report:
         yield "Sessions to read", "sessions", self._sessions()
         yield "Figures", "figures", self._figures()
         yield "All metrics", "metrics", self._metrics()
-        yield "What the metrics mean", "meaning", table(_headed(_meaning(self.means)))
+        meaning = base.describe()[["short", "metric", "range", "direction", "mark", "source"]]
+        meaning = meaning[meaning["metric"].isin(set(self.means["metric"]))]
+        yield "What the metrics mean", "meaning", table(_headed(meaning))
         rule = evaluate.entry(self.run, self.convention)["parameters"]
         yield "Convention", "convention", table(_flat(rule))
         yield "How it was made", "manifest", self._made()
@@ -234,8 +236,3 @@ def in_words(value: Any, empty: str = "none") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value) or "none"
-
-
-def _meaning(means: pd.DataFrame) -> pd.DataFrame:
-    described = base.describe()[["short", "metric", "range", "direction", "mark", "source"]]
-    return described[described["metric"].isin(set(means["metric"]))]

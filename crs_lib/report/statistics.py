@@ -333,8 +333,7 @@ def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.Da
 
 def conclusion(ladder: Ladder, plan: Plan, subject: str) -> Finding:
     """What the tests bear on a subject: data, systems, ranking or power."""
-    told = conclusions_by_subject(ladder, plan)[subject]
-    if not told:
+    if not (told := conclusions_by_subject(ladder, plan)[subject]):
         return finding_none(f"the tests of this run bear no sentence on {subject}")
     text = " ".join(told).replace(plan.primary_outcome, metrics.get(plan.primary_outcome).short)
     return finding_none(text) if "could not be" in text else Finding(text)

@@ -184,8 +184,7 @@ def _inside_words(run: str) -> dict[str, float]:
 
 def recovered_sessions(run: str) -> pd.DataFrame:
     """The sessions under ``thesis_legacy`` with ``never``, whether none of their shifts is recovered."""
-    legacy = _scores(run, "thesis_legacy")
-    if legacy is None:
+    if (legacy := _scores(run, "thesis_legacy")) is None:
         return pd.DataFrame(columns=["model", "session_id", "never"])
     return legacy.sessions.assign(never=legacy.sessions["n_recovered"] == 0)
 

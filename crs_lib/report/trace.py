@@ -8,7 +8,7 @@ import html
 import itertools
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,9 +129,6 @@ class _Index:
         self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
         self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics}
 
-    def __len__(self) -> int:
-        return len(self._rows["id"])
-
     def add(self, scored: _ScoredSession) -> None:
         """One more session; the parts that all systems share (goal, shifts, words) are stored once."""
         dialogue = scored.dialogue
@@ -203,33 +200,18 @@ def _replace(new: Path, old: Path) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def _view(files: _RunFiles) -> SessionView:
-    rule = conventions.get(files.convention)
-    return SessionView(Scorer(Grounder(evaluate.catalog_of(files.run)), rule), files.turn_metrics())
-
-
 def _write_data(files: _RunFiles, folder: Path, page_size: int) -> None:
-    """Write the sessions page by page, then the index."""
-    view = _view(files)
+    """Write the sessions page by page, with the films that they recommend by number; then the index."""
+    scorer = Scorer(Grounder(evaluate.catalog_of(files.run)), conventions.get(files.convention))
+    view = SessionView(scorer, files.turn_metrics())
     index = _Index(files, view, page_size)
-    for page, batch in enumerate(_batches(files, page_size)):
+    rest = iter(files)
+    for page, batch in enumerate(iter(lambda: list(itertools.islice(rest, page_size)), [])):
         for scored in batch:
             index.add(scored)
-        (folder / f"page-{page:04d}.js").write_bytes(_sessions(page, batch, view))
+        sessions = [view.record(one.dialogue, one.turns, one.shifts, one.judge) for one in batch]
+        turns = [turn for session in sessions for turn in session["turns"]]
+        items = sorted({film["film"] for turn in turns for film in turn.get("films", ())})
+        shown = {"sessions": sessions, "films": {str(item): view.film(item) for item in items}}
+        (folder / f"page-{page:04d}.js").write_bytes(script("crsTrace.page", page, shown))
     (folder / "index.js").write_bytes(script("crsTrace.index", index.data()))
-
-
-def _batches(files: Iterable[_ScoredSession], size: int) -> Iterator[list[_ScoredSession]]:
-    """The sessions, so many at once."""
-    rest = iter(files)
-    while batch := list(itertools.islice(rest, size)):
-        yield batch
-
-
-def _sessions(page: int, batch: Iterable[_ScoredSession], view: SessionView) -> bytes:
-    """A page of sessions with the films that they recommend, by number."""
-    sessions = [view.record(one.dialogue, one.turns, one.shifts, one.judge) for one in batch]
-    turns = [turn for session in sessions for turn in session["turns"]]
-    items = sorted({film["film"] for turn in turns for film in turn.get("films", ())})
-    films = {str(item): view.film(item) for item in items}
-    return script("crsTrace.page", page, {"sessions": sessions, "films": films})

@@ -30,13 +30,10 @@ _FORMAT, _ARRAYS = "crs-bm25-2", ("starts", "documents", "weights")
 
 
 class BM25:
-    """Lexical scores of token lists; documents are numbered in the order they were given.
-
-    A term's weight in a document is ``idf * tf / (tf + k1 * (1 - b + b * length / mean length))``, with
-    ``idf = ln(1 + (N - df + 0.5) / (df + 0.5))``, never negative (as Lucene has it). A word that the query
-    repeats counts as often as it stands there.
-
-    Source: Robertson and Zaragoza (2009), The Probabilistic Relevance Framework, section 3;
+    """Lexical scores of token lists; documents are numbered in the order they were given. A term's weight in
+    a document is ``idf * tf / (tf + k1 * (1 - b + b * length / mean length))``, with ``idf = ln(1 + (N - df +
+    0.5) / (df + 0.5))``, never negative (as Lucene has it). A word that the query repeats counts as often as
+    it stands there. Source: Robertson and Zaragoza (2009), The Probabilistic Relevance Framework, section 3;
     Kamphuis et al. (2020), Which BM25 Do You Mean?, ECIR (the variants).
     """
 
@@ -53,9 +50,8 @@ class BM25:
         self._columns: dict[int, NDArray[np.float32]] = {}
 
     def fit(self, token_lists: Iterable[Sequence[str]]) -> "BM25":
-        """Index the documents, replacing what was indexed before; returns itself.
-
-        Any iterable will do: only postings are kept. A document without tokens is never found.
+        """Index the documents, replacing what was indexed before; returns itself. Any iterable will do: only
+        postings are kept. A document without tokens is never found.
         """
         self.vocabulary, self._columns = {}, {}
         parts: list[NDArray[np.int32]] = []
@@ -102,15 +98,17 @@ class BM25:
         return np.stack(columns).astype(np.int32)
 
     def scores(self, tokens: Iterable[str]) -> NDArray[np.float32]:
-        """Score of every document for these query tokens, float32; 0 where no token occurs.
-
-        The order of the tokens does not matter, to the last bit.
+        """Score of every document for these query tokens, float32; 0 where no token occurs. The order of the
+        tokens does not matter, to the last bit.
         """
         wanted = Counter(self.vocabulary[token] for token in tokens if token in self.vocabulary)
         rare = [term for term in sorted(wanted) if self._postings(term) * _COMMON <= self.size]
         scores = self._sum_of_postings(rare, wanted)
         for term in sorted(wanted.keys() - rare):
-            column = self._column(term)
+            if (column := self._columns.get(term)) is None:
+                column = self._sum_of_postings([term], {term: 1})
+                if (len(self._columns) + 1) * column.nbytes <= _COLUMN_BYTES:
+                    self._columns[term] = column
             scores += column if wanted[term] == 1 else wanted[term] * column
         return scores
 
@@ -126,19 +124,9 @@ class BM25:
         documents = np.concatenate([self.documents[span] for span in spans.values()])
         return np.bincount(documents, np.concatenate(weights), self.size).astype(np.float32)
 
-    def _column(self, term: int) -> NDArray[np.float32]:
-        """The weights of a common term in all documents; kept while there is room for it."""
-        column = self._columns.get(term)
-        if column is None:
-            column = self._sum_of_postings([term], {term: 1})
-            if (len(self._columns) + 1) * column.nbytes <= _COLUMN_BYTES:
-                self._columns[term] = column
-        return column
-
     def search(self, tokens: Iterable[str], k: int = 10) -> Top:
-        """The ``k`` best documents (indices, scores), score descending, then index ascending.
-
-        Only documents with a score above 0 are returned, so there may be fewer than ``k``.
+        """The ``k`` best documents (indices, scores), score descending, then index ascending. Only documents
+        with a score above 0 are returned, so there may be fewer than ``k``.
         """
         return top_k(self.scores(tokens), k)
 
@@ -148,9 +136,8 @@ class BM25:
         return sorted(known, key=lambda token: (self._postings(self.vocabulary[token]), token))[:n]
 
     def save(self, folder: Path, ids: Ids | None = None) -> None:
-        """Write the index, and ids of its documents, as a folder; it appears whole or not at all.
-
-        An index that stands there is replaced; any other folder is refused (InputError).
+        """Write the index, and ids of its documents, as a folder; it appears whole or not at all. An index
+        that stands there is replaced; any other folder is refused (InputError).
         """
         arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
         facts = {"k1": self.k1, "b": self.b, "size": self.size}
@@ -158,9 +145,8 @@ class BM25:
 
     @classmethod
     def load(cls, folder: Path) -> "BM25":
-        """Open a saved index; the postings stay on disk and are paged in as needed.
-
-        Raises RunError where there is no such index or a file of it does not fit.
+        """Open a saved index; the postings stay on disk and are paged in as needed. Raises RunError where
+        there is no such index or a file of it does not fit.
         """
         facts, arrays = load_arrays(folder, _FORMAT, _ARRAYS)
         index = cls(facts["k1"], facts["b"])
@@ -188,15 +174,11 @@ class Lexical:
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best documents; only those that share a word with the query."""
-        return named(self.ids, *self.index.search(self._query(query), k))
-
-    def _query(self, query: str) -> list[str]:
         tokens = words(query)
-        distinct = Counter(tokens)
-        if len(distinct) <= _MOST_WORDS:
-            return tokens
-        kept = set(self.index.rarest(distinct, _MOST_WORDS))
-        return [token for token in tokens if token in kept]
+        if len(distinct := set(tokens)) > _MOST_WORDS:
+            kept = set(self.index.rarest(distinct, _MOST_WORDS))
+            tokens = [token for token in tokens if token in kept]
+        return named(self.ids, *self.index.search(tokens, k))
 
     def save(self, folder: Path) -> None:
         """Write index and ids; the folder appears whole or not at all."""

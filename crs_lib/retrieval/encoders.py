@@ -37,10 +37,9 @@ _WIDE = 2**28  # numbers of token vectors that are kept in float32 at most
 
 
 class Encoded(NamedTuple):
-    """Vectors of a list of texts, every row of length 1 (or 0 for a text without tokens).
-
-    ``sentences`` is (texts, d) float32; ``tokens`` is (all tokens, d), float16 as it is stored, those of
-    text i at ``starts[i]:starts[i + 1]``.
+    """Vectors of a list of texts, every row of length 1 (or 0 for a text without tokens). ``sentences`` is
+    (texts, d) float32; ``tokens`` is (all tokens, d), float16 as it is stored, those of text i at
+    ``starts[i]:starts[i + 1]``.
     """
 
     sentences: Floats
@@ -89,9 +88,8 @@ def best_matches(query: Floats, documents: Encoded) -> Floats:
 
 def max_sim(query: Floats, documents: Encoded) -> Floats:
     """Late-interaction score of every text, in [-1, 1]: mean over query tokens of the best token match.
-
-    ``query`` is (tokens, d). Texts without tokens, and all texts for a query without tokens, score 0.
-    Source: Khattab and Zaharia (2020), ColBERT.
+    ``query`` is (tokens, d). Texts without tokens, and all texts for a query without tokens, score 0. Source:
+    Khattab and Zaharia (2020), ColBERT.
     """
     return np.asarray((best_matches(query, documents) * np.float32(1 / max(1, len(query)))).sum(axis=1))
 
@@ -116,11 +114,10 @@ def sentence_vectors(model: Encoder, texts: Sequence[str]) -> Floats:
 def cached(
     name: str, texts: Sequence[str], make: Callable[[], Encoder], folder: Path | None = None
 ) -> Encoded:
-    """Vectors of the texts, sentences and tokens rounded to float16: from the cache, or made and stored.
-
-    The cache is one file an encoder, keyed by text (:func:`crs_lib.retrieval.store.vectors`); the encoder is
-    only made where a text is missing. MiniLM has one file for onnxruntime and one for numpy: their vectors
-    differ once they are rounded, and a result must not hang on which of them filled the cache.
+    """Vectors of the texts, sentences and tokens rounded to float16: from the cache, or made and stored. The
+    cache is one file an encoder, keyed by text (:func:`crs_lib.retrieval.store.vectors`); the encoder is only
+    made where a text is missing. MiniLM has one file for onnxruntime and one for numpy: their vectors differ
+    once they are rounded, and a result must not hang on which of them filled the cache.
     """
 
     def encode(missing: list[str]) -> list[NDArray[np.float16]]:
@@ -201,10 +198,9 @@ def _hashed(word: str) -> Floats:
 
 
 def _hidden(model: "Model", texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
-    """Batch by batch: which texts, and their states.
-
-    Batches hold texts of one length (no padding) and each product runs on one thread, so a text has the
-    same vectors whatever else is encoded with it; several batches run side by side.
+    """Batch by batch: which texts, and their states. Batches hold texts of one length (no padding) and each
+    product runs on one thread, so a text has the same vectors whatever else is encoded with it; several
+    batches run side by side.
     """
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch(list(texts))]
     parts = _buckets([len(row) for row in ids], model.batch)
@@ -263,7 +259,6 @@ class _MiniLM(_Pooled):
 
 class UpdatedMiniLM(_Pooled):
     """all-MiniLM-L6-v2 with a low-rank update added to its weights, in numpy; otherwise as :class:`_MiniLM`.
-
     Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
     """
 
@@ -370,8 +365,7 @@ class _OnnxModel:
         """Load the encoder of a folder; InputError where packages or vectors of tokens are missing."""
         self._session = _session(place)
         self._asked = [given.name for given in self._session.get_inputs()]
-        given = [output.name for output in self._session.get_outputs() if len(output.shape) == 3]
-        if not given:
+        if not (given := [output.name for output in self._session.get_outputs() if len(output.shape) == 3]):
             raise InputError(f"{place.name!r} gives no vectors of tokens; export its last hidden states")
         self._states, self.tokenizer = given[:1], _tokenizer(place)
 
@@ -382,9 +376,8 @@ class _OnnxModel:
 
 
 class CrossEncoder:
-    """Any cross-encoder in ONNX (``model.onnx``, ``tokenizer.json``): question and text read together.
-
-    It orders candidates as a ranker does; its last output (one logit, or that of "relevant") is the score.
+    """Any cross-encoder in ONNX (``model.onnx``, ``tokenizer.json``): question and text read together. It
+    orders candidates as a ranker does; its last output (one logit, or that of "relevant") is the score.
     """
 
     origin, unit = "a cross-encoder's own training", 1.0
@@ -511,10 +504,9 @@ class Dense:
 
     @classmethod
     def write(cls, folder: Path, encoder: str, ids: Ids, batches: Iterable[Sequence[str]]) -> None:
-        """Encode batches of texts straight into a folder that :meth:`load` reads; one batch is in memory.
-
-        The batches hold one text for each id, in the same order. Raises InputError where there are fewer
-        or more texts than ids.
+        """Encode batches of texts straight into a folder that :meth:`load` reads; one batch is in memory. The
+        batches hold one text for each id, in the same order. Raises InputError where there are fewer or more
+        texts than ids.
         """
         model, done = ENCODERS.create(encoder), 0
         with new_folder(folder, _DENSE, {"encoder": encoder}) as aside:

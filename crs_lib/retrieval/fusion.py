@@ -25,10 +25,8 @@ FUSIONS: Registry[list[Hit]] = Registry("fusion")
 
 
 def build(spec: str, texts: Mapping[str, str]) -> Retriever:
-    """A retriever (``bm25``, ``dense:minilm`` …) over texts by id.
-
-    Raises InputError for an unknown spec, or an id that is empty or holds blanks (run files could not
-    carry it).
+    """A retriever (``bm25``, ``dense:minilm`` …) over texts by id. Raises InputError for an unknown spec, or
+    an id that is empty or holds blanks (run files could not carry it).
     """
     if bad := [name for name in texts if len(name.split()) != 1]:
         raise InputError(f"document id {bad[0]!r} is empty or holds blanks; run files cannot carry it")
@@ -95,9 +93,8 @@ class Fused:
 
 
 def fuse(spec: str, rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
-    """Fuse rankings in the way that a spec names (``FUSIONS.names()``); the ``k`` best, or all.
-
-    Every way is a total order, whatever the hash seed.
+    """Fuse rankings in the way that a spec names (``FUSIONS.names()``); the ``k`` best, or all. Every way is
+    a total order, whatever the hash seed.
     """
     return FUSIONS.create(spec, rankings=rankings, k=k)
 

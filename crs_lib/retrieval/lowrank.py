@@ -42,10 +42,9 @@ class _UpdateFile(NamedTuple):
         return list(self.record["updates"])
 
     def factors(self, name: str) -> Factors:
-        """By published weight name the two factors (inputs, rank) and (rank, outputs), float32.
-
-        Their product is what is added to that weight (inputs, outputs). InputError for an unknown name and
-        for numbers that are not those of the record.
+        """By published weight name the two factors (inputs, rank) and (rank, outputs), float32. Their product
+        is what is added to that weight (inputs, outputs). InputError for an unknown name and for numbers that
+        are not those of the record.
         """
         if name not in self.names:
             raise InputError(f"{self.path.name} holds no update {name!r}; expected {', '.join(self.names)}")
@@ -97,7 +96,6 @@ def _digest(codes: NDArray[np.int8], scales: Floats) -> str:
 
 def write(path: Path, updates: Mapping[str, Factors], record: Mapping[str, Any]) -> None:
     """Write updates of the same weights and one rank: of each factor's column 8-bit numbers and a scale.
-
     ``record["updates"]`` describes each by name; its ``digest``, and ``weights`` and ``rank`` of all, are
     added. Equal updates give equal bytes. A number is off by at most 1/254 of its column's largest.
     """

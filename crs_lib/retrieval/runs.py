@@ -53,9 +53,8 @@ class Top(NamedTuple):
 
 
 def top_k(scores: NDArray[np.float32], k: int, *, above: float = 0.0) -> Top:
-    """The ``k`` highest scores strictly above ``above``, score descending, then index ascending.
-
-    Fewer than ``k`` come back where fewer qualify; NaN does not. Raises InputError for ``k`` below 1.
+    """The ``k`` highest scores strictly above ``above``, score descending, then index ascending. Fewer than
+    ``k`` come back where fewer qualify; NaN does not. Raises InputError for ``k`` below 1.
     """
     if k < 1:
         raise InputError(f"k is {k}; ask for at least one document")
@@ -68,11 +67,10 @@ def top_k(scores: NDArray[np.float32], k: int, *, above: float = 0.0) -> Top:
 
 
 def read_run(path: Path) -> Run:
-    """The rankings of a run by topic (``topic Q0 doc rank score tag``), in the order of the file's topics.
-
-    As in trec_eval the rank column is not believed: hits are ordered by score descending, then document
-    id ascending, so the order of the lines does not matter. Raises InputError naming the line for a
-    wrong form, a score that is no finite number, or a document that stands twice under a topic.
+    """The rankings of a run by topic (``topic Q0 doc rank score tag``), in the order of the file's topics. As
+    in trec_eval the rank column is not believed: hits are ordered by score descending, then document id
+    ascending, so the order of the lines does not matter. Raises InputError naming the line for a wrong form,
+    a score that is no finite number, or a document that stands twice under a topic.
     """
     found = _by_topic(path, "topic Q0 document rank score tag", 4, partial(_number, float, "score"))
     return {topic: ranked(scores) for topic, scores in found.items()}
@@ -113,10 +111,9 @@ def _number(kind: Callable[[str], N], what: str, text: str) -> N:
 
 
 def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str) -> int:
-    """Write rankings as a run file, atomically; returns the number of lines.
-
-    Scores are written so that they read back to the same number. Raises InputError for a topic, id or
-    tag that a column cannot hold (blank or empty).
+    """Write rankings as a run file, atomically; returns the number of lines. Scores are written so that they
+    read back to the same number. Raises InputError for a topic, id or tag that a column cannot hold (blank or
+    empty).
     """
     with write_aside(path) as file:
         for topic, ranking in rankings.items():

@@ -29,10 +29,9 @@ _STORED = "SELECT width, rows FROM vectors WHERE text = ?"
 
 @contextmanager
 def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder to fill; it appears under its name, with its header, only when it is whole.
-
-    A folder of the same kind that stands there is replaced; anything else is refused with InputError. What a
-    killed process left is removed, what another one fills is not.
+    """A folder to fill; it appears under its name, with its header, only when it is whole. A folder of the
+    same kind that stands there is replaced; anything else is refused with InputError. What a killed process
+    left is removed, what another one fills is not.
     """
     if folder.exists() and not (folder.is_dir() and _kind(folder) == kind):
         raise InputError(f"{folder.name!r} exists and is no index of kind {kind!r}; choose another folder")
@@ -158,10 +157,9 @@ def vector_file(encoder: str, folder: Path | None = None) -> Path:
 def vectors(
     path: Path, texts: Sequence[str], make: Callable[[list[str]], list[NDArray[Rows]]], kind: type[Rows]
 ) -> list[NDArray[Rows]]:
-    """The rows of each text, (rows, d) of a ``kind`` of numbers; those not stored are made.
-
-    ``make`` gets each missing text once and its rows are stored in one transaction: a killed run leaves the
-    cache as it was. A damaged cache is put aside (``.damaged``) and begun anew.
+    """The rows of each text, (rows, d) of a ``kind`` of numbers; those not stored are made. ``make`` gets
+    each missing text once and its rows are stored in one transaction: a killed run leaves the cache as it
+    was. A damaged cache is put aside (``.damaged``) and begun anew.
     """
     keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16] for text in texts]
     wanted = dict(zip(keys, texts, strict=True))

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel, ValidationError
@@ -45,7 +45,6 @@ _GROWS = ("n_sessions", "systems")
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Lock a run's folder for this process; RunError for one that another holds or that cannot be written.
-
     What a killed process was writing there (``.*.part``) is removed.
     """
     busy = f"another process is working on run {folder.name!r}; wait for it or use another run name"
@@ -133,10 +132,8 @@ def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
 
 
 def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
-    """A file that a finished stage wrote, as it wrote it.
-
-    Raises RunError with the command that makes the file anew where it is gone or holds something else than
-    the manifest says.
+    """A file that a finished stage wrote, as it wrote it. Raises RunError with the command that makes the
+    file anew where it is gone or holds something else than the manifest says.
     """
     made = finished(study, run, stage, notebook)
     return as_written(study, run, made, name, command(notebook, run))
@@ -166,11 +163,10 @@ def stage(
     study: str, run: str, name: str, parameters: _Values, inputs: _Digests | None = None, *,
     fixed: bool = True,
 ) -> Iterator[Stage]:  # fmt: skip
-    """Open one stage of a run: lock the folder, check the parameters, write the manifest.
-
-    ``inputs`` are names and hashes of the files that the stage reads. With ``fixed``, a folder that holds
-    this stage with other parameters or inputs is refused (RunError naming each difference); without, the
-    stage is derived data and is made anew. After an error the manifest says "failed" and no file is removed.
+    """Open one stage of a run: lock the folder, check the parameters, write the manifest. ``inputs`` are
+    names and hashes of the files that the stage reads. With ``fixed``, a folder that holds this stage with
+    other parameters or inputs is refused (RunError naming each difference); without, the stage is derived
+    data and is made anew. After an error the manifest says "failed" and no file is removed.
     """
     folder = paths.run_folder(study, run)
     with only_one(folder):
@@ -246,18 +242,19 @@ def code_version() -> dict[str, Any]:
 
 
 _Derived = Mapping[str, Callable[..., pd.DataFrame]]
+_WRITERS: Mapping[str, Callable[[Path, Any], Any]] = {
+    ".csv": tables.write_csv, ".parquet": tables.write_parquet, ".jsonl": tables.write_jsonl,
+    ".json": tables.write_json,
+}  # fmt: skip
 _BLANK = 2  # bytes of a CSV file without columns: a stage without data writes a line end
 
 
-@dataclass(frozen=True)
-class StageSpec:
-    """One stage of a study.
-
-    ``make(settings, stage)`` computes the stage: it returns its tables by the names in ``outputs`` (those
-    are written, whatever else it returns is passed on) or writes files through ``stage.path(...)``.
-    ``outputs`` maps a table's name to its file, ``.csv``, ``.parquet``, ``.jsonl`` or ``.json``.
-    ``inputs`` are files of earlier stages ("predictions.jsonl") that must be as they were written; ``needs``
-    checks the settings before anything is written and returns further inputs, a digest by name.
+class StageSpec(NamedTuple):
+    """One stage of a study. ``make(settings, stage)`` computes the stage: it returns its tables by the names
+    in ``outputs`` (those are written, whatever else it returns is passed on) or writes files through
+    ``stage.path(...)``. ``outputs`` maps a table's name to its file, ``.csv``, ``.parquet``, ``.jsonl`` or
+    ``.json``. ``inputs`` are files of earlier stages ("predictions.jsonl") that must be as they were written;
+    ``needs`` checks the settings before anything is written and returns further inputs, a digest by name.
     ``parameters`` says which settings the manifest records. A stage is derived data: it is made anew.
     """
 
@@ -266,16 +263,15 @@ class StageSpec:
     settings: type | None = None
     make: Callable[[Any, Stage], Mapping[str, Any] | None] | None = None
     inputs: Sequence[str] = ()
-    outputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = {}
     needs: Callable[[Any], Mapping[str, str]] = lambda settings: {}
     parameters: Callable[[Any], Mapping[str, Any]] = methodcaller("values")
-    contracts: Mapping[str, tables.Contract] = field(default_factory=dict)
+    contracts: Mapping[str, tables.Contract] = {}
 
 
 class Study:
-    """A study: its folder under ``results/``, its stages in order, and tables derived from them.
-
-    ``derived`` maps the name of a table that no stage writes to the function of a run that makes it.
+    """A study: its folder under ``results/``, its stages in order, and tables derived from them. ``derived``
+    maps the name of a table that no stage writes to the function of a run that makes it.
     """
 
     def __init__(self, name: str, stages: Iterable[StageSpec], derived: _Derived | None = None) -> None:
@@ -286,9 +282,8 @@ class Study:
 
     def run(self, name: str, settings: Any, *, variant: str = "") -> dict[str, Any]:
         """Make a stage with checked settings and write its tables; returns all that ``make`` returned.
-
-        ``variant`` tells apart several stages of one kind in a run (scores under several conventions).
-        Raises RunError as :func:`crs_lib.runs.stage`, and where an earlier stage's file is not there.
+        ``variant`` tells apart several stages of one kind in a run (scores under several conventions). Raises
+        RunError as :func:`crs_lib.runs.stage`, and where an earlier stage's file is not there.
         """
         spec = self.stages[name]
         if spec.make is None:
@@ -302,7 +297,8 @@ class Study:
             made = dict(spec.make(settings, work) or {})
             for table, file in spec.outputs.items():
                 if table in made:
-                    _write_table(work.path(file), made[table])
+                    path = work.path(file)
+                    _WRITERS[path.suffix](path, made[table])
                 elif not any(Path(written).name == Path(file).name for written in work.outputs):
                     raise RunError(f"stage {name!r} made no {table!r}; this is a defect, please report it")
         return made
@@ -312,10 +308,9 @@ class Study:
         return finished(self.name, run, f"{name} {variant}".strip(), self.stages[name].notebook)
 
     def path(self, run: str, table: str, *, variant: str = "") -> Path:
-        """The file of a table, by the table's name or the file's, as the stage wrote it.
-
-        Raises InputError for a name that no stage writes, RunError with the command that makes the file
-        where it is gone, changed or not yet made.
+        """The file of a table, by the table's name or the file's, as the stage wrote it. Raises InputError
+        for a name that no stage writes, RunError with the command that makes the file where it is gone,
+        changed or not yet made.
         """
         if table not in self._maker_of:
             raise unknown(f"{self.name} table", table, sorted({*self._maker_of, *self.derived}))
@@ -326,7 +321,6 @@ class Study:
 
     def read(self, run: str, table: str, *, variant: str = "", **reading: Any) -> pd.DataFrame:
         """A table of a run that a finished stage wrote, or one derived from such; raises as :meth:`path`.
-
         ``reading`` are ``columns`` and ``repeated`` of :func:`crs_lib.core.tables.read_table`.
         """
         if table in self.derived:
@@ -345,9 +339,3 @@ class Study:
             if read_manifest(self.name, run).get("stages"):
                 raise NoDataError(str(error)) from None
             raise
-
-
-def _write_table(path: Path, made: Any) -> None:
-    """Write a table in the form that its file's name says."""
-    writers = {".csv": tables.write_csv, ".parquet": tables.write_parquet, ".jsonl": tables.write_jsonl}
-    writers.get(path.suffix, tables.write_json)(path, made)

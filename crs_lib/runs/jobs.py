@@ -42,11 +42,10 @@ class Part(NamedTuple):
 
 
 class Start(NamedTuple):
-    """One start of a job, as its makers are told it.
-
-    Cache and log of model calls lie in ``folder``; without one, where other runs of this machine find them
-    (by the name ``run``). At the nth of ``starts`` n times as many seeds are tried where a reply cannot be
-    used. ``weights`` are the digests of models that the run began with, by spec.
+    """One start of a job, as its makers are told it. Cache and log of model calls lie in ``folder``; without
+    one, where other runs of this machine find them (by the name ``run``). At the nth of ``starts`` n times as
+    many seeds are tried where a reply cannot be used. ``weights`` are the digests of models that the run
+    began with, by spec.
     """
 
     folder: str = ""
@@ -72,7 +71,6 @@ def weights(
     before: Mapping[str, Any], specs: Sequence[str], needs: Callable[[], Sequence["Need"]]
 ) -> dict[str, str]:
     """The digests of models as inputs of a stage: a run is finished with the weights it began with.
-
     ``before`` is the stage's entry in the manifest; where it is finished nobody needs a server any more, and
     its digests are given back. Raises one RunError that lists all that is missing.
     """
@@ -104,16 +102,14 @@ def job(
     arguments: tuple[Any, ...], *, llm: "LLMSettings | None" = None, workers: int = 1, scheduler: str = "",
     logged: bool = False, most_failed: int = 0, hint: str = "", progress: bool = True,
 ) -> None:  # fmt: skip
-    """Make every session of ``parts`` that the ledger lacks, part by part.
-
-    ``make(*arguments, start)`` builds the session maker: once for all parts with models, which take threads
-    as their servers have room for; once in each process or worker of a cluster (``scheduler``) otherwise, and
-    then all of it must be picklable. ``llm`` says how models are reached: before and after each part
-    their servers must hold the weights that the stage's inputs name. With ``logged`` makers log calls, which
-    end in the run's ``llm_calls.jsonl`` whatever happens.
-
-    Sessions that fail do not stop the next part. At the end a RunError names the first of more than
-    ``most_failed`` failures, and ends with ``hint``; the next start tries the failed sessions again.
+    """Make every session of ``parts`` that the ledger lacks, part by part. ``make(*arguments, start)`` builds
+    the session maker: once for all parts with models, which take threads as their servers have room for; once
+    in each process or worker of a cluster (``scheduler``) otherwise, and then all of it must be picklable.
+    ``llm`` says how models are reached: before and after each part their servers must hold the weights that
+    the stage's inputs name. With ``logged`` makers log calls, which end in the run's ``llm_calls.jsonl``
+    whatever happens. Sessions that fail do not stop the next part. At the end a RunError names the first of
+    more than ``most_failed`` failures, and ends with ``hint``; the next start tries the failed sessions
+    again.
     """
     start = Start(str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs))
     far = start._replace(folder="") if scheduler else start
@@ -152,9 +148,8 @@ def _check_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
 
 @contextmanager
 def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) -> Iterator[None]:
-    """Whatever happens within: the calls are in the run's folder, and the stage is counted.
-
-    A cluster's logs are fetched from each machine; a failure of that becomes a note on an earlier error.
+    """Whatever happens within: the calls are in the run's folder, and the stage is counted. A cluster's logs
+    are fetched from each machine; a failure of that becomes a note on an earlier error.
     """
     try:
         yield
@@ -191,10 +186,9 @@ def sessions(
     label: str = "sessions",
 ) -> int:  # fmt: skip
     """Make every session of ``keys`` that the ledger lacks; returns the number of sessions made now.
-
-    ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both
-    must be picklable. With ``threads`` the sessions share one maker in this process (for work that waits for
-    a server); with ``scheduler`` they go to a Dask cluster (``crs_lib.runs.dask``). A session that raises is
+    ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both must
+    be picklable. With ``threads`` the sessions share one maker in this process (for work that waits for a
+    server); with ``scheduler`` they go to a Dask cluster (``crs_lib.runs.dask``). A session that raises is
     recorded as failed and the others continue; :func:`_check` says so. A batch of threads or of a cluster
     stops with a RunError after ``PATIENCE`` failures in a row: its server is gone.
     """
@@ -228,7 +222,6 @@ def sessions(
 
 def _part_size(sessions: int) -> int:
     """Sessions of one task of a large batch without models: 10, and up to 100 where there are 1,000 tasks.
-
     Handing out a task costs a cluster as much as ten sessions; a worker that is lost loses its tasks.
     """
     return max(10, min(100, sessions // 1000))
@@ -245,19 +238,17 @@ def _check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -
         raise RunError(f"{len(failed)} of {len(keys)} sessions failed; {first}. {better}{hint}")
 
 
-def _attempt(maker: _Maker, key: Key) -> Done:
-    """The outcome of a session: its body, or its error; an error that ends the run is raised."""
-    try:
-        return Done(key, pack(maker(key)), "")
-    except Exception as error:
-        if isinstance(error, RunError) and error.ends_run:
-            raise
-        return Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}")
-
-
 def _attempts(maker: _Maker, keys: Sequence[Key]) -> list[Done]:
-    """The outcomes of several sessions."""
-    return [_attempt(maker, key) for key in keys]
+    """The outcome of each session: its body, or its error; an error that ends the run is raised."""
+    found = list[Done]()
+    for key in keys:
+        try:
+            found.append(Done(key, pack(maker(key)), ""))
+        except Exception as error:
+            if isinstance(error, RunError) and error.ends_run:
+                raise
+            found.append(Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}"))
+    return found
 
 
 def _outcomes(
@@ -284,7 +275,6 @@ def _outcomes(
 @contextmanager
 def _threads(make: Callable[[], _Maker], threads: int) -> Iterator[tuple[Callable[[Any], Any], int]]:
     """As :func:`processes.submitter`, for threads that share a maker; an interrupt halts those under way.
-
     Existing objects are frozen (gc.freeze): collecting the catalogue would pause every thread.
     """
     maker, pool, patient = make(), ThreadPoolExecutor(threads, thread_name_prefix="session"), True

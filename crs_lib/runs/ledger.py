@@ -50,10 +50,9 @@ _RECORD = (
 
 
 class Ledger(Store):
-    """One row for each session: status, attempt, body, hash. A killed process damages no row.
-
-    The key is unique; recording a finished session again changes nothing. A damaged file is refused, and so
-    is one that was removed or replaced while the run was made: what is written then is lost.
+    """One row for each session: status, attempt, body, hash. A killed process damages no row. The key is
+    unique; recording a finished session again changes nothing. A damaged file is refused, and so is one that
+    was removed or replaced while the run was made: what is written then is lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +78,6 @@ class Ledger(Store):
 
     def record(self, batch: Iterable[Done]) -> None:
         """Store finished and failed sessions, all or none; a session that is done keeps its first body.
-
         Raises RunError if the disk refuses; earlier sessions are safe and a later start continues after them.
         """
         self.many(_RECORD, (_row(item) for item in batch))

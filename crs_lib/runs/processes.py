@@ -32,7 +32,6 @@ def submitter(
     do: Callable[..., Any], make: Callable[[], Any] | None, workers: int
 ) -> Iterator[tuple[_Submit[Any], int]]:
     """The function that sends a task to fresh processes and returns its future, and how many to send at once.
-
     A task is ``do(made, task)``, with ``made`` from ``make()`` once in each process, or without ``make``
     ``do(task)``. After an interrupt nobody waits for the workers, after an error up to ``PATIENCE`` seconds.
     Raises InputError beyond the limit ``workers``; the future of a task whose worker dies has a RunError.
@@ -129,7 +128,6 @@ def _outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 def _end_with_parent() -> None:
     """End this worker when its parent process ends, so that a killed run leaves no process behind."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         connection.wait([parent.sentinel])
         os._exit(1)

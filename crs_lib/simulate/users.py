@@ -71,7 +71,8 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
             )
 
 
-_PLAIN, _NO_STOP = 0.6, 0.3  # at natural pace: turns in plain words; those without a full stop behind them
+_PLAIN = 0.75  # at natural pace: turns in plain words, where there are some
+_NO_STOP, _NO_MARK, _SLIPS = 0.8, 0.25, 0.06  # users who write no full stop, no question mark; who slip
 _PRAISES = 0.4  # how often a user who was served says so when asking for more
 _ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *voices.SMALL_TALK})  # acts that leave room for a reaction
 _ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
@@ -124,7 +125,7 @@ class User:
         act, section = self._act(step)
         self.clarified = act == CLARIFY or (self.clarified and step.shift is None)
         lines = self.scenario.lines
-        text = lines.get((turn, section)) or self._words(step, act, section)
+        text = lines.get((turn, section)) or self._typed(self._words(step, act, section))
         if act not in _ABOUT_A_REPLY:
             lines[turn, section] = text
         log = self._log(step, act)
@@ -191,7 +192,12 @@ class User:
         fresh = [item for item in self.last if item not in self.asked_about]
         item = fresh[int(draw.integers(len(fresh)))] if fresh else step.state.anchor
         self.asked_about |= {item}
-        return self.catalog.items[item].title
+        return self._name(item)
+
+    def _name(self, item: int) -> str:
+        """A film's title; at natural pace none that would be read as a year."""
+        title = self.catalog.items[item].title
+        return "that one" if self.scenario.natural and title.isdigit() else title
 
     def _words(self, step: PlanStep, act: str, section: str) -> str:
         voice, small = self.scenario.voice, self.scenario.small_letters
@@ -212,7 +218,7 @@ class User:
                 slots["situation"] = situation
             slots["old"] = self._noun_phrase(step.shift.dropped, draw)
             before = self.scenario.steps[max(0, step.turn - 2)].state.anchor
-            slots["title"] = self.catalog.items[before].title
+            slots["title"] = self._name(before)
             if step.shift.bridge:
                 slots["bridge"] = fields.bridge_phrase(*step.shift.bridge, draw, voice)
         elif act == "contradiction":
@@ -221,23 +227,21 @@ class User:
         elif act == "aside":
             slots["aside"] = self._noun_phrase(self._aside(voiced, draw), draw)
         elif act in voices.SMALL_TALK and self.last:
-            shown = self.last[int(draw.integers(len(self.last)))]
-            slots["title"] = self.catalog.items[shown].title
+            slots["title"] = self._name(self.last[int(draw.integers(len(self.last)))])
         title = self._title(step, draw) if act in QUESTIONS else ""
         wish = self._noun_phrase(voiced, draw)
-        if title:
+        plain = self.scenario.natural and f"plain_{section}" in prompts.sections("user")
+        plain = plain and draw.random() < _PLAIN
+        if title and not plain:
             return fields.question(act, title, draw, voice, small=small)
+        slots["title"] = title or slots["title"]
         words = prompts.USER_SETS[voice]
         if fields.ONE in prompts.sections(words):
             slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
             if step.shift is not None:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
-        plain = f"plain_{section}"
-        if self.scenario.natural and plain in prompts.sections("user") and draw.random() < _PLAIN:
-            section = plain
+        section = f"plain_{section}" if plain else section
         said = prompts.say(words, section, draw, small=small, wish=wish, **slots) if act != EXCLUDE else ""
-        if self.scenario.natural and draw.random() < _NO_STOP:
-            said = re.sub(r"(?<=\w\w\w)[.!]$", "", said)
         if step.situation and act == REFINEMENT:
             said = f"{said} {situation}" if voiced else situation
         if not excluded:
@@ -249,7 +253,22 @@ class User:
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"
     ) -> str:
+        """Constraints in words; at natural pace a lone genre in those that people use."""
+        own = f"plain {noun} {'+'.join(constraints.values())}"
+        if self.scenario.natural and own in prompts.sections("user"):
+            return prompts.phrase("user", own, draw)
         return fields.noun_phrase(constraints, draw, self.scenario.voice, noun, self.catalog.code)
+
+    def _typed(self, text: str) -> str:
+        """The words with the marks and slips of this user, the same in every turn; at natural pace only."""
+        if not self.scenario.natural:
+            return text
+        _, neat, slip = self.scenario.habits
+        text = text.rstrip(".!?" if neat < _NO_MARK else ".!" if neat < _NO_STOP else "")
+        for line in prompts.lines("user")["plain slips"] if slip < _SLIPS else ():
+            right, wrong = line.split(" = ")
+            text = re.sub(rf"\b{right}\b", wrong, text)
+        return text
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""

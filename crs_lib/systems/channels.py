@@ -369,7 +369,8 @@ class _Wire(NamedTuple):
     comes back; both may use what is ``kept`` of the conversation, and ``headers`` of the server in it.
     ``path`` stands behind an address that has none, unless the ``card`` of its server, a file served there,
     names another. A server of others has a ``name``: it is asked again
-    where its answer does not follow its protocol, and gets back the cookies of each conversation.
+    where its answer does not follow its protocol, and gets back the cookies of each conversation. The
+    environment variable ``key`` holds the key that goes to it, and to no other channel's server.
     """
 
     name: str
@@ -377,6 +378,7 @@ class _Wire(NamedTuple):
     body: Callable[[Mapping[str, Any], dict[str, Any]], object]
     answer: Callable[[Any, dict[str, Any]], object]
     card: str = ""
+    key: str = ""
 
 
 def _ievalm_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
@@ -417,13 +419,18 @@ def _a2a_answer(given: Any, kept: dict[str, Any]) -> object:
     return {"reply": "\n".join(part["text"] for one in said for part in one["parts"] if "text" in part)}
 
 
+def _chat_model() -> str:
+    """The model that an OpenAI-style assistant is asked for."""
+    return os.environ.get("CRS_CHAT_MODEL", "default")
+
+
 _OTHER_VERSION = (-32601, -32009)  # what an agent of version 1.0 says to a method of version 0.3
 _LISTED = re.compile(r"(?:^|:)[ \t]*\d+[:.)][ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
 _WIRES = {
     "openai-chat": _Wire(
         "an OpenAI-style assistant", "/v1/chat/completions",
-        lambda request, kept: {"model": "default", "messages": request["conversation"]},
-        lambda given, kept: {"reply": given["choices"][0]["message"]["content"]},
+        lambda request, kept: {"model": _chat_model(), "messages": request["conversation"]},
+        lambda given, kept: {"reply": given["choices"][0]["message"]["content"]}, key="CRS_CHAT_KEY",
     ),
     "ievalm": _Wire("a server of iEvaLM", "/", _ievalm_body, _ievalm_answer),
     "a2a": _Wire(
@@ -447,7 +454,7 @@ class _Server(Channel):
         bare = not urlsplit(self.url).path
         self._card = self.url + self.wire.card if bare and self.wire.card else ""  # still to be read
         self.url += self.wire.path if bare else ""
-        self._clients = http.Clients(_client, timeout)
+        self._clients = http.Clients(_client, timeout, os.environ.get(self.wire.key))
         self._kept: dict[str, dict[str, Any]] = {}  # what belongs to each conversation
         self._headers: dict[str, str] = {}  # that this server wants beside the usual ones
 
@@ -476,7 +483,8 @@ class _Server(Channel):
     @classmethod
     def identity(cls, argument: str) -> str:
         """The address: a server does not say which version of a program it runs."""
-        return f"address:{cls.parsed(argument)}"
+        model = f" model:{_chat_model()}" if cls.wire.key and _chat_model() != "default" else ""
+        return f"address:{cls.parsed(argument)}{model}"
 
     def ask(self, request: Mapping[str, Any]) -> object:
         """Post the request and read the answer."""

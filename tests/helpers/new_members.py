@@ -85,10 +85,5 @@ def new_file(folder: Path, heading: str) -> None:
 
 def add_data_set(folder: Path) -> None:
     """Step 1 of "A data set"."""
-    file = folder / "crs_lib" / "data" / "registry.py"
-    row, lines, _ = blocks("A data set")
-    rows = re.search(r'^ +Dataset\("redial-movies"', file.read_text(encoding="utf-8"), re.MULTILINE)
-    assert rows
-    insert(file, row, above=rows[0])
-    with file.with_name("registry.txt").open("a", encoding="utf-8") as registry:
-        registry.write(lines)
+    with (folder / "crs_lib" / "data" / "registry.toml").open("a", encoding="utf-8") as registry:
+        registry.write(f"\n{blocks('A data set')[0]}")

@@ -355,10 +355,9 @@ def options(one, fact):
 
 @pytest.mark.parametrize("one", app.COMMANDS, ids=lambda one: one.name)
 def test_every_command_says_which_options_are_files(one):
-    own = app._own(inspect.signature(one.make).parameters, {})
+    own, known = app._known(one)
     files = {field.name for field in app.fields_of(own) if Path in field.kinds}
-    taken = {field.name for source in one.facts.get("takes", ()) for field in app._taken(source)}
-    files |= {"catalog", "logs"} & (taken | set(own.model_fields)) if one.facts.get("writes") else set()
+    files |= {"catalog", "logs"} & known.keys() if one.facts.get("writes") else set()
     if not one.facts.get("writes"):
         files -= {"f", "chat", "train", "dialogues"}  # read, and nothing is written that an option names
     assert files - ELSEWHERE.get(one.name, set()) <= {*options(one, "reads"), *options(one, "writes")}

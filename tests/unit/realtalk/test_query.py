@@ -156,7 +156,7 @@ def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, m
     pipeline = query._Pipeline(built)
     question = built.chat.questions[6]
     (alone,) = pipeline.ask([question.text])
-    assert built.chat.ids(alone.ranked) == told[6]["ranked"]
+    assert built.chat.ids(alone["ranked"]) == told[6]["ranked"]
     with pytest.raises(
         InputError, match=r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
     ):
@@ -166,10 +166,10 @@ def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, m
 
 def test_lists_go_back_to_retrieval(built, monkeypatch):
     questions = ["What sounds does Tobias record?", "When is the wedding?"]
-    rounds = [r.rounds for r in query._Pipeline(built).ask(questions)]
+    rounds = [one["round"] for one in query._Pipeline(built).ask(questions)]
     assert 2 <= rounds[0] <= 3 and rounds[1] == 1
     monkeypatch.setattr(query, "ROUNDS", 2)
-    assert [r.rounds for r in query._Pipeline(built).ask(questions)] == [2, 1]
+    assert [one["round"] for one in query._Pipeline(built).ask(questions)] == [2, 1]
 
 
 @pytest.mark.slow
@@ -278,10 +278,10 @@ def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeyp
     assert np.allclose(scores, expected, atol=1e-2)
     # one huge feature counts four deviations and no more
     width = len(ranker.NAMES)
-    linear = ranker._Linear(np.zeros(width), np.ones(width), np.eye(width)[3], 0.0)
+    linear = {"mean": [0.0] * width, "scale": [1.0] * width, "weights": np.eye(width)[3], "bias": 0.0}
     huge = np.zeros((3, width), np.float32)
     huge[:, 3] = [2, 4, 20_000]
-    assert linear.score(huge).tolist() == [2, 4, 4]
+    assert ranker._Learned(linear, (), "").score(huge, huge).tolist() == [2, 4, 4]
 
 
 def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monkeypatch, tmp_path):
@@ -389,6 +389,6 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     found = query.choose_ranker(config.ranker, built)
     assert found.pairs("a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
     (told,) = query._Pipeline(built, found, config).ask(["What sounds does Tobias record?"])
-    best = built.chat.messages[told.ranked[0]].text
-    assert "lift" in best and told.scores[0] > told.scores[-1]
-    assert len({int(built.owner[place]) for place in told.selected}) <= 2  # the node limit
+    best = built.chat.messages[told["ranked"][0]].text
+    assert "lift" in best and told["scores"][0] > told["scores"][-1]
+    assert len({int(built.owner[place]) for place in told["selected"]}) <= 2  # the node limit

@@ -12,7 +12,7 @@ from crs_lib.llm import LLMSettings, Retry
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
-from crs_lib.systems.programs import Programs
+from crs_lib.systems.programs import Programs, identity
 from tests.helpers.raw_server import Answering, Served
 from tests.helpers.sample import GROUNDER, SAMPLE
 from tests.helpers.scripted import failing
@@ -33,6 +33,7 @@ class Other(Served):
 
     def __init__(self, serve, faults=()):
         self.serve, self.faults, self.seen, self.tries, self.failed = serve, dict(faults), [], {}, 0
+        self.keys = set()
         self.lock = threading.Lock()
         super().__init__(_Handler, other=self)
 
@@ -64,6 +65,7 @@ class _Handler(Answering):
             status, value, made = self.other.serve(self.path, json.loads(raw), cookie)
             with self.other.lock:
                 self.other.seen.append((self.path, json.loads(raw), cookie))
+                self.other.keys.add(self.headers.get("authorization"))
             self.answer(value, status, {"set-cookie": f"{made}; Path=/; HttpOnly"} if made else ())
 
 
@@ -128,6 +130,17 @@ def test_each_protocol_sends_the_conversation_in_its_own_form():
     }
     cookies = [cookie for _, _, cookie in server.seen]
     assert cookies == [None, "session=1", "session=2"] * 2 + [None]
+
+
+def test_a_key_and_a_model_go_to_the_assistant_alone(monkeypatch):
+    monkeypatch.setenv("CRS_CHAT_KEY", "sk-of-a-test")
+    monkeypatch.setenv("CRS_CHAT_MODEL", "guide-2")
+    with Other(assistant) as server, Other(ievalm) as another, FAST() as programs:
+        conversation(programs, f"openai-chat:{server.url}", 1, 1)
+        conversation(programs, f"ievalm:{another.url}", 1, 1)
+        assert identity(f"openai-chat:{server.url}") == f"address:{server.url} model:guide-2"
+    assert server.keys == {"Bearer sk-of-a-test"} and another.keys == {None}
+    assert server.seen[0][1]["model"] == "guide-2"
 
 
 def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
