@@ -13,10 +13,10 @@ import numpy as np
 
 from crs_lib.catalog import lexicon
 from crs_lib.catalog.lexicon import Cleaned
-from crs_lib.core import prompts
+from crs_lib.core import prompts, settings
 from crs_lib.core.errors import InputError, unknown
 from crs_lib.core.settings import Field as Option
-from crs_lib.core.settings import OneOf, Settings
+from crs_lib.core.settings import OneOf
 from crs_lib.core.text import fold, words
 
 
@@ -272,7 +272,7 @@ KINDS: dict[str, tuple[Callable[[str], Cleaned], str]] = {
 }  # fmt: skip
 
 
-class _DeclaredField(Settings):
+class _DeclaredField(settings.Settings):
     """A field of a catalogue that films lack, as a YAML file declares it; see :class:`Field`."""
 
     kind: Annotated[str, OneOf(KINDS), Option(description="how values are cleaned and read")]
@@ -284,7 +284,7 @@ class _DeclaredField(Settings):
     keep: Annotated[float, Option(gt=0, description="the smallest is given up first")] = 3
 
 
-class Declared(Settings):
+class Declared(settings.Settings):
     """The fields that a YAML file declares for a catalogue, and words of users that others replace."""
 
     fields: Annotated[Mapping[str, Mapping[str, Any]], Option(description="fields by name")]
