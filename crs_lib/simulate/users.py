@@ -33,6 +33,7 @@ from crs_lib.simulate.scenarios import (
     stratum,
 )
 from crs_lib.simulate.shifts import SHIFTS
+from crs_lib.systems.base import n_met
 
 SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
 
@@ -61,12 +62,8 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
         return
     found = {match.code for match in grounder.audit(text) if not match.rejected}
     for field, value in needed:
-        said = (
-            value.lower() in text.lower()
-            if field == SITUATION
-            else grounder.catalog.code(field, value) in found
-        )
-        if not said:
+        situation = field == SITUATION and value.lower() in text.lower()
+        if not situation and (field == SITUATION or grounder.catalog.code(field, value) not in found):
             turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
             raise RunError(
                 f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}; mend "
@@ -148,20 +145,21 @@ class User:
             return CLARIFY, CLARIFY
         if step.act == CLARIFY and self.clarified:
             step = replace(step, act=FOLLOW_UP)
-        if step.act == OPENING and self._greeted(step):
-            return OPENING, "initial_next"
+        before = self.scenario.steps[max(0, step.turn - 2)].state
+        if step.act == OPENING and not before.constraints and not before.avoid:
+            return OPENING, "initial_next"  # turns that stated nothing have begun the conversation
         if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
             implied = step.situation and step.act != REFINEMENT
             return step.act, f"{step.act}_implicit" if implied else step.act
         last, mood = self.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
-        ends = self._exhausted(step)
+        fits, heard = step.answers, self.heard  # it ends where every film that fits has been recommended
+        ends = fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
         if step.readings and step.act in voices.SMALL_TALK:
             return step.act, step.act if self.last else "reaction_first"
         if step.readings:
             return step.act, step.act if self.heard or step.act != FOLLOW_UP else "follow_up_first"
-        insists = mood < self.scenario.insist
-        if insists and best < 1 and not ends and step.state.constraints:
+        if mood < self.scenario.insist and best < 1 and not ends and step.state.constraints:
             if last:
                 return "insist", "insist"
             if self.asked:
@@ -184,23 +182,10 @@ class User:
             return "reaction_met"
         return "reaction_missed" if act == voices.REACTION and best < 1 else act
 
-    def _greeted(self, step: PlanStep) -> bool:
-        """Whether turns that stated nothing come before an opening, so that the conversation has begun."""
-        before = self.scenario.steps[step.turn - 2].state if step.turn > 1 else step.state
-        return not before.constraints and not before.avoid
-
-    def _exhausted(self, step: PlanStep) -> bool:
-        """Whether every film that fits has been recommended in this session."""
-        fits, heard = step.answers, self.heard
-        return fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
-
     def _met(self, item: int, step: PlanStep) -> float:
         """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""
-        values = self.catalog.items[item].values
         wanted = step.state.constraints
-        if not wanted or any(value in values[name] for name, value in step.state.avoid.items()):
-            return 0.0
-        return sum(value in values[name] for name, value in wanted.items()) / len(wanted)
+        return n_met(self.catalog, item, wanted, step.state.avoid) / len(wanted) if wanted else 0.0
 
     def _title(self, step: PlanStep, draw: np.random.Generator) -> str:
         """The film a turn speaks of: one just recommended that was not asked about, else the anchor."""
