@@ -10,6 +10,7 @@ library's (the original's were slower).
 import math
 import random
 import re
+import zlib
 from collections import Counter
 from itertools import pairwise
 
@@ -17,20 +18,13 @@ import numpy as np
 from scipy.special import psi
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from crs_lib.core import prompts
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.thesis.catalog import ThesisCatalog, normalise
-from crs_lib.thesis.topics import (
-    FUNCTION_WORDS,
-    HINTS,
-    MOST,
-    SHORT_WORDS,
-    STEMS,
-    TopicModel,
-    _start_of,
-    admitted,
-)
+from crs_lib.thesis.topics import MOST, STEMS, TopicModel, _hints, admitted, function_words
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
+EMPTY = function_words() | prompts.vocabulary("thesis", "short words")
 
 
 class Concepts:
@@ -157,8 +151,8 @@ def heuristic(text: str) -> list[str]:
     score = {}
     for word, n in counts.items():
         stem = STEMS.search(word)
-        worth = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
-        score[word] = 0 if word in FUNCTION_WORDS or word in SHORT_WORDS else n * worth
+        worth = 1 + 2 * any(hint in word for hint in _hints()) + 2 * bool(stem and stem.group() != "futur")
+        score[word] = 0 if word in EMPTY else n * worth
     return [word for word in sorted(score, key=lambda w: -score[w])[:MOST] if score[word]]
 
 
@@ -181,7 +175,7 @@ class Topics:
             return ()
         beta = model.beta[[word for word, _ in bag]].T
         counts = np.array([n for _, n in bag], dtype=np.float32)
-        gamma = model._starts[_start_of(text)]
+        gamma = model._starts[zlib.crc32(text.encode()) % len(model._starts)]
         theta = np.exp(psi(gamma) - psi(gamma.sum()))
         norm = theta @ beta + np.finfo(np.float32).eps
         for _ in range(50):

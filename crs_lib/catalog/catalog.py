@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog import fields
 from crs_lib.catalog.cleaning import CleaningReport, Item, clean
-from crs_lib.catalog.fields import (
-    ALL_FIELDS,
-    CREDIT_FIELDS,
-    FIELDS,
-    GOAL_FIELD,
-    YEAR_FIELD,
-    Field,
-)
+from crs_lib.catalog.fields import ALL_FIELDS, CREDIT_FIELDS, FIELDS, GOAL_FIELD, YEAR_FIELD, Field
 from crs_lib.core import rng, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
@@ -68,14 +61,6 @@ class _Vocabulary:
         return len(self.value)
 
 
-class _Group(NamedTuple):
-    """The items that have one of the values asked for in a field; the lowest ``rank`` is given up first."""
-
-    rank: tuple[bool, float]
-    field: str
-    items: Codes
-
-
 def _common(one: Codes, other: Codes) -> Codes:
     """The items that stand in two ascending lists, ascending: the shorter is looked up in the longer."""
     few, many = sorted((one, other), key=len)
@@ -94,7 +79,11 @@ class Catalog:
         self.fields: Mapping[str, Field] = {name: row for name, row in ALL_FIELDS.items() if name in held}
         self.vocabulary = _Vocabulary.of(self.items)
         self._starts, self._facts = self._laid_out()
-        self._ends, self._postings = self._inverted()
+        # The postings of every concept: items ascending, laid end to end; where each concept's begin.
+        owner = np.repeat(np.arange(len(self.items), dtype=np.int32), np.diff(self._starts))
+        counts = np.bincount(self._facts, minlength=len(self.vocabulary))
+        self._ends = np.append(0, np.cumsum(counts))
+        self._postings = owner[np.argsort(self._facts, kind="stable")]
         credited = [any(item.values[name] for name in CREDIT_FIELDS) for item in self.items]
         self.recommendable: NDArray[np.bool_] = np.array(credited, dtype=bool)
         if len(self.items) and not self.recommendable.any():
@@ -127,12 +116,6 @@ class Catalog:
             facts += sorted(code_of[name, value] for name, values in item.values.items() for value in values)
             starts[place] = len(facts)
         return starts, np.array(facts, dtype=np.int32)
-
-    def _inverted(self) -> tuple[NDArray[np.int64], Codes]:
-        """Postings of every concept: items ascending, laid end to end; where each concept's begin."""
-        owner = np.repeat(np.arange(len(self.items), dtype=np.int32), np.diff(self._starts))
-        counts = np.bincount(self._facts, minlength=len(self.vocabulary))
-        return np.append(0, np.cumsum(counts)), owner[np.argsort(self._facts, kind="stable")]
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────
     def facts(self, item: int) -> Codes:
@@ -168,9 +151,7 @@ class Catalog:
         return tuple(np.argsort(-self.popularity, kind="stable").tolist())
 
     def code(self, field: str, value: str) -> int | None:
-        """The code of ``field=value`` in any spelling, or None; InputError for no field, or a year that is
-        none.
-        """
+        """The code of ``field=value`` in any spelling, or None; InputError for no field or no year."""
         pair = field, value
         if pair not in self._codes:
             if len(self._codes) >= _MOST_CODES:
@@ -280,24 +261,22 @@ class Catalog:
         """The items of all constraints but those of the lowest ranks, given up until an item is left.
         Constraints are met from the highest rank down: the first that leaves nothing is the last given up.
         """
-        groups = [self._group(field, wanted) for field, wanted in pairs if fields.get(field) and wanted]
-        order = sorted(groups, key=lambda group: group.rank, reverse=True)  # no two ranks are equal
-        items = self._recommendable_items
-        for place, group in enumerate(order):
-            met = _common(items, group.items)
+        groups: list[tuple[bool, float, str, Codes]] = []  # values that no film has rank last
+        for name, wanted in pairs:
+            if (row := fields.get(name)) and wanted:
+                several = (wanted,) if isinstance(wanted, str | int) else wanted
+                codes = {code for one in several if (code := self.code(name, str(one))) is not None}
+                parts = [self._recommendable_with(code) for code in codes] or [np.zeros(0, np.int32)]
+                mine = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+                groups.append((bool(codes), row.keep, name, mine))
+        order, items = sorted(groups, key=lambda group: group[:2], reverse=True), self._recommendable_items
+        for place, (_, _, _, mine) in enumerate(order):
+            met = _common(items, mine)
             if not len(met):
-                dropped = tuple(given_up.field for given_up in reversed(order[place:]))
+                dropped = tuple(name for _, _, name, _ in reversed(order[place:]))
                 return _Found(items, dropped) if relax else _Found(met, ())
             items = met
         return _Found(items, ())
-
-    def _group(self, field: str, wanted: Wanted) -> _Group:
-        """The recommendable items that have one of these values of a field; values no film has rank last."""
-        several = (wanted,) if isinstance(wanted, str | int) else wanted
-        codes = {code for one in several if (code := self.code(field, str(one))) is not None}
-        parts = [self._recommendable_with(code) for code in codes]
-        items = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int32), *parts]))
-        return _Group((bool(codes), fields.get(field).keep), field, items)
 
     def query_codes(self, codes: Sequence[int]) -> Codes:
         """The recommendable items that have every one of these concepts, ascending."""

@@ -15,6 +15,8 @@ from crs_lib.catalog import lexicon
 from crs_lib.catalog.lexicon import Cleaned
 from crs_lib.core import prompts, settings
 from crs_lib.core.errors import InputError, unknown
+from crs_lib.core.settings import Field as Option
+from crs_lib.core.settings import OneOf
 from crs_lib.core.text import fold, words
 
 
@@ -185,10 +187,8 @@ FIELDS: dict[str, Field] = {
                     "Is there {anybody|anyone} I'd know in $title?",
                 ),
                 cues=("who", "actors", "cast", "plays", "anybody", "anyone", "faces"),
-                answers=(
-                    "$title {has|features} $values.",
-                    "{In $title you see|The cast of $title includes} $values.",
-                ),
+                answers=("$title {has|features} $values.",
+                         "{In $title you see|The cast of $title includes} $values."),
             ),
             cues=("with", "starring", "featuring", "actor", "actress", "cast"),
             people_ask=("actors?", "actress", "cast", "stars?"),
@@ -275,26 +275,20 @@ KINDS: dict[str, tuple[Callable[[str], Cleaned], str]] = {
 class _DeclaredField(settings.Settings):
     """A field of a catalogue that films lack, as a YAML file declares it; see :class:`Field`."""
 
-    kind: Annotated[str, settings.OneOf(KINDS), settings.Field(description="how values are cleaned and read")]
-    phrases: Annotated[Sequence[str], settings.Field(description="words that put a $value behind the noun")]
-    bridges: Annotated[
-        Sequence[str], settings.Field(description="sentences that name a $value in passing")
-    ] = ()
-    cues: Annotated[
-        Sequence[str], settings.Field(description="words before a value that tell the field")
-    ] = ()
-    many: Annotated[bool, settings.Field(description="whether an item may have several values")] = True
-    weight: Annotated[int, settings.Field(ge=1, description="how often users want a value of it")] = 2
-    keep: Annotated[float, settings.Field(gt=0, description="the smallest is given up first")] = 3
+    kind: Annotated[str, OneOf(KINDS), Option(description="how values are cleaned and read")]
+    phrases: Annotated[Sequence[str], Option(description="words that put a $value behind the noun")]
+    bridges: Annotated[Sequence[str], Option(description="sentences that name a $value in passing")] = ()
+    cues: Annotated[Sequence[str], Option(description="words before a value that tell the field")] = ()
+    many: Annotated[bool, Option(description="whether an item may have several values")] = True
+    weight: Annotated[int, Option(ge=1, description="how often users want a value of it")] = 2
+    keep: Annotated[float, Option(gt=0, description="the smallest is given up first")] = 3
 
 
 class Declared(settings.Settings):
     """The fields that a YAML file declares for a catalogue, and words of users that others replace."""
 
-    fields: Annotated[Mapping[str, Mapping[str, Any]], settings.Field(description="fields by name")]
-    words: Annotated[
-        Mapping[str, str], settings.Field(description="film words and what stands for them")
-    ] = {}
+    fields: Annotated[Mapping[str, Mapping[str, Any]], Option(description="fields by name")]
+    words: Annotated[Mapping[str, str], Option(description="film words and what stands for them")] = {}
 
 
 def declare(given: Mapping[str, Any]) -> Declared:
@@ -411,8 +405,7 @@ def _in_order(parts: Sequence[tuple[str, str]]) -> list[str]:
 
 def bridge_phrase(field: str, value: str, draw: np.random.Generator, voice: str = "A") -> str:
     """A bridge value as it is named in passing: "the director Jane Campion"."""
-    lines = _lines(f"{field} bridges", get(field).bridges, voice)
-    return _fill(field, "bridges", lines, value, draw)
+    return _fill(field, "bridges", _lines(f"{field} bridges", get(field).bridges, voice), value, draw)
 
 
 def question(
@@ -436,8 +429,7 @@ def _lines(
     section: str, usual: Sequence[str], voice: str, small: bool = False
 ) -> tuple[prompts.Template, ...]:
     """The templates of a set for a section; where its wording file has none, the usual ones (of set A)."""
-    own = prompts.sections(prompts.USER_SETS[voice], small).get(section)
-    return own or prompts.compiled(usual, small)
+    return prompts.sections(prompts.USER_SETS[voice], small).get(section) or prompts.compiled(usual, small)
 
 
 def _fill(

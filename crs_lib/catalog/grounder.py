@@ -6,7 +6,7 @@ Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and a
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -124,27 +124,21 @@ def _before_year(text: str) -> list[Foreign]:
 
 
 def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
-    """The films that ids and titles name (a year in brackets decides), and the names that the catalogue
-    lacks.
-    """
+    """The films that ids and titles name (a year in brackets decides), and the names not in the catalogue."""
     items: dict[int, None] = {}
     unknown: list[str] = []
     for name in names:
         item = catalog.id_index.get(name.strip())
-        item = _by_title(catalog, name) if item is None else item
+        if item is None:
+            index, year = catalog.title_index, _LAST_YEAR.search(name)
+            same = index.get(fold(name)) or index.get(fold(without_year(name)), ())
+            of_year = (one for one in same if year and catalog.items[one].year == int(year[1]))
+            item = next(of_year, same[0] if same else None)
         if item is None:
             unknown.append(shorten(" ".join(name.split()), 200))
         else:
             items[item] = None
     return tuple(items), unknown
-
-
-def _by_title(catalog: Catalog, title: str) -> int | None:
-    index = catalog.title_index
-    same = index.get(fold(title)) or index.get(fold(without_year(title)), ())
-    year = _LAST_YEAR.search(title)
-    of_year = (item for item in same if year and catalog.items[item].year == int(year[1]))
-    return next(of_year, same[0] if same else None)
 
 
 def without_year(title: str) -> str:
@@ -191,6 +185,8 @@ class Grounder:
         spellings = self._spellings()
         self._matcher = Matcher(list(spellings), self._everyday)
         self._meanings = list(spellings.values())
+        self._audited = lru_cache(_KEPT)(self._audit)
+        self._titled = lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
 
     def _spellings(self) -> dict[str, list[tuple[int, Rule]]]:
         """The codes that a folded spelling stands for, each with its rule."""
@@ -200,8 +196,7 @@ class Grounder:
             if name in self.active_fields:
                 row = ALL_FIELDS[name]
                 for form in row.forms(value):
-                    rule = value_rule(row.rule, form, self._everyday)
-                    table.setdefault(form, []).append((code, rule))
+                    table.setdefault(form, []).append((code, value_rule(row.rule, form, self._everyday)))
         return table
 
     def key(self, code: int) -> str:
@@ -235,10 +230,6 @@ class Grounder:
     def audit(self, text: str) -> list[Match]:
         """Every match of a text, in order, with the reason for those that were rejected."""
         return list(self._audited(text))
-
-    @cached_property
-    def _audited(self) -> Callable[[str], tuple[Match, ...]]:
-        return lru_cache(_KEPT)(self._audit)
 
     def _audit(self, text: str) -> tuple[Match, ...]:
         near, terms = Context(text, self._cues), self.catalog.vocabulary
@@ -279,9 +270,7 @@ class Grounder:
         return weights
 
     def attribute_vector(self, text: str, active_fields: Sequence[str] | None = None) -> NDArray[np.float64]:
-        """The idf-weighted presence vector of a text over all concepts (of ``active_fields``, else
-        InputError).
-        """
+        """The idf-weighted presence vector of a text over all concepts, or those of ``active_fields``."""
         vector = np.zeros(len(self.idf))
         allowed = None if active_fields is None else {fields.get(name).name for name in active_fields}
         for code in self.concepts(text):
@@ -305,8 +294,7 @@ class Grounder:
 
     def find_plot_keywords_in_text(self, text: str, limit: int = 5) -> list[str]:
         """The text's whole words that say what some plot is about, in text order, at most ``limit``."""
-        known = self.catalog.plot_keywords
-        return [word for word in fields.plot_keywords(text) if word in known][:limit]
+        return [word for word in fields.plot_keywords(text) if word in self.catalog.plot_keywords][:limit]
 
     def titles(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
         """The titles a text names, resolved to items, in text order (:meth:`_Titles.find`)."""
@@ -322,10 +310,6 @@ class Grounder:
     @cached_property
     def _titles(self) -> _Titles:
         return _Titles(self.catalog, self._everyday)
-
-    @cached_property
-    def _titled(self) -> Callable[[str], tuple[_Mention, ...]]:
-        return lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
 
     def unknown_titles(self, text: str, mentions: Sequence[_Mention], said: str = "") -> list[Foreign]:
         """The titles outside the catalogue (not in ``mentions``, no value, nor words of the user, ``said``)

@@ -91,28 +91,23 @@ NOT_A_LANGUAGE = frozenset({"language", "none", "silent", "silent film", "no dia
 NOT_A_PERSON = frozenset({"unknown", "n a", "na", "none", "various", "anonymous", "uncredited"})
 
 # What plots are about, as the sample says it, with other forms; a form that is a genre's too is left out.
-PLOT_WORDS: dict[str, tuple[str, ...]] = {
-    "aeroplanes": ("aeroplane",), "affairs": ("affair",), "aliens": ("alien",), "animals": ("animal",),
-    "assassins": ("assassin",), "banks": ("bank",), "bombs": ("bomb",), "brothers": ("brother",),
-    "cinema": ("cinemas",), "computers": ("computer",), "secrets": ("secret",),
-    "courts": ("court",), "cowboys": ("cowboy",), "dancing": ("dance",), "deserts": ("desert",),
-    "disguise": ("disguises",), "dreams": ("dream",), "drugs": ("drug",), "escape": ("escapes",),
-    "farms": ("farm",), "fathers": ("father",), "forests": ("forest",), "friendship": ("friendships",),
-    "ghosts": ("ghost",), "hospitals": ("hospital",), "hotels": ("hotel",), "hunting": ("hunt",),
-    "illness": ("illnesses",), "islands": ("island",), "journeys": ("journey",),
-    "kidnapping": ("kidnappings",), "kings": ("king",), "knights": ("knight",), "letters": ("letter",),
-    "marriage": ("marriages",), "memory": ("memories",), "mothers": ("mother",),
-    "mountains": ("mountain",), "murder": ("murders",), "musicians": ("musician",), "nazis": ("nazi",),
-    "newspapers": ("newspaper",), "obsession": ("obsessions",), "orphans": ("orphan",),
-    "painters": ("painter",), "prison": ("prisons",), "racing": ("race",),
-    "rebellion": ("rebellions",), "refugees": ("refugee",), "religion": ("religions",),
-    "robbery": ("robberies",), "robots": ("robot",), "school": ("schools",),
-    "scientists": ("scientist",), "servants": ("servant",), "ships": ("ship",), "singers": ("singer",),
-    "sisters": ("sister",), "soldiers": ("soldier",), "suicide": ("suicides",),
-    "swindles": ("swindle",), "the sea": ("sea",), "theatre": ("theatres",), "trains": ("train",),
-    "treasure": ("treasures",), "twins": ("twin",), "villages": ("village",), "witches": ("witch",),
-    "writers": ("writer",),
-}  # fmt: skip
+_PLOT_WORDS = """
+    aeroplanes: aeroplane; affairs: affair; aliens: alien; animals: animal; assassins: assassin
+    banks: bank; bombs: bomb; brothers: brother; cinema: cinemas; computers: computer; secrets: secret
+    courts: court; cowboys: cowboy; dancing: dance; deserts: desert; disguise: disguises; dreams: dream
+    drugs: drug; escape: escapes; farms: farm; fathers: father; forests: forest; friendship: friendships
+    ghosts: ghost; hospitals: hospital; hotels: hotel; hunting: hunt; illness: illnesses; islands: island
+    journeys: journey; kidnapping: kidnappings; kings: king; knights: knight; letters: letter
+    marriage: marriages; memory: memories; mothers: mother; mountains: mountain; murder: murders
+    musicians: musician; nazis: nazi; newspapers: newspaper; obsession: obsessions; orphans: orphan
+    painters: painter; prison: prisons; racing: race; rebellion: rebellions; refugees: refugee
+    religion: religions; robbery: robberies; robots: robot; school: schools; scientists: scientist
+    servants: servant; ships: ship; singers: singer; sisters: sister; soldiers: soldier; suicide: suicides
+    swindles: swindle; the sea: sea; theatre: theatres; trains: train; treasure: treasures; twins: twin
+    villages: village; witches: witch; writers: writer
+"""
+_PAIRS = (pair.strip().split(": ") for pair in re.split("[;\n]", _PLOT_WORDS) if pair.strip())
+PLOT_WORDS: dict[str, tuple[str, ...]] = {word: (form,) for word, form in _PAIRS}
 
 
 def words(name: str) -> frozenset[str]:
@@ -170,13 +165,10 @@ def _cleaner(aliases: Mapping[str, tuple[str, ...]]) -> Callable[[str], Cleaned]
 
 def clean_person(raw: str) -> Cleaned:
     """A person's name without role marks; placeholders and database keys are dropped."""
-    name = _tidy(_without_suffix(raw))
-    folded = fold(name)
-    if not folded:
-        return Cleaned(None, "empty")
-    if folded in NOT_A_PERSON or re.fullmatch(r"nm\d+", folded):
-        return Cleaned(None, "no person's name")
-    return Cleaned(name)
+    found = clean_name(raw)
+    folded = fold(found.value or "")
+    key = folded in NOT_A_PERSON or re.fullmatch(r"nm\d+", folded)
+    return Cleaned(None, "no person's name") if key else found
 
 
 _PLOT_WORD = _cleaner(PLOT_WORDS)

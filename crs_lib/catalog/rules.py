@@ -91,13 +91,8 @@ class Context:
     def in_marks(self, form: str) -> bool:
         """Whether a form stands between quotation or emphasis marks: the word itself is meant."""
         lower = self.text.lower() if self.has_marks else ""
-        place = lower.find(form)
-        while place >= 0:
-            end = place + len(form)
-            if lower[place - 1 : place] in _MARKS and lower[end : end + 1] in _MARKS:
-                return True
-            place = lower.find(form, end)
-        return False
+        places = (found.span() for found in re.finditer(re.escape(form), lower))
+        return any(lower[a - 1 : a] in _MARKS and lower[b : b + 1] in _MARKS for a, b in places)
 
     def has_film_cue(self, first: int, last: int) -> bool:
         """Whether a film word, or a genre that is vouched for, stands at most two words from a run."""
@@ -148,16 +143,13 @@ def no_rule(near: Context, first: int, last: int) -> str:
 def _capital(near: Context, first: int, last: int) -> str:
     """A one-word name that is also an everyday word: needs a capital inside a sentence, or quotes."""
     text, (start, end) = near.text, near.span(first, last)
-    if _quoted(text, start, end) or _has_no_case(text[start]):
+    letter = text[start]
+    no_case = letter.isalpha() and not letter.isupper() and not letter.islower()  # as Chinese
+    if no_case or _quoted(text, start, end):
         return ""
-    if not text[start].isupper():
+    if not letter.isupper():
         return "everyday word, not capitalised"
     return "everyday word that opens a sentence" if _starts_sentence(text, start) else ""
-
-
-def _has_no_case(character: str) -> bool:
-    """Whether a letter's script knows no capitals, as Chinese: capitals then tell nothing."""
-    return character.isalpha() and not character.isupper() and not character.islower()
 
 
 def _film_word(near: Context, first: int, last: int) -> str:

@@ -63,8 +63,20 @@ def load(source: str | Path = SAMPLE) -> Catalog:
 
 
 def _read(path: Path, rows: Mapping[str, Field], columns: Mapping[str, str]) -> Catalog:
-    if path.suffix == ".parquet" and not columns and _is_ours(path):
-        return _from_parquet(path, rows)
+    if path.suffix == ".parquet" and not columns:
+        try:
+            names, own = pyarrow.parquet.read_schema(path).names, list(tables.CATALOG.columns)
+            ours = set(own) <= set(names)  # the columns that this package writes
+            empty = ours and tables.CATALOG.check(pd.read_parquet(path, columns=own)).empty
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
+        if empty:
+            raise InputError(f"{path.name} must hold at least one film")
+        if ours:
+            held = {name for name, row in OPTIONAL_FIELDS.items() if row.column in names}
+            rows = {name: row for name, row in ALL_FIELDS.items() if name in rows or name in held}
+            films = ((str(film["title"] or ""), film) for film in _parquet_rows(path))
+            return Catalog.from_records(_with_keywords(films, rows), path.name, _open(rows))
     if path.suffix.lower() in _TABLES:
         return _from_table(path.name, _table(path), rows, columns)
     return _from_json(path, path.name, rows, columns)
@@ -202,14 +214,6 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether a Parquet file has the columns that this package writes; InputError for one that is none."""
-    try:
-        return set(tables.CATALOG.columns) <= set(pyarrow.parquet.read_schema(path).names)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
-
-
 def _from_table(name: str, found: Iterable[Any], rows: _Fields, columns: _Names) -> Catalog:
     """The catalogue of a table; InputError that shows what was read where no film has a title or a value."""
     known = _known(rows, columns)
@@ -268,20 +272,6 @@ def _named(row: Mapping[str, Any], known: _Names, several: Container[str]) -> tu
         if value is not None and field != "recommendable":
             record.setdefault(field, value)
     return str(record.get("title") or ""), record
-
-
-def _from_parquet(path: Path, rows: Mapping[str, Field]) -> Catalog:
-    try:
-        frame = tables.CATALOG.check(pd.read_parquet(path, columns=list(tables.CATALOG.columns)))
-        names = pyarrow.parquet.read_schema(path).names
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
-    if frame.empty:
-        raise InputError(f"{path.name} must hold at least one film")
-    held = {name for name, row in OPTIONAL_FIELDS.items() if row.column in names}
-    rows = {name: row for name, row in ALL_FIELDS.items() if name in rows or name in held}
-    films = ((str(film["title"] or ""), film) for film in _parquet_rows(path))
-    return Catalog.from_records(_with_keywords(films, rows), path.name, _open(rows))
 
 
 def _open(rows: Mapping[str, Field]) -> dict[str, Field]:
@@ -374,11 +364,8 @@ def _extracted(plots: Sequence[str]) -> list[list[str]]:
     kept = sorted(word for word, n in counts.items() if min(_LEAST, 1 + len(plots) // 10) <= n <= most)
     if not kept:
         return [[] for _ in plots]
-    space = TfidfVectorizer(analyzer=list, vocabulary=kept)
-    weights = space.fit_transform(words)
     best = []
-    for row in range(len(plots)):
-        part = weights[row]
+    for part in TfidfVectorizer(analyzer=list, vocabulary=kept).fit_transform(words):
         pairs = zip((-part.data).tolist(), part.indices.tolist(), strict=True)
         best.append([kept[place] for _, place in sorted(pairs)[:_MOST]])
     return best

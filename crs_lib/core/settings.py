@@ -19,7 +19,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import pandas as pd
 from pydantic import (
@@ -226,8 +226,7 @@ class Settings(BaseModel):
         return {name: value.values() if isinstance(value, Settings) else value for name, value in own}
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One field of a settings class: its name, type without marks, default, help and marks."""
 
     name: str

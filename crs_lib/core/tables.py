@@ -8,9 +8,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pandas as pd
 from pydantic_core import to_jsonable_python
@@ -19,8 +18,7 @@ from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 
 
-@dataclass(frozen=True)
-class Contract:
+class Contract(NamedTuple):
     """What a table must have: required columns, and the columns that make a row unique."""
 
     name: str
@@ -203,7 +201,7 @@ def read_table(
             once = {name: same.setdefault(part[name], part[name]) for name in repeated if name in part}
             rows.add(part | once)
         frame = rows.frame(repeated)
-    replace(contract, columns=tuple(wanted or contract.columns)).check(frame)
+    contract._replace(columns=tuple(wanted or contract.columns)).check(frame)
     return frame[list(columns)] if columns else frame
 
 

@@ -9,7 +9,6 @@ import json
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -34,8 +33,7 @@ Review = Mapping[str, Any]
 D = TypeVar("D", "CatalogueProduct", "Passage")
 
 
-@dataclass(frozen=True)
-class CatalogueProduct:
+class CatalogueProduct(NamedTuple):
     """A product of the catalogue as conversations use it; its id is the ASIN."""
 
     id: str
@@ -69,8 +67,7 @@ class CatalogueProduct:
         return "\n".join(_SPACES.sub(" ", line) for line in lines)
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """A passage of the document collection (``docid, title, segment``)."""
 
     id: str

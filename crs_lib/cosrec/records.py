@@ -31,8 +31,7 @@ class Utterance(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Conversation:
+class Conversation(NamedTuple):
     """A conversation as it was released; a turn is an utterance of the user, counted from 0."""
 
     id: str

@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -22,8 +22,7 @@ HUB = "https://huggingface.co/{repository}/resolve/{commit}/{path}"
 RECORDED = "recorded on first download"
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """A public repository at one commit, and the licence it states."""
 
     repository: str
@@ -31,8 +30,7 @@ class Origin:
     licence: str
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """One file: its path under the mirror or ``data/external``, its path in the origin, sha256 and bytes.
     ``source`` is None where the origin has no such file: only a mirror can hold it. ``sha256`` and ``size``
     are None where we have not seen the file: its download is recorded, not verified.

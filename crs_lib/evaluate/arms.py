@@ -16,9 +16,8 @@ _FREE = ("run", "arm", "workers", "windows")
 
 
 def runs_of(run: str) -> dict[str, str]:
-    """The hashes of the dialogues of a run's further arms, by arm; none of a run that has but its own.
-
-    Raises RunError for an arm that was made with other settings than the run.
+    """The hashes of the dialogues of a run's further arms, by arm; none of a run that has but its own. Raises
+    RunError for an arm that was made with other settings than the run.
     """
     own, twin = (
         runs.read_manifest(simulate.STUDY, name).get("stages", {}).get("simulate", {})
@@ -56,10 +55,9 @@ def gains(run: str, scorer: Scorer) -> ArmGains:
 
 
 def gains_of(windows: Iterable[Dialogue], twins: Iterable[Dialogue], scorer: Scorer) -> ArmGains:
-    """The replies to straight and fresh users and in placebo windows, by their shift and by arm.
-
-    ``windows`` are the dialogues of such users; ``twins`` are the sessions that never shift: without them
-    there are no placebo windows.
+    """The replies to straight and fresh users and in placebo windows, by their shift and by arm. ``windows``
+    are the dialogues of such users; ``twins`` are the sessions that never shift: without them there are no
+    placebo windows.
     """
     found: dict[tuple[str, str, int], dict[str, list[Any]]] = {}
     placebos: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -85,5 +83,4 @@ def gains_of(windows: Iterable[Dialogue], twins: Iterable[Dialogue], scorer: Sco
 
 def _turns(scorer: Scorer, talk: Dialogue) -> list[TurnRecord]:
     """The records of a dialogue's turns, without the concepts of their texts, which no gain needs."""
-    nothing = Text((), frozenset())
-    return list(scorer.prepare(talk, [nothing] * len(talk.turns)).turns)
+    return list(scorer.prepare(talk, [Text((), frozenset())] * len(talk.turns)).turns)

@@ -157,9 +157,9 @@ class ScoringConfig(Choices):
     @cached_property
     def model_settings(self) -> "LLMSettings":
         """The settings of the extractors' model, read from ``llm_settings``."""
-        from crs_lib.thesis import asking
+        from crs_lib.llm.settings import role_settings
 
-        return asking.read_settings(self.llm_settings)
+        return role_settings(self.llm_settings, "an extractor", fixed=("temperature",))
 
     def origin(self, extractor: str, embedder: str, inputs: Mapping[str, str]) -> Provenance:
         """The provenance of a scoring: ``inputs`` are names and content hashes of the files read. Its

@@ -254,8 +254,7 @@ def _judges(given: Mapping[str, Any]) -> list[Any]:
 
 def _catalog(config: EvaluateConfig) -> str:
     """The catalogue that the convention reads: the run's, in the thesis's form where the run has it."""
-    folder = paths.run_folder(simulate.STUDY, config.run)
-    raw = folder / simulate.RAW_CATALOG
+    raw = paths.run_folder(simulate.STUDY, config.run) / simulate.RAW_CATALOG
     name = raw.name if config.rule.catalog == "thesis" and raw.is_file() else "catalog.parquet"
     return str(MOVIES.path(config.run, name))
 

@@ -101,13 +101,13 @@ class Scorer:
             pair_texts = (texts[2 * place], texts[2 * place + 1])
             meta = {**pair.user.user_meta, **meant.get(pair.turn, {})}
             turns.append(self._turn(pair, meta, pair_texts, since, turns[-1] if turns else None))
-        shifts = [
-            self._shift(turn, events.get(turn, {}), turns, following)
-            for turn, following in pairwise([*starts, len(turns) + 1])
-        ]
-        for place, shift in enumerate(shifts):
-            shift.first = place == 0
-            shift.arms = self.gains.get((dialogue.model_name, dialogue.session_id, shift.turn), {})
+        shifts: list[ShiftRecord] = []
+        for turn, following in pairwise([*starts, len(turns) + 1]):
+            before = turns[turn - 2] if 2 <= turn <= len(turns) + 1 else None
+            replies, rest = turns[turn - 1 : following - 1], turns[turn - 1 :]
+            arms = self.gains.get((dialogue.model_name, dialogue.session_id, turn), {})
+            told = (turn, events.get(turn, {}), before, replies, rest, self._background, arms)
+            shifts.append(ShiftRecord(*told, first=not shifts))
         return SessionRecord(turns, shifts, self._background)
 
     def _meant(
@@ -132,14 +132,6 @@ class Scorer:
             name = max(met, key=lambda name: met[name]) if films else event["reading"]
             found |= {pair.turn: {**event["readings"][name], "reading": name} for pair in window}
         return found
-
-    def _shift(
-        self, turn: int, event: Mapping[str, Any], turns: Sequence[TurnRecord], following: int
-    ) -> ShiftRecord:
-        """The shift at a turn; ``following`` is the turn of the next one."""
-        before = turns[turn - 2] if 2 <= turn <= len(turns) + 1 else None
-        replies, rest = turns[turn - 1 : following - 1], turns[turn - 1 :]
-        return ShiftRecord(turn, event, before, replies, rest, self._background)
 
     def _turn(
         self, pair: Pair, meta: Mapping[str, Any], texts: tuple[Text, Text], since_shift: int | None,
@@ -193,16 +185,15 @@ class Scorer:
             **{one.name: session.once(one.compute) for one in base.scored(base.SESSION) if one.compute},
             "judge": dict.fromkeys(constructs.CONSTRUCTS),
             "detail": {
-                "n_turns": len(turns),
-                "n_shifts": len(shifts),
+                "n_turns": len(turns), "n_shifts": len(shifts),
                 "cost_undefined": primary[0]["cost_undefined"] if primary else "no primary window",
                 "n_both_empty_turns": sum(row["undefined"] == BOTH_EMPTY for row in turns),
                 "n_hallucinated_titles": sum(row["n_hallucinated_titles"] for row in turns),
-                "missing_concepts": sum(len(row["missing_concepts"]) for row in turns),
-                "hallucinated_concepts": sum(len(row["hallucinated_concepts"]) for row in turns),
+                **{f"{kind}_concepts": sum(len(row[f"{kind}_concepts"]) for row in turns)
+                   for kind in ("missing", "hallucinated")},
                 "defined_turns": {name: len(values) for name, values in known.items()},
             },
-        }
+        }  # fmt: skip
 
 
 @dataclass(eq=False)

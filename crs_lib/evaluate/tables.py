@@ -89,18 +89,9 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
             if first is None:
                 raise InputError("no dialogue has a turn and a reply to it; there is nothing to score")
             tables.write_parquet(target("turns.parquet"), itertools.chain([first], made))
-        none = [
-            "model",
-            "session_id",
-            "voice",
-            "turn",
-            "type",
-            "explicitness",
-            "scope",
-            "reading",
-            *base.columns(base.SHIFT),
-        ]
-        frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=none)
+        none = "model session_id voice turn type explicitness scope reading".split()
+        frame = pd.DataFrame(columns=[*none, *base.columns(base.SHIFT)])
+        frame = pd.concat(shifts, ignore_index=True) if shifts else frame
         tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
     return sessions.frame()
 

@@ -110,9 +110,7 @@ def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
 
 
 def shown_in(name: str, frame: pd.DataFrame, asked: Sequence[str] = ()) -> list[str]:
-    """The metrics of a figure: those asked for (InputError for an unknown one), else those declared and
-    there.
-    """
+    """The metrics of a figure: those asked for (InputError for an unknown one), else those declared."""
     if asked:
         return [metrics.get(metric).name for metric in asked]
     known = set(frame.get("metric", frame.columns))
@@ -131,13 +129,9 @@ def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return frame
 
 
-def require(
-    frame: pd.DataFrame, columns: Sequence[str], *, systems: int = 1, sessions: int = 1
-) -> pd.DataFrame:
-    """The frame itself if it has these columns, systems and sessions; else InputError or NoDataError."""
+def require(frame: pd.DataFrame, columns: Sequence[str], *, sessions: int = 1) -> pd.DataFrame:
+    """The frame itself if it has these columns and so many sessions; else InputError or NoDataError."""
     filled(frame, ["model", *columns])
-    if len(systems_of(frame)) < systems:
-        raise NoDataError(f"the figure compares systems: at least {systems}, the run has {systems_of(frame)}")
     if "session_id" in frame and (n := counts([frame])["sessions"]) < sessions:
         raise NoDataError(f"the run has {n} sessions a system; at least {sessions} are needed")
     return frame
@@ -169,9 +163,7 @@ def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
 
 
 def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
-    """The counts for captions: systems, sessions, turns, shifts (0: unknown), and the largest of columns
-    ``n_…``.
-    """
+    """The counts for captions: systems, sessions, turns, shifts (0: unknown), and the largest ``n_…``."""
     found = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
     for frame in frames:
         if frame.empty:
@@ -236,8 +228,7 @@ def caption(name: str, *frames: pd.DataFrame) -> str:
 
 def title(name: str) -> str:
     """The heading of a figure: declared, or its name in words."""
-    words = name.replace("_", " ").capitalize()
-    return str(FIGURES.get(name).facts.get("title", words))
+    return str(FIGURES.get(name).facts.get("title", name.replace("_", " ").capitalize()))
 
 
 def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
@@ -268,13 +259,12 @@ def redraw(
     run: str, only: str | None = None, study: str = "movies", *, read: Callable[[str, str], pd.DataFrame],
     left_out: Callable[[str], object] = lambda line: None, part: str = "",
 ) -> list[Path]:  # fmt: skip
-    """Draw everything that a finished run has data for; returns the files, in order.
-
-    ``read(run, table)`` is the study's reader. In ``figures/<study>-<run>/`` (and its folder ``part``) each
-    figure becomes a PNG (300 dpi; ``dark`` ones also for dark pages) and a PDF, each table a ``.tex``, and
-    ``captions.md`` says what they show and how to cite them; the same tables give the same bytes. ``only``
-    names one. For what the run has no data, ``left_out`` gets the line of :func:`why_not`, or NoDataError is
-    raised if asked for. Raises InputError for an unknown name or study, RunError from ``read``.
+    """Draw everything that a finished run has data for; returns the files, in order. ``read(run, table)`` is
+    the study's reader. In ``figures/<study>-<run>/`` (and its folder ``part``) each figure becomes a PNG (300
+    dpi; ``dark`` ones also for dark pages) and a PDF, each table a ``.tex``, and ``captions.md`` says what
+    they show and how to cite them; the same tables give the same bytes. ``only`` names one. For what the run
+    has no data, ``left_out`` gets the line of :func:`why_not`, or NoDataError is raised if asked for. Raises
+    InputError for an unknown name or study, RunError from ``read``.
     """
     known = [entry.name for entry in (*FIGURES, *TABLES) if entry.facts["study"] == study]
     if not known:

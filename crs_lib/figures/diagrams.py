@@ -66,11 +66,7 @@ _BOXES = (
         ("Conversation", "utterance and reply,\nturn by turn", "data"),
         ("Judges", "judge", "code"),
     ),
-    (
-        ("", "grounding", "code"),
-        ("Metrics", "metrics", "score"),
-        ("Statistics", "statistics", "score"),
-    ),
+    (("", "grounding", "code"), ("Metrics", "metrics", "score"), ("Statistics", "statistics", "score")),
 )
 
 

@@ -44,16 +44,13 @@ def _number(value: float, digits: int = 2) -> str:
     return f"${text}$" if text.startswith("-") else text
 
 
-def _within(value: float, low: float, high: float, digits: int = 2) -> str:
-    """A mean with its interval, "0.70 [0.68, 0.72]"; without brackets where there is none."""
-    ends = "" if low != low or high != high else f" [{_number(low, digits)}, {_number(high, digits)}]"
-    return _number(value, digits) + ends
-
-
-def _intervals(frame: pd.DataFrame, value: str = "mean", digits: int = 2) -> list[str]:
-    """The column ``value`` of every row with its interval."""
-    rows = frame[[value, "low", "high"]].to_numpy(dtype=float)
-    return [_within(mean, low, high, digits) for mean, low, high in rows]
+def _intervals(frame: pd.DataFrame, digits: int = 2) -> list[str]:
+    """The mean of every row with its interval, "0.70 [0.68, 0.72]"; without brackets where there is none."""
+    found = []
+    for mean, low, high in frame[["mean", "low", "high"]].to_numpy(dtype=float):
+        ends = "" if low != low or high != high else f" [{_number(low, digits)}, {_number(high, digits)}]"
+        found.append(_number(mean, digits) + ends)
+    return found
 
 
 @figure(registry=TABLES)
@@ -87,9 +84,7 @@ def _table_judges(judge_means: pd.DataFrame) -> str:
 
 
 def headline_table(headline: pd.DataFrame) -> str:
-    """The best system on each outcome, its mean with 95 % interval and lead, beside the published best if
-    any.
-    """
+    """The best system on each outcome, its mean, interval and lead, and the published best if any."""
     frames.filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     cells = {
         "outcome": [_escape(style.titled(metric)) for metric in headline["metric"]],

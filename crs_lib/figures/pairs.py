@@ -147,7 +147,8 @@ def _judge_scatter(results: pd.DataFrame) -> Any:
         panel.set_xlabel(style.titled(name))
         panel.locator_params(axis="x", nbins=4)
         panel.grid()
-    scales = [_construct(name.removeprefix(PREFIX)).scale for name in judged]
+    known = (name.removeprefix(PREFIX) for name in judged)  # one of foreign results has the usual scale
+    scales = [CONSTRUCTS.get(name, Construct(name, "")).scale for name in known]
     low, high = (int(end([end(scale) for scale in scales])) for end in (min, max))
     axes[0][0].set(ylabel="judges' mean score", ylim=(low - 0.3, high + 0.3), yticks=range(low, high + 1))
     style.legend(made, systems_of(frame))
@@ -186,8 +187,3 @@ def _correlations(frame: pd.DataFrame, metric: str, construct: str) -> str:
         known = f"{signed(value)} [{signed(low)}, {signed(high)}]"
         lines.append(f"{head} {'–' if np.isnan(value) else known}")
     return "\n".join(lines)
-
-
-def _construct(name: str) -> Construct:
-    """The declaration of a construct; of one that foreign results bring along, the usual scale."""
-    return CONSTRUCTS.get(name, Construct(name, ""))

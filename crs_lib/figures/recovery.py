@@ -14,9 +14,7 @@ from crs_lib.stats.survival import net_incidence
 
 
 def _around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
-    """The turns ``before`` and ``after`` a shift, up to the next one, with their ``offset`` to it (0: the
-    shift).
-    """
+    """The turns ``before`` and ``after`` a shift, up to the next, with their ``offset`` (0: the shift)."""
     frame = turns.sort_values(["model", "session_id", "turn"], kind="stable").reset_index(drop=True)
     since = frame["since_shift"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
     shift_turn = frame["turn"].where(since == 0)
@@ -65,9 +63,7 @@ def _aside(systems: int) -> NDArray[np.float64]:
 
 
 def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
-    """Each answered shift as a right-censored time: ``system``, ``time`` in replies from 0, ``event``
-    (recovered).
-    """
+    """Each answered shift as a right-censored time: ``system``, ``time`` in replies, ``event``."""
     seen = shifts[shifts["watched"] > 0]
     happened = seen[f"delay_{kind}"].notna()
     time = seen[f"delay_{kind}"].where(happened, seen["watched"] - 1).astype(float)

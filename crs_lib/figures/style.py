@@ -78,8 +78,7 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
             found[name] = look._replace(marker=shapes[place % 8])
     for place, name in enumerate(sorted(set(names) - set(found))):
         turn = place // len(CYCLE)
-        line = ("-", _DASHED, _DOTTED)[turn % 3]
-        found[name] = Look(CYCLE[place % 8], _MARKERS[(place + turn) % 8], line)
+        found[name] = Look(CYCLE[place % 8], _MARKERS[(place + turn) % 8], ("-", _DASHED, _DOTTED)[turn % 3])
     return {name: found[name] for name in names}
 
 

@@ -10,17 +10,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.judge import prompt
 from crs_lib.judge.reliability import CANARIES, FORGED
+from crs_lib.llm import settings as models
 from crs_lib.llm.base import BACKENDS, check_spec, giving_choices, room
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import (
-    OPTIONS,
-    AnswerLength,
-    Context,
-    LLMSettings,
-    Temperature,
-    Thinking,
-    role_settings,
-)
 from crs_lib.metrics import constructs
 
 _OWN = ("seed", "together", "expected", "wishes")  # settings of judges that no other role has
@@ -37,18 +29,16 @@ class JudgeSettings(Settings):
     _where: ClassVar[str] = "llm: "
 
     seed: Annotated[Seed, Field(description="seed of the judges' replies")] = 0
-    temperature: Temperature = 0.5
-    num_ctx: Context = 8192
-    num_predict: AnswerLength = 400
+    temperature: models.Temperature = 0.5
+    num_ctx: models.Context = 8192
+    num_predict: models.AnswerLength = 400
     together: Annotated[bool, Field(description="ask for all constructs of one scale in one call")] = False
-    think: Thinking = None
+    think: models.Thinking = None
     expected: Annotated[bool, Field(description="the mean of the levels by their probability")] = False
     wishes: Annotated[
         Literal["", "turns", "log"],
-        Field(
-            description="whose words tell them: the user's turns or the log; empty: turns of imported logs"
-        ),
-    ] = ""
+        Field(description="whose words tell them: the user's turns or the log; empty: turns of imported logs")
+    ] = ""  # fmt: skip
 
     def check(self) -> None:
         room(self.options)
@@ -58,7 +48,7 @@ class JudgeSettings(Settings):
     @property
     def options(self) -> dict[str, Any]:
         """The options of every judge call."""
-        return {name: getattr(self, name) for name in OPTIONS}
+        return {name: getattr(self, name) for name in models.OPTIONS}
 
     @property
     def told(self) -> dict[str, Any]:
@@ -108,9 +98,9 @@ class JudgeConfig(Settings):
                 raise InputError(f"{told}; leave out expected, or take one of {giving_choices()}")
 
     @cached_property
-    def reached(self) -> LLMSettings:
+    def reached(self) -> models.LLMSettings:
         """How the judges' models are reached; InputError for a setting that judges do not take."""
-        return role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
+        return models.role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
 
     @cached_property
     def asked(self) -> JudgeSettings:

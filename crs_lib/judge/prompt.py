@@ -47,9 +47,8 @@ _LOGGED = frozenset({"wishes", "constraints", "avoid"})
 
 
 def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder], turns: bool = False) -> Dialogue:
-    """The dialogue marked with what its turns name, where no turn's log says what the user wants.
-
-    With ``turns`` it is so in any case, and what the log says is left out.
+    """The dialogue marked with what its turns name, where no turn's log says what the user wants. With
+    ``turns`` it is so in any case, and what the log says is left out.
     """
     if turns:
         bare = [{k: v for k, v in turn.user_meta.items() if k not in _LOGGED} for turn in dialogue.turns]
@@ -61,10 +60,9 @@ def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder], turns: bool
 
 
 def _wish_summary(dialogue: Dialogue) -> str:
-    """The user's constraints from the logged turns, a line for every turn at which they changed.
-
-    Read from ``user_meta``: ``wishes`` or else ``constraints``, and ``avoid``. Values are quoted. Where a log
-    has none, they are what the user's turns name (``marks``, see :func:`with_named`), else a line says so.
+    """The user's constraints from the logged turns, a line for every turn at which they changed. Read from
+    ``user_meta``: ``wishes`` or else ``constraints``, and ``avoid``. Values are quoted. Where a log has none,
+    they are what the user's turns name (``marks``, see :func:`with_named`), else a line says so.
     """
     lines, before = [], None
     for pair in dialogue.pairs():
@@ -116,10 +114,9 @@ def least(groups: Sequence[Sequence[str]], expected: bool = False) -> int:
 
 
 def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected: bool = False) -> Excerpt:
-    """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs.
-
-    Chosen by :data:`_RULE`. Raises InputError where not even the first and the last turn fit, or where
-    there is no reply to judge.
+    """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs. Chosen
+    by :data:`_RULE`. Raises InputError where not even the first and the last turn fit, or where there is no
+    reply to judge.
     """
     pairs = dialogue.pairs()
     if not pairs:
@@ -160,10 +157,9 @@ def _gaps(turns: Sequence[int]) -> dict[int, str]:
 def messages(
     dialogue: Dialogue, group: Sequence[str], excerpt: Excerpt, expected: bool = False
 ) -> tuple[Message, ...]:
-    """The messages to a judge of these constructs: rules, criteria, constraints, quoted conversation.
-
-    With ``expected`` the letter of a level (:data:`LEVELS`) is asked for, and the conversation, which
-    constructs share, comes first.
+    """The messages to a judge of these constructs: rules, criteria, constraints, quoted conversation. With
+    ``expected`` the letter of a level (:data:`LEVELS`) is asked for, and the conversation, which constructs
+    share, comes first.
     """
     pairs, blocks = dialogue.pairs(), []
     gaps = _gaps(excerpt.turns)

@@ -1,6 +1,7 @@
 """The rating of one dialogue: a judge scores every construct; a score that cannot be read is missing."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -48,10 +49,8 @@ class _CheckedScore(NamedTuple):
 
 
 def _check_score(value: Any, construct: str) -> _CheckedScore:
-    """A given value as a score: a whole number of the construct's scale, or missing with a flag.
-
-    Flags: ``missing`` (null, NaN), ``not a number`` (also true, false and texts), ``not whole``,
-    ``out of range``.
+    """A given value as a score: a whole number of the construct's scale, or missing with a flag. Flags:
+    ``missing`` (null, NaN), ``not a number`` (also true, false and texts), ``not whole``, ``out of range``.
     """
     lowest, highest = constructs.get(construct).scale
     shown, flag = shorten(str(value), 80), None
@@ -68,11 +67,9 @@ def _check_score(value: Any, construct: str) -> _CheckedScore:
 
 def _read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
     """The score of each construct in a judge's reply; ``unreadable`` where it is not the JSON asked for."""
-    try:
+    record, found = None, {}
+    with suppress(InputError):
         record = safety.loads(text, "the reply")
-    except InputError:
-        record = None
-    found = {}
     for name in group:
         part = record.get(name) if isinstance(record, Mapping) else None
         if not isinstance(part, Mapping) or "score" not in part:
@@ -87,13 +84,11 @@ def judge_session(
     dialogue: Dialogue, judge: str, samples: int, model: LLM, asked: JudgeSettings
 ) -> dict[str, Any]:
     """One dialogue as a judge sees it, asked ``samples`` times: a record that can be a line of JSON.
-
     ``scores`` holds every single score with its flag; ``trim`` the part of the dialogue that was shown;
     ``rubric`` the prompt's digest. A reply that cannot be read is missing and flagged. A call that failed on
-    the way (no server, time-out) raises its LLMError: the session can be judged again later.
-
-    The record depends on the dialogue, the arguments and the replies only.
-    Raises InputError where there is nothing to judge.
+    the way (no server, time-out) raises its LLMError: the session can be judged again later. The record
+    depends on the dialogue, the arguments and the replies only. Raises InputError where there is nothing to
+    judge.
     """
     excerpt = prompt.fit(dialogue, asked.groups, room(asked.options), asked.expected)
     places = product(asked.groups, range(samples))
@@ -123,26 +118,20 @@ def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict
         told = {"digest": answer.digest, "error": None}
     elif not answer.unusable:
         raise answer
-    return [
-        {"judge": judge, "construct": name, "sample": request.replicate, **found._asdict(), **told}
-        for name, found in _read(answer, request).items()
-    ]
-
-
-def _read(answer: Reply | LLMError, request: Request) -> dict[str, _CheckedScore]:
-    """The score of each construct of a call, read from the reply's words or from its probabilities."""
-    name = str(request.tags["construct"])
+    group = str(request.tags["construct"])
     if request.choices and isinstance(answer, Reply):
-        return {name: _expected_score(answer.probabilities, name)}
-    return _read_reply(answer.text, name.split("+"))
+        read = {group: _expected_score(answer.probabilities, group)}
+    else:
+        read = _read_reply(answer.text, group.split("+"))
+    head = {"judge": judge, "sample": request.replicate}
+    return [head | {"construct": name} | found._asdict() | told for name, found in read.items()]
 
 
 def _expected_score(probabilities: Mapping[str, float], construct: str) -> _CheckedScore:
     """The mean of a construct's levels by the probability of their letters, which need not sum to 1.
-
     ``value`` is the likeliest level, ``evidence`` the probability of all levels together; the rest are words
-    that are no level.
-    Source: Liu et al. (2023), G-Eval, section 2: scores weighted by the probabilities of their tokens.
+    that are no level. Source: Liu et al. (2023), G-Eval, section 2: scores weighted by the probabilities of
+    their tokens.
     """
     shares = dict(enumerate(map(probabilities.__getitem__, prompt.LEVELS), constructs.get(construct).lowest))
     whole, likely = sum(shares.values()), max(shares, key=shares.__getitem__)

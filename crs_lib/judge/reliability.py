@@ -65,7 +65,6 @@ def _forged_end(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.
 
 def spoil(dialogue: Dialogue, name: str, titles: Sequence[str], seed: int) -> Dialogue | None:
     """The dialogue as the canary ``name`` has it (key ``canary`` in its record); None where it cannot.
-
     ``titles`` are the catalogue's. The same dialogue and seed give the same canary.
     """
     draw = rng.stream(seed, "canary", name, dialogue.session_id, dialogue.model_name)
@@ -79,9 +78,8 @@ def spoil(dialogue: Dialogue, name: str, titles: Sequence[str], seed: int) -> Di
 
 
 def _family(spec: str) -> str:
-    """The family of a model: the letters its name starts with, "llama" for ``ollama:llama3:instruct``.
-
-    An organisation before a slash is left out; a spec without a model (``template``) is its own family.
+    """The family of a model: the letters its name starts with, "llama" for ``ollama:llama3:instruct``. An
+    organisation before a slash is left out; a spec without a model (``template``) is its own family.
     """
     served = re.search(r"(?:^|:)(?:ollama|openai|local):(.+)$", spec)
     model = (served[1] if served else spec).rsplit("/", 1)[-1]
@@ -96,12 +94,11 @@ def counted(model: str, judges: Iterable[str]) -> frozenset[str]:
 
 
 def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """How far judges agree with one another and with themselves, a row for construct and measure.
-
-    ``alpha`` is Krippendorff's ordinal alpha over judges (each the median of its samples), ``icc`` the
-    intraclass correlation ICC(2,k) of their mean, ``retest`` the ordinal alpha over the samples of one
-    judge. All are at most 1, which is perfect. ``value`` is NaN with a ``reason`` where it is undefined;
-    ``n`` counts dialogues. Canaries are left out.
+    """How far judges agree with one another and with themselves, a row for construct and measure. ``alpha``
+    is Krippendorff's ordinal alpha over judges (each the median of its samples), ``icc`` the intraclass
+    correlation ICC(2,k) of their mean, ``retest`` the ordinal alpha over the samples of one judge. All are at
+    most 1, which is perfect. ``value`` is NaN with a ``reason`` where it is undefined; ``n`` counts
+    dialogues. Canaries are left out.
     """
     frame = _originals(scores)
     frame = frame.assign(item=frame["model"].astype(str) + "\n" + frame["session_id"].astype(str))
@@ -145,9 +142,8 @@ def _mean(values: pd.Series, resamples: int, seed: int, reason: str) -> dict[str
 
 def _self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
     """How much a judge favours systems of its own family, in score points; a row for construct and family.
-
-    The contrast of judge family and system family within a session (the same user met by every system):
-    what judges of the family give its systems over other systems, less what the other judges do. 0 is no
+    The contrast of judge family and system family within a session (the same user met by every system): what
+    judges of the family give its systems over other systems, less what the other judges do. 0 is no
     preference; ``low`` and ``high`` from a bootstrap over sessions. A session counts only where all four
     means exist; ``value`` is NaN with a ``reason`` where none does. Canaries are left out.
     """
@@ -166,10 +162,9 @@ def _self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0)
 
 
 def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Mean score of each system by the judges that count, from 1 to 5; a row for system and construct.
-
-    Judges of a system's own family count only where no other judge read it; ``own_family`` says so. The value
-    of a session is the mean over judges of the mean over samples; ``low`` and ``high`` from a bootstrap over
+    """Mean score of each system by the judges that count, from 1 to 5; a row for system and construct. Judges
+    of a system's own family count only where no other judge read it; ``own_family`` says so. The value of a
+    session is the mean over judges of the mean over samples; ``low`` and ``high`` from a bootstrap over
     sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN with a ``reason``
     without a score.
     """
@@ -201,15 +196,12 @@ def _require(scores: pd.DataFrame, *more: str) -> None:
 
 
 def _canary_report(scores: pd.DataFrame) -> pd.DataFrame:
-    """How often a judge scored a canary below its original, in [0, 1]; a row for judge, canary, construct.
-
-    A pair is one dialogue and its canary, each the mean of the judge's samples; a tie is not below.
-    ``low`` and ``high`` bound the share with 95 % (Clopper and Pearson); ``usable`` is true where ``low`` is
-    above one half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts
-    dialogues of which one side has no score, ``shift`` is the mean of canary less original, in points. Empty
-    where there are no canaries.
-
-    ``scores`` is a :func:`crs_lib.judge.run.score_table` with originals and canaries.
+    """How often a judge scored a canary below its original, in [0, 1]; a row for judge, canary, construct. A
+    pair is one dialogue and its canary, each the mean of the judge's samples; a tie is not below. ``low`` and
+    ``high`` bound the share with 95 % (Clopper and Pearson); ``usable`` is true where ``low`` is above one
+    half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts dialogues of which
+    one side has no score, ``shift`` is the mean of canary less original, in points. Empty where there are no
+    canaries. ``scores`` is a :func:`crs_lib.judge.run.score_table` with originals and canaries.
     """
     from scipy.stats import binomtest
 
@@ -242,13 +234,12 @@ _OWN, _SHIFT = "preference for the own family", "shift by a forged end"
 
 
 def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Agreement, self-preference and canaries in one table: a row a number, with its 95 % interval.
-
-    ``judge`` is "all", a judge, or a family of judges. ``value`` is at most 1 for agreement (retest: over
-    the samples of one judge), in score points for self-preference and for the shift by a forged end, a
-    share in [0, 1] for other canaries (of the constructs that each is aimed at). ``n`` counts dialogues,
-    sessions or pairs. ``note`` says why a value is missing, whether a canary shows the judge to be usable,
-    and whether the shift is small. A check that the scores do not allow has one row, which says so.
+    """Agreement, self-preference and canaries in one table: a row a number, with its 95 % interval. ``judge``
+    is "all", a judge, or a family of judges. ``value`` is at most 1 for agreement (retest: over the samples
+    of one judge), in score points for self-preference and for the shift by a forged end, a share in [0, 1]
+    for other canaries (of the constructs that each is aimed at). ``n`` counts dialogues, sessions or pairs.
+    ``note`` says why a value is missing, whether a canary shows the judge to be usable, and whether the shift
+    is small. A check that the scores do not allow has one row, which says so.
     """
     agreed = agreement(scores, resamples, seed)
     agreed = agreed.assign(check=agreed["measure"].map(_CHECKS)).rename(columns={"reason": "note"})

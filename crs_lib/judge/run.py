@@ -35,13 +35,11 @@ def judge_run(
     run: str, judges: Sequence[str], samples: int = 1, *, canaries: Sequence[str] = (FORGED,),
     n_canaries: int = 20, llm: Mapping[str, Any] | None = None, progress: bool = True,
 ) -> Path:  # fmt: skip
-    """Let judges score a run's dialogues into ``judge_scores.jsonl``; returns the folder.
-
-    Killed and started again it continues (``ledger-judge.sqlite``); a judge that is added later neither
-    repeats nor drops the others that were asked the same. Without judges nothing is done. Raises RunError
-    for a run without finished dialogues, models that are not there, and dialogues that could not be judged:
-    they are retried at the next start. A reply that stays unreadable is a missing score with its reason, no
-    error.
+    """Let judges score a run's dialogues into ``judge_scores.jsonl``; returns the folder. Killed and started
+    again it continues (``ledger-judge.sqlite``); a judge that is added later neither repeats nor drops the
+    others that were asked the same. Without judges nothing is done. Raises RunError for a run without
+    finished dialogues, models that are not there, and dialogues that could not be judged: they are retried at
+    the next start. A reply that stays unreadable is a missing score with its reason, no error.
     """
     given: dict[str, Any] = {"samples": samples, "canaries": tuple(canaries), "n_canaries": n_canaries}
     config = JudgeConfig(run=run, judges=tuple(judges), llm=llm, **given)
@@ -202,7 +200,6 @@ def _combined(
     ledger: Ledger, keys: Mapping[_Judgement, Key], lines: Sequence[_DialogueLine]
 ) -> Iterator[dict[str, Any]]:
     """One record a dialogue, canaries last: the scores of all judges, their means, and how many are missing.
-
     Neither the order in which judges were asked nor how often plays a part.
     """
     in_order = sorted(keys, key=lambda one: (bool(one.canary), one.line, one.canary, one.judge))
@@ -219,9 +216,8 @@ def _combined(
 
 
 def read_records(run: str) -> list[dict[str, Any]]:
-    """The judged dialogues of a run, canaries included; RunError if there are none, or older ones.
-
-    A judge that is under way, or failed, takes nothing from those that ended before.
+    """The judged dialogues of a run, canaries included; RunError if there are none, or older ones. A judge
+    that is under way, or failed, takes nothing from those that ended before.
     """
     command = f"python -m crs_lib judge {run} --judges MODEL"
     if not _is_judged(run):
@@ -242,7 +238,6 @@ def _is_judged(run: str) -> bool:
 
 def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
     """The judges' scores of each session, by (model, session_id); empty for a run that was not judged.
-
     ``judge`` holds the mean of each construct over the judges that count (:func:`counted`), or None;
     ``scores`` how many were asked for, ``missing`` how many of them could not be read. Canaries are left out.
     """
@@ -266,7 +261,6 @@ def add_scores(
     session: Mapping[str, Any], scores: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> dict[str, Any]:
     """A session's result with its judges' means under ``judge``, and how many are missing in ``detail``.
-
     ``scores`` are those of :func:`scores_of`. Unchanged where the session was not judged.
     """
     found = scores.get((str(session["model"]), str(session["session_id"])))
@@ -282,9 +276,8 @@ def score_table(run: str) -> pd.DataFrame:
 
 
 def _table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """All single scores of judged sessions, one row each; missing scores are NaN with their flag.
-
-    ``canary`` is empty for original dialogues.
+    """All single scores of judged sessions, one row each; missing scores are NaN with their flag. ``canary``
+    is empty for original dialogues.
     """
     head = ("model", "session_id", "canary")
     rows = [{name: one.get(name, "") for name in head} | score for one in records for score in one["scores"]]
@@ -293,7 +286,6 @@ def _table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 def shown_scores(run: str) -> pd.DataFrame:
     """Scores asked for, given and missing by reason, a row for judge and construct; a note where none was.
-
     Canaries count too. Raises RunError for scores of older dialogues.
     """
     none = pd.DataFrame({"note": [f"run {run!r} was not judged"]})
@@ -314,9 +306,8 @@ def usage(run: str) -> pd.DataFrame:
 
 
 def reliability_of(run: str) -> pd.DataFrame:
-    """The :func:`summary` of a run's judge scores; a note where the run was not judged.
-
-    Raises RunError for scores of older dialogues.
+    """The :func:`summary` of a run's judge scores; a note where the run was not judged. Raises RunError for
+    scores of older dialogues.
     """
     none = pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
     return summary(score_table(run)) if _is_judged(run) else none
@@ -324,11 +315,10 @@ def reliability_of(run: str) -> pd.DataFrame:
 
 def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
     """Judge scores made elsewhere, put into a run as its own; returns how many of each flag, by construct.
-
-    ``path`` is a file, a folder or a pattern of files, as ``scores/*judge*.csv``, each as
-    :func:`read_scores` takes it; a model is recognised by the name that it has as a file. A
-    session without a row has missing scores, and so has a system that no file names. Rows of other systems
-    and sessions are left out. Raises RunError for a run that was judged, InputError as :func:`read_scores`.
+    ``path`` is a file, a folder or a pattern of files, as ``scores/*judge*.csv``, each as :func:`read_scores`
+    takes it; a model is recognised by the name that it has as a file. A session without a row has missing
+    scores, and so has a system that no file names. Rows of other systems and sessions are left out. Raises
+    RunError for a run that was judged, InputError as :func:`read_scores`.
     """
     before = runs.entry(simulate.STUDY, run, STAGE)
     if before and not before["parameters"].get("adopted"):

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
@@ -39,8 +39,7 @@ _HALTED = "the run was stopped before this call; started again, it continues"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(NamedTuple):
     """``waits`` more attempts after trouble on the way, ``seeds`` more after an unusable reply. Pauses grow
     from ``first`` seconds by doubling up to ``longest``, each with a random part.
     """

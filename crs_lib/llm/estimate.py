@@ -3,15 +3,13 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """The calls of one model or program in one role of a run, of which ``at_once`` are under way at any time.
     ``tokens`` is false for a program, whose tokens nobody counts. ``turns`` is given where a model may be
     asked several times a turn (an agent): a log that knows how often then says so, ``calls`` are the most.

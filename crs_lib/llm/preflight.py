@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -13,8 +12,7 @@ from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, other_weights, room
 from crs_lib.llm.client import Retry, digest_of
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """A model that a run will use: its role, its options, and its longest prompt. ``prompt`` is in tokens
     (``tokens_at_most``), 0 where the length is not known yet. ``settings`` are those of the backend (host,
     …).
@@ -22,9 +20,9 @@ class Need:
 
     role: str
     spec: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = {}
     prompt: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
 
 
 def preflight(needs: Iterable[Need]) -> pd.DataFrame:

@@ -4,7 +4,7 @@ A metric is registered beside its formula in a file of this room::
 
     @metric("novelty", "N", TURN, 0, 1, NEITHER, source="docs/metrics.md, section 4")
     def novelty_of_turn(turn: TurnRecord) -> float:
-        return _novelty(turn.items, turn.seen)
+        return sum(item not in turn.seen for item in turn.items) / len(turn.items) if turn.items else math.nan
 
 The function takes the prepared record of its level (:mod:`crs_lib.metrics.records`) and returns NaN where the
 metric is undefined. The scorer computes the metric: ``turns.parquet`` or ``shifts.parquet`` gets a column,

@@ -60,9 +60,8 @@ def since_shift(turn: TurnRecord) -> int | None:
 
 def _met_in_text(turn: TurnRecord) -> bool:
     """Whether the reply overlaps with the utterance as the convention's thresholds ask."""
-    rule = turn.rule
     cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
-    return cc >= rule.recovery_cc or cr >= rule.recovery_cr
+    return cc >= turn.rule.recovery_cc or cr >= turn.rule.recovery_cr
 
 
 def _met_by_item(turn: TurnRecord) -> bool:
@@ -77,11 +76,6 @@ def _in_window(shift: ShiftRecord) -> dict[str, Recovery]:
     """The shift's recovery within the convention's window, by criterion."""
     turns = shift.replies if shift.rule.within_segment else shift.rest
     return {name: _recovery(turns, met, shift.rule.window) for name, met in CRITERIA.items()}
-
-
-def _until_next(shift: ShiftRecord) -> dict[str, Recovery]:
-    """The shift's recovery until the next shift or the end, by criterion."""
-    return {name: _recovery(shift.replies, met, None) for name, met in CRITERIA.items()}
 
 
 def _recovery(turns: Sequence[TurnRecord], met: Callable[[TurnRecord], bool], window: int | None) -> Recovery:
@@ -105,7 +99,7 @@ def _recovery_columns(criterion: str, met: str) -> None:
     """Register when a shift is recovered by a criterion, and whether it is within the convention's window."""
 
     def delay(shift: ShiftRecord) -> float:
-        return shift.once(_until_next)[criterion].delay
+        return _recovery(shift.replies, CRITERIA[criterion], None).delay
 
     def recovered(shift: ShiftRecord) -> bool:
         return shift.once(_in_window)[criterion].recovered

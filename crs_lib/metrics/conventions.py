@@ -77,8 +77,7 @@ class Convention(Settings):
 
     def parameters(self) -> dict[str, Any]:
         """The convention as plain data, for manifests and tables."""
-        weights = {name: getattr(self, name)._asdict() for name in ("tas", "items", "cas")}
-        return self.values() | weights
+        return self.values() | {name: getattr(self, name)._asdict() for name in ("tas", "items", "cas")}
 
 
 _GROUNDED = Convention(

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crs_lib.core.text import words
 from crs_lib.metrics.records import mean_defined
@@ -82,8 +81,7 @@ def answer_f1(answer: str | None, expected: str | None) -> float:
     given, wanted = Counter(words(answer)), Counter(words(expected))
     if not given or not wanted:
         return float(given == wanted)
-    common = (given & wanted).total()
-    return 2 * common / (given.total() + wanted.total())
+    return 2 * (given & wanted).total() / (given.total() + wanted.total())
 
 
 def answer_exact(answer: str | None, expected: str | None) -> float:
@@ -116,22 +114,17 @@ def arc_score(phases: Sequence[Collection[int]], gold: Sequence[Collection[int]]
     wanted, given = ([set(phase) for phase in side if phase] for side in (gold, phases))
     union, target = (set[int]().union(*side) for side in (given, wanted))
     n, whole = len(wanted) or math.nan, set_score(union, target)
+    from scipy.optimize import linear_sum_assignment
+
     overlap = np.array([len(g & p) for g in wanted for p in given]).reshape(len(wanted), len(given))
-    met = _matched(overlap)
+    met = [0] * len(wanted)
+    for row, column in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
+        met[row] = int(overlap[row, column])
     return ArcScore(
         whole.recall, whole.precision, sum(bool(g & union) for g in wanted) / n,
         sum(found > 0 for found in met) / n,
         sum(found / len(g) for found, g in zip(met, wanted, strict=True)) / n, len(given), len(union),
     )  # fmt: skip
-
-
-def _matched(overlap: NDArray[np.int64]) -> list[int]:
-    """Overlap of each row under the one-to-one assignment of largest total; 0 for rows left over."""
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(overlap, maximize=True)
-    chosen = dict(zip(rows.tolist(), overlap[rows, columns].tolist(), strict=True))
-    return [chosen.get(row, 0) for row in range(len(overlap))]
 
 
 def in_order(phases: Sequence[Collection[int]]) -> float:

@@ -50,12 +50,19 @@ class _Levels(NamedTuple):
 
     def best(self, k: int) -> int:
         """The sum of the ``k`` highest levels."""
-        total, left = 0, k
-        for level in range(len(self.counts) - 1, 0, -1):
-            taken = min(left, self.counts[level])
-            total += level * taken
+        return int(_attained(self.counts, [level * count for level, count in enumerate(self.counts)], k))
+
+
+def _attained(counts: Sequence[int], met: Sequence[float], k: int) -> float:
+    """The sum over ``k`` films of the highest levels, where those of a level (``counts``) have ``met``
+    together.
+    """
+    total, left = 0.0, k
+    for count, together in zip(reversed(counts), reversed(met), strict=True):
+        if taken := min(left, count):
+            total += taken * together / count
             left -= taken
-        return total
+    return total
 
 
 def _levels(background: Background) -> Callable[[Key], _Levels]:
@@ -227,8 +234,7 @@ def _false_claims(turn: TurnRecord) -> float:
     """
     if not turn.constraints or not turn.items:
         return math.nan
-    said = turn.constraints & turn.system.concepts
-    if not said:
+    if not turn.constraints & turn.system.concepts:
         return 0.0
     facts, concepts = turn.background.catalog.fact_sets, turn.background.concepts
     if all(turn.constraints <= facts[mention.item] for mention in concepts.titles(turn.pair.system.text)):
@@ -243,28 +249,17 @@ def _after_change(turn: TurnRecord) -> bool:
     return turn.change is not None and (turn.since_shift or 0) < turn.rule.window
 
 
-class _GainLevels(NamedTuple):
-    """The films of each level of gain, and how many constraints of a part of all they meet together."""
-
-    counts: tuple[int, ...]
-    met: tuple[float, ...]
-
-    def attained(self, k: int) -> float:
-        """The number of the part's constraints that ``k`` films of the largest gain meet on average."""
-        total, left = 0.0, k
-        for count, met in zip(reversed(self.counts), reversed(self.met), strict=True):
-            if taken := min(left, count):
-                total += taken * met / count
-                left -= taken
-        return total
+_Part = tuple[tuple[int, ...], tuple[float, ...]]
 
 
-def _parts(background: Background) -> Callable[[tuple[Key, frozenset[int]]], _GainLevels]:
-    """The parts of the catalogue for constraints, exclusions, and a part of the constraints."""
+def _parts(background: Background) -> Callable[[tuple[Key, frozenset[int]]], _Part]:
+    """The films of each level of gain for constraints and exclusions, and how many constraints of a part of
+    all they meet together.
+    """
     catalog = background.catalog
 
     @lru_cache(65_536)
-    def count(key: tuple[Key, frozenset[int]]) -> _GainLevels:
+    def count(key: tuple[Key, frozenset[int]]) -> _Part:
         (wanted, excluded), part = key
         levels = background.once(_levels)((wanted, excluded)).counts
         items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
@@ -275,7 +270,7 @@ def _parts(background: Background) -> Callable[[tuple[Key, frozenset[int]]], _Ga
             kept &= ~np.isin(items, catalog.items_with(code))
         sums = np.bincount(met[kept], weights=(mine * np.ones(len(items)))[kept], minlength=len(levels))
         sums[0] = total - sums[1:].sum()
-        return _GainLevels(levels, tuple(sums.tolist()))
+        return levels, tuple(sums.tolist())
 
     return count
 
@@ -292,8 +287,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     if not part or not (turn.items or turn.asked):
         return math.nan
     facts, k = turn.background.catalog.fact_sets, max(1, len(turn.items))
-    whole = turn.background.once(_parts)(((turn.constraints, turn.exclusions), part))
-    counts, met = list(whole.counts), list(whole.met)
+    counts, met = map(list[Any], turn.background.once(_parts)(((turn.constraints, turn.exclusions), part)))
     for item in turn.recent if turn.others else ():
         there = _level(facts[item], turn.constraints, turn.exclusions)
         mine = len(facts[item] & part)
@@ -301,7 +295,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
         counts[0], met[0] = counts[0] + 1, met[0] + mine
     scale = k * len(part)
     chance = sum(met) / sum(counts) / len(part)
-    attained = _GainLevels(tuple(counts), tuple(met)).attained(k) / scale
+    attained = _attained(counts, met, k) / scale
     shown = sum(len(facts[item] & part) for item in set(turn.items)) / scale
     return min(1.0, (shown - chance) / (attained - chance)) if attained - chance >= _LEAST else math.nan
 
@@ -330,9 +324,7 @@ class _Old(NamedTuple):
     excluded: frozenset[int]
 
     def holds(self, facts: Set[int]) -> bool:
-        """Whether a film breaks an exclusion, or meets more of what went than of what came and not all in
-        force.
-        """
+        """Whether a film breaks an exclusion, or meets more of what went than came, and not all now."""
         if facts & self.excluded:
             return True
         return len(facts & self.dropped) > len(facts & self.added) and not self.wanted <= facts
@@ -414,12 +406,17 @@ def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
     shown before it are neither held against a reply nor expected of it, those shown earlier in it gain
     nothing where the user asks for others.
     """
-    found, shown = [], frozenset[int]()
+    return [
+        _gain_of(turn, stale, turns[0].recent if turn.others else ()) for turn, stale in _in_window(turns)
+    ]
+
+
+def _in_window(turns: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, frozenset[int]]]:
+    """Each turn of a window, with the films shown earlier in it where the user asks for others."""
+    shown = frozenset[int]()
     for turn in turns:
-        earlier = (shown, turns[0].recent) if turn.others else ((), ())
-        found.append(_gain_of(turn, *earlier))
+        yield turn, shown if turn.others else frozenset()
         shown = shown.union(turn.items)
-    return found
 
 
 # ── the cost of a shift ────────────────────────────────────────────────────────────────────────
@@ -462,12 +459,7 @@ def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
 
 def window_replies(turns: Sequence[TurnRecord]) -> list[_WindowReply]:
     """The replies of a window; where the user asks for others, films shown earlier in it gain nothing."""
-    found, shown = [], frozenset[int]()
-    for turn in turns:
-        gained = _fair_gain(turn, shown if turn.others else ())
-        found.append(_WindowReply(gained, bool(turn.items)))
-        shown = shown.union(turn.items)
-    return found
+    return [_WindowReply(_fair_gain(turn, stale), bool(turn.items)) for turn, stale in _in_window(turns)]
 
 
 class _Compared(NamedTuple):

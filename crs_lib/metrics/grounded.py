@@ -4,7 +4,7 @@ Source: docs/metrics.md, section 4. W are the active constraints and R the items
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -16,22 +16,6 @@ from crs_lib.metrics.records import Background, TurnRecord
 _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
 
 
-def _satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = True) -> float:
-    """Mean share of the constraints that an item meets, in [0, 1]; NaN without, 0 where none was shown as
-    asked.
-    """
-    if not wishes:
-        return math.nan
-    if not items:
-        return 0.0 if asked else math.nan
-    return sum(len(wishes & facts) for facts in items) / (len(items) * len(wishes))
-
-
-def _expected_satisfaction(wishes: Collection[int], share: NDArray[np.float64]) -> float:
-    """Satisfaction of a draw on average, in [0, 1]; ``share[code]`` the chance that an item has a concept."""
-    return float(np.mean(share[sorted(wishes)])) if wishes else math.nan
-
-
 def _beyond_chance(observed: float, expected: float) -> float:
     """(S − E)/(1 − E): 1 is perfect, 0 is chance, below 0 worse than chance; NaN where chance is 1."""
     if math.isnan(observed) or math.isnan(expected) or expected >= 1:
@@ -39,41 +23,22 @@ def _beyond_chance(observed: float, expected: float) -> float:
     return (observed - expected) / (1 - expected)
 
 
-def _novelty(items: Sequence[int], before: Set[int]) -> float:
-    """Share of the recommended items that were not recommended before, in [0, 1]; NaN without items."""
-    return sum(item not in before for item in items) / len(items) if items else math.nan
-
-
-def _leakage(items: Sequence[Set[int]], wishes: Set[int], dropped: Set[int]) -> float:
-    """Share of the items that meet a dropped constraint and none in force, in [0, 1]; NaN without either."""
-    if not items or not dropped:
-        return math.nan
-    return sum(bool(facts & dropped) and not facts & wishes for facts in items) / len(items)
-
-
-def _share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
-    """The largest share of the constraints that one recommended item meets, in [0, 1]; 0 without items."""
-    if not wishes or not items:
-        return 0.0
-    return max(len(wishes & facts) for facts in items) / len(wishes)
-
-
 def _expected(background: Background, weight: NDArray[np.float64]) -> Callable[[frozenset[int]], float]:
-    """:func:`_expected_satisfaction` of constraints where items are drawn by a weight."""
+    """Satisfaction of a draw of items by a weight on average, in [0, 1], by the constraints."""
     catalog = background.catalog
     weight = np.where(catalog.recommendable, weight, 0.0)
     sums = [weight[catalog.items_with(code)].sum() for code in range(len(catalog.vocabulary))]
     share = np.array(sums) / weight.sum()
-    return lru_cache(65_536)(lambda constraints: _expected_satisfaction(constraints, share))
+    return lru_cache(65_536)(lambda codes: float(np.mean(share[sorted(codes)])) if codes else math.nan)
 
 
 def _expected_uniform(background: Background) -> Callable[[frozenset[int]], float]:
-    """:func:`_expected_satisfaction` of constraints under a uniform draw."""
+    """:func:`_expected` under a uniform draw."""
     return _expected(background, np.ones(len(background.catalog)))
 
 
 def _expected_popular(background: Background) -> Callable[[frozenset[int]], float]:
-    """:func:`_expected_satisfaction` of constraints under a draw by connectedness."""
+    """:func:`_expected` under a draw by connectedness."""
     return _expected(background, background.catalog.popularity)
 
 
@@ -91,8 +56,14 @@ def _n_constraints(turn: TurnRecord) -> int:
 
 @metric("satisfaction", "satisfaction", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_of_turn(turn: TurnRecord) -> float:
-    """S: :func:`_satisfaction` of the active constraints, in [0, 1]."""
-    return _satisfaction(turn.constraints, turn.facts, asked=turn.asked)
+    """S: mean share of the active constraints that an item meets, in [0, 1].
+
+    NaN without constraints; without items 0 if the user asked for some, else NaN.
+    """
+    if not turn.constraints or not (turn.facts or turn.asked):
+        return math.nan
+    met = sum(len(turn.constraints & facts) for facts in turn.facts)
+    return met / (len(turn.facts) * len(turn.constraints)) if turn.facts else 0.0
 
 
 @metric("satisfaction_corrected", "net satisfaction", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
@@ -111,19 +82,23 @@ def _satisfaction_popular(turn: TurnRecord) -> float:
 
 @metric("novelty", "non-repetition", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False)
 def novelty_of_turn(turn: TurnRecord) -> float:
-    """N: :func:`_novelty` of the recommended items, in [0, 1]."""
-    return _novelty(turn.items, turn.seen)
+    """N: share of the items that were not recommended before, in [0, 1]; NaN without items."""
+    return sum(item not in turn.seen for item in turn.items) / len(turn.items) if turn.items else math.nan
 
 
 @metric("topic_interference_leakage", "leakage", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def leakage_of_turn(turn: TurnRecord) -> float:
-    """L: :func:`_leakage` of constraints given up and values excluded, in [0, 1]."""
-    return _leakage(turn.facts, turn.constraints, turn.dropped)
+    """L: share of the items that meet a value given up or excluded and no constraint; NaN without either."""
+    if not turn.facts or not turn.dropped:
+        return math.nan
+    leaked = sum(bool(facts & turn.dropped) and not facts & turn.constraints for facts in turn.facts)
+    return leaked / len(turn.facts)
 
 
 def best_share(turn: TurnRecord) -> float:
     """The largest share of the constraints that one item without an excluded value meets, in [0, 1]."""
-    return _share_met(turn.constraints, [facts for facts in turn.facts if not facts & turn.exclusions])
+    met = (len(turn.constraints & facts) for facts in turn.facts if not facts & turn.exclusions)
+    return max(met, default=0) / len(turn.constraints) if turn.constraints else 0.0
 
 
 @FACTS.register("n_hallucinated_titles", level=TURN)

@@ -1,8 +1,7 @@
 """Overlap of user and system: concepts (CC, CR, slots), copied words (I), and the state that is stated."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
-from functools import cache
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeVar
 
 from crs_lib.core.text import ngrams
@@ -51,9 +50,7 @@ class _Agreement(NamedTuple):
 
 
 def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
-    """Agreement of two concept sets; nothing predicted is precise where nothing was wanted, which is
-    recalled.
-    """
+    """Agreement of two concept sets; of nothing wanted all is recalled, and nothing predicted is precise."""
     shared = len(gold & predicted)
     precision = shared / len(predicted) if predicted else float(not gold)
     recall = shared / len(gold) if gold else 1.0
@@ -135,15 +132,9 @@ def interference(turn: TurnRecord) -> float:
 @metric("copying", "copying", TURN, 0, 1, LOWER, source=f"copying without values ({_COPYING})", gate=False)
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
-    words_of = turn.background.once(_words_of_values)
-    ignore = {word for code in turn.user.concepts | turn.system.concepts for word in words_of(code)}
+    keys = map(turn.background.concepts.key, turn.user.concepts | turn.system.concepts)
+    ignore = {word for key in keys for word in key.split("=", 1)[1].split(" ")}
     return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders, ignore)
-
-
-def _words_of_values(background: Background) -> Callable[[int], list[str]]:
-    """The words of each concept's value, by code."""
-    key = background.concepts.key
-    return cache(lambda code: key(code).split("=", 1)[1].split(" "))
 
 
 # Dialogue-state accuracy. A reply states a state in its log: under ``state`` what a program or model said it

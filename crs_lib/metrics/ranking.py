@@ -150,15 +150,8 @@ def score_run(
         for topic, grades in qrels.items()
     }
     rows = {topic: [score(judged) for score in chosen] for topic, judged in every.items()}
-    return _RankingScores(
-        _by_topic(rows, measures),
-        [topic for topic in qrels if not run.get(topic)],
-        [topic for topic in run if topic not in qrels],
-    )
-
-
-def _by_topic(rows: Mapping[str, Sequence[float]], measures: Sequence[str]) -> pd.DataFrame:
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(measures)).rename_axis("topic")
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=list(measures)).rename_axis("topic")
+    return _RankingScores(table, [t for t in qrels if not run.get(t)], [t for t in run if t not in qrels])
 
 
 def random_floor(
@@ -187,4 +180,4 @@ def random_floor(
             judged = _Judged(shown, pool.tolist())
             scores += [m(judged) for m in chosen]
         rows[topic] = (scores / draws).tolist()
-    return _by_topic(rows, measures)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(measures)).rename_axis("topic")

@@ -67,10 +67,6 @@ def bleu(candidates: Sequence[str], references: Sequence[_References]) -> float:
             grams, most = _grams(tokens, n + 1), reduce(or_, (_grams(other, n + 1) for other in others))
             matches[n] += (grams & most).total()
             totals[n] += grams.total()
-    return _bleu(matches, totals, ours, closest)
-
-
-def _bleu(matches: Sequence[int], totals: Sequence[int], ours: int, closest: int) -> float:
     if not all(totals) or not any(matches):
         return 0.0
     smooth, logs = 1.0, 0.0

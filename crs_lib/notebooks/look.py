@@ -32,16 +32,13 @@ def begin() -> None:
     RunError show their text without a traceback. Raises RunError in a kernel of another environment,
     InputError for a parameter that papermill injected and the notebook does not have.
     """
-    import matplotlib.style as mpl_style
-    import numpy as np
-    from IPython.core.getipython import get_ipython
-
-    from crs_lib.figures import style
-
     expected = os.environ.get(PREFIX, sys.prefix)
     if Path(expected).resolve() != Path(sys.prefix).resolve():
         here = f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}"
         raise RunError(f"{here}; choose its kernel 'python3' or remove the other (jupyter kernelspec list)")
+
+    from IPython.core.getipython import get_ipython
+
     shell = get_ipython()
     _only_known_parameters([cell for cell in shell.user_ns.get("In", ()) if cell] if shell else [])
     warnings.resetwarnings()
@@ -50,6 +47,12 @@ def begin() -> None:
     for category in _CHANGES:
         warnings.filterwarnings("ignore", category=category)
         warnings.filterwarnings("error", category=category, module=_OURS)
+
+    import matplotlib.style as mpl_style
+    import numpy as np
+
+    from crs_lib.figures import style
+
     shown = {"float_format": "{:z.3f}".format, "max_columns": 30, "max_colwidth": 70, "width": 110}
     for name, value in shown.items():
         pd.set_option(f"display.{name}", value)

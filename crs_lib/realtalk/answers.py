@@ -10,15 +10,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core import prompts
 from crs_lib.core.text import shorten, words
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.plan import QueryPlan
-from crs_lib.realtalk.wording import STOP, WORDS, content_words
+from crs_lib.realtalk.wording import WORDS, content_words
 
 STORY = 0.96  # the share of the scores' weight that a narrative holds
 LEAST, PHASE = 3, 15  # ids of a phase: at least, and the soft cap
@@ -63,8 +64,7 @@ def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int
     return [place for place in seen if place in known][:most]
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(NamedTuple):
     """One phase of a narrative: its evidence ids, and texts taken from them word for word. ``summary`` is its
     best message, ``conclusion`` the last one that is no question. ``start`` and ``end`` are the times of its
     first and last message (ISO, null where unknown); every id's time lies between them. ``uncertain`` is the
@@ -95,7 +95,8 @@ def phases(
     parts = [_capped(index, part, scores, bar, soft_cap) for part in _cut(index, order)]
     parts = _joined(_filled(index, parts, scores, least, most), least)
     said = [[word for place in part for word in words(index.chat.messages[place].text)] for part in parts]
-    counted = [Counter(word for word in told if word not in STOP and len(word) > 2) for told in said]
+    stop = prompts.lists(WORDS)["stop"].split()
+    counted = [Counter(word for word in told if word not in stop and len(word) > 2) for told in said]
     everywhere = sum(counted, Counter[str]())
     return [_phase(index, p, c, everywhere, scores, bar) for p, c in zip(parts, counted, strict=True)]
 
@@ -194,11 +195,9 @@ _PLACE = re.compile(
     r"\b(?:in|at|to|from|near|visit(?:ed|ing)?|around)\s+(?:the\s+)?"
     r"((?:[A-Z][\w'’]+)(?:\s+(?:of\s+)?[A-Z][\w'’]+)*)"
 )
-_NUMBER, _NO = (re.compile(WORDS[name], re.IGNORECASE) for name in ("number", "no"))
 
 
-@dataclass(frozen=True)
-class ChatAnswer:
+class ChatAnswer(NamedTuple):
     """The answer to a question: its text (None where nothing was found), the ids it rests on, its form.
     ``days`` are the first and last day meant (ISO), where the answer is one of time. ``form`` is "extractive"
     or "written"; ``why`` says in words what an abstention rests on.
@@ -227,7 +226,7 @@ def extract(
     best = selected[:_READ] if plan.many else selected[:1]
     if plan.kind == "yes-no":
         said = _clauses(index, plan, selected[0])
-        answer = "no" if said and _NO.search(said[0]) else "yes"
+        answer = "no" if said and re.search(prompts.lists(WORDS)["no"], said[0], re.IGNORECASE) else "yes"
         return ChatAnswer(answer, tuple(index.chat.ids(selected[:1])))
     texts = [_part(index, plan, place) for place in best]
     kept = list(dict.fromkeys(text for text in texts if text))
@@ -272,9 +271,10 @@ def _part(index: ChatIndex, plan: QueryPlan, place: int) -> str:
     text = said[0]
     if plan.kind == "where" and (found := _PLACE.search(text) or _PLACE.search(message.text)):
         return found[1]
-    counted = plan.kind in ("count", "how long")
-    if counted and (number := _NUMBER.search(text) or _NUMBER.search(message.text)):
-        return number[0].strip()
+    if plan.kind in ("count", "how long"):
+        number = re.compile(prompts.lists(WORDS)["number"], re.IGNORECASE)
+        if found := number.search(text) or number.search(message.text):
+            return found[0].strip()
     return _without_question(text, plan)
 
 

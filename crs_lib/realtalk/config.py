@@ -17,11 +17,16 @@ COMMAND: Mapping[str, Any] = {"encoder": "auto", "ranker": "auto", "data": "real
 OWN, FOREIGN = "realtalk", "locomo"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
+_Split = Annotated[str, OneOf(SPLITS)]
+_Teachers = Annotated[str, OneOf(TEACHERS)]
+_TAUGHT_BY = "chats that a learned ranker learns from; strangers: none with one of its people"
+_Ranker = Annotated[str, Field(pattern="^(hand|learned|auto|onnx:.+)$")]
 _Selection = Literal["coverage", "preview"]
 _Engine = Literal["auto", "langgraph", "plain"]
 
 
 _TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
+_Trade = Annotated[str, Field(pattern=f"^({_TRADE.pattern})?$")]
 
 
 def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -41,25 +46,15 @@ class RealTalkConfig(Settings):
     run: Annotated[RunName, Field(description="name of the run, its folder under results/realtalk")] = "smoke"
     data: Annotated[str, Field(description="sample, realtalk, locomo, or a chat file or folder")] = SAMPLE
     split: Annotated[
-        str,
-        OneOf(SPLITS),
-        Field(description="train (chats 1 to 7), test (8 to 10), all; of questions: people leak"),
+        _Split, Field(description="train (chats 1 to 7), test (8 to 10), all; of questions: people leak")
     ] = "all"
     encoder: Annotated[
         str, OneOf(("auto", *index.ENCODERS)), Field(description="what turns texts into vectors")
     ] = "hashing"
     ranker: Annotated[
-        str,
-        Field(
-            pattern="^(hand|learned|auto|onnx:.+)$",
-            description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder",
-        ),
+        _Ranker, Field(description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder")
     ] = "hand"
-    teachers: Annotated[
-        str,
-        OneOf(TEACHERS),
-        Field(description="chats that a learned ranker learns from; strangers: none with one of its people"),
-    ] = OWN
+    teachers: Annotated[_Teachers, Field(description=_TAUGHT_BY)] = OWN
     selection: Annotated[
         _Selection, Field(description="how the evidence is chosen: coverage, or the old preview")
     ] = "coverage"
@@ -105,11 +100,7 @@ class RealTalkConfig(Settings):
     force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
     against: Annotated[str, Field(description="the run that a trade-off is held against")] = ""
     tradeoff: Annotated[
-        str,
-        Field(
-            pattern=f"^({_TRADE.pattern})?$",
-            description='what may fall for a gain: "f1 -0.01 for recall +0.02"',
-        ),
+        _Trade, Field(description='what may fall for a gain: "f1 -0.01 for recall +0.02"')
     ] = ""
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 

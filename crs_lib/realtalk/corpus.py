@@ -32,8 +32,7 @@ _SESSION = re.compile(r"session_(\d+)")
 _HALF = re.compile("[\ud800-\udfff]")  # half a character: a cut emoji, which no file can hold
 
 
-@dataclass(frozen=True)
-class ChatMessage:
+class ChatMessage(NamedTuple):
     """One message. ``position`` counts from 0 over the whole chat, ``session`` from 1. ``time`` is None only
     where no time can be known; a broken time is replaced by the one before and the replacement is a quirk.
     ``photo`` says that an image is attached, ``caption`` may still be empty.

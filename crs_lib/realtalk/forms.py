@@ -5,7 +5,6 @@ The selector shows the model every id of every candidate segment, in windows tha
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +75,7 @@ class LLMForm:
         if reply.get("kind") not in plan.KINDS:
             raise _UnusableReplyError(f"the planner named no known kind, but {reply.get('kind')!r}")
         kind = "list" if reply.get("several") is True and reply["kind"] == "what" else str(reply["kind"])
-        return {"plan": replace(ruled["plan"], kind=kind, first_person=shorten(statement.strip(), 300))}
+        return {"plan": ruled["plan"]._replace(kind=kind, first_person=shorten(statement.strip(), 300))}
 
     def _retriever(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """Up to three more wordings; a message's score is its best over all of them."""
@@ -88,7 +87,7 @@ class LLMForm:
         if not (found := [w.strip() for w in _texts(reply, "wordings") if w.strip()][:3]):
             raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
-        plans = [replace(state["plan"], first_person=wording) for wording in found]
+        plans = [state["plan"]._replace(first_person=wording) for wording in found]
         for again in channels.scores(index, [question] * len(found), plans):
             for name in ("first", "turn first", "tokens", "beside first", "beside tokens"):
                 scores[name] = np.maximum(scores[name], again[name])
@@ -182,7 +181,7 @@ class LLMForm:
         for key, name, most in (("titles", "title", 80), ("conclusions", "conclusion", 240)):
             said: list[dict[str, Any]] = [{name: shorten(t.strip(), most)} for t in _texts(reply, key)]
             if len(said) == len(told) and all(text[name] for text in said):
-                told = [replace(phase, **text) for phase, text in zip(told, said, strict=True)]
+                told = [phase._replace(**text) for phase, text in zip(told, said, strict=True)]
         return told
 
     def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:

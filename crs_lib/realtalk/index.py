@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import paths
+from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import corpus, levels, wording
 from crs_lib.realtalk.corpus import Chat
@@ -302,8 +302,8 @@ def kept_key(*facts: Any) -> str:
 
 @cache
 def source_digest(*modules: ModuleType) -> str:
-    """64 hex digits of the source of some modules and of WORDS: a change makes anew what they made."""
-    digest = hashlib.sha256(kept_key(wording.WORDS).encode())
+    """64 hex digits of the source of some modules and of the words: a change makes anew what they made."""
+    digest = hashlib.sha256(kept_key(prompts.lists(wording.WORDS)).encode())
     for module in modules:
         digest.update(Path(str(module.__file__)).read_bytes())
     return digest.hexdigest()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core import prompts
 from crs_lib.core.text import words
 from crs_lib.realtalk.corpus import Chat, ChatMessage
 from crs_lib.realtalk.wording import WORDS, Span, content_words, find_dates
@@ -113,13 +114,8 @@ COLUMNS = (
     "length", "question", "first_person", "second_person", "reaction", "photo", "number", "money",
     "when_words", "past_words", "future_words", "entities", "quoted", "mood", "conflict",
 )  # fmt: skip
-_SIGNALS = WORDS["signals"]
-_FIRST, _SECOND, _GOOD, _BAD, _CONFLICT = (
-    frozenset(_SIGNALS[name].split()) for name in ("first_person", "second_person", "good", "bad", "conflict")
-)
-_REACTION, _MONEY, _PAST, _FUTURE = (
-    re.compile(_SIGNALS[name], re.IGNORECASE) for name in ("reaction", "money", "past", "future")
-)
+_LISTED = ("first_person", "second_person", "good", "bad", "conflict")
+_MATCHED = ("reaction", "money", "past", "future")
 _ENTITY = re.compile(r"(?<![.!?…\n\"“] )(?<!^)\b[A-Z][a-zA-Z]{2,}\b")
 _QUOTED = re.compile(r"[\"“«][^\"”»]{2,60}[\"”»]")
 
@@ -148,15 +144,17 @@ def read(chat: Chat) -> Signals:
 
 
 def _row(message: ChatMessage, when: int) -> list[float]:
-    text = message.text
+    text, told = message.text, prompts.lists(WORDS)["signals"]
+    first, second, good_words, bad_words, conflict = (told[name].split() for name in _LISTED)
+    reaction, money, past, future = (re.compile(told[name], re.IGNORECASE) for name in _MATCHED)
     tokens = words(text.replace("'", "").replace("’", ""))
     size = max(len(tokens), 1)
-    good, bad = sum(t in _GOOD for t in tokens), sum(t in _BAD for t in tokens)
+    good, bad = sum(t in good_words for t in tokens), sum(t in bad_words for t in tokens)
     return [
-        float(len(tokens)), float("?" in text), sum(t in _FIRST for t in tokens) / size,
-        sum(t in _SECOND for t in tokens) / size, float(bool(_REACTION.match(text))), float(message.photo),
-        float(sum(any(c.isdigit() for c in t) for t in tokens)), float(bool(_MONEY.search(text))),
-        float(when), float(len(_PAST.findall(text))), float(len(_FUTURE.findall(text))),
+        float(len(tokens)), float("?" in text), sum(t in first for t in tokens) / size,
+        sum(t in second for t in tokens) / size, float(bool(reaction.match(text))), float(message.photo),
+        float(sum(any(c.isdigit() for c in t) for t in tokens)), float(bool(money.search(text))),
+        float(when), float(len(past.findall(text))), float(len(future.findall(text))),
         float(len({word.lower() for word in _ENTITY.findall(text)})), float(len(_QUOTED.findall(text))),
-        (good - bad) / max(good + bad, 1), float(sum(t in _CONFLICT for t in tokens)),
+        (good - bad) / max(good + bad, 1), float(sum(t in conflict for t in tokens)),
     ]  # fmt: skip

@@ -3,23 +3,21 @@
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from crs_lib.core import prompts
 from crs_lib.core.text import fold
 from crs_lib.realtalk import wording
-from crs_lib.realtalk.wording import content_words
+from crs_lib.realtalk.wording import WORDS, content_words
 
 KINDS = ("when", "where", "who", "why", "how", "how long", "count", "yes-no", "list", "what")
-_AUXILIARY = wording.WORDS["auxiliary"].split()
 _PLURAL_HEADS = re.compile(
     r"^(?:what|which)\s+(?:(?:kind|kinds|type|types|sort|sorts)\s+of\s+)?(?:[\w'-]+\s+){0,2}?(?!does\b|was\b|has\b|his\b)([a-z]{3,}s)\b"
     r"|^(?:what|which)\s+(?:food|music|advice)\b"
 )
-_PHOTO = re.compile(wording.WORDS["photo"])
 
 
-@dataclass(frozen=True)
-class QueryPlan:
+class QueryPlan(NamedTuple):
     """How a question is searched. ``speakers`` are the people it names; ``windows`` its stated days.
     ``first_person`` is the question as its teller would have said it ("I start skiing"), ``second_person`` as
     the other one would have asked it; ``terms`` are content stems without names.
@@ -54,7 +52,7 @@ def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Quer
     first = _rewrite(bare, found, "I", "my")
     terms = content_words(re.sub(r"['’`]s\b", " ", bare), drop={fold(word) for word in found})
     second = _rewrite(bare, found, "you", "your", keep_question=True)
-    photo, parts = bool(_PHOTO.search(question.lower())), tuple(_parts(first))
+    photo, parts = bool(re.search(prompts.lists(WORDS)["photo"], question.lower())), tuple(_parts(first))
     return QueryPlan(_kind_of(question), speakers, windows, photo, tuple(terms), first, second, parts)
 
 
@@ -74,7 +72,7 @@ def _kind_of(question: str) -> str:
     for kind in ("where", "who", "why", "how"):
         if kind in words[:2] or (kind == "who" and "whom" in words[:2]):
             return kind
-    if words[0] in _AUXILIARY:
+    if re.fullmatch(prompts.lists(WORDS)["auxiliary"], words[0]):
         return "yes-no"
     return "list" if _PLURAL_HEADS.match(low) else "what"
 
@@ -97,7 +95,7 @@ def _rewrite(
         rf"\b(?:both,?\s+)?({subject}|{owner})\s*(?:,|and|or)\s+({subject}|{owner})\b,?", r"\2", text
     )
     if found:
-        swap = wording.WORDS["person"]["your" if subject == "you" else "our" if several else "my"]
+        swap = prompts.lists(WORDS)["person"]["your" if subject == "you" else "our" if several else "my"]
         text = re.sub(r"\b\w+\b", lambda match: swap.get(match[0].lower(), match[0]), text)
     if keep_question:
         return re.sub(r"\s+", " ", text) + "?"
@@ -111,9 +109,10 @@ def _without_form(text: str) -> str:
         r"(?:what|when|where|who|whom|whose|which|why|how(?:\s+(?:many|much|often|long|old))?)\b(?:'s)?",
         "", text, count=1, flags=re.IGNORECASE,
     ).strip()  # fmt: skip
-    pattern = rf"(?:^|(?<=\s))(?:{'|'.join(_AUXILIARY)})(?=\s+(?:i|we|my|our|the|both|you)\b)"
+    verb = prompts.lists(WORDS)["auxiliary"]
+    pattern = rf"(?:^|(?<=\s)){verb}(?=\s+(?:i|we|my|our|the|both|you)\b)"
     low = re.sub(pattern, "", low, count=1, flags=re.IGNORECASE)
-    low = re.sub(rf"^(?:{'|'.join(_AUXILIARY)})\s+", "", low.strip(), flags=re.IGNORECASE)
+    low = re.sub(rf"^{verb}\s+", "", low.strip(), flags=re.IGNORECASE)
     return re.sub(r"\s+", " ", low).strip(" ,") or text
 
 

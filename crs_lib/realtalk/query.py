@@ -8,7 +8,6 @@ any other program can read.
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -87,27 +86,6 @@ class AgentState(TypedDict, total=False):
     trace: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class _Result:
-    """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions. ``ranked`` goes on
-    behind the candidates to 200 messages in first-stage order, ``kept`` are its first (checkpoint C2), with
-    their ``scores``. ``trace`` has one entry a visited node: its form, and the state after it.
-    """
-
-    question: str
-    plan: plan.QueryPlan
-    candidates: list[int]
-    ranked: list[int]
-    kept: list[int]
-    scores: list[float]
-    selected: list[int]
-    narrative: list[int]
-    phases: list[answers.Phase]
-    answer: answers.ChatAnswer
-    rounds: int
-    trace: list[dict[str, Any]]
-
-
 class _Pipeline:
     """The agent of one chat: ``Pipeline(index, ranker).ask(questions)``. ``engine`` says what runs it."""
 
@@ -126,7 +104,7 @@ class _Pipeline:
         self._starts = [s.start for s in index.segments]
         self.engine, self._run = self._engine()
 
-    def ask(self, questions: Sequence[str]) -> list[_Result]:
+    def ask(self, questions: Sequence[str]) -> list[dict[str, Any]]:
         """The results of some questions, in order; a question's result does not depend on the others. Raises
         InputError for a question beyond the limit ``question_characters``.
         """
@@ -275,17 +253,17 @@ class _Pipeline:
         compiled = graph.compile()
         return lambda state: compiled.invoke(state)
 
-    def _result(self, state: AgentState) -> _Result:
-        found: dict[str, Any] = dict(state)
-        known = set(state["ranked"])
-        rest = [place for place in channels.ranking(state["fused"]).tolist() if place not in known]
-        found["ranked"] = state["ranked"] + rest[: max(0, RANKED - len(known))]
-        found["kept"], found["rounds"] = state["ranked"][: self.config.keep], state["round"]
-        found["scores"] = [round(float(score), 4) for score in state["scores"][: len(found["kept"])]]
-        chosen = {*state["selected"], *state["narrative"]}
-        if not set(state["candidates"]) >= set(found["kept"]) >= chosen:  # C1 ⊇ C2 ⊇ S, or it means nothing
+    def _result(self, state: AgentState) -> dict[str, Any]:
+        """The last state. ``ranked`` goes on behind the candidates to 200 messages in first-stage order;
+        ``kept`` are its first (checkpoint C2), with their ``scores``: candidates ⊇ kept ⊇ selected.
+        """
+        kept, known = state["ranked"][: self.config.keep], set(state["ranked"])
+        if not set(state["candidates"]) >= set(kept) >= {*state["selected"], *state["narrative"]}:
             raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
-        return _Result(**{field.name: found[field.name] for field in fields(_Result)})
+        rest = [place for place in channels.ranking(state["fused"]).tolist() if place not in known]
+        ranked = state["ranked"] + rest[: max(0, RANKED - len(known))]
+        scores = [round(float(score), 4) for score in state["scores"][: len(kept)]]
+        return {**state, "ranked": ranked, "kept": kept, "scores": scores}
 
 
 def _after(node: str, index: ChatIndex, state: AgentState) -> dict[str, Any]:
@@ -332,14 +310,14 @@ def predict(
         "selection": config.selection, "mode": "agent", "engine": pipeline.engine,
         "forms": pipeline.forms, "llm": model.name if model else "",
     }  # fmt: skip
-    for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
+    for question, told in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
         yield {
             "chat": index.chat.name, "qa_index": question.index, "question": question.text,
-            "plan": asdict(result.plan), "candidates": ids(result.candidates), "ranked": ids(result.ranked),
-            "kept": len(result.kept), "scores": result.scores,
-            "selected": ids(result.selected), "narrative": ids(result.narrative),
-            "phases": [asdict(phase) for phase in result.phases], "answer": asdict(result.answer),
-            "trace": result.trace, "timings": {"rounds": result.rounds, "seconds": None},
+            "plan": told["plan"]._asdict(), "candidates": ids(told["candidates"]),
+            "ranked": ids(told["ranked"]), "kept": len(told["kept"]), "scores": told["scores"],
+            "selected": ids(told["selected"]), "narrative": ids(told["narrative"]),
+            "phases": [phase._asdict() for phase in told["phases"]], "answer": told["answer"]._asdict(),
+            "trace": told["trace"], "timings": {"rounds": told["round"], "seconds": None},
             "made_with": dict(made_with),
         }  # fmt: skip
 

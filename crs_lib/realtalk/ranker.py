@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -263,7 +262,7 @@ def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[_Training
     code = indexes.source_digest(channels, features, indexes, levels, plan, wording)
     chat = (VERSION, code, index.chat.digest, index.encoder, index.tuned, SHARE)
     names = [
-        indexes.kept_key("training", *chat, q.text, asdict(made), sorted(gold[q.index]))
+        indexes.kept_key("training", *chat, q.text, made._asdict(), sorted(gold[q.index]))
         for q, made in zip(asked, plans, strict=True)
     ]
     known = dict(zip(names, zip(asked, plans, strict=True), strict=True))

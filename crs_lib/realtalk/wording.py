@@ -7,15 +7,15 @@ import difflib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from crs_lib.core import prompts
 from crs_lib.core.text import fold, words
 from crs_lib.realtalk.corpus import Chat
 
-WORDS = prompts.lists("realtalk/words")
-STOP = frozenset(WORDS["stop"].split())  # words that carry a question's form, not its content
+WORDS = "realtalk/words"  # the file of word lists and patterns
 _VOWELS = frozenset("aeiouy")
 _CALLED = re.compile(
     r"(?:\b(?:hey|hi|hello|thanks|thank you|morning|night|bye|haha|yes|no|ok|okay|yeah|aw+|oh),?|,)\s+"
@@ -30,8 +30,13 @@ _LONGEST = 40  # letters of a name that is looked for among others
 
 def content_words(text: str, drop: Iterable[str] = ()) -> list[str]:
     """Stems of the words that are no stop words and not in ``drop`` (folded words), in order."""
-    left_out = STOP | set(drop)
+    left_out = _stop() | set(drop)
     return [_stem(word) for word in words(text) if word not in left_out]
+
+
+@cache
+def _stop() -> frozenset[str]:
+    return frozenset(prompts.lists(WORDS)["stop"].split())
 
 
 def pairs(stems: Sequence[str]) -> list[str]:
@@ -132,18 +137,7 @@ def named(text: str, names: Mapping[str, str]) -> dict[str, str]:
 # ── dates ────────────────────────────────────────────────────────────────────────────────────────────
 
 Day = dt.date
-_NUMBERS, _HOLIDAYS = WORDS["days"]["numbers"], WORDS["days"]["holidays"]
 _WEEKDAYS = {name.lower(): i for i, name in enumerate(calendar.day_name)}
-_SEASONS, _DAYS = WORDS["days"]["seasons"], WORDS["days"]["near"]  # a season's first of three months
-_M = (
-    r"(?P<m>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
-    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
-_W = r"(?P<w>" + "|".join(_WEEKDAYS) + ")"
-_S = r"(?P<s>" + "|".join(_SEASONS) + ")"
-_H = r"(?P<h>" + "|".join(sorted(_HOLIDAYS, key=len, reverse=True)) + ")"
-_N = r"(?P<n>\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
-_UNIT = r"(?P<u>day|week|month|year)s?"
 
 
 class Span(NamedTuple):
@@ -165,7 +159,7 @@ def find_dates(text: str, today: Day) -> list[Span]:
     low = text.lower().replace("’", "'").replace("`", "'")
     taken: list[tuple[int, int]] = []
     found: list[tuple[int, Span]] = []
-    for pattern, make, exact in _GRAMMAR:
+    for pattern, make, exact in _grammar():
         for match in pattern.finditer(low):
             if any(match.start() < end and start < match.end() for start, end in taken):
                 continue
@@ -230,7 +224,7 @@ def _year_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
 
 
 def _away(match: re.Match[str], today: Day) -> Day | tuple[Day, Day]:
-    count = int(match["n"]) if match["n"].isdigit() else _NUMBERS[match["n"]]
+    count = int(match["n"]) if match["n"].isdigit() else prompts.lists(WORDS)["days"]["numbers"][match["n"]]
     return _shift(today, count if match[0].startswith(("in", "within")) else -count, match["u"])
 
 
@@ -257,7 +251,7 @@ def _weekday(match: re.Match[str], today: Day) -> Day:
 
 
 def _season(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    first, step = _SEASONS[match["s"]], match["k"]
+    first, step = prompts.lists(WORDS)["days"]["seasons"][match["s"]], match["k"]
     year = int(match["y"]) if match["y"] else today.year
     start, end = _month(year, first)[0], _month(year, first + 2)[1]
     before = step in ("last", "past", "previous") and end >= today
@@ -269,33 +263,42 @@ def _season(match: re.Match[str], today: Day) -> tuple[Day, Day]:
 
 
 def _holiday(match: re.Match[str], today: Day) -> Day:
-    month, date = _HOLIDAYS[match["h"]]
+    month, date = prompts.lists(WORDS)["days"]["holidays"][match["h"]]
     return _nearest_year(month, date, today)
 
 
 def _near(match: re.Match[str], today: Day) -> Day:
-    return today + dt.timedelta(days=_DAYS.get(match[0], 0))
+    return today + dt.timedelta(days=prompts.lists(WORDS)["days"]["near"].get(match[0], 0))
 
 
-_Y = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?"
-_WHICH = r"(?P<k>last|past|previous|this|next|coming"
-_FORMS = (
-    (r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d{1,2})-(?P<d>\d{1,2})\b", _day_of, True),
-    (r"\b(?P<d>\d{1,2})[./](?P<m>\d{1,2})[./](?P<y>(?:20)?\d\d)\b", _day_of, True),
-    (rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_M}\b\.?{_Y}", _day_of, True),
-    (rf"\b{_M}\b\.?\s+(?:the\s+)?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:){_Y}", _day_of, True),
-    (r"\bthe day (?:before yesterday|after tomorrow)\b", _near, False),
-    (r"\b(?:yesterday|last night|tomorrow)\b", _near, False),
-    (r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", _near, False),
-    (rf"\b{_N}\s+{_UNIT}\s+(?:ago|before|back)\b", _away, False),
-    (rf"\b(?:in|within)\s+{_N}\s+{_UNIT}\b", _away, False),
-    (rf"\b{_WHICH})\s+(?P<u>weekend|week|month|year)\b", _named_unit, False),
-    (rf"\b{_WHICH}|on)\s+{_W}\b", _weekday, False),
-    (rf"\b(?:{_WHICH}|in the|in)\s+){_S}\b(?:\s+(?:of\s+)?(?P<y>(?:19|20)\d\d))?", _season, False),
-    (rf"\b{_H}\b", _holiday, False),
-    (rf"\b(?:(?:in|of|since|until|by|this|last|next|mid)\s+){_M}\b{_Y}", _month_of, False),
-    (rf"\b{_M}\s+(?P<y>(?:19|20)\d\d)\b", _month_of, False),
-    (r"\b(?P<y>(?:19|20)\d\d)\b", _year_of, False),
-)
-# The forms, most specific first: pattern, what it means, whether it names a calendar day.
-_GRAMMAR = [(re.compile(pattern), make, exact) for pattern, make, exact in _FORMS]
+@cache
+def _grammar() -> list[tuple[re.Pattern[str], Callable[[re.Match[str], Day], Day | tuple[Day, Day]], bool]]:
+    """The forms, most specific first: pattern, what it means, whether it names a calendar day."""
+    days = prompts.lists(WORDS)["days"]
+    holiday, number = ("|".join(sorted(days[n], key=len, reverse=True)) for n in ("holidays", "numbers"))
+    month = (
+        r"(?P<m>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+        r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+    )
+    number, unit = rf"(?P<n>\d{{1,3}}|{number})", r"(?P<u>day|week|month|year)s?"
+    weekday, season = rf"(?P<w>{'|'.join(_WEEKDAYS)})", rf"(?P<s>{'|'.join(days['seasons'])})"
+    year, which = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?", r"(?P<k>last|past|previous|this|next|coming"
+    forms = (
+        (r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d{1,2})-(?P<d>\d{1,2})\b", _day_of, True),
+        (r"\b(?P<d>\d{1,2})[./](?P<m>\d{1,2})[./](?P<y>(?:20)?\d\d)\b", _day_of, True),
+        (rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{month}\b\.?{year}", _day_of, True),
+        (rf"\b{month}\b\.?\s+(?:the\s+)?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:){year}", _day_of, True),
+        (r"\bthe day (?:before yesterday|after tomorrow)\b", _near, False),
+        (r"\b(?:yesterday|last night|tomorrow)\b", _near, False),
+        (r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", _near, False),
+        (rf"\b{number}\s+{unit}\s+(?:ago|before|back)\b", _away, False),
+        (rf"\b(?:in|within)\s+{number}\s+{unit}\b", _away, False),
+        (rf"\b{which})\s+(?P<u>weekend|week|month|year)\b", _named_unit, False),
+        (rf"\b{which}|on)\s+{weekday}\b", _weekday, False),
+        (rf"\b(?:{which}|in the|in)\s+){season}\b(?:\s+(?:of\s+)?(?P<y>(?:19|20)\d\d))?", _season, False),
+        (rf"\b(?P<h>{holiday})\b", _holiday, False),
+        (rf"\b(?:(?:in|of|since|until|by|this|last|next|mid)\s+){month}\b{year}", _month_of, False),
+        (rf"\b{month}\s+(?P<y>(?:19|20)\d\d)\b", _month_of, False),
+        (r"\b(?P<y>(?:19|20)\d\d)\b", _year_of, False),
+    )
+    return [(re.compile(pattern), make, exact) for pattern, make, exact in forms]

@@ -35,7 +35,6 @@ SHOWN = tuple("straight_gain shift_cost share_lost conversation_cost misfit dela
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WORST = 3  # conversations on the page
 _NARROW = 7  # columns of quantities that a notebook has room for
-_WORDS = prompts.lists("movies/pages")["compare"]
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 _System = str | Callable[[list[dict[str, str]]], object]
@@ -184,18 +183,17 @@ class Comparison:
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
+        words = prompts.lists("movies/pages")["compare"]
         title = f"{listing(self.ours)} against {listing(self.against)}"
-        lead = html.escape(_WORDS["lead"].format(n=self.shifts["session_id"].nunique()))
-        page = document(title, _WORDS["asked"], lead, self._sections())
+        lead = html.escape(words["lead"].format(n=self.shifts["session_id"].nunique()))
+        page = document(title, words["asked"], lead, self._sections())
         with runs.only_one(self.page.parent):
             return tables.write_whole(self.page, page)
 
     def _sections(self) -> Iterator[tuple[str, str, str]]:
         """Title, anchor and HTML of the parts of the page."""
-        facts = {"plan": self.plan, "ours": self.ours}
-        told = {
-            name: quiet(_WORDS[name].format(**facts)) for name in ("quantities", "effects", "types", "worst")
-        }
+        words, facts = prompts.lists("movies/pages")["compare"], {"plan": self.plan, "ours": self.ours}
+        told = {n: quiet(words[n].format(**facts)) for n in ("quantities", "effects", "types", "worst")}
         yield "Verdict", "verdict", bullets(self.verdict)
         try:
             plane = figure("ability_adaptation", self.shifts)
@@ -208,7 +206,7 @@ class Comparison:
         voices = self.by_voice
         yield "By voice of the user", "voices", told["types"] + table(voices) if voices is not None else ""
         yield "Conversations to read", "worst", told["worst"] + table(self.worst())
-        yield "What to do next", "next", bullets(_WORDS["next"]).replace("RUN", html.escape(self.run))
+        yield "What to do next", "next", bullets(words["next"]).replace("RUN", html.escape(self.run))
 
 
 def compare(

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel, ValidationError
@@ -249,8 +249,7 @@ _WRITERS: Mapping[str, Callable[[Path, Any], Any]] = {
 _BLANK = 2  # bytes of a CSV file without columns: a stage without data writes a line end
 
 
-@dataclass(frozen=True)
-class StageSpec:
+class StageSpec(NamedTuple):
     """One stage of a study. ``make(settings, stage)`` computes the stage: it returns its tables by the names
     in ``outputs`` (those are written, whatever else it returns is passed on) or writes files through
     ``stage.path(...)``. ``outputs`` maps a table's name to its file, ``.csv``, ``.parquet``, ``.jsonl`` or
@@ -264,10 +263,10 @@ class StageSpec:
     settings: type | None = None
     make: Callable[[Any, Stage], Mapping[str, Any] | None] | None = None
     inputs: Sequence[str] = ()
-    outputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = {}
     needs: Callable[[Any], Mapping[str, str]] = lambda settings: {}
     parameters: Callable[[Any], Mapping[str, Any]] = methodcaller("values")
-    contracts: Mapping[str, tables.Contract] = field(default_factory=dict)
+    contracts: Mapping[str, tables.Contract] = {}
 
 
 class Study:

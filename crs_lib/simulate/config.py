@@ -42,39 +42,21 @@ class _Role(NamedTuple):
     system: str = ""  # the system whose model it is, for "crs"
 
 
-def asks_model(spec: str) -> bool:
-    """Whether a language model takes part in a system's replies."""
-    return bool(model_of(spec))
-
-
 def _is_apart(spec: str) -> bool:
     """Whether the sessions of a system wait for another process: a model, an address or a command."""
-    return asks_model(spec) or bool(SYSTEMS.get(spec).facts.get("apart"))
-
-
-def _roles(systems: Sequence[str], user_llm: str) -> list[_Role]:
-    """The models of a batch with their roles; empty where rules do everything."""
-    found = [_Role("crs", model, spec) for spec in systems if (model := model_of(spec))]
-    return found + ([_Role("user", user_llm)] if user_llm else [])
+    return bool(model_of(spec) or SYSTEMS.get(spec).facts.get("apart"))
 
 
 def needs(asked: Sequence[_Role], rule: LLMSettings, catalog: Catalog) -> "list[Need]":
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
     from crs_lib.llm.preflight import Need
 
-    return [
-        Need(
-            one.role, one.spec, rule.options, _longest(one.system, rule, catalog) if one.system else 0,
-            rule.settings_for(one.spec),
-        )
-        for one in asked
-    ]  # fmt: skip
-
-
-def _longest(system: str, rule: LLMSettings, catalog: Catalog) -> int:
-    """Tokens that the longest prompt of a system may take before the context bounds it."""
-    kind: Any = SYSTEMS.get(system).make
-    return int(kind.longest(catalog, rule))
+    found = []
+    for one in asked:
+        kind: Any = SYSTEMS.get(one.system).make if one.system else None
+        longest = int(kind.longest(catalog, rule)) if kind else 0
+        found.append(Need(one.role, one.spec, rule.options, longest, rule.settings_for(one.spec)))
+    return found
 
 
 def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
@@ -107,6 +89,11 @@ _LATER = (("scope", STATED), ("pace", scenarios.DENSE))
 _ARMS = (scenarios.SHIFT, scenarios.STRAIGHT, scenarios.FRESH, scenarios.NO_SHIFT, scenarios.CALM)
 
 
+_Degree = Annotated[str, OneOf(DEGREES)]
+_Scope = Annotated[str, OneOf(SCOPES)]
+_Voices = Annotated[str, OneOf(choices)]
+
+
 def _once(arms: Sequence[str]) -> Sequence[str]:
     if len(set(arms)) < len(arms) or (arms and arms[0] not in (scenarios.SHIFT, scenarios.NO_SHIFT)):
         example = "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
@@ -122,38 +109,30 @@ class SimulateConfig(Settings):
     run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     systems: Annotated[
-        Sequence[str],
-        AfterValidator(check_systems),
+        Sequence[str], AfterValidator(check_systems),
         Field(description="policies, models or programs that answer, also NAME=SPEC"),
-    ] = DEFAULT_SYSTEMS
+    ] = DEFAULT_SYSTEMS  # fmt: skip
     n_sessions: Annotated[int, Field(ge=1, le=1_000_000, description="sessions of each system")] = 12
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a session")] = 20
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
     workers: Annotated[int, Field(ge=1, le=256, description="processes for systems without models")] = 1
     arms: Annotated[
-        Sequence[Annotated[str, OneOf(_ARMS)]],
-        AfterValidator(_once),
-        Field(
-            min_length=1,
-            description="shift, straight (wants at once what others shift to), fresh (new at a shift), none "
-            "(no shift), calm (no insisting)",
-        ),
-    ] = (scenarios.SHIFT, *scenarios.WINDOWS)
+        Sequence[Annotated[str, OneOf(_ARMS)]], AfterValidator(_once),
+        Field(min_length=1, description="shift, straight (wants at once what others shift to), fresh (new at "
+              "a shift), none (no shift), calm (no insisting)"),
+    ] = (scenarios.SHIFT, *scenarios.WINDOWS)  # fmt: skip
     shift_first: Annotated[
-        Sequence[int],
-        AfterValidator(partial(_bounds, "shift_first", 2)),
+        Sequence[int], AfterValidator(partial(_bounds, "shift_first", 2)),
         Field(description="the least and the most turn of the first shift"),
-    ] = scenarios.FIRST_SHIFT
+    ] = scenarios.FIRST_SHIFT  # fmt: skip
     shift_gap: Annotated[
-        Sequence[int],
-        AfterValidator(partial(_bounds, "shift_gap", 1)),
+        Sequence[int], AfterValidator(partial(_bounds, "shift_gap", 1)),
         Field(description="the least and the most turns from one shift to the next"),
-    ] = scenarios.GAP
+    ] = scenarios.GAP  # fmt: skip
     pace: Annotated[
-        str,
-        OneOf((scenarios.DENSE, scenarios.NATURAL)),
+        str, OneOf((scenarios.DENSE, scenarios.NATURAL)),
         Field(description="dense: gaps as set, types in turn; natural: as often and in the types of people"),
-    ] = scenarios.DENSE
+    ] = scenarios.DENSE  # fmt: skip
     shift_types: Annotated[
         Sequence[Annotated[str, OneOf(SHIFTS)]], Field(min_length=1, description="shift types, due in turn")
     ] = scenarios.ALL_TYPES
@@ -161,22 +140,16 @@ class SimulateConfig(Settings):
         Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
     ] = Rates()
     explicitness: Annotated[
-        str,
-        OneOf(DEGREES),
-        Field(description="whether a shift names its new constraint, or a situation implies it"),
+        _Degree, Field(description="whether a shift names its new constraint, or a situation implies it")
     ] = EXPLICIT
     scope: Annotated[
-        str,
-        OneOf(SCOPES),
-        Field(description="whether a shift that brings a value says what becomes of earlier ones"),
+        _Scope, Field(description="whether a shift that brings a value says what becomes of earlier ones")
     ] = STATED
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
     voices: Annotated[
-        str,
-        OneOf(choices),
-        Field(description="how users talk: all, development, confirmation, one voice, or A"),
+        _Voices, Field(description="how users talk: all, development, confirmation, one voice, or A")
     ] = ALL
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
@@ -192,7 +165,7 @@ class SimulateConfig(Settings):
         if self.user_llm:
             check_spec(self.user_llm, "user_llm")
         rule = self.llm_settings
-        if any(map(asks_model, self.specs.values())):
+        if any(map(model_of, self.specs.values())):
             from crs_lib.systems.search import search_kind
 
             search_kind(rule.retriever)
@@ -213,7 +186,8 @@ class SimulateConfig(Settings):
 
     def roles(self) -> list[_Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
-        return _roles(list(self.specs.values()), self.user_llm)
+        found = [_Role("crs", model, spec) for spec in self.specs.values() if (model := model_of(spec))]
+        return found + ([_Role("user", self.user_llm)] if self.user_llm else [])
 
     def programs(self) -> list[str]:
         """The specs of the systems that are programs; empty where there is none."""
@@ -254,9 +228,7 @@ class SimulateConfig(Settings):
         return tuple(arm for arm in self.arms if arm not in scenarios.WINDOWS)
 
     def windows(self, arm: str) -> tuple[str, ...]:
-        """The arms whose short conversations begin or end at the shifts of whole sessions; without shifts,
-        fresh users.
-        """
+        """The arms of short conversations at the shifts of a session; without shifts, fresh users."""
         of = {scenarios.SHIFT: scenarios.WINDOWS, scenarios.NO_SHIFT: (scenarios.FRESH,)}
         return tuple(one for one in of.get(arm, ()) if one in self.arms)
 
@@ -276,9 +248,7 @@ class SimulateConfig(Settings):
         return self.run if arm == self.arm else f"{self.run}-{arm}"
 
     def parameters(self, arm: str) -> dict[str, Any]:
-        """The settings that say what comes out in an arm, for the manifest; those of models where one takes
-        part.
-        """
+        """The settings that decide an arm, for the manifest; those of models where one takes part."""
         apart = ("arms", "user_llm", "llm", "scheduler")
         values = {name: value for name, value in self.values().items() if name not in apart}
         values = {name: v for name, v in values.items() if (name, v) not in _LATER}
@@ -299,12 +269,11 @@ def run_folder(run: str) -> Path:
 @safety.reader("the failed sessions of a run")
 def failed_sessions(run: str) -> list[dict[str, str]]:
     """The sessions that a finished run is without: model, session_id and error of each; often none."""
-    made = runs.finished(STUDY, run, "simulate", "03_simulate")
-    if FAILED not in made["outputs"]:
+    if FAILED not in runs.finished(STUDY, run, "simulate", "03_simulate")["outputs"]:
         return []
     path = runs.output(STUDY, run, "simulate", "03_simulate", FAILED)
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
+    rows: list[dict[str, str]] = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
+    return rows
 
 
 def dialogues(run: str) -> list[Dialogue]:

@@ -64,14 +64,13 @@ def arms_of(
     plans: Sequence[Scenario] = (),
 ) -> dict[str, list[Dialogue]]:  # fmt: skip
     """The dialogues between a system and all users of a scenario, by arm; ``arm`` is that of whole sessions.
-
     Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
     (:func:`crs_lib.simulate.scenarios.straight`), and a fresh user, whose first words name everything in
     force; where a shift leaves its scope open, a straight user for each reading. The conversations are held
-    in random order, each with a system made anew; a program has a process or object for each of as many
-    lanes as there are arms, drawn by scenario, so that none serves two arms of one scenario. Systems are
-    told the session's turn numbers, so that one which draws by chance draws the same as in the session.
-    ``plans`` are those of the arm and of the shifting session.
+    in random order, each with a system made anew; a program has a process or object for each of as many lanes
+    as there are arms, drawn by scenario, so that none serves two arms of one scenario. Systems are told the
+    session's turn numbers, so that one which draws by chance draws the same as in the session. ``plans`` are
+    those of the arm and of the shifting session.
     """
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
@@ -108,8 +107,7 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
     name, spec = systems.named(spec)
     user = User(world.catalog, plan, _realiser(world, spec, plan.session, config))
     world = replace(world, conversation=conversation_id(config.seed, talk.name, plan.arm))
-    shelf = systems.SYSTEMS.get(spec).facts.get("shelf")
-    films = _shelf(world, session, config) if shelf else ()
+    films = _shelf(world, session, config) if systems.SYSTEMS.get(spec).facts.get("shelf") else ()
     system = systems.create(spec, world, config.seed, plan.session, films)
     found: list[Turn] = []
     for place, turn in enumerate(talk.turns, start=1):
@@ -133,9 +131,7 @@ def conversation_id(seed: int, name: str, arm: str) -> str:
 
 
 def _shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
-    """The films of a session for systems that get a fixed list: a draw with answers to each of the user's
-    states.
-    """
+    """The films of a session for systems with a fixed list: a draw with answers to each state of the user."""
     rule, catalog = world.llm, world.catalog
     draw = rng.stream(config.seed, "movies", plan.session, "answers")
     every = (state for step in plan.steps for state in (step.state, *step.readings.values()))
@@ -167,9 +163,7 @@ def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
 
 
 class Maker:
-    """Makes the sessions of a batch in one process; ``start`` says where models' calls are kept, and their
-    weights.
-    """
+    """Makes the sessions of a batch in one process; ``start`` says where models' calls are kept."""
 
     def __init__(
         self, catalog: Catalog | str, config: SimulateConfig, arm: str = "", start: Start | None = None
@@ -182,6 +176,7 @@ class Maker:
             from crs_lib.systems import programs
 
             self.programs = programs.Programs(start.place, rule, loaded, config.catalog_name)
+        self._shared = [one for one in (self.llms, self.programs) if one is not None]
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
         self.config, self.arm = config, arm or config.arm
         self._given = {systems.named(given)[0]: given for given in config.systems}
@@ -196,7 +191,7 @@ class Maker:
     @property
     def models(self) -> "Maker | None":
         """The maker itself where its sessions wait for models or programs."""
-        return self if self.llms is not None or self.programs is not None else None
+        return self if self._shared else None
 
     def width(self, specs: Sequence[str]) -> int:
         """How many sessions at once keep these models and programs busy; at least 1."""
@@ -215,15 +210,13 @@ class Maker:
 
     def close(self) -> None:
         """Close connections and files and end programs; using the maker afterwards opens them again."""
-        for shared in (self.llms, self.programs):
-            if shared is not None:
-                shared.close()
+        for shared in self._shared:
+            shared.close()
 
     def halt(self) -> None:
         """Let sessions that wait for a model or a program end at their next call."""
-        for shared in (self.llms, self.programs):
-            if shared is not None:
-                shared.halt()
+        for shared in self._shared:
+            shared.halt()
 
 
 TRIAL_TURNS = 12  # of the scenario: the first shift comes at turn 4 to 6

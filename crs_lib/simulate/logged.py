@@ -72,8 +72,7 @@ _PAIRED, _INDEPENDENT = 0.95, 0.25  # shares of pairs of sessions with one user,
 
 def user_of(dialogue: Dialogue) -> str:
     """Who the user of a dialogue is: the first constraints logged, else what is said first, else the seed."""
-    pairs = dialogue.pairs()
-    wishes = next((w for p in pairs if (w := p.user.user_meta.get("constraints"))), None)
+    wishes = next((w for p in dialogue.pairs() if (w := p.user.user_meta.get("constraints"))), None)
     if wishes:
         return tables.dumps(dict(sorted(wishes.items())))
     return fold(dialogue.turns[0].text) or str(dialogue.extra.get("seed", ""))
@@ -133,8 +132,7 @@ class _Counts:
     def titles(self) -> _Known:
         """The share of listed titles, else of replies, that the catalogue knows."""
         if self.listed:
-            share = self.known / self.listed
-            return _Known(share, self.listed, "the titles that replies list", "has", 0.5)
+            return _Known(self.known / self.listed, self.listed, "the titles that replies list", "has", 0.5)
         grounder, n = Grounder(self.catalog), len(self.replies)
         found = sum(bool(grounder.titles(text)) for text in self.replies)
         of, says = "the replies looked at", "has a film that they name"
@@ -167,10 +165,20 @@ def import_logs(config: ImportConfig) -> Imported:
         tables.write_jsonl(stage.path("dialogues.jsonl"), counts.pass_on(found))
         skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))
         tables.write_csv(stage.path(SKIPPED), skipped)
-        _all_there(config.order, counts.systems)
-        if not same_users(counts.users.values()):
+        read_of = {paths.slug(name): name for name in counts.systems}
+        for name in _names(config.order):
+            if paths.slug(name) not in read_of:
+                hint = did_you_mean(name, read_of.values())
+                there = ", ".join(counts.systems)
+                raise InputError(f"order names {name!r}, which no log is of{hint} (found: {there})")
+        if not same_users(
+            counts.users.values()
+        ):  # the system joins the session's name: no scenario is shared
             stage.counts["users"] = "different for each system"
-            tables.write_jsonl(stage.path("dialogues.jsonl"), _own_sessions(stage.path("dialogues.jsonl")))
+            path = stage.path("dialogues.jsonl")
+            talks = map(Dialogue.from_json, tables.read_jsonl(path))
+            own = (replace(d, session_id=f"{paths.slug(d.model_name)}:{d.session_id}").dumps() for d in talks)
+            tables.write_jsonl(path, own)
         read = sum(row["sessions"] for row in counts.systems.values())
         stage.counts |= {"sessions": read, "systems": len(counts.systems), "skipped": len(skipped)}
         if not read:
@@ -178,14 +186,6 @@ def import_logs(config: ImportConfig) -> Imported:
             why = f"{first.place}: {first.reason}"
             raise InputError(f"no conversation of {config.logs} can be read; the first: {why}")
     return Imported(stage.folder, counts.table(), skipped, counts.titles())
-
-
-def _own_sessions(path: Path) -> Iterator[str]:
-    """The dialogues with the system in the session's name: no two systems share a scenario then."""
-    for row in tables.read_jsonl(path):
-        dialogue = Dialogue.from_json(row)
-        named = f"{paths.slug(dialogue.model_name)}:{dialogue.session_id}"
-        yield replace(dialogue, session_id=named).dumps()
 
 
 def _names(order: str) -> list[str]:
@@ -200,14 +200,6 @@ def _in_order(config: ImportConfig, broken: Callable[[Broken], object]) -> Itera
         yield from (one for one in again if logs.session_key(one).model == wanted)
     rest = logs.readable(config.logs, broken, system=config.system)
     yield from (one for one in rest if logs.session_key(one).model not in first)
-
-
-def _all_there(order: str, systems: Iterable[str]) -> None:
-    known = {paths.slug(name): name for name in systems}
-    for name in _names(order):
-        if paths.slug(name) not in known:
-            hint = did_you_mean(name, known.values())
-            raise InputError(f"order names {name!r}, which no log is of{hint} (found: {', '.join(systems)})")
 
 
 def _refuse(one: Broken) -> None:

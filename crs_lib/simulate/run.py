@@ -43,11 +43,10 @@ def _freeze(run: str, catalog: str, loaded: Catalog) -> str:
 
 
 def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
-    """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``; returns the folder.
-
-    The conversations of straight and fresh users lie beside it (``dialogues_<arm>.jsonl``), further arms of
-    whole sessions in runs ``<run>-<arm>``. Killed at any moment and started again, it continues. The
-    catalogue is frozen as ``catalog.parquet``, models' calls are in ``llm_calls.jsonl``, failed sessions in
+    """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``; returns the folder. The
+    conversations of straight and fresh users lie beside it (``dialogues_<arm>.jsonl``), further arms of whole
+    sessions in runs ``<run>-<arm>``. Killed at any moment and started again, it continues. The catalogue is
+    frozen as ``catalog.parquet``, models' calls are in ``llm_calls.jsonl``, failed sessions in
     ``failed_sessions.csv``. Raises RunError for a folder made with other parameters, a damaged ledger, a run
     that another process works on, a disk that refuses, models that are not there, and more failed sessions
     than ``llm`` allows (``max_failed``).
@@ -66,10 +65,8 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
     inputs |= versions(config.programs(), before)
     seeds = ", with other seeds" if asked else ""
     without = f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
-    with (
-        runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs) as stage,
-        stage.ledger() as ledger,
-    ):
+    opened = runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs)
+    with opened as stage, stage.ledger() as ledger:
         alone = config.workers == 1 and not config.scheduler
         runs.job(
             stage, ledger, [runs.Part(keys, models, label=keys[0].system) for keys, models in config.parts()],

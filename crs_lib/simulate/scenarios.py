@@ -49,8 +49,9 @@ DENSE, NATURAL = "dense", "natural"
 # their types, "exclude" as contradict; 416 of 451 leave the scope open.
 _RATE, _OPEN_SHARE = 0.19, 0.92
 _FOUND = {"refine": 341, "contradict": 68, "replace": 34, "relax": 7, "switch": 6}
+# Genres as often as the people tuned on name them (docs/validity.md, section 2); any other about 4 times.
+_ASKED = {"Comedy": 51, "Horror": 42, "Action": 32, "Science Fiction": 24, "Fantasy": 16, "Romance": 16}
 _INSISTS, _SELDOM = 0.6, 0.1  # how often an unserved user insists instead of going on; at natural pace
-_CHATTY = 0.8  # at natural pace small talk is as much more frequent as its draws are smaller
 
 
 class Pace(NamedTuple):
@@ -100,7 +101,9 @@ def _type_order(
 def _block(
     seed: int, block: int, types: tuple[str, ...], n_turns: int, pace: Pace, least: int
 ) -> list[list[str]]:
-    """The types of the shifts of every session of a block."""
+    """The types of the shifts of every session of a block: each the type given least often that can happen
+    (where none can, of all), or at natural pace one as often as people's.
+    """
     sessions = range(block * len(types), (block + 1) * len(types))
     draw = rng.stream(seed, "movies", "shift-types", block)
     order = draw.permutation(len(types)).tolist()
@@ -111,23 +114,16 @@ def _block(
     given: Counter[str] = Counter()
     kinds: list[list[str]] = [[] for _ in sessions]
     for _, _, row in sorted(due):
-        kind = _rarest(types, shapes[row], given, draw, pace.natural)
+        options = [kind for kind in types if SHIFTS.create(kind).allows(shapes[row])] or list(types)
+        if pace.natural and (counts := np.array([_FOUND.get(kind, 0) for kind in options])).any():
+            kind = options[int(draw.choice(len(options), p=counts / counts.sum()))]
+        else:
+            drawn = (options[place] for place in draw.permutation(len(options)).tolist())
+            kind = min(drawn, key=given.__getitem__)
         given[kind] += 1
         shapes[row] = SHIFTS.create(kind).leaves(shapes[row])
         kinds[row].append(kind)
     return kinds
-
-
-def _rarest(
-    types: tuple[str, ...], shape: StateShape, given: Counter[str], draw: np.random.Generator, natural: bool
-) -> str:
-    """The type given least often that can happen, or one as often as people's; where none can, of all."""
-    options = [kind for kind in types if SHIFTS.create(kind).allows(shape)] or list(types)
-    if natural and (counts := np.array([_FOUND.get(kind, 0) for kind in options])).any():
-        return options[int(draw.choice(len(options), p=counts / counts.sum()))]
-    drawn = (options[place] for place in draw.permutation(len(options)).tolist())
-    rarest: str = min(drawn, key=lambda kind: given[kind])
-    return rarest
 
 
 SHIFT: Final = "shift"
@@ -224,10 +220,14 @@ class Scenario:
         return tuple(self.draws(step.turn).random() for step in self.steps)
 
     @cached_property
+    def habits(self) -> tuple[float, ...]:
+        """Numbers in [0, 1), small for a user who types no capitals, leaves out marks, makes slips."""
+        return tuple(rng.stream(self.seed, "movies", self.session, "typing").random(3).tolist())
+
+    @property
     def small_letters(self) -> bool:
         """Whether this user types no capitals but those of names."""
-        typing = rng.stream(self.seed, "movies", self.session, "typing")
-        return typing.random() < voices.every()[self.voice].small_letters
+        return self.habits[0] < voices.every()[self.voice].small_letters
 
     def read_as(self, catalog: Catalog, window: "Window", state: UserState) -> "Scenario":
         """The scenario of a user who means another reading of the shift that begins a window."""
@@ -247,19 +247,16 @@ def plan(
     types: tuple[str, ...] = ALL_TYPES, rates: Rates | None = None, pace: Pace = USUAL, voice: str = "A",
     insist: bool = True, explicitness: str = voices.EXPLICIT, scope: str = voices.STATED,
 ) -> Scenario:  # fmt: skip
-    """The scenario of one session.
-
-    Turn 1 asks for a genre, the next turns refine it to two or three constraints (in all voices but A: one to
-    three of any field in any order); shifts come at random turns, their types balanced over every block of
-    sessions (:func:`_type_order`); between them the user asks about films, asks for more, hesitates, or
-    contradicts in words only. Every state has an answer in the catalogue, and the number of answers is
-    logged. First words and small talk of a voice take the place of turns that change nothing; states, shifts
-    and their turns are those of every voice but A. ``explicitness`` says whether a shift's new constraint is
-    named or implied by a situation, ``scope`` whether it says what becomes of earlier constraints
-    (:func:`_left_open`); the constraints are the same. The twin of arm "none" equals its session
-    up to the first shift and never shifts; the user of arm "calm" never insists.
-
-    Raises InputError if the catalogue has no genre with five films, or for an unknown type.
+    """The scenario of one session. Turn 1 asks for a genre, the next turns refine it to two or three
+    constraints (in all voices but A: one to three of any field in any order); shifts come at random turns,
+    their types balanced over every block of sessions (:func:`_type_order`); between them the user asks about
+    films, asks for more, hesitates, or contradicts in words only. Every state has an answer in the catalogue,
+    and the number of answers is logged. First words and small talk of a voice take the place of turns that
+    change nothing; states, shifts and their turns are those of every voice but A. ``explicitness`` says
+    whether a shift's new constraint is named or implied by a situation, ``scope`` whether it says what
+    becomes of earlier constraints (:func:`_left_open`); the constraints are the same. The twin of arm "none"
+    equals its session up to the first shift and never shifts; the user of arm "calm" never insists. Raises
+    InputError if the catalogue has no genre with five films, or for an unknown type.
     """
     for kind in types:
         SHIFTS.get(kind)
@@ -383,8 +380,7 @@ def _stated(
     for place, name in enumerate(avoid):
         held = dict(itertools.islice(avoid.items(), place + 1))
         state = replace(goal, constraints=wanted, focus=next(iter(wanted), name), avoid=held)
-        step = _step(catalog, len(steps) + 1, EXCLUDE, state)
-        steps.append(replace(step, excluded={name: avoid[name]}))
+        steps.append(replace(_step(catalog, len(steps) + 1, EXCLUDE, state), excluded={name: avoid[name]}))
     return steps
 
 
@@ -392,10 +388,9 @@ def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
     """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
     draws = partial(rng.stream, plan.seed, "movies", plan.session, "small-talk")
     shares, found = voices.every()[plan.voice].small_talk, list(steps[:1])
-    chatty = _CHATTY if plan.natural else 1.0
     for before, step in itertools.pairwise(steps):
         free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
-        act = voices.picked(shares, draws(step.turn).random() * chatty) if free else ""
+        act = voices.picked(shares, draws(step.turn).random()) if free else ""
         found.append(replace(step, act=act) if act else step)
     return found
 
@@ -419,9 +414,7 @@ def _first_words(
 
 
 def _openly(catalog: Catalog, plan: Scenario, act: str, goal: UserState, n: int) -> list[PlanStep]:
-    """The first ``n`` turns of a user who states nothing, and contradicts nothing: first words, ordinary
-    talk.
-    """
+    """The first ``n`` turns of a user who states and contradicts nothing: first words, ordinary talk."""
     draws = partial(rng.stream, plan.seed, "movies", plan.session, "open")
     acts = [act, *(_ordinary(catalog, draws(turn), plan.rates) for turn in range(2, n + 1))]
     nothing = replace(goal, constraints={}, avoid={})
@@ -437,9 +430,7 @@ class Window(NamedTuple):
 
 
 def windows(shifting: Scenario, plan: Scenario) -> list[Window]:
-    """The windows of a session in an arm: the first turns from each of ``shifting``'s shifts on without
-    change.
-    """
+    """The windows of a session in an arm: the turns from each of ``shifting``'s shifts on without change."""
     states, found = [(step.wanted, bool(step.readings)) for step in plan.steps], []
     for turn in (step.turn for step in shifting.steps if step.shift is not None):
         same = next(itertools.groupby(states[turn - 1 :]))[1]
@@ -505,14 +496,14 @@ def _next_shift(
 
 
 def _first_state(catalog: Catalog, draw: np.random.Generator, natural: bool = False) -> UserState:
-    """A genre and a film of it; at natural pace a genre as often as films have it."""
+    """A genre and a film of it; at natural pace a genre as often as people ask for it."""
     genres = catalog.goal_genres
     if not genres:
         lacks = f"{catalog!r} has no genre with five films"
         raise InputError(f"{lacks}; a scenario needs one. Give a larger catalogue")
     place = int(draw.integers(len(genres)))
     if natural:
-        counts = np.array([catalog.support(GOAL_FIELD, genre) for genre in genres])
+        counts = np.array([_ASKED.get(genre, 4) for genre in genres])
         place = int(draw.choice(len(genres), p=counts / counts.sum()))
     genre = genres[place]
     items = catalog.query({GOAL_FIELD: genre}).items

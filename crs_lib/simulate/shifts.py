@@ -146,9 +146,7 @@ def _dropped(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
 def new_value(
     catalog: Catalog, items: Any, name: str, unlike: int | None, draw: np.random.Generator
 ) -> tuple[str, int] | None:
-    """A value of a field (preferably of three films) and a film of ``items`` with it; none that ``unlike``
-    has.
-    """
+    """A value of a field (best of three films) and a film of ``items`` with it, none of ``unlike``."""
     had = set(catalog.items[unlike].values[name]) if unlike is not None else set()
     rare: tuple[str, int] | None = None
     for place in draw.permutation(len(items))[:_TRIES]:
@@ -173,7 +171,6 @@ class _Refine(ShiftType):
         return shape.constraints < MAX_CONSTRAINTS
 
     def leaves(self, shape: StateShape) -> StateShape:
-        """One constraint more."""
         return shape._replace(constraints=shape.constraints + 1)
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
@@ -250,15 +247,12 @@ class _Relax(ShiftType):
     """One constraint less; at least one stays."""
 
     def allows(self, shape: StateShape) -> bool:
-        """Whether a constraint would stay."""
         return shape.constraints > 1
 
     def leaves(self, shape: StateShape) -> StateShape:
-        """One constraint less."""
         return StateShape(shape.constraints - 1, given_up=True)
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        """Any constraint is dropped."""
         name = str(_one(list(state.constraints), draw))
         rest = state.without(name)
         new = replace(state, constraints=rest, focus=next(iter(rest)))
@@ -276,12 +270,10 @@ class _Contradict(ShiftType):
         return shape._replace(constraints=max(1, shape.constraints - 1))
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        """Any constraint becomes a value to avoid."""
         name = str(_one(list(state.constraints), draw))
         dropped = {name: state.constraints[name]}
         rest = state.without(name)
-        avoid = {**state.avoid, **dropped}
-        new = replace(state, constraints=rest, avoid=avoid, focus=next(iter(rest), name))
+        new = replace(state, constraints=rest, avoid={**state.avoid, **dropped}, focus=next(iter(rest), name))
         if rest:
             return PlannedShift(new, "contradict", {}, dropped)
         items = new.answers(catalog)
@@ -301,15 +293,12 @@ class _Return(ShiftType):
     voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed
 
     def allows(self, shape: StateShape) -> bool:
-        """Whether a constraint was given up."""
         return shape.given_up
 
     def leaves(self, shape: StateShape) -> StateShape:
-        """The constraint that returned."""
         return StateShape(1, given_up=True)
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        """Any value given up is wanted again, alone."""
         name, value = _one(state.returnable, draw)
         added = {name: value}
         new = UserState(added, name, state.anchor, past=state.past)

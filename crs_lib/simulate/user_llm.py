@@ -1,6 +1,6 @@
 """The user's words by a language model: the plan stays ours, and an utterance must voice it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts, rng
@@ -84,8 +84,11 @@ class ModelWording:
     def _request(
         self, template: str, must_voice: Sequence[tuple[str, str]], turn: int, attempt: int
     ) -> Request:
+        spans = [(m.start, m.end) for m in self.grounder.audit(template) if not m.rejected]
+        spans += [(m.start, m.end) for m in self.grounder.titles(template)]
+        named = dict.fromkeys(template[start:end] for start, end in sorted(spans))  # as the template has them
         said = [value for field, value in must_voice if field == SITUATION]
-        must_say = "\n".join(f"- {part}" for part in [*self._surface(template), *said]) or "- (none)"
+        must_say = "\n".join(f"- {part}" for part in [*named, *said]) or "- (none)"
         slots = {"plan": f"- {template}", "must_say": must_say, "tone": self.tone}
         return Request.ask(
             "user", prompts.render("movies/user_utterance", **slots),
@@ -93,9 +96,3 @@ class ModelWording:
             seed=rng.address_seed(self.seed, "movies", self.session, "user-words", turn, attempt),
             tags={"session": self.session, "system": self.system, "turn": turn},
         )  # fmt: skip
-
-    def _surface(self, template: str) -> Iterable[str]:
-        """The values and titles of a template, as they are written there, in order, each once."""
-        spans = [(m.start, m.end) for m in self.grounder.audit(template) if not m.rejected]
-        spans += [(m.start, m.end) for m in self.grounder.titles(template)]
-        return dict.fromkeys(template[start:end] for start, end in sorted(spans))

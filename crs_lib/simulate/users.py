@@ -33,6 +33,7 @@ from crs_lib.simulate.scenarios import (
     stratum,
 )
 from crs_lib.simulate.shifts import SHIFTS
+from crs_lib.systems.base import n_met
 
 SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
 
@@ -61,12 +62,8 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
         return
     found = {match.code for match in grounder.audit(text) if not match.rejected}
     for field, value in needed:
-        said = (
-            value.lower() in text.lower()
-            if field == SITUATION
-            else grounder.catalog.code(field, value) in found
-        )
-        if not said:
+        situation = field == SITUATION and value.lower() in text.lower()
+        if not situation and (field == SITUATION or grounder.catalog.code(field, value) not in found):
             turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
             raise RunError(
                 f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}; mend "
@@ -74,7 +71,8 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
             )
 
 
-_PLAIN, _NO_STOP = 0.6, 0.3  # at natural pace: turns in plain words; those without a full stop behind them
+_PLAIN = 0.75  # at natural pace: turns in plain words, where there are some
+_NO_STOP, _NO_MARK, _SLIPS = 0.8, 0.25, 0.06  # users who write no full stop, no question mark; who slip
 _PRAISES = 0.4  # how often a user who was served says so when asking for more
 _ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *voices.SMALL_TALK})  # acts that leave room for a reaction
 _ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
@@ -127,7 +125,7 @@ class User:
         act, section = self._act(step)
         self.clarified = act == CLARIFY or (self.clarified and step.shift is None)
         lines = self.scenario.lines
-        text = lines.get((turn, section)) or self._words(step, act, section)
+        text = lines.get((turn, section)) or self._typed(self._words(step, act, section))
         if act not in _ABOUT_A_REPLY:
             lines[turn, section] = text
         log = self._log(step, act)
@@ -147,20 +145,21 @@ class User:
             return CLARIFY, CLARIFY
         if step.act == CLARIFY and self.clarified:
             step = replace(step, act=FOLLOW_UP)
-        if step.act == OPENING and self._greeted(step):
-            return OPENING, "initial_next"
+        before = self.scenario.steps[max(0, step.turn - 2)].state
+        if step.act == OPENING and not before.constraints and not before.avoid:
+            return OPENING, "initial_next"  # turns that stated nothing have begun the conversation
         if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
             implied = step.situation and step.act != REFINEMENT
             return step.act, f"{step.act}_implicit" if implied else step.act
         last, mood = self.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
-        ends = self._exhausted(step)
+        fits, heard = step.answers, self.heard  # it ends where every film that fits has been recommended
+        ends = fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
         if step.readings and step.act in voices.SMALL_TALK:
             return step.act, step.act if self.last else "reaction_first"
         if step.readings:
             return step.act, step.act if self.heard or step.act != FOLLOW_UP else "follow_up_first"
-        insists = mood < self.scenario.insist
-        if insists and best < 1 and not ends and step.state.constraints:
+        if mood < self.scenario.insist and best < 1 and not ends and step.state.constraints:
             if last:
                 return "insist", "insist"
             if self.asked:
@@ -183,30 +182,22 @@ class User:
             return "reaction_met"
         return "reaction_missed" if act == voices.REACTION and best < 1 else act
 
-    def _greeted(self, step: PlanStep) -> bool:
-        """Whether turns that stated nothing come before an opening, so that the conversation has begun."""
-        before = self.scenario.steps[step.turn - 2].state if step.turn > 1 else step.state
-        return not before.constraints and not before.avoid
-
-    def _exhausted(self, step: PlanStep) -> bool:
-        """Whether every film that fits has been recommended in this session."""
-        fits, heard = step.answers, self.heard
-        return fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
-
     def _met(self, item: int, step: PlanStep) -> float:
         """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""
-        values = self.catalog.items[item].values
         wanted = step.state.constraints
-        if not wanted or any(value in values[name] for name, value in step.state.avoid.items()):
-            return 0.0
-        return sum(value in values[name] for name, value in wanted.items()) / len(wanted)
+        return n_met(self.catalog, item, wanted, step.state.avoid) / len(wanted) if wanted else 0.0
 
     def _title(self, step: PlanStep, draw: np.random.Generator) -> str:
         """The film a turn speaks of: one just recommended that was not asked about, else the anchor."""
         fresh = [item for item in self.last if item not in self.asked_about]
         item = fresh[int(draw.integers(len(fresh)))] if fresh else step.state.anchor
         self.asked_about |= {item}
-        return self.catalog.items[item].title
+        return self._name(item)
+
+    def _name(self, item: int) -> str:
+        """A film's title; at natural pace none that would be read as a year."""
+        title = self.catalog.items[item].title
+        return "that one" if self.scenario.natural and title.isdigit() else title
 
     def _words(self, step: PlanStep, act: str, section: str) -> str:
         voice, small = self.scenario.voice, self.scenario.small_letters
@@ -227,7 +218,7 @@ class User:
                 slots["situation"] = situation
             slots["old"] = self._noun_phrase(step.shift.dropped, draw)
             before = self.scenario.steps[max(0, step.turn - 2)].state.anchor
-            slots["title"] = self.catalog.items[before].title
+            slots["title"] = self._name(before)
             if step.shift.bridge:
                 slots["bridge"] = fields.bridge_phrase(*step.shift.bridge, draw, voice)
         elif act == "contradiction":
@@ -236,23 +227,21 @@ class User:
         elif act == "aside":
             slots["aside"] = self._noun_phrase(self._aside(voiced, draw), draw)
         elif act in voices.SMALL_TALK and self.last:
-            shown = self.last[int(draw.integers(len(self.last)))]
-            slots["title"] = self.catalog.items[shown].title
+            slots["title"] = self._name(self.last[int(draw.integers(len(self.last)))])
         title = self._title(step, draw) if act in QUESTIONS else ""
         wish = self._noun_phrase(voiced, draw)
-        if title:
+        plain = self.scenario.natural and f"plain_{section}" in prompts.sections("user")
+        plain = plain and draw.random() < _PLAIN
+        if title and not plain:
             return fields.question(act, title, draw, voice, small=small)
+        slots["title"] = title or slots["title"]
         words = prompts.USER_SETS[voice]
         if fields.ONE in prompts.sections(words):
             slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
             if step.shift is not None:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
-        plain = f"plain_{section}"
-        if self.scenario.natural and plain in prompts.sections("user") and draw.random() < _PLAIN:
-            section = plain
+        section = f"plain_{section}" if plain else section
         said = prompts.say(words, section, draw, small=small, wish=wish, **slots) if act != EXCLUDE else ""
-        if self.scenario.natural and draw.random() < _NO_STOP:
-            said = re.sub(r"(?<=\w\w\w)[.!]$", "", said)
         if step.situation and act == REFINEMENT:
             said = f"{said} {situation}" if voiced else situation
         if not excluded:
@@ -264,7 +253,22 @@ class User:
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"
     ) -> str:
+        """Constraints in words; at natural pace a lone genre in those that people use."""
+        own = f"plain {noun} {'+'.join(constraints.values())}"
+        if self.scenario.natural and own in prompts.sections("user"):
+            return prompts.phrase("user", own, draw)
         return fields.noun_phrase(constraints, draw, self.scenario.voice, noun, self.catalog.code)
+
+    def _typed(self, text: str) -> str:
+        """The words with the marks and slips of this user, the same in every turn; at natural pace only."""
+        if not self.scenario.natural:
+            return text
+        _, neat, slip = self.scenario.habits
+        text = text.rstrip(".!?" if neat < _NO_MARK else ".!" if neat < _NO_STOP else "")
+        for line in prompts.lines("user")["plain slips"] if slip < _SLIPS else ():
+            right, wrong = line.split(" = ")
+            text = re.sub(rf"\b{right}\b", wrong, text)
+        return text
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""

@@ -48,11 +48,6 @@ class Voice(NamedTuple):
     small_letters: float
 
 
-def _voice(row: Mapping[str, str]) -> Voice:
-    first, talk = ({act: float(row[act]) for act in acts} for acts in (FIRST_WORDS, SMALL_TALK))
-    return Voice(row["use"], row["person"], first, talk, float(row["small_letters"]))
-
-
 FIRST: Final = "A"
 ALL, DEVELOPMENT, CONFIRMATION = "all", "development", "confirmation"
 
@@ -60,7 +55,11 @@ ALL, DEVELOPMENT, CONFIRMATION = "all", "development", "confirmation"
 @cache
 def every() -> dict[str, Voice]:
     """All voices, by name."""
-    return {row["voice"]: _voice(row) for row in _table("voices/voices.tsv")}
+    found = {}
+    for row in _table("voices/voices.tsv"):
+        first, talk = ({act: float(row[act]) for act in acts} for acts in (FIRST_WORDS, SMALL_TALK))
+        found[row["voice"]] = Voice(row["use"], row["person"], first, talk, float(row["small_letters"]))
+    return found
 
 
 def choices() -> tuple[str, ...]:

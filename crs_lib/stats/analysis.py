@@ -65,11 +65,14 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     unable = _unable(frame, plan)
     pairwise = _compared(pairwise, unable, plan)
     able = values[~values[plan.system].isin(unable)]
+    mine = pairwise[pairwise["outcome"] == plan.primary_outcome]
+    mine = mine[mine["verdict"].isin(["higher", "lower"])]
+    apart = {frozenset(pair) for pair in zip(mine["a"], mine["b"], strict=True)}
     higher = plan.primary_outcome not in plan.lower_is_better
     found = {
         "means": _means(frame, design), "omnibus": pd.concat(omnibus).reindex(columns=columns),
         "effects": _effects(values, design), "assumptions": _attempt(assumptions, values, design),
-        "leaderboard": _attempt(leaderboard, able, design, apart=_apart(pairwise), higher_is_better=higher),
+        "leaderboard": _attempt(leaderboard, able, design, apart=apart, higher_is_better=higher),
         "power": _attempt(_power, values, design, plan),
     }  # fmt: skip
     for name, part in found.items():
@@ -100,13 +103,6 @@ def _unable(frame: pd.DataFrame, plan: Plan) -> tuple[Any, ...]:
         return ()
     means = frame.groupby(plan.system, observed=True)[plan.ability].mean()
     return tuple(name for name in means.index if not means[name] >= plan.able_from)
-
-
-def _apart(pairwise: pd.DataFrame) -> set[frozenset[Any]]:
-    """The pairs that the tests tell apart on the primary outcome, which the frame begins with."""
-    mine = pairwise[pairwise["outcome"] == pairwise["outcome"].iloc[0]]
-    mine = mine[mine["verdict"].isin(["higher", "lower"])]
-    return {frozenset(pair) for pair in zip(mine["a"], mine["b"], strict=True)}
 
 
 _OMNIBUS: dict[str, Callable[[pd.DataFrame, Design], pd.DataFrame]] = {

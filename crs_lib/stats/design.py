@@ -124,8 +124,7 @@ class Design:
     def independent(self, frame: pd.DataFrame) -> bool:
         """Whether no two systems share a scenario: each met its own users, and nothing is paired."""
         cells = frame[[self.system, self.scenario]].drop_duplicates()
-        several = len(cells[self.system].unique()) > 1
-        return several and not bool(cells[self.scenario].duplicated().any())
+        return len(cells[self.system].unique()) > 1 and not bool(cells[self.scenario].duplicated().any())
 
     def paired(self, frame: pd.DataFrame) -> _Paired:
         """Scenarios by systems, one value in each cell; InputError for one system, or two rows of a cell."""

@@ -41,8 +41,7 @@ def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) 
         size = min(step, resamples - start)
         chosen = rng.integers(0, clusters, size=(size, clusters))
         chosen += np.arange(size)[:, None] * clusters
-        counts = np.bincount(chosen.ravel(), minlength=size * clusters)
-        yield counts.reshape(size, clusters).astype(float)
+        yield np.bincount(chosen.ravel(), minlength=size * clusters).reshape(size, clusters).astype(float)
 
 
 def bootstrap_estimates(
@@ -62,7 +61,10 @@ def bootstrap_estimates(
     tails = np.array([(1 - design.confidence) / 2, (1 + design.confidence) / 2])
     where = np.repeat(tails[:, None], len(estimate), axis=1)
     if method == "bca":
-        where = _bca_levels(draws, estimate, _jackknife(statistic, clusters, width), tails)
+        step = max(1, _CELLS // max(clusters, width))
+        left_out = np.split(np.arange(clusters), range(step, clusters, step))
+        jackknife = [statistic(1.0 - (np.arange(clusters) == out[:, None])) for out in left_out]
+        where = _bca_levels(draws, estimate, np.vstack(jackknife), tails)
     bounds = np.full((3, len(estimate)), np.nan)
     for j, column in enumerate(draws.T):
         usable = column[~np.isnan(column)]
@@ -71,12 +73,6 @@ def bootstrap_estimates(
         if len(usable) > 1:
             bounds[2, j] = usable.std(ddof=1)
     return _Estimates(estimate, *bounds)
-
-
-def _jackknife(statistic: Statistic, clusters: int, width: int) -> Floats:
-    step = max(1, _CELLS // max(clusters, width))
-    blocks = np.split(np.arange(clusters), range(step, clusters, step))
-    return np.vstack([statistic(1.0 - (np.arange(clusters) == out[:, None])) for out in blocks])
 
 
 def _bca_levels(draws: Floats, estimate: Floats, jackknife: Floats, tails: Floats) -> Floats:

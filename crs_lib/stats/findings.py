@@ -271,7 +271,7 @@ def finding_count(
         first[estimate] = Estimate.of(first, estimate)
     words = first | numbers
     used = [name for name in _words_of(template) if name in words]
-    if missing := [name for name in used if _is_missing(words[name])]:
+    if missing := [name for name in used if pd.api.types.is_scalar(words[name]) and pd.isna(words[name])]:
         return finding_none(none or f"{listing(missing)} is not known")
     counts = [words[name] for name in used if isinstance(words[name], (int, float, np.number))]
     if counts and not any(counts) and len(counts) == len(used):
@@ -295,8 +295,7 @@ def finding_limit(
     found = [mean_of(frame, value, scenario=by)]
     if system:
         means = means_of(frame, value, system=system, scenario=by)
-        order = sorted(means, key=lambda name: -means[name].value)
-        pairs = itertools.pairwise(order)
+        pairs = itertools.pairwise(sorted(means, key=lambda name: -means[name].value))
         found = [difference_of(frame, a, b, value, system=system, scenario=by) for a, b in pairs]
     known = [one for one in found if not math.isnan(one.low)]
     half = max((one.high - one.low for one in known), default=0.0) / 2
@@ -364,7 +363,3 @@ def _sentence(template: str, words: Mapping[str, Any]) -> Finding:
 
 def _words_of(template: str) -> list[str]:
     return [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float | np.floating) and math.isnan(value)) or value is pd.NA

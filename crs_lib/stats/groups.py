@@ -89,22 +89,15 @@ def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float
             half = float(scipy.stats.t.ppf((1 + design.confidence) / 2, df)) * error
             row |= {"low": diff - half, "high": diff + half, "p_games_howell": games_howell[i, j]}
             row["p_equivalent"] = float(scipy.stats.t.sf((margin - abs(diff)) / error, df))
-            row |= _brunner_munzel(x, y)
+            ahead = float(scipy.stats.mannwhitneyu(x, y).statistic) / (len(x) * len(y)) - 0.5
+            test = scipy.stats.mannwhitneyu if abs(ahead) == 0.5 else scipy.stats.brunnermunzel
+            row |= {"p_brunner_munzel": float(test(x, y).pvalue), "ranks": float(np.sign(ahead))}
         rows.append(row | {"n": min(len(x), len(y)), "n_missing": missing[i] + missing[j]})
     return pd.DataFrame(rows)
 
 
-def _brunner_munzel(x: Floats, y: Floats) -> dict[str, float]:
-    ahead = float(scipy.stats.mannwhitneyu(x, y).statistic) / (len(x) * len(y)) - 0.5
-    apart = abs(ahead) == 0.5
-    test = scipy.stats.mannwhitneyu(x, y) if apart else scipy.stats.brunnermunzel(x, y)
-    return {"p_brunner_munzel": float(test.pvalue), "ranks": float(np.sign(ahead))}
-
-
 def holm(p: Sequence[float] | Floats) -> Floats:
-    """Holm's adjusted p values in [0, 1], in order; NaN does not count. Source: Holm (1979), Scand. J. Stat.
-    6.
-    """
+    """Holm's adjusted p in [0, 1], in order; NaN does not count. Source: Holm (1979), Scand. J. Stat. 6."""
     return np.asarray(adjust(pd.DataFrame({"p": p}, dtype=float))["p_adjusted"])
 
 

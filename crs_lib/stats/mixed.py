@@ -106,8 +106,7 @@ def _fixed_covariance(x: Floats, cluster: Any, between: float, within: float) ->
     """(X' V^-1 X)^-1 in closed form: no numerical Hessian, so it holds at the boundary too."""
     sums = np.zeros((int(cluster.max()) + 1, x.shape[1]))
     np.add.at(sums, cluster, x)
-    size = np.bincount(cluster)
-    shrink = between / (within + size * between)
+    shrink = between / (within + np.bincount(cluster) * between)
     return np.asarray(within * np.linalg.inv(x.T @ x - (sums.T * shrink) @ sums))
 
 

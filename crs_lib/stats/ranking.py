@@ -37,8 +37,7 @@ def leaderboard(
     scores = rankable(sign * np.array([sample.mean() for sample in samples]))
     drawn = scipy.stats.rankdata(np.round(sign * draws, 12), axis=1)
     first = drawn == drawn.min(axis=1, keepdims=True)
-    tails = [design.alpha / 2, 1 - design.alpha / 2]
-    low, high = np.quantile(drawn, tails, axis=0, method="inverted_cdf")
+    low, high = np.quantile(drawn, [design.alpha / 2, 1 - design.alpha / 2], axis=0, method="inverted_cdf")
     alike = [frozenset(pair) not in apart for pair in combinations(names, 2)]
     order = np.argsort(scores, kind="stable").tolist()
     means = [cost_interval(column, design.confidence)[:3] for column in samples]

@@ -1,8 +1,4 @@
 from .base import SYSTEMS, World
 from .programs import Programs
 
-__all__ = [
-    "SYSTEMS",
-    "Programs",
-    "World",
-]
+__all__ = ["SYSTEMS", "Programs", "World"]

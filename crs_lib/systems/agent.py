@@ -48,13 +48,6 @@ def parameters(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     return modes.object_schema(told)
 
 
-def _tool(names: Iterable[str] = FIELDS) -> dict[str, Any]:
-    """The tool as servers are told of it."""
-    said = prompts.source("movies/crs_tool")
-    told = {"name": TOOL, "description": said, "parameters": parameters(names)}
-    return {"type": "function", "function": told}
-
-
 class _Search(NamedTuple):
     """One call of the tool: its arguments, the films found in order, and the fault of a call that failed."""
 
@@ -166,10 +159,11 @@ class _Agent(ModelSystem):
 
     def by_tools(self, turn: int, asked: list[Message]) -> Reply:
         """Searches through the server's own tools, which join ``asked``, then the reply."""
-        last = list[Message]()
+        last, known = list[Message](), parameters(self.world.catalog.fields)
+        told = {"name": TOOL, "description": prompts.source("movies/crs_tool"), "parameters": known}
         while len(self.searches) < self.llm.searches:
             try:
-                said = self.call(turn, asked, None, [_tool(self.world.catalog.fields)])
+                said = self.call(turn, asked, None, [{"type": "function", "function": told}])
             except LLMError as error:
                 if error.kind != "no tools" or self.llm.tools == "native":
                     raise
@@ -205,8 +199,7 @@ class _Agent(ModelSystem):
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:  # fmt: skip
         """One call with the conversation, as far as it fits, and this turn's messages."""
-        task = Message("system", self.system_message(self.offer()))
-        messages, left_out = self.fitting(task, asked, tools)
+        messages, left_out = self.fitting(Message("system", self.system_message(self.offer())), asked, tools)
         self.left_out = max(self.left_out, left_out.get("utterances_left_out", 0))
         self.calls += 1
         return self.ask(turn, messages, schema, self.calls - 1, tools)
@@ -234,15 +227,17 @@ class _Agent(ModelSystem):
         self.found |= dict.fromkeys(item for item in shown if item not in self.found)
         number = {item: place for place, item in enumerate(self.found, start=1)}
         lines = [f"[{number[item]}] {modes.film_facts(self.world.catalog, item)}" for item in shown]
-        told = {"found": len(done.items), "movies": lines, **done.noted}
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps({"found": len(done.items), "movies": lines, **done.noted}, ensure_ascii=False)
 
     def logged(self, done: _Search) -> dict[str, Any]:
         """A search as the log of the turn holds it; texts of a model are bounded."""
-        told: dict[str, Any] = {"name": shorten(done.name, modes.VALUE_LIMIT)}
-        told["arguments"] = {
-            shorten(str(name), modes.VALUE_LIMIT): _bounded(value) for name, value in done.arguments.items()
-        }
+        most, bounded = modes.VALUE_LIMIT, dict[str, Any]()
+        for name, value in done.arguments.items():
+            written = json.dumps(value, ensure_ascii=False, default=str)
+            bounded[shorten(str(name), most)] = (
+                value if len(written) <= 2 * most else shorten(written, 2 * most)
+            )
+        told: dict[str, Any] = {"name": shorten(done.name, most), "arguments": bounded}
         if done.fault:
             return told | {"error": done.fault}
         return told | {"n_found": len(done.items), "films": self.ids(done.items[:SHOWN]), **done.noted}
@@ -303,9 +298,3 @@ def most_calls(system: str, llm: LLMSettings) -> int:
     if SYSTEMS.get(system).make is not _Agent:
         return 1
     return llm.searches + 1 + (llm.searches > 0 and llm.structured)
-
-
-def _bounded(value: Any) -> Any:
-    """A value of a model's argument, its text bounded."""
-    written = json.dumps(value, ensure_ascii=False, default=str)
-    return value if len(written) <= 2 * modes.VALUE_LIMIT else shorten(written, 2 * modes.VALUE_LIMIT)

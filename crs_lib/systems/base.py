@@ -39,12 +39,9 @@ class _Asked(Protocol):
     name: str
 
     def ask(
-        self,
-        spec: str,
-        request: Mapping[str, Any],
-        tags: Mapping[str, str | int] | None = None,
+        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None,
         lane: int = 0,
-    ) -> "Answer": ...
+    ) -> "Answer": ...  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -237,9 +234,7 @@ def _best(items: Codes, score: NDArray[np.float64], n: int) -> Items:
 
 
 def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> Items:
-    """``n`` films of a session (0: all) in random order, ``held`` among them; every system meets the same
-    ones.
-    """
+    """``n`` films of a session (0: all) in random order, ``held`` among them; every system meets the same."""
     films_ = [int(item) for item in catalog.query({}).items]
     if not n or n >= len(films_):
         return tuple(films_)

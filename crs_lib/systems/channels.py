@@ -56,8 +56,8 @@ class Channel:
 
     @staticmethod
     def parsed(argument: str) -> Any:
-        """The argument, read; InputError where it cannot be."""
-        raise NotImplementedError
+        """The argument, read; InputError where it cannot be. Without more, as it is."""
+        return argument
 
     @classmethod
     def check_ready(cls, argument: str) -> None:
@@ -105,9 +105,8 @@ class _Instance(Channel):
 
     @classmethod
     def _load(cls, argument: str) -> type[Any]:
-        """The class, imported from the current folder, from notebooks/ or any other place of Python's path.
-
-        A module whose file was changed is read again. Raises LLMError where it cannot be imported.
+        """The class, imported from the current folder, from notebooks/ or any other place of Python's path. A
+        module whose file was changed is read again. Raises LLMError where it cannot be imported.
         """
         module, name = cls.parsed(argument)
         for place in (Path.cwd(), paths.notebooks()):
@@ -171,11 +170,6 @@ class _Function(Channel):
     def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
         self.check_ready(argument)
         self._function = FUNCTIONS[argument]
-
-    @staticmethod
-    def parsed(argument: str) -> str:
-        """The name as it is: functions are known where they are called."""
-        return argument
 
     @classmethod
     def check_ready(cls, argument: str) -> None:
@@ -269,9 +263,8 @@ class _Process(Channel):
 
     @classmethod
     def identity(cls, argument: str) -> str:
-        """A digest of the words and of the program: a script, or the first file after its interpreter.
-
-        Files behind it are the program's data, which it may write.
+        """A digest of the words and of the program: a script, or the first file after its interpreter. Files
+        behind it are the program's data, which it may write.
         """
         words = cls.parsed(argument)
         found = shutil.which(words[0])
@@ -352,15 +345,12 @@ class _Process(Channel):
     def _read_errors(self) -> None:
         """Keep the last lines of standard error, so that the program never waits for a reader."""
         with suppress(OSError, ValueError):
-            rest = b""
-            while piece := os.read(self._errors, _PIECE):
-                *lines, rest = (rest + piece)[-_PIECE:].split(b"\n")
-                self._keep(lines)
-            self._keep([rest])
-
-    def _keep(self, lines: list[bytes]) -> None:
-        texts = (line.decode("utf-8", "replace").strip() for line in lines)
-        self._last_lines.extend(shorten(text, 300) for text in texts if text.strip("~^ "))
+            rest, piece = b"", b" "
+            while piece:
+                piece = os.read(self._errors, _PIECE)
+                *lines, rest = (rest + (piece or b"\n"))[-_PIECE:].split(b"\n")
+                texts = (line.decode("utf-8", "replace").strip() for line in lines)
+                self._last_lines.extend(shorten(text, 300) for text in texts if text.strip("~^ "))
 
 
 def _ready(seconds: float, reads: int, writes: int | None = None) -> set[int]:
@@ -471,7 +461,6 @@ class _Server(Channel):
     @staticmethod
     def parsed(argument: str) -> str:
         """The URL of an argument: ``http:localhost:8000/reply``, ``http://…`` and ``http:https://…``.
-
         InputError for what is no address, and for one that holds a name and password or a query.
         """
         text = f"http:{argument}" if argument.startswith("//") else argument
@@ -504,7 +493,8 @@ class _Server(Channel):
         kept = self._kept[request["session"]]
         if self._card:
             self._read_card(kept)
-        text = self._posted(self.wire.body(request, kept), kept)
+        body = json.dumps(self.wire.body(request, kept), ensure_ascii=False).encode("utf-8", "replace")
+        text = self._sent("POST", self.url, body, kept)
         if not self.wire.name:
             return contract.parse(text)
         try:
@@ -525,11 +515,6 @@ class _Server(Channel):
             self.url = self._card.removesuffix(self.wire.card) + (urlsplit(url).path or self.wire.path)
         self._card = ""
 
-    def _posted(self, value: object, kept: Mapping[str, Any]) -> str:
-        """The text of the answer to a posted value, as :meth:`_sent`."""
-        body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-        return self._sent("POST", self.url, body, kept)
-
     def _sent(self, method: str, url: str, body: bytes | None, kept: Mapping[str, Any]) -> str:
         """The text of the answer to a request; LLMError for every other status than 200."""
         client, found = self._clients.at(self.url), bytearray()
@@ -544,17 +529,13 @@ class _Server(Channel):
             raise (LLMError("too slow", str(fault)) if fault.kind == "timeout" else fault) from error
         if self.wire.name:
             kept["jar"].extract_cookies(answer)
-        text = found.decode("utf-8", "replace")
-        if answer.status_code != 200:
-            raise self._refused(answer, text)
-        return text
-
-    def _refused(self, answer: httpx.Response, text: str) -> LLMError:
-        status = answer.status_code
+        status, text = answer.status_code, found.decode("utf-8", "replace")
+        if status == 200:
+            return text
         said = f"{self.url} said: {shorten(' '.join(text.split()) or 'nothing', 300)} (HTTP {status})"
         if status < 500:
-            return LLMError("refused", said)
-        return LLMError("busy", said, pause=http.seconds_of(answer.headers.get("retry-after", "")))
+            raise LLMError("refused", said)
+        raise LLMError("busy", said, pause=http.seconds_of(answer.headers.get("retry-after", "")))
 
     def close(self) -> None:
         """Close all connections."""
@@ -564,26 +545,14 @@ class _Server(Channel):
 def _client(url: str, settings: dict[str, Any]) -> httpx.Client:
     """A client that sends the cookies of the conversation that a request belongs to, and no others."""
     client = httpx.Client(**settings)
-    hooks = client.event_hooks["request"]
-    client.event_hooks = client.event_hooks | {"request": [*hooks, _with_cookies]}
+    client.event_hooks["request"].append(lambda request: request.extensions["jar"].set_cookie_header(request))
     return client
 
 
-def _with_cookies(request: httpx.Request) -> None:
-    request.extensions["jar"].set_cookie_header(request)
-
-
-def _speaking(name: str, wire: _Wire) -> type[Channel]:
-    """The channel to servers of one kind."""
-    told = f"{wire.name[:1].upper()}{wire.name[1:]}, behind an HTTP address."
-    facts = {"__doc__": told, "wire": wire, "example": f"http://127.0.0.1:8000{wire.path}"}
-    return type(f"_{name}", (_Server,), facts)
-
-
-CHANNELS: Mapping[str, type[Channel]] = {
-    "python": _Instance,
-    "function": _Function,
-    "exec": _Process,
-    "http": _Server,
-    **{name: _speaking(name, wire) for name, wire in _WIRES.items()},
-}
+CHANNELS: dict[str, type[Channel]] = {
+    "python": _Instance, "function": _Function, "exec": _Process, "http": _Server,
+}  # fmt: skip
+for _name, _wire in _WIRES.items():
+    _told = f"{_wire.name[:1].upper()}{_wire.name[1:]}, behind an HTTP address."
+    _facts = {"__doc__": _told, "wire": _wire, "example": f"http://127.0.0.1:8000{_wire.path}"}
+    CHANNELS[_name] = type(f"_{_name}", (_Server,), _facts)

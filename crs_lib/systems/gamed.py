@@ -142,7 +142,6 @@ class _ConfirmShift(Oracle):
     """The oracle, but a reply to changed constraints shows no film and asks whether they are meant."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        """A question back once after every change, the oracle's reply otherwise."""
         before, found = self.state, super().reply(turn, text, user_meta)
         if self.state == before or not before.constraints:
             return found
@@ -206,7 +205,6 @@ class _PadSticky(_StickyK):
     """One film of the sticky policy, and others by chance."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The film that sticky names first, then films by chance."""
         return padded(super().choose(constraints, avoid, draw)[:1], self.n - 1, self.world, draw)
 
 
@@ -217,7 +215,6 @@ class _SandbagSticky(Sticky):
     dumb: bool | None = None
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        """Nothing in a conversation that begins with two values."""
         if self.dumb is None:
             self.dumb = len(tracker.read(self.world.grounder, text).wanted) > 1
         return ({}, {}) if self.dumb else super().believe(turn, text, user_meta)
@@ -233,7 +230,6 @@ class _PadOpen(_PadSticky):
         self.turns = 0
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        """Nothing where it plays dumb, else sticky's state."""
         found, self.turns = super().believe(turn, text, user_meta), self.turns + 1
         self.dumb = self.dumb and not (self.held and self.turns < 4)
         return ({}, {}) if self.dumb else found
@@ -277,7 +273,6 @@ class _OneSlot(Recommender):
     """Mixin of the policies that act on one constraint of their state, drawn for every reply."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """Films for one of the constraints."""
         names = sorted(constraints)
         one = [names[int(draw.integers(len(names)))]] if names else []
         return super().choose({name: constraints[name] for name in one}, avoid, draw)
@@ -301,7 +296,6 @@ class _WipeAtCue(Recommender):
     """Keeps what is named, and forgets all of it where the words hold any cue of something given up."""
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        """The values named since the last cue."""
         update = tracker.read(self.world.grounder, text)
         kept = {} if update.reset or update.given_up else self.held
         self.held = {**kept, **update.wanted}
@@ -313,7 +307,6 @@ class _NewestWins(_WipeAtCue):
     """Takes every value that is named for wanted, also one that is given up; the newest of a field counts."""
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        """The newest value of every field."""
         update = tracker.read(self.world.grounder, text)
         self.held = {**self.held, **update.given_up, **update.wanted}
         return dict(self.held), {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from crs_lib.catalog import grounder as grounding
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
-from crs_lib.catalog.grounder import Foreign, Grounder
+from crs_lib.catalog.grounder import Foreign
 from crs_lib.core import prompts, rng, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -69,9 +69,7 @@ class Offer(NamedTuple):
 
 
 class _ParsedReply(NamedTuple):
-    """A model's answer, read: text, films recommended, foreign titles and their stretches, films only named,
-    state.
-    """
+    """A model's answer: text, films recommended, foreign titles, their stretches, films only named, state."""
 
     text: str
     items: tuple[int, ...]
@@ -116,20 +114,16 @@ def reply_schema(offer: Offer, llm: LLMSettings) -> dict[str, Any]:
 def form(offer: Offer, llm: LLMSettings) -> str:
     """The last words of a prompt: the form of an answer, behind the reminder that settings may ask for."""
     reminder = prompts.source("movies/crs_latest") + "\n\n" if llm.latest else ""
-    return reminder + _form(offer, llm)
-
-
-def _form(offer: Offer, llm: LLMSettings) -> str:
-    """The form that an answer must have, as a filled example or described."""
     if not llm.structured:
-        return prompts.source("movies/crs_form_text")
+        return reminder + prompts.source("movies/crs_form_text")
     fields, kind = ", ".join(offer.fields), "titles" if offer.open else "ids"
     if llm.form == "described":
         told = prompts.render("movies/described/crs_form_state", fields=fields) if llm.state else ""
-        return prompts.render(f"movies/described/crs_form_{kind}", state=f"{told} " if told else "")
+        told = f"{told} " if told else ""
+        return reminder + prompts.render(f"movies/described/crs_form_{kind}", state=told)
     rule = prompts.render("movies/crs_form_state", fields=fields) if llm.state else ""
     state = f'"state": {json.dumps({offer.fields[0]: "drama"})}, ' if llm.state else ""
-    return prompts.render(f"movies/crs_form_{kind}", state=state, rule=rule)
+    return reminder + prompts.render(f"movies/crs_form_{kind}", state=state, rule=rule)
 
 
 @cache
@@ -153,35 +147,6 @@ def copied_prompt(text: str) -> bool:
     """Whether a text repeats at least ``COPIED`` consecutive words of the recommender's instructions."""
     told = _instructions(tuple(map(prompts.source, _told())))
     return any(run in told for run in _runs(_WORDS.findall(text.lower())))
-
-
-def _read_reply(
-    grounder: Grounder, answer: str, offer: Offer, utterance: str, *, structured: bool
-) -> _ParsedReply:
-    """A model's answer in terms of the catalogue. Structured, the names on offer (open: the titles) are
-    recommended; in plain text every title that the reply does not advise against, but for films not offered
-    that the user's latest words name. Titles that the catalogue lacks are foreign.
-    """
-    record: Any = safety.loads(answer, "the reply") if structured else {"reply": answer}
-    text = str(record["reply"]).strip()
-    mentions = grounder.titles(text, prefer=offer.items)
-    named = tuple(dict.fromkeys(mention.item for mention in mentions))
-    cut = grounder.unknown_titles(text, mentions, utterance)
-    foreign = [one.title for one in cut]
-    if structured and offer.open:
-        items, others = grounding.films_named(grounder.catalog, record["recommended"])
-        foreign = list(dict.fromkeys([*others, *foreign]))
-    elif structured:
-        by_name = dict(zip(offer.names, offer.items, strict=True))
-        items = tuple(dict.fromkeys(by_name[one] for one in record["recommended"]))
-    else:
-        about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
-        items = tuple(item for item in grounder.recommended(text, mentions) if item not in about)
-    stated = record.get("state")
-    state = None if stated is None else {name: value for name, value in stated.items() if value}
-    items = items[: offer.most]
-    mentioned = tuple(item for item in named if item not in items)
-    return _ParsedReply(text, items, tuple(foreign), tuple(cut), mentioned, state)
 
 
 class _BestOfList(Oracle):
@@ -288,8 +253,30 @@ class ModelSystem:
         return parsed, extra
 
     def read(self, said: Reply, offer: Offer, utterance: str) -> _ParsedReply:
-        """The answer, read."""
-        return _read_reply(self.world.grounder, said.text, offer, utterance, structured=self.llm.structured)
+        """The answer in terms of the catalogue. Structured, the names on offer (open: the titles) are
+        recommended; in plain text every title that the reply does not advise against, but for films not
+        offered that the user's latest words name. Titles that the catalogue lacks are foreign.
+        """
+        grounder, structured = self.world.grounder, self.llm.structured
+        record: Any = safety.loads(said.text, "the reply") if structured else {"reply": said.text}
+        text = str(record["reply"]).strip()
+        mentions = grounder.titles(text, prefer=offer.items)
+        cut = grounder.unknown_titles(text, mentions, utterance)
+        foreign = [one.title for one in cut]
+        if structured and offer.open:
+            items, others = grounding.films_named(grounder.catalog, record["recommended"])
+            foreign = list(dict.fromkeys([*others, *foreign]))
+        elif structured:
+            by_name = dict(zip(offer.names, offer.items, strict=True))
+            items = tuple(dict.fromkeys(by_name[one] for one in record["recommended"]))
+        else:
+            about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
+            items = tuple(item for item in grounder.recommended(text, mentions) if item not in about)
+        stated = record.get("state")
+        state = None if stated is None else {name: value for name, value in stated.items() if value}
+        items = items[: offer.most]
+        mentioned = tuple(dict.fromkeys(one.item for one in mentions if one.item not in items))
+        return _ParsedReply(text, items, tuple(foreign), tuple(cut), mentioned, state)
 
     def _enforced(
         self, turn: int, offer: Offer, said: Reply, parsed: _ParsedReply, utterance: str
@@ -400,9 +387,7 @@ class _Rag(ModelSystem):
     prompt = "movies/crs_rag"
 
     def offer(self) -> Offer:
-        """The best films of the search in random order: in its own the first film would be the search's
-        choice.
-        """
+        """The best films of the search in random order: its own would tell which film the search chose."""
         index = search.index(self.world.catalog)
         hits = search.found(index, self.llm.retriever, self.said, self.llm.listed or len(index.texts))
         draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.said))

@@ -169,7 +169,6 @@ class _Amnesiac(Recommender):
     """Reads the last utterance only and forgets it."""
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        """The values that this utterance alone names as wanted."""
         return dict(tracker.read(self.world.grounder, text).wanted), {}
 
 
@@ -178,7 +177,6 @@ class Sticky(Recommender):
     """Never lets go of the first constraint in a field, whatever is said later."""
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        """The first value of every field so far."""
         self.held = {**tracker.read(self.world.grounder, text).wanted, **self.held}
         return dict(self.held), {}
 
@@ -188,7 +186,6 @@ class _Popular(Recommender):
     """The best connected films, not named before, whatever is asked."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The next most popular films."""
         catalog, seen = self.world.catalog, frozenset(self.seen)
         fresh = (item for item in catalog.popular_first if catalog.recommendable[item] and item not in seen)
         return tuple(islice(fresh, N_ITEMS)) or catalog.popular_first[:N_ITEMS]
@@ -199,7 +196,6 @@ class Random(Recommender):
     """Films drawn uniformly from the catalogue."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """Films by chance, without repetition within a reply."""
         items = np.flatnonzero(self.world.catalog.recommendable)
         return tuple(int(i) for i in draw.choice(items, size=min(N_ITEMS, len(items)), replace=False))
 
@@ -209,7 +205,6 @@ class _SlotEcho(Tracker):
     """Tracks and repeats the slots, recommends nothing."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        """Acknowledge the state in words."""
         draw = self._draws(turn)
         constraints, _ = self.believe(turn, text, user_meta)
         return SystemReply(replies.acknowledge(constraints, draw), (), constraints)
@@ -225,7 +220,6 @@ class _Echo:
         pass
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        """The user's own words."""
         return SystemReply(text)
 
 
@@ -234,7 +228,6 @@ class _Silent(_Echo):
     """Says nothing."""
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        """An empty text."""
         return SystemReply("")
 
 
@@ -250,11 +243,9 @@ class _Noisy(Oracle):
         self._noise = partial(rng.stream, seed, "movies", session, "noise")
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        """Nothing with probability p, what the oracle believes otherwise."""
         return ({}, {}) if self._noise(turn).random() < self.share else super().believe(turn, text, user_meta)
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """Random films where nothing is believed, the oracle's otherwise."""
         if constraints:
             return super().choose(constraints, avoid, draw)
         return rank(self.world.catalog, {}, {}, (), draw, self.n)
@@ -362,5 +353,4 @@ class _Restate(Spoilt):
     restates = 1.0
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """Films by chance."""
         return rank(self.world.catalog, {}, {}, (), draw, self.n)

@@ -33,9 +33,7 @@ def _channel(spec: str) -> tuple[type[Channel], str]:
 
 
 def identity(spec: str) -> str:
-    """The version of a program as far as it can be known: an address, or a digest of its files. Raises
-    InputError for one that cannot be read.
-    """
+    """The version of a program: an address, or a digest of its files; InputError if it cannot be read."""
     channel, argument = _channel(spec)
     try:
         return channel.identity(argument)
@@ -69,13 +67,9 @@ class Programs(AbstractContextManager["Programs", None]):
     """
 
     def __init__(
-        self,
-        folder: Path | None,
-        llm: LLMSettings | None = None,
-        catalog: Any = None,
-        name: str = "sample",
+        self, folder: Path | None, llm: LLMSettings | None = None, catalog: Any = None, name: str = "sample",
         retry: Retry | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.catalog, self.name = catalog, name
         self._timeout, self._retry = (llm or LLMSettings()).timeout, retry or Retry()
         self.recorder = calls.Recorder(folder / LOG) if folder else None
@@ -89,12 +83,9 @@ class Programs(AbstractContextManager["Programs", None]):
         self.close()
 
     def ask(
-        self,
-        spec: str,
-        request: Mapping[str, Any],
-        tags: Mapping[str, str | int] | None = None,
+        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None,
         lane: int = 0,
-    ) -> Answer:
+    ) -> Answer:  # fmt: skip
         """The checked answer of a program; every outcome is a row of the call log. Raises LLMError with the
         reason, after further attempts where a connection failed or a server answered with status 5xx;
         RunError after :meth:`halt`.
@@ -109,8 +100,7 @@ class Programs(AbstractContextManager["Programs", None]):
             raise
         text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
         spent = time.perf_counter() - started
-        digest = self._version(spec)
-        reply = Reply(text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=digest)
+        reply = Reply(text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=self._version(spec))
         self._log(spec, request, tags, reply, spent)
         return answer
 

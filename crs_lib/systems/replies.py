@@ -30,24 +30,19 @@ def recommend(
     """
     if not items:
         return prompts.say("system", "nothing_left", draw)
-    parts = [_item(catalog, item, draw) for item in items]
+    named = (_naming(catalog, item) for item in items)
+    parts = [prompts.sentence(prompts.fill(lines, draw, "[item]", **slots)) for lines, slots in named]
     restated = kind == RECOMMEND and constraints and draw.random() < restates
     wish = fields.noun_phrase(constraints, draw) if restated else ""
     section = "recommend_wish" if restated else kind
     return prompts.say("system", section, draw, list=listing(parts, "or"), wish=wish)
 
 
-def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
-    """A film by title and year, with none, one or all of its fields' clauses; the title alone without
-    credits.
-    """
-    templates, slots = _naming(catalog, item)
-    return prompts.sentence(prompts.fill(templates, draw, "[item]", **slots))
-
-
 @lru_cache(4096)
 def _naming(catalog: Catalog, item: int) -> tuple[tuple[prompts.Template, ...], dict[str, str]]:
-    """The templates that name a film, and their slots."""
+    """The templates that name a film, by title and year with none, one or all of its fields' clauses (without
+    credits by title alone), and their slots.
+    """
     film = catalog.items[item]
     if not film.year or not all(film.values[name] for name in fields.CREDIT_FIELDS):
         return prompts.sections("system")["item_bare"], {"title": film.title}

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crs_lib.catalog import lexicon
 from crs_lib.catalog.catalog import Catalog
@@ -45,20 +44,11 @@ def _vector_search(argument: str) -> _VectorSearch:
         raise InputError(told) from None
 
 
-def _film_text(catalog: Catalog, item: int) -> str:
-    """Title and values of a film, as one text to be searched."""
-    return ". ".join((catalog.items[item].title, _values(catalog, item)))
-
-
 def _values(catalog: Catalog, item: int) -> str:
+    """The values of a film in words, field by field."""
     found = catalog.items[item].values
     said = [", ".join(row.in_words(value) for value in found[name]) for name, row in catalog.fields.items()]
     return ". ".join(part for part in said if part)
-
-
-def _weighted(catalog: Catalog, item: int) -> str:
-    """A film's text for BM25: a word of a value counts as three words of the title or the plot."""
-    return " ".join((_film_text(catalog, item), *[_values(catalog, item)] * 2, catalog.items[item].plot))
 
 
 class _FilmIndex:
@@ -67,40 +57,36 @@ class _FilmIndex:
     """
 
     def __init__(self, catalog: Catalog) -> None:
-        items = np.flatnonzero(catalog.recommendable).tolist()
-        self.texts: Mapping[str, str] = {str(item): _film_text(catalog, item) for item in items}
-        self._ids = list(self.texts)
-        self._lexical = Lexical({str(item): _weighted(catalog, item) for item in items})
+        self.texts: dict[str, str] = {}
+        weighted: dict[str, str] = {}  # a word of a value counts as three words of the title or the plot
+        for item in np.flatnonzero(catalog.recommendable).tolist():
+            film, said = catalog.items[item], _values(catalog, item)
+            self.texts[str(item)] = f"{film.title}. {said}"
+            weighted[str(item)] = f"{film.title}. {said} {said} {said} {film.plot}"
+        self._ids, self._lexical = list(self.texts), Lexical(weighted)
         named = (words(value) for value in catalog.vocabulary.value)
         self._everyday = lexicon.words("common words").difference(*named)
         self._vectors: dict[str, Floats] = {}
 
     def by_words(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` best films by BM25; everyday words of the query count only if in a value of the
-        catalogue.
-        """
+        """The ``k`` best films by BM25; everyday words of the query count only if some value has them."""
         return self._lexical.search(" ".join(w for w in words(query) if w not in self._everyday), k)
 
     def by_vector(self, turns: Sequence[str], how: _VectorSearch, k: int) -> list[Hit]:
         """The ``k`` nearest films to the turns' vectors, a turn's weight falling with every later one."""
-        query = sum(
-            (np.float32(how.decay**age) * _vector(how.encoder, turn) for age, turn in _ages(turns)),
-            start=np.zeros(1, np.float32),
-        )
-        return named(self._ids, *top_k(self._cosines(how.encoder, np.asarray(query)), k, above=-np.inf))
+        query = np.zeros(1, np.float32)
+        for later, turn in zip(reversed(range(len(turns))), turns, strict=True):
+            query = query + np.float32(how.decay**later) * _vector(how.encoder, turn)
+        with one_thread():
+            if how.encoder not in self._vectors:
+                self._vectors[how.encoder] = sentence_vectors(_model(how.encoder), list(self.texts.values()))
+            cosines = (self._vectors[how.encoder] @ query).astype(np.float32)
+        return named(self._ids, *top_k(cosines, k, above=-np.inf))
 
     def by_both(self, turns: Sequence[str], how: _VectorSearch, k: int) -> list[Hit]:
         """The ``k`` best films of both rankings, fused by reciprocal ranks."""
         depth = max(k, DEPTH)
-        found = [self.by_words("\n".join(turns), depth), self.by_vector(turns, how, depth)]
-        return fuse("rrf", found, k)
-
-    def _cosines(self, encoder: str, query: Floats) -> NDArray[np.float32]:
-        if encoder not in self._vectors:
-            with one_thread():
-                self._vectors[encoder] = sentence_vectors(_model(encoder), list(self.texts.values()))
-        with one_thread():
-            return (self._vectors[encoder] @ query).astype(np.float32)
+        return fuse("rrf", [self.by_words("\n".join(turns), depth), self.by_vector(turns, how, depth)], k)
 
 
 def found(index: _FilmIndex, spec: str, turns: Sequence[str], k: int) -> list[Hit]:
@@ -123,10 +109,6 @@ def search_kind(spec: str) -> tuple[str, _VectorSearch]:
 def index(catalog: Catalog) -> _FilmIndex:
     """The index of a catalogue, made once."""
     return _FilmIndex(catalog)
-
-
-def _ages(turns: Sequence[str]) -> list[tuple[int, str]]:
-    return [(len(turns) - 1 - place, turn) for place, turn in enumerate(turns)]
 
 
 _model = lru_cache(maxsize=None)(ENCODERS.create)
@@ -178,7 +160,6 @@ class _BM25Search(_TurnSearch):
     """BM25 over all that the user said, or with ``bm25:last`` over the last turn alone."""
 
     def search(self, k: int) -> list[Hit]:
-        """Films that share words with the turns."""
         return self.index.by_words("\n".join(self.turns if self.argument == "all" else self.turns[-1:]), k)
 
 
@@ -187,7 +168,6 @@ class _DenseSearch(_TurnSearch):
     """Films near the turns' sentence vectors; the last turn counts 1, each earlier one less (@0.7)."""
 
     def search(self, k: int) -> list[Hit]:
-        """The nearest films."""
         return self.index.by_vector(self.turns, self.argument, k)
 
 
@@ -196,7 +176,6 @@ class _HybridSearch(_DenseSearch):
     """BM25 over all turns and ``dense``, fused by reciprocal ranks."""
 
     def search(self, k: int) -> list[Hit]:
-        """The best films of both rankings."""
         return self.index.by_both(self.turns, self.argument, k)
 
 

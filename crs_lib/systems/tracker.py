@@ -114,11 +114,9 @@ def read(grounder: Grounder, text: str) -> _ConstraintUpdate:
 
 def apply(state: Mapping[str, str], update: _ConstraintUpdate) -> dict[str, str]:
     """The constraints after an utterance: cleared, given up, then set, in this order."""
-    after = {} if update.reset and update.wanted else dict(state)
-    for name, value in update.given_up.items():
-        if after.get(name) == value:
-            del after[name]
-    return {**after, **update.wanted}
+    before = {} if update.reset and update.wanted else state
+    kept = {name: value for name, value in before.items() if update.given_up.get(name) != value}
+    return {**kept, **update.wanted}
 
 
 def _is_given_up(text: str, match: Match, matches: Sequence[Match]) -> bool:

@@ -7,7 +7,7 @@ recommended films are read from the ids in a structured reply, or from the title
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
@@ -37,7 +37,7 @@ class _Worded(ModelSystem):
         super().__init__(world, seed, session, spec, spec if self.bare else argument)
         self.state: dict[str, str] = {}
         self.seen: list[int] = []
-        self.lines: list[_Line] = []
+        self.lines: list[str] = []  # the utterances as a prompt quotes them
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Offer films for the tracked constraints and let the model answer."""
@@ -81,11 +81,11 @@ class _Worded(ModelSystem):
         llm, lines, values = self.llm, self.lines, self._values(offer)
         bare = prompts.render(_prompt(llm), **values, conversation="", fence="0" * 16)
         free = room(llm.options) - tokens_at_most([Message("user", bare)]) - tokens_at_most(more)
-        shown, needed = len(lines), sum(line.tokens for line in lines)
+        shown, needed = len(lines), sum(tokens_of(line) + 1 for line in lines)  # each with its line end
         while shown > 1 and needed > free:
-            needed -= lines[-shown].tokens
+            needed -= tokens_of(lines[-shown]) + 1
             shown -= 1
-        kept = [line.text for line in lines[-shown:]]
+        kept = lines[-shown:]
         text = prompts.render(_prompt(llm), **values, conversation="\n".join(kept), fence=fence(kept))
         left_out = len(lines) - shown
         return (Message("user", text), *more), {"utterances_left_out": left_out} if left_out else {}
@@ -106,17 +106,9 @@ class _Worded(ModelSystem):
         return f"{told}\n\n{values['wishes']}\n\n{utterance}"
 
 
-class _Line(NamedTuple):
-    """An utterance as a prompt quotes it, and the tokens that it may take with its line end."""
-
-    text: str
-    tokens: int
-
-
-def _quote(speaker: str, text: str) -> _Line:
+def _quote(speaker: str, text: str) -> str:
     """An utterance as one JSON string of at most 2,000 characters."""
-    line = f"{speaker}: {one_line(shorten(text, TURN_LIMIT))}"
-    return _Line(line, tokens_of(line) + 1)
+    return f"{speaker}: {one_line(shorten(text, TURN_LIMIT))}"
 
 
 def _prompt(llm: LLMSettings) -> str:

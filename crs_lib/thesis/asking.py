@@ -11,7 +11,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import fingerprint
 from crs_lib.llm import LLM, LLMError, Pool, Request
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import LLMSettings, role_settings
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import fence
 from crs_lib.metrics.records import BatchScorer, Scores, unscored
 
@@ -22,11 +22,6 @@ _AT_ONCE = 500  # texts whose calls are prepared together
 
 class _UnansweredError(RunError):
     """A text without a usable answer, however often it was asked about; the other answers are cached."""
-
-
-def read_settings(given: Mapping[str, Any]) -> LLMSettings:
-    """The settings of an extractor's model; InputError for one that it does not take."""
-    return role_settings(given, "an extractor", fixed=("temperature",))
 
 
 def answer_settings(llm: LLMSettings) -> dict[str, Any]:

@@ -129,7 +129,6 @@ class _Words(Extractor):
         self._codes, self._matcher = list(forms.values()), Matcher(list(forms))
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         if self._grounder is not None:
             return self._grounder.ground(texts)
         found = (self._matcher.find(words(text)) for text in texts)
@@ -148,9 +147,7 @@ class _SubstringMatcher:
         self._automaton.make_automaton()
 
     def find(self, texts: Sequence[str], *, whole: bool = False) -> Sets:
-        """The numbers of the patterns that occur in each lower-cased text; ``whole``: at word boundaries
-        alone.
-        """
+        """The numbers of the patterns in each lower-cased text; ``whole``: at word boundaries alone."""
         return [frozenset(chain.from_iterable(self._found(text, whole))) for text in texts]
 
     def _found(self, text: str, whole: bool) -> Iterator[tuple[int, ...]]:
@@ -171,7 +168,6 @@ class _Substring(Extractor):
         self._matcher = _SubstringMatcher(self.space.value)
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         return self._matcher.find([text.lower() for text in texts], whole=self.whole)
 
 
@@ -182,7 +178,6 @@ class _Rules(_Substring):
     whole = True
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         return [codes & self._declared for codes in super().sets(texts)]
 
     @cached_property
@@ -211,15 +206,13 @@ class _Fuzzy(_Substring):
         for code, tokens in enumerate(spelt):
             for word in tokens:
                 self._values_of.setdefault(word, []).append(code)
-        self._near = lru_cache(20_000)(self._alike)
+        most = max(1, len(self._values_of))  # the known words near a word:
+        self._near = lru_cache(20_000)(
+            lambda word: get_close_matches(word, self._values_of, most, self.threshold)
+        )
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         return [codes | self._spelt(text) for codes, text in zip(super().sets(texts), texts, strict=True)]
-
-    def _alike(self, word: str) -> list[str]:
-        """The known words near a word."""
-        return get_close_matches(word, self._values_of, max(1, len(self._values_of)), self.threshold)
 
     def _spelt(self, text: str) -> frozenset[int]:
         near = {known for word in set(re.findall(r"\w+", text.lower())) for known in self._near(word)}
@@ -253,7 +246,6 @@ class _Embed(Extractor):
             self._fields.append((codes.start, columns, weigh, weighted))
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         found: list[set[int]] = [set() for _ in texts]
         for first in range(0, len(texts), _CHUNK):
             counts = self._counted(texts[first : first + _CHUNK])
@@ -290,7 +282,6 @@ class _Hybrid(Extractor):
         self._members = [create(name, inputs) for name in ("rules", "fuzzy", "embed")]
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        """The codes of every text."""
         found, field = [frozenset[int]()] * len(texts), self.space.field
         for member in self._members:
             for row, codes in enumerate(member.sets(texts)):

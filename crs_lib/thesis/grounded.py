@@ -163,23 +163,21 @@ class GroundedScorer:
     def _segments(self, turns: Sequence[_GroundedTurn], shifts: Sequence[int]) -> list[_Row]:
         """CC of the united concepts, CR of the summed vectors, mean I and their TAS, from shift to shift."""
         edges = [1, *(turn for turn in shifts if turn > 1), len(turns) + 1]
-        rows = []
+        rows, idf = [], self._idf
         for first, after in pairwise(edges):
             part = turns[first - 1 : after - 1]
             users = Counter(code for turn in part for code in turn.user)
             systems = Counter(code for turn in part for code in turn.system)
             cc = overlap.jaccard(users.keys(), systems.keys(), empty=self.rule.empty)
-            cr, echo = self._summed_cosine(users, systems), mean_of([turn.echo for turn in part])
+            # the cosine of the sums of the turns' idf vectors; 0 where one is zero
+            shared = (code for code in sorted(users) if code in systems)
+            dot = sum(users[code] * systems[code] * idf[code] ** 2 for code in shared)
+            norms = [sum((n * idf[c]) ** 2 for c, n in sorted(side.items())) for side in (users, systems)]
+            cr = dot / math.sqrt(norms[0] * norms[1]) if dot else 0.0
+            echo = mean_of([turn.echo for turn in part])
             row = {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo}
             rows.append(row | {"tas": composite.tas(cc, cr, echo, self.rule.tas, clip=self.rule.clip)})
         return rows
-
-    def _summed_cosine(self, users: Counter[int], systems: Counter[int]) -> float:
-        """Cosine of the sums of the turns' idf vectors, in [0, 1]; 0 where one is zero."""
-        idf = self._idf
-        dot = sum(users[code] * systems[code] * idf[code] ** 2 for code in sorted(users) if code in systems)
-        norms = [sum((n * idf[c]) ** 2 for c, n in sorted(side.items())) for side in (users, systems)]
-        return dot / math.sqrt(norms[0] * norms[1]) if dot else 0.0
 
 
 def _words_of(text: str) -> list[str]:

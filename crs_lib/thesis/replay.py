@@ -46,27 +46,22 @@ def _wordnet() -> Path:
     raise InputError(f"{missing}; {get_it}")
 
 
-class _NounLemmas:
-    """The noun lemma of a word, by WordNet 3.0."""
+@safety.reader("WordNet")
+def _noun_lemmas(place: str | Path) -> Callable[[str], str]:
+    """The noun lemma of a word by a folder of WordNet 3.0: the shortest noun that the word may be a form of;
+    the word itself where WordNet has none.
+    """
+    nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
+    irregular = {words[0]: words[1:] for words in map(str.split, plurals) if words}
+    known = {line.partition(" ")[0] for line in nouns if not line.startswith(" ")}
 
-    def __init__(self, nouns: set[str], irregular: dict[str, tuple[str, ...]]) -> None:
-        self._nouns, self._irregular = nouns, irregular
-
-    @classmethod
-    @safety.reader("WordNet")
-    def load(cls, place: str | Path) -> "_NounLemmas":
-        """Read ``index.noun`` and ``noun.exc`` of a folder."""
-        nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
-        pairs = (line.split() for line in plurals)
-        known = {line.partition(" ")[0] for line in nouns if not line.startswith(" ")}
-        return cls(known, {words[0]: tuple(words[1:]) for words in pairs if words})
-
-    @lru_cache(maxsize=100_000)  # noqa: B019 - one instance a process
-    def __call__(self, word: str) -> str:
-        """The shortest noun that the word may be a form of; the word itself where WordNet has none."""
+    @lru_cache(maxsize=100_000)
+    def lemma(word: str) -> str:
         rules = (word[: -len(end)] + new for end, new in _ENDS if word.endswith(end))
-        forms = (word, *self._irregular.get(word, rules))
-        return min((form for form in forms if form in self._nouns), key=len, default=word)
+        forms = (word, *irregular.get(word, rules))
+        return min((form for form in forms if form in known), key=len, default=word)
+
+    return lemma
 
 
 def _generator_after_training(n_topics: int, n_words: int) -> np.random.RandomState:
@@ -97,7 +92,7 @@ class ReplayedLda(Lda):
         if tables.sha256(self.folder / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
             other = f"{NAME} replays the thesis's own topic model, and {str(self.folder)!r} holds another"
             raise InputError(f"{other}; set CRS_MIRROR to a folder with thesis/lda, or take topics lda")
-        self._cut, self._lemma = _tokeniser(), _NounLemmas.load(_wordnet())
+        self._cut, self._lemma = _tokeniser(), _noun_lemmas(_wordnet())
         self._draws = _generator_after_training(self._model.n_topics, len(self._model.words))
         self._known: dict[str, tuple[str, ...]] = {}
 
@@ -114,8 +109,11 @@ class ReplayedLda(Lda):
         if text in self._known:
             return self._known[text]
         gamma = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics)).astype(np.float32)
-        if bag := self._bag(text):  # an empty text takes its draws, too
-            words = sorted(bag)
+        number, common = self._model.number, function_words()
+        cut = (word for word in self._cut(text) if len(word) > 2 and word.isalpha())
+        lemmas = (self._lemma(word) for word in cut if word not in common)
+        bag = Counter(number[word] for word in lemmas if word in number)
+        if words := sorted(bag):  # an empty text takes its draws, too
             counts = np.array([[bag[word] for word in words]], dtype=np.float32)
             gamma = self._model.infer(np.array([words]), counts, gamma)
         best = int(gamma[0].argmax())
@@ -123,13 +121,6 @@ class ReplayedLda(Lda):
             return ()
         self._known[text] = self._model.top_words[best]
         return self._known[text]
-
-    def _bag(self, text: str) -> Counter[int]:
-        """The model's words in a text: number to count."""
-        number, common = self._model.number, function_words()
-        words = (word for word in self._cut(text) if len(word) > 2 and word.isalpha())
-        lemmas = (self._lemma(word) for word in words if word not in common)
-        return Counter(number[word] for word in lemmas if word in number)
 
 
 def _tokeniser() -> Any:

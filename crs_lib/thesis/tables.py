@@ -60,21 +60,16 @@ def spread_of(values: Sequence[float]) -> float:
 
 
 def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
-    """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added."""
-    counts = {
-        kind: Counter(concept for turn in turns for concept in turn[f"{kind}_concepts"])
-        for kind in ("missing", "hallucinated")
-    }
+    """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added, ten on top."""
+    concepts, top = dict[str, int](), dict[str, list[list[Any]]]()
+    for kind in ("missing", "hallucinated"):
+        found = Counter(concept for turn in turns for concept in turn[f"{kind}_concepts"])
+        ranked = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+        concepts[f"{kind}_concepts"] = found.total()
+        top[f"top_{kind}"] = [[concept, count] for concept, count in ranked[:10]]
     return {
         "n_turns": len(turns), "n_shifts": n_shifts,
         "n_both_empty_turns": sum(turn["both_empty"] for turn in turns),
         "n_clipped_turns": sum(turn["clipped"] for turn in turns),
-        **{f"{kind}_concepts": found.total() for kind, found in counts.items()},
-        **{f"top_{kind}": _top(found) for kind, found in counts.items()},
+        **concepts, **top,
     }  # fmt: skip
-
-
-def _top(counts: Counter[str]) -> list[list[Any]]:
-    """The ten most frequent concepts with their counts, of equals the first by alphabet."""
-    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [[concept, count] for concept, count in ranked[:10]]

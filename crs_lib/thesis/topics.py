@@ -65,9 +65,7 @@ def _token_of(piece: str) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them: "couldn't" is
-    "could".
-    """
+    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts: "couldn't" is "could"."""
     return [token for piece in _pieces(text) if (token := _token_of(piece))]
 
 
@@ -226,18 +224,15 @@ class TopicModel:
 
     def topics(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The five words of each text's most probable topic; none where no topic has a share of 0.1."""
-        asked = [(self.bag(text), _start_of(text)) for text in texts]
+        # A text takes the same fixed start in every process. (The thesis drew a new one per call.)
+        starts = (zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS for text in texts)
+        asked = list(zip(map(self.bag, texts), starts, strict=True))
         distinct = [pair for pair in dict.fromkeys(asked) if pair[0]]
         shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
         named = zip(shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist(), strict=True)
         tops = [self.top_words[topic] if share >= _LEAST else () for topic, share in named]
         words = dict(zip(distinct, tops, strict=True))
         return [words.get(pair, ()) for pair in asked]
-
-
-def _start_of(text: str) -> int:
-    """Which fixed start a text takes, the same in every process. (The thesis drew a new one per call.)"""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS
 
 
 def _exp_elog(gamma: Floats) -> Floats:
@@ -320,7 +315,6 @@ class Lda:
         self.name = f"{self.kind}, {self._model.n_topics} topics, {len(self._model.words)} words"
 
     def topics(self, texts: Sequence[str]) -> Topics:
-        """The topics of every text."""
         return self._model.topics(texts)
 
 
@@ -335,7 +329,6 @@ class _Heuristic:
             raise InputError(f"the heuristic takes no topic model; leave {str(model)!r} out")
 
     def topics(self, texts: Sequence[str]) -> Topics:
-        """The topics of every text."""
         return [admitted(_heuristic(text)) for text in texts]
 
 

@@ -170,17 +170,14 @@ def _mean(rows: _Rows) -> float:
     return float(np.mean([row[RECEIVED] for row in rows]))
 
 
-def _engaging(row: Mapping[str, Any]) -> float:
-    """A reply as received, more where it asks something, less from reply to reply as interest wears off."""
-    interest: float = (row[RECEIVED] + _QUESTION * row["question"]) * _WEARING ** (row["turn"] - 1)
-    return interest
-
-
 # The candidates for an aspect, and the aspects; chosen as docs/revisions.md says, nothing is fitted.
 REPLY_RULES: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "received": lambda row: float(row[RECEIVED]),
     "on paper": lambda row: float(row[ON_PAPER]),
-    "engaging": _engaging,
+    # as received, more where it asks something, less from reply to reply as interest wears off
+    "engaging": lambda row: float(
+        (row[RECEIVED] + _QUESTION * row["question"]) * _WEARING ** (row["turn"] - 1)
+    ),
 }
 DIALOGUE_RULES: dict[str, Callable[[_Rows], float]] = {
     "whole": _whole, "mean": _mean, "mean and end": lambda rows: (_mean(rows) + _taken(rows[-_LATE:])) / 2,

@@ -28,14 +28,11 @@ def scored(world: World, config: SimulateConfig, n: int) -> list[tuple[Dialogue,
             windows += [talk for several in made.values() for talk in several]
     rule = conventions.get("default")
     gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
-    found = ItemsScorer(world.grounder, rule, gains=gains).score_many(talks)
-    return list(zip(talks, found, strict=True))
+    return list(zip(talks, ItemsScorer(world.grounder, rule, gains=gains).score_many(talks), strict=True))
 
 
 def _twin(config: SimulateConfig) -> SimulateConfig:
-    """The settings of the no-shift twin of a batch; its run is named ``<run>-none``. Raises InputError where
-    the batch itself has no shifts.
-    """
+    """The settings of a batch's no-shift twin, run ``<run>-none``; InputError for a batch without shifts."""
     if config.arm == scenarios.NO_SHIFT:
         raise InputError(f"run {config.run!r} has no shifts itself; give the batch whose arm is 'shift'")
     return config.changed(run=f"{config.run}-none", arms=(scenarios.NO_SHIFT,))

@@ -57,16 +57,6 @@ class GateConfig(Settings):
         return simulate.SimulateConfig(systems=systems, voices=FIRST, **given)
 
 
-def _sign(metric: str) -> float:
-    """The factor that turns a metric so that higher is better; a type of shift may stand behind its name."""
-    return -1.0 if base.get(metric.partition(_OF_TYPE)[0]).direction == base.LOWER else 1.0
-
-
-def _wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Scenarios by systems."""
-    return values.set_index(["scenario", "system"])[column].unstack()  # noqa: PD010
-
-
 def verdicts() -> pd.DataFrame:
     """One row a metric of the protocol: demands of its confirmation passed and asked, mark (empty where it
     may rank systems), and what failed. Empty before the confirmation.
@@ -211,7 +201,6 @@ class Protocol:
 
     def test(self, frame: pd.DataFrame) -> pd.DataFrame:
         """One row a demand: mean, 95 % interval, one-sided p, p adjusted within the metric (Holm), verdict.
-
         ``estimate`` is mean(a − b), or mean(a) where a is held against a value; for metrics where lower is
         better a − b is turned, the values held against a number are not. Equivalence is two one-sided t tests
         at alpha. A demand with fewer than two scenarios fails.
@@ -221,12 +210,11 @@ class Protocol:
         parts = []
         groups = itertools.groupby(self.demands, lambda one: (one.decides, one.metric))
         for (decides, name), demands in groups:
-            wide = _wide(shifting, name)
+            wide = shifting.set_index(["scenario", "system"])[name].unstack()  # noqa: PD010
             part = pd.DataFrame([_tested(one, wide, plain) for one in demands]).assign(decides=decides)
             parts.append(part.assign(p_holm=stats.holm(part["p"].tolist())))
         found = pd.concat(parts, ignore_index=True)
-        verdict = np.where(found["p_holm"] < alpha, PASS, FAIL)
-        return found.assign(verdict=verdict, protocol=self.digest)
+        return found.assign(verdict=np.where(found["p_holm"] < alpha, PASS, FAIL), protocol=self.digest)
 
 
 def _tested(one: _Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]:
@@ -236,7 +224,8 @@ def _tested(one: _Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, 
     if one.relation == UNDEFINED:
         n = int(plain[one.metric].notna().sum())
         return row | {"n": n, "p": float(n > 0)}
-    gaps = _sign(one.metric) * (wide[one.a] - wide[one.b]) if one.b else wide[one.a]
+    lower = base.get(one.metric.partition(_OF_TYPE)[0]).direction == base.LOWER  # turned: higher is better
+    gaps = (wide[one.a] - wide[one.b]) * (-1.0 if lower else 1.0) if one.b else wide[one.a]
     known = gaps.dropna().to_numpy()
     if len(known) < 2:
         return row | {"n": len(known), "p": 1.0}
@@ -269,11 +258,10 @@ def develop(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
 
 
 def confirm(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
-    """The tests of the protocol on its confirmation seeds: once, and whatever comes out is logged.
-
-    A line of ``gate.log.jsonl`` beside the protocol keeps the commit at the start, the hash, the catalogue
-    (its file's name, its number of films, the sha256 of what it holds) and the verdict. Raises RunError where
-    this protocol was confirmed on these films before, whatever the file's name.
+    """The tests of the protocol on its confirmation seeds: once, and whatever comes out is logged. A line of
+    ``gate.log.jsonl`` beside the protocol keeps the commit at the start, the hash, the catalogue (its file's
+    name, its number of films, the sha256 of what it holds) and the verdict. Raises RunError where this
+    protocol was confirmed on these films before, whatever the file's name.
     """
     protocol, films, code = Protocol.read(), sources.load(catalog), runs.code_version()
     held, name = sources.content_hash(films), Path(catalog).name

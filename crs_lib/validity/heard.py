@@ -148,8 +148,7 @@ def _negated(clause: str) -> bool:
     """Whether the clause before a value refuses it: the last cue is a refusal near by, or a dislike."""
     if cue("corrects").search(clause):
         return False
-    refusals = cue("refuses").finditer(clause)
-    near = [cue.start() for cue in refusals if clause[cue.end() :].count(" ") <= _NEAR]
+    near = [cue.start() for cue in cue("refuses").finditer(clause) if clause[cue.end() :].count(" ") <= _NEAR]
     disliked = [cue.start() for cue in cue("unliked").finditer(clause)]
     outside = cue("unliked").sub(lambda cue: "#" * len(cue.group()), clause)
     wished = [cue.start() for cue in cue("positive").finditer(outside)]
@@ -187,9 +186,7 @@ class Listener:
 
 
 def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
-    """Share of acceptance among the cues of what is said after a reply, outside titles, in [0, 1]; NaN
-    without.
-    """
+    """Share of acceptance among the cues of what follows a reply, outside titles, in [0, 1]; NaN without."""
     for start, end, *_ in sorted(titles, reverse=True):
         text = f"{text[:start]} {text[end:]}"
     said = cue("unseen").sub(" ", fold(text))

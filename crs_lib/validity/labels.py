@@ -20,7 +20,7 @@ import pandas as pd
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import paths, rng, safety, tables
-from crs_lib.core.dialogue import Dialogue, Pair
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
@@ -104,17 +104,16 @@ def _question(run: str, talks: Sequence[Dialogue], session: str, shift: int, see
     blinded = hashlib.sha256(json.dumps([run, seed, systems, session, shift]).encode()).hexdigest()[:12]
     said, first, last = talks[0].pairs(), max(0, shift - 1 - BEFORE), shift - 1 + AFTER
     told = _change(next((event for event in talks[0].shift_events if event.get("turn") == shift), {}))
+    marks = {shift: told}  # other turns have no change
     sides = tuple(
-        tuple(_shown(pair, told if pair.turn == shift else "") for pair in one.pairs()[first:last])
+        tuple(
+            {"user": pair.user.text, "system": pair.system.text, "shift": marks.get(pair.turn, "")}
+            for pair in one.pairs()[first:last]
+        )
         for one in talks
     )
     turns = tuple(range(shift, min(last, len(said)) + 1))
     return Question(blinded, tuple(p.user.text for p in said[:first]), sides, systems, session, shift, turns)
-
-
-def _shown(pair: Pair, change: str) -> Mapping[str, Any]:
-    """A turn as the page shows it; ``change`` is empty but for the turn of the shift."""
-    return {"user": pair.user.text, "system": pair.system.text, "shift": change}
 
 
 def _change(event: Mapping[str, Any]) -> str:
@@ -256,9 +255,7 @@ def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
 
 
 def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:
-    """Spearman of every metric with the mean label (pairs: of the differences), 95 % intervals over
-    scenarios.
-    """
+    """Spearman of each metric with the mean label (pairs: of differences), 95 % intervals over scenarios."""
     mean = labels.groupby("item")["value"].mean().rename("label").reset_index()
     both = mean.merge(values, on="item").rename(columns={"session_id": "conv_id"}).assign(system="")
     names = [name for name in values if name not in ("item", "session_id")]

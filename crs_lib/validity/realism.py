@@ -27,8 +27,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Seed, Settings
 from crs_lib.core.text import fold, words
 from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
-from crs_lib.simulate import scenarios, voices
+from crs_lib.simulate import voices
 from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.scenarios import DENSE, NATURAL
 from crs_lib.stats import Estimate
 from crs_lib.systems.base import World
 from crs_lib.validity import arms, raters
@@ -37,6 +38,7 @@ TFIDF = "tfidf"
 SYSTEM = "tracker"  # the system that the simulated users talk to
 SMALL_TALK_ONLY = "small talk only"
 _FOLDS, _RESAMPLES, _LEAST = 4, 300, 10
+_HALVES = ("even", "odd")  # by the CRC-32 of a conversation's name; users at natural pace were tuned on even
 _WORDS = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
 _CHARACTERS = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=3, sublinear_tf=True)
 _A_FILM = " this film "
@@ -45,24 +47,18 @@ _SLIP = re.compile(r"\b(?:i|[Uu]|[Uu]r|pls|plz|thx|im|idk|(?:do|does|did|is|are|
 _DATED = re.compile(r'"[^"]{1,60}\(\d{4}\)\.?"?|"[^"]{1,60}"|[A-Z][\w:\'’ ,.-]{1,50}\(\d{4}\)')
 
 
-_Encoder = Annotated[str, OneOf([TFIDF, *ENCODERS.names()])]
-
-
 class RealismConfig(Settings):
     """The settings of the test."""
 
-    dialogues: Annotated[str, Field(description="a log of people with systems; without one, no AUC")] = ""
-    others: Annotated[
-        str, OneOf(raters.SETS, optional=True), Field(description="data set of people elsewhere, a yardstick")
-    ] = ""
+    dialogues: Annotated[str, Field(description="a log of people, or a rated set; without one, no AUC")] = ""
+    people: Annotated[str, OneOf((voices.ALL, *_HALVES)), Field(description="or half of them")] = voices.ALL
+    others: Annotated[str, OneOf(raters.SETS, optional=True), Field(description="people elsewhere")] = ""
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     n_sessions: Annotated[int, Field(ge=_LEAST, le=1_000, description="simulated sessions")] = 120
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a simulated session")] = 20
     seed: Annotated[Seed, Field(description="seed of the simulated users and of the resamples")] = 1
-    encoder: Annotated[_Encoder, Field(description="a second reader's vectors, beside words' tfidf")] = TFIDF
-    pace: Annotated[str, OneOf((scenarios.DENSE, scenarios.NATURAL)), Field(description="as in 03")] = (
-        scenarios.DENSE
-    )
+    encoder: Annotated[str, OneOf((TFIDF, *ENCODERS.names())), Field(description="a second reader")] = TFIDF
+    pace: Annotated[str, OneOf((DENSE, NATURAL)), Field(description="as in 03")] = DENSE
     scope: Annotated[str, OneOf(voices.SCOPES), Field(description="as in 03")] = voices.STATED
 
     def batch(self, choice: str) -> SimulateConfig:
@@ -164,14 +160,10 @@ def _whole(turns: Sequence[_UserTurn]) -> list[_UserTurn]:
 def _as_long(turns: Sequence[_UserTurn], real: Sequence[_UserTurn], seed: int) -> list[_UserTurn]:
     """Simulated conversations cut to lengths drawn from those of people."""
     lengths = list(Counter(turn.conversation for turn in real).values())
-    draw, said, most = rng.stream(seed, "realism", "lengths"), Counter[str](), dict[str, int]()
-    kept = []
-    for turn in turns:
-        name = turn.conversation
-        most.setdefault(name, lengths[int(draw.integers(len(lengths)))])
-        said[name] += 1
-        kept += [turn] if said[name] <= most[name] else []
-    return kept
+    draw, names = rng.stream(seed, "realism", "lengths"), pd.Series([turn.conversation for turn in turns])
+    most = {name: lengths[int(draw.integers(len(lengths)))] for name in names.unique()}
+    places = names.groupby(names).cumcount()
+    return [turn for turn, place in zip(turns, places, strict=True) if place < most[turn.conversation]]
 
 
 def _classifier(encoder: str) -> Any:
@@ -198,7 +190,10 @@ def run(config: RealismConfig) -> pd.DataFrame:
     """
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
-    real = user_turns(logs.read(config.dialogues), world.grounder) if config.dialogues else []
+    read = raters.conversations if config.dialogues in raters.SETS else logs.read
+    every = user_turns(read(config.dialogues), world.grounder) if config.dialogues else []
+    halves = [[t for t in every if zlib.crc32(t.conversation.encode()) % 2 == half] for half in (0, 1)]
+    real = dict(zip(_HALVES, halves, strict=True)).get(config.people, every)
 
     def compared(name: str, mine: Sequence[_UserTurn], people: Sequence[_UserTurn], **facts: float) -> Any:
         """The turns of some users beside those of people."""
@@ -225,7 +220,6 @@ def run(config: RealismConfig) -> pd.DataFrame:
     if real:
         chat = small_talk(voices.ALL, config.n_sessions, config.n_turns, config.seed)
         rows.append(compared(SMALL_TALK_ONLY, _as_long(chat, real, config.seed), real))
-        halves = [[t for t in real if zlib.crc32(t.conversation.encode()) % 2 == half] for half in (0, 1)]
         rows.append(compared("people, one half against the other", *halves))
         if config.others:
             others = user_turns(raters.conversations(config.others), world.grounder)

@@ -56,7 +56,8 @@ def search(config: GateConfig) -> pd.DataFrame:
     names, rows = base.scored_names(), []
     for spec in specs:
         means = _sessions(found[spec], names).mean()
-        rows.append({"policy": spec, "utility": _utility(found[spec]), **means.to_dict()})
+        useful = [row["new_and_fits"] for one in found[spec] for row in one.turns]
+        rows.append({"policy": spec, "utility": float(np.mean(useful)), **means.to_dict()})
     return pd.DataFrame(rows)
 
 
@@ -88,7 +89,6 @@ _TIMES, _TURNS = 50, 8  # scenarios of a sleight, for each of a drawn policy; tu
 
 def _sleights(config: GateConfig) -> pd.DataFrame:
     """One row a cost: how far a policy as able as its honest base with straight users lowers it, all voices.
-
     ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS that are as
     able; ``n`` counts these. Who gives straight gain away lowers both costs by arithmetic: as able is a
     straight gain within .05 of the base's for shift cost, within 5 % of it for the share, which is a ratio.
@@ -129,14 +129,8 @@ def _costs(values: NDArray[np.float64], picks: Sequence[NDArray[np.intp]], name:
     return means[:, 0] / (means[:, 1] if name == "share_lost" else 1)
 
 
-def _utility(found: Sequence[Scores]) -> float:
-    """Share of turns in which a new film was shown that meets everything, in [0, 1]."""
-    return float(np.mean([row["new_and_fits"] for one in found for row in one.turns]))
-
-
 def _exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """One row a metric with a direction: how far useless policies raise it, the mark, and the worst policy.
-
     ``exploitability`` is the best value of a policy of utility 0, less the better of silence and chance, at
     least 0; ``near_misses`` is the same for policies that are of no use only because they withhold every film
     that fits and show the next best. Values are turned so that higher is better. Metrics that no such policy

@@ -83,13 +83,9 @@ def _by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.Data
     rows = []
     for choice, setting, rule in _choices():
         scores = _session_scores(dialogues, grounder, rule)
-        rows += _taus({"choice": choice, "setting": setting}, default, scores)
+        facts = {"choice": choice, "setting": setting}
+        rows += [facts | {"metric": name} | _agreement(default, scores, name) for name in METRICS]
     return pd.DataFrame(rows)
-
-
-def _taus(facts: dict[str, Any], default: pd.DataFrame, found: pd.DataFrame) -> list[dict[str, Any]]:
-    """One row per metric of a set of scores: its facts, and the agreement with the default's scores."""
-    return [facts | {"metric": metric} | _agreement(default, found, metric) for metric in METRICS]
 
 
 def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention) -> pd.DataFrame:
@@ -160,5 +156,4 @@ def read(run: str) -> pd.DataFrame:
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise NoDataError(f"the sensitivity stage of run {run!r} read older dialogues than it has now")
     again = f"python -m crs_lib validity precision --conventions --run {run}"
-    path = runs.as_written(simulate.STUDY, run, entry, FILE, again)
-    return pd.read_csv(path, dtype={"setting": str})
+    return pd.read_csv(runs.as_written(simulate.STUDY, run, entry, FILE, again), dtype={"setting": str})

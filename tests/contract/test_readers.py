@@ -171,7 +171,7 @@ SAMPLES = [
     ("validity.labels.read_key", "key.json", KEY, json.dumps, of_key),
     ("validity.labels.read", "labels.jsonl", [LABEL, LABEL], lines, of_key),
     ("thesis.topics.TopicModel.load", "dictionary.tsv", "0\tfilm\t1\n1\tplot\t2\n2\tstar\t1\n", str, topics),
-    ("thesis.replay._NounLemmas.load", "index.noun", "dog n 1 0\nmice mouse\n", str, nouns),
+    ("thesis.replay._noun_lemmas", "index.noun", "dog n 1 0\nmice mouse\n", str, nouns),
 ]  # fmt: skip
 ODD = (
     None, True, False, 0, -1, 2**63, 10**40, 1e308, float("nan"), float("inf"), "", "x", "\ud800", "a\0b", "²", "\x1b[31m",

@@ -1,5 +1,6 @@
 """Shifts that leave open what becomes of earlier constraints: their readings, how they are scored, what is said."""
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -7,17 +8,21 @@ import pandas as pd
 import pytest
 
 from crs_lib import simulate
+from crs_lib.catalog.lexicon import GENRES
+from crs_lib.core import prompts
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
 from crs_lib.report import statistics
-from crs_lib.simulate import scenarios
+from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.conversation import scenario
 from crs_lib.systems import base
 from crs_lib.systems.base import SystemReply
 from crs_lib.systems.policies import Oracle, UserLog
 from crs_lib.validity import realism
 from tests.helpers.sample import SAMPLE, WORLD
+from tests.helpers.wordings import expansions
 
 RULE = conventions.get("default")
 N = 48
@@ -210,3 +215,20 @@ def test_natural_users_talk_as_plainly_and_name_as_little_as_people():
     assert 0.15 < sum(named) / len(named) < 0.35  # people: .26; users at the dense pace: .45
     assert not {turn.user_meta["stage"] for turn in turns} & {"contradiction"}
     assert not realism.unlogged(talks, WORLD.grounder)["unlogged"].map(bool).any()
+    kinds = Counter()  # who leaves out marks does so in every turn
+    for number, talk in enumerate(talks):
+        neat = scenario(WORLD, number, batch).habits[1]
+        left_out = ".!?" if neat < users._NO_MARK else ".!" if neat < users._NO_STOP else ""
+        assert not {pair.user.text[-1] for pair in talk.pairs()} & set(left_out)
+        kinds[left_out] += 1
+    assert set(kinds) == {".!?", ".!", ""}
+
+
+def test_no_plain_line_stands_twice_doubles_a_word_or_is_for_nothing():
+    known = {*prompts.sections("voices/critic"), *(f"noun{one} {g}" for one in ("", "_one") for g in GENRES)}
+    for section, lines in prompts.lines("user").items():
+        if section.startswith("plain") and section != "plain slips":
+            assert section[6:] in known, section
+            assert len(set(lines)) == len(lines), section
+            said = [text for line in prompts.sections("user")[section] for text in expansions(line, None)]
+            assert not [text for text in said if re.search(r"\b(\w+) \1\b", text, re.I)], section

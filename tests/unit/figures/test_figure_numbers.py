@@ -120,13 +120,18 @@ def test_correlations_are_those_within_systems():
     assert pairs._within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
 
 
+def within(*row):
+    """A mean with its interval, as LaTeX prints it."""
+    return latex._intervals(pd.DataFrame([row], columns=["mean", "low", "high"]))[0]
+
+
 @pytest.mark.parametrize(("printed", "given", "text"), [
     (latex._escape, ["slot_echo"], r"slot\_echo"), (latex._escape, ["50 % & {a}"], r"50 \% \& \{a\}"),
     (latex._escape, ["L ↓"], r"L $\downarrow$"), (latex._escape, ["a\\b"], r"a\textbackslash{}b"),
     (latex._number, [0.704], "0.70"), (latex._number, [-0.5], "$-0.50$"), (latex._number, [-0.001], "0.00"),
     (latex._number, [np.nan], "--"), (latex._number, [0], "0.00"),
-    (latex._within, [0.5, 0.4, 0.6], "0.50 [0.40, 0.60]"), (latex._within, [0.5, np.nan, np.nan], "0.50"),
-    (latex._within, [np.nan] * 3, "--"),
+    (within, [0.5, 0.4, 0.6], "0.50 [0.40, 0.60]"), (within, [0.5, np.nan, np.nan], "0.50"),
+    (within, [np.nan] * 3, "--"),
     (pairs.signed, [0.424], ".42"), (pairs.signed, [-0.068], "−.07"), (pairs.signed, [1.0], "1.00"),
     (pairs.signed, [-1.0], "−1.00"), (pairs.signed, [-0.001], ".00"), (pairs.signed, [0.999], "1.00"),
     (scores._total, [640, "tokens_in"], "640"), (scores._total, [1_540, "tokens_in"], "1.5 k"),

@@ -285,7 +285,7 @@ def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
 def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
     told = compare._texts_alone(sample)
     scrambled = [
-        replace(m, position=i, session=1, speaker="X", time=None, caption="a cat", photo=True)
+        m._replace(position=i, session=1, speaker="X", time=None, caption="a cat", photo=True)
         for i, m in enumerate(reversed(sample.messages))
     ]
     assert compare._texts_alone(replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))) == replace(

@@ -156,7 +156,7 @@ def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, m
     pipeline = query._Pipeline(built)
     question = built.chat.questions[6]
     (alone,) = pipeline.ask([question.text])
-    assert built.chat.ids(alone.ranked) == told[6]["ranked"]
+    assert built.chat.ids(alone["ranked"]) == told[6]["ranked"]
     with pytest.raises(
         InputError, match=r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
     ):
@@ -166,10 +166,10 @@ def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, m
 
 def test_lists_go_back_to_retrieval(built, monkeypatch):
     questions = ["What sounds does Tobias record?", "When is the wedding?"]
-    rounds = [r.rounds for r in query._Pipeline(built).ask(questions)]
+    rounds = [one["round"] for one in query._Pipeline(built).ask(questions)]
     assert 2 <= rounds[0] <= 3 and rounds[1] == 1
     monkeypatch.setattr(query, "ROUNDS", 2)
-    assert [r.rounds for r in query._Pipeline(built).ask(questions)] == [2, 1]
+    assert [one["round"] for one in query._Pipeline(built).ask(questions)] == [2, 1]
 
 
 @pytest.mark.slow
@@ -389,6 +389,6 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     found = query.choose_ranker(config.ranker, built)
     assert found.pairs("a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
     (told,) = query._Pipeline(built, found, config).ask(["What sounds does Tobias record?"])
-    best = built.chat.messages[told.ranked[0]].text
-    assert "lift" in best and told.scores[0] > told.scores[-1]
-    assert len({int(built.owner[place]) for place in told.selected}) <= 2  # the node limit
+    best = built.chat.messages[told["ranked"][0]].text
+    assert "lift" in best and told["scores"][0] > told["scores"][-1]
+    assert len({int(built.owner[place]) for place in told["selected"]}) <= 2  # the node limit

@@ -227,7 +227,7 @@ def nouns(tmp_path, monkeypatch):
 
 
 def test_lemmas_are_wordnets_and_another_topic_model_cannot_be_replayed(nouns, tmp_path):
-    lemma = replay._NounLemmas.load(nouns)
+    lemma = replay._noun_lemmas(nouns)
     words = ["dogs", "uses", "men", "stories", "children", "mice", "boss", "survives", "leaves", "dog"]
     assert [lemma(word) for word in words] == [
         "dog", "us", "man", "story", "child", "mouse", "boss", "survives", "leaf", "dog",

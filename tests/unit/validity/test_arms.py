@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -98,6 +99,17 @@ def test_the_tracker_follows_the_voices_that_its_rules_were_written_for():
     found = realism.run(realism.RealismConfig(n_sessions=10)).set_index("users")["joint_accuracy"]
     assert found[["A", "development"]].between(0.85, 1).all()
     assert found[["all", "confirmation"]].between(0.2, 1).all()
+
+
+@pytest.mark.slow
+def test_half_of_the_people_can_be_taken_alone(tmp_path):
+    batch = SimulateConfig(systems=["silent"], n_turns=2)
+    log, talks = tmp_path / "log.jsonl", [simulate.session(WORLD, "silent", n, batch) for n in range(40)]
+    log.write_text("".join(f"{talk.dumps()}\n" for talk in talks))
+    odd = [talk for talk in talks if zlib.crc32(f"silent/{talk.session_id}".encode()) % 2]
+    given = {"n_sessions": 12, "n_turns": 4, "dialogues": str(log)}
+    n = {half: realism.run(realism.RealismConfig(people=half, **given))["real"][0] for half in ("odd", "all")}
+    assert n == {"odd": 2 * len(odd), "all": 80}
 
 
 def test_small_talk_alone_states_nothing_and_is_the_same_for_the_same_seed():
