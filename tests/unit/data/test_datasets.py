@@ -426,9 +426,9 @@ def test_a_package_gives_its_files_whole_or_not_at_all(server, tmp_path, monkeyp
     assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
     (paths.external() / "t/films.json").unlink()
     with pytest.raises(RunError, match=r"t/films.json has another checksum"):
-        fetch.fetch(replace(row, files=(replace(good, source="dist/other.json"),)))
+        fetch.fetch(replace(row, files=(good._replace(source="dist/other.json"),)))
     with pytest.raises(RunError, match=r"lacks a file .*dist/none.json"):
-        fetch.fetch(replace(row, files=(replace(good, source="dist/none.json"),)))
+        fetch.fetch(replace(row, files=(good._replace(source="dist/none.json"),)))
     with pytest.raises(RunError, match=r"npm pack @t/else@1.0.0 failed"):
         fetch.fetch(replace(row, package="@t/else@1.0.0"))
     assert not (paths.external() / "t/films.json").exists()

@@ -230,9 +230,7 @@ def test_segments_hold_every_message_once_inside_sessions(built):
 
 def test_a_long_silence_and_a_change_of_topic_cut(make_chat):
     chat = make_chat([("Ann", "a"), ("Ben", "b")])
-    later = chat.messages[1].__class__(
-        **{**chat.messages[1].__dict__, "time": chat.messages[1].time.replace(hour=15)}
-    )
+    later = chat.messages[1]._replace(time=chat.messages[1].time.replace(hour=15))
     gapped = type(chat)(chat.name, chat.schema, chat.speakers, (chat.messages[0], later), (), ())
     vectors = np.eye(2, dtype=np.float32)
     assert len(levels.cut(chat, vectors)) == 1 and len(levels.cut(gapped, vectors)) == 2
