@@ -1,6 +1,6 @@
 """Do simulated users state nothing but what the log holds? Every value found in their words.
 
-    PYTHONPATH=. python -m benchmarks.voiced [--turns 20000] [--voices all] [--catalog sample]
+    PYTHONPATH=. python -m benchmarks.voiced [--turns 20000] [--voices all] [--pace dense] [--scope stated] [--catalog sample]
 
 A value may be wanted, given up, to be avoided, or belong to a film or an aside. Prints the turns read, by
 voice, and those that name another value.
@@ -22,11 +22,14 @@ def main():
     asked = argparse.ArgumentParser()
     asked.add_argument("--turns", type=int, default=20_000)
     asked.add_argument("--voices", default="all")
+    asked.add_argument("--pace", default="dense")
+    asked.add_argument("--scope", default="stated")
     asked.add_argument("--catalog", default=sources.SAMPLE)
     given = asked.parse_args()
     catalog = sources.load(given.catalog)
     world = World(catalog, Grounder(catalog))
-    batch = SimulateConfig(systems=["tracker"], voices=given.voices, catalog=given.catalog, seed=1)
+    users = {"voices": given.voices, "pace": given.pace, "scope": given.scope, "catalog": given.catalog}
+    batch = SimulateConfig(systems=["tracker"], **users, seed=1)
     turns, number, said, wrong = 0, 0, {}, []
     while turns < given.turns:
         made = simulate.arms_of(world, "tracker", number, batch)
