@@ -1,6 +1,6 @@
 """Do simulated users state nothing but what the log holds? Every value found in their words.
 
-    PYTHONPATH=. python -m benchmarks.voiced [--turns 20000] [--voices all] [--pace dense] [--scope stated] [--catalog sample]
+    PYTHONPATH=. python -m benchmarks.voiced [--turns 20000] [--voices all] [--pace dense] [--scope stated]
 
 A value may be wanted, given up, to be avoided, or belong to a film or an aside. Prints the turns read, by
 voice, and those that name another value.
