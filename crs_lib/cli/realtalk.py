@@ -177,9 +177,7 @@ def _evaluate(
 
 
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
-    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion. Or those
-    of rankers on the terms of the benchmark ``lmeb``.
-    """
+    """Print the measures of a setting's values, of BM25 to the fusion (``ladder``), or of ``lmeb``."""
     from crs_lib.realtalk import compare as levers
     from crs_lib.realtalk import index, study
     from crs_lib.realtalk.config import RealTalkConfig
