@@ -56,8 +56,7 @@ def gains(run: str, scorer: Scorer) -> ArmGains:
 
 def gains_of(windows: Iterable[Dialogue], twins: Iterable[Dialogue], scorer: Scorer) -> ArmGains:
     """The replies to straight and fresh users and in placebo windows, by their shift and by arm. ``windows``
-    are the dialogues of such users; ``twins`` are the sessions that never shift: without them there are no
-    placebo windows.
+    are the dialogues of such users; ``twins`` are the sessions that never shift, for placebo windows.
     """
     found: dict[tuple[str, str, int], dict[str, list[Any]]] = {}
     placebos: dict[tuple[str, str], list[tuple[int, int]]] = {}

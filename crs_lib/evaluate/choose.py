@@ -1,6 +1,5 @@
-"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model.
-
-Every table that it writes carries its provenance as columns: two ways of counting cannot be confused.
+"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model. Every table
+that it writes carries its provenance as columns: two ways of counting cannot be confused.
 """
 
 import json

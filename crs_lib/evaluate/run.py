@@ -1,6 +1,5 @@
-"""Score finished dialogues: turns, shifts, session results and model metrics, each in its file.
-
-A run holds the scores of any number of conventions: those of ``default`` in its folder, those of another in
+"""Score finished dialogues: turns, shifts, session results and model metrics, each in its file. A run holds
+the scores of any number of conventions: those of ``default`` in its folder, those of another in
 ``scores/<convention>/``.
 """
 

@@ -1,7 +1,6 @@
-"""Scores of one dialogue: a row per turn, a row per shift, and the session's record.
-
-The scorer prepares the records that metrics are computed from; the metrics and the order of their columns
-come from the registry (:mod:`crs_lib.metrics.base`).
+"""Scores of one dialogue: a row per turn, a row per shift, and the session's record. The scorer prepares the
+records that metrics are computed from; the metrics and the order of their columns come from the registry
+(:mod:`crs_lib.metrics.base`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -198,9 +197,7 @@ class Scorer:
 
 @dataclass(eq=False)
 class ItemsScorer:
-    """:class:`Scorer` for many dialogues at once. ``find`` gives the concepts of every distinct text; None:
-    the grounder finds them.
-    """
+    """:class:`Scorer` for many dialogues. ``find`` gives every text's concepts; None: the grounder does."""
 
     grounder: Grounder
     rule: Convention

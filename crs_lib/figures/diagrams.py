@@ -11,6 +11,7 @@ from crs_lib.figures.base import figure, filled
 # Fills light enough for black text; in grey the words tell the kinds apart.
 _FILLS = {"data": "#D6EAF5", "code": "#FFFFFF", "truth": "#FBE5C4", "score": "#D5EEE4"}
 _LINE = 0.38  # centimetres between lines of text
+DETECTED = "detected"  # the type of shifts that no log tells and the convention found
 
 
 class _Board:
@@ -152,9 +153,6 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     films = f"{int(catalogue_fields['n_films'].max()):,} films"
     style.note(made, f"{films}; dots: the use that is made of an attribute.")
     return made
-
-
-DETECTED = "detected"  # the type of shifts that no log tells and the convention found
 
 
 @figure()

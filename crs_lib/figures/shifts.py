@@ -12,6 +12,7 @@ from crs_lib.metrics.gain import ABLE
 from crs_lib.stats import cost_interval
 
 _PARTS = ("uptake", "release", "retention")
+_TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
 def _region(values: NDArray[np.float64], level: float = 0.95) -> NDArray[np.float64]:
@@ -109,9 +110,6 @@ def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
         f"shift; lines: 95 % intervals over n = {turns['session_id'].nunique()} scenarios.",
     )
     return made
-
-
-_TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
 @figure()

@@ -92,7 +92,6 @@ _ONE_LINE, _LONG = 20, 16  # letters: of two names in one line of a title; of a 
 @figure()
 def _power_curve(power: pd.DataFrame) -> Any:
     """Power by number of scenarios, a panel for each contrast, a line for each size of the difference.
-
     At most :data:`MOST_CONTRASTS` panels: the first contrasts, in the table's order.
     """
     facts = filled(power, _COLUMNS).iloc[0]

@@ -1,5 +1,4 @@
 """The reliability of judges: agreement, preference for the own family, means without it, and canaries.
-
 Canaries are dialogues spoilt on purpose, which a usable judge must score below their originals.
 """
 
@@ -20,6 +19,7 @@ from crs_lib.core.settings import Registry
 CANARIES: Registry[list[str] | None] = Registry("canary")
 FORGED = "forged_end"  # the canary that shows whether a judge follows what a reply says of scores
 SHIFT_AT_MOST = 0.05  # points by which it may move the mean score of a judge that does not
+_ALPHA = ("alpha", "n_items", "all scores are equal")
 
 
 @CANARIES.register("shuffled", aimed_at="coherence")
@@ -114,9 +114,6 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
     return pd.DataFrame(rows, columns="construct measure judge value low high n reason".split())
 
 
-_ALPHA = ("alpha", "n_items", "all scores are equal")
-
-
 def _agreed(measure: str, frame: pd.DataFrame, design: "stats.Design") -> dict[str, Any]:
     """A measure of agreement between a design's raters, or the reason why it is undefined."""
     if frame[design.system].nunique() < 2:
@@ -165,8 +162,7 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
     """Mean score of each system by the judges that count, from 1 to 5; a row for system and construct. Judges
     of a system's own family count only where no other judge read it; ``own_family`` says so. The value of a
     session is the mean over judges of the mean over samples; ``low`` and ``high`` from a bootstrap over
-    sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN with a ``reason``
-    without a score.
+    sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN has a ``reason``.
     """
     rows = []
     for (model, construct), part in _originals(scores).groupby(["model", "construct"], sort=True):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = TypeVar("P", bound="_Prepared")
 _MISSING = object()
+_COUNTS = "n_turns n_shifts n_both_empty_turns n_hallucinated_titles missing_concepts hallucinated_concepts"
 
 
 @dataclass(eq=False)
@@ -162,9 +163,6 @@ def mean_defined(values: Iterable[float]) -> float:
 def defined(values: Iterable[float]) -> list[float]:
     """The values that are not NaN, in their order."""
     return [value for value in values if value == value]  # NaN equals nothing, itself included
-
-
-_COUNTS = "n_turns n_shifts n_both_empty_turns n_hallucinated_titles missing_concepts hallucinated_concepts"
 
 
 class Scores(NamedTuple):

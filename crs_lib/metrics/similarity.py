@@ -1,6 +1,4 @@
-"""Similarity of sentences, the thesis's baseline: TF-IDF fitted once on the catalogue, or sentence
-embeddings.
-"""
+"""Similarity of sentences, the thesis's baseline: TF-IDF fitted once on the catalogue, or embeddings."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -89,9 +89,7 @@ def _planned(run: str, convention: str, plan: Plan | None) -> tuple[pd.DataFrame
 
 
 def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """The power of each declared contrast by number of scenarios, from its own differences; NoDataError if
-    none.
-    """
+    """The power of each declared contrast by scenarios, from its own differences; NoDataError if none."""
     return statistics.power_table(*_planned(run, convention, plan))
 
 

@@ -1,5 +1,4 @@
 """The three sentences that a run is quoted with: cost of a shift, recovery, and where the plain score errs.
-
 Notebook 05 shows them, the report opens with them, and the README quotes those of the demo run.
 """
 
@@ -63,9 +62,7 @@ def pays(cost: Estimate) -> str:
 
 
 def recovery(shifts: pd.DataFrame) -> Finding:
-    """Replies (up to ``HORIZON``) that the quickest system waits longer than the oracle, and another's lost
-    shifts.
-    """
+    """Replies (to ``HORIZON``) that the quickest system waits beyond the oracle; another's lost shifts."""
     seen = _waits(shifts)
     if seen.empty:
         return stats.finding_none(f"no shift was followed for {HORIZON} replies")

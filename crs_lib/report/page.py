@@ -24,6 +24,7 @@ from crs_lib.validity.labels import AskConfig, Question
 
 DPI = 150
 _FOLDER = Path(__file__).resolve().parent
+_LONG = 60  # characters
 
 
 @cache
@@ -123,9 +124,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return html.escape(f"{value:z.3f}".replace("-", "−"))
     return html.escape(str(value))
-
-
-_LONG = 60  # characters
 
 
 def table(frame: pd.DataFrame) -> str:

@@ -1,6 +1,5 @@
-"""The report of an evaluated run: one page with conclusions, tables, figures and how it was made.
-
-Figures are inside the page, so it can be sent as one file; only the links to the trace need its folder.
+"""The report of an evaluated run: one page with conclusions, tables, figures and how it was made. Figures are
+inside the page, so it can be sent as one file; only the links to the trace need its folder.
 """
 
 import functools

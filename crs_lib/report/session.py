@@ -64,9 +64,7 @@ def _constraint_list(constraints: Any) -> list[list[str]]:
 
 
 class SessionView:
-    """Turns dialogues and their scores into the trace's records; ``metrics`` are the turn-level ones to
-    carry.
-    """
+    """Turns dialogues and their scores into the trace's records; ``metrics`` are those of turns to carry."""
 
     def __init__(self, scorer: Scorer, metrics: Sequence[str]) -> None:
         self.scorer = scorer

@@ -233,9 +233,7 @@ class _TrialTurn(NamedTuple):
 
 
 def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_TrialTurn]:
-    """The opening, a second constraint and the first shift, of the first scenario from ``number`` on in which
-    that shift conflicts with what was said.
-    """
+    """The opening, a second constraint and the first shift, of the first scenario whose shift conflicts."""
     plan, shift = next(found for found in _told_in_three(world, config, number) if found[1])
     user = User(world.catalog, plan)
     system = systems.create(config.systems[0], world, config.seed, plan.session)

@@ -80,9 +80,7 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
 
 
 def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Sequence[str] = ()) -> None:
-    """Write the finished dialogues, in the order of ``keys`` (arms of ``windows`` into their files), and
-    those failed.
-    """
+    """Write the dialogues, in the order of ``keys`` (arms of ``windows`` into their files), and failures."""
     asked = set(keys)
     failed = {key: error for key, error in ledger.failures() if key in asked}
     done = [key for key in keys if key not in failed]

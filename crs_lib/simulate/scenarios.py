@@ -1,8 +1,7 @@
-"""Scenarios: the constraints and shifts of a user, fixed before any system says a word.
-
-A scenario depends on the catalogue, the seed, the session's number and the settings, never on the
-system: every system meets the same users, and sessions are paired by design. Users shift at random turns,
-and the types of shifts come in equal numbers within a block of sessions (docs/metrics.md, section 5).
+"""Scenarios: the constraints and shifts of a user, fixed before any system says a word. A scenario depends on
+the catalogue, the seed, the session's number and the settings, never on the system: every system meets the
+same users, and sessions are paired by design. Users shift at random turns, and the types of shifts come in
+equal numbers within a block of sessions (docs/metrics.md, section 5).
 """
 
 import itertools

@@ -1,5 +1,4 @@
 """Shift types: how a user's constraints change, when that can happen, what it leaves, how it is voiced.
-
 Source: docs/metrics.md, section 5. To add a type, register one class here and write its templates under
 ``[shift_<name>]`` in prompts/movies/user.wording (docs/context.md, section 4); no other file lists the types.
 """

@@ -1,8 +1,7 @@
-"""The rule-based user: voices a scenario, remembers the recommended films, and reacts to them.
-
-The scenario fixes the constraints and the shifts; only the wording and the reaction depend on the system (a
-user whose constraints are missed insists, one whose constraints are met praises now and then, and one who has
-heard of every film that fits asks what comes close). Every planned constraint and shift must be voiced:
+"""The rule-based user: voices a scenario, remembers the recommended films, and reacts to them. The scenario
+fixes the constraints and the shifts; only the wording and the reaction depend on the system (a user whose
+constraints are missed insists, one whose constraints are met praises now and then, and one who has heard of
+every film that fits asks what comes close). Every planned constraint and shift must be voiced:
 :func:`check_voiced` reads the words as systems read them.
 """
 

@@ -17,6 +17,9 @@ from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_power
 from crs_lib.stats.ranking import leaderboard
 
+APART = "systems met different users"
+_Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
+
 
 class Ladder(NamedTuple):
     """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one. A
@@ -94,9 +97,6 @@ def _compared(pairwise: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.D
     return pairwise
 
 
-APART = "systems met different users"
-
-
 def _unable(frame: pd.DataFrame, plan: Plan) -> tuple[Any, ...]:
     """The systems whose mean of the plan's ``ability`` lies below its floor: a low cost is no merit there."""
     if not plan.ability:
@@ -137,9 +137,6 @@ def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
         row |= {"n": int(known.sum()), "n_missing": int((~known).sum())}
         rows.append(row | {"clusters": found.n, "note": found.reason})
     return pd.DataFrame(rows)
-
-
-_Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
 
 
 def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
@@ -285,8 +282,7 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
 def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     """Every pair of systems on every outcome: Tukey's simultaneous 95 % interval of ``diff`` with ``p``,
     beside ``paired_diff`` over shared scenarios with its t interval and ``p_holm`` (Wilcoxon); where systems
-    met different users, Welch's interval, Games and Howell's p, Brunner and Munzel's. Input as
-    :func:`anova_table`.
+    met different users, Welch's interval, Games and Howell's p, Brunner and Munzel's (:func:`anova_table`).
     """
     parts = [_pairs(frame, Design(value=outcome)).assign(outcome=outcome) for outcome in outcomes]
     columns = _INDEPENDENT if Design().independent(frame) else _TUKEY

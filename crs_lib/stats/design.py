@@ -77,8 +77,7 @@ class _Difference(NamedTuple):
 @dataclass(frozen=True)
 class Design:
     """The columns of a comparison, the pairs that are compared, and how intervals are made: ``system`` is
-    compared, ``scenario`` is resampled, ``value`` is the number; ``pairs`` are (a, b), "a against b", None
-    for all.
+    compared, ``scenario`` resampled, ``value`` the number; ``pairs`` are (a, b), "a against b", None for all.
     """
 
     system: str = "system"

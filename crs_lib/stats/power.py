@@ -18,6 +18,7 @@ from crs_lib.stats.estimates import bootstrap_estimates, cost_sample
 _JOIN = " × "
 _WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
 _MOST = 100_000  # scenarios
+_POWER = ("power_now", "detectable_effect", "sessions_needed", "needed_low", "needed_high")
 
 
 def smallest_p(n: int, tests: int = 1) -> float:
@@ -53,9 +54,6 @@ def contrast_power(
     return pd.DataFrame(rows)
 
 
-_POWER = ("power_now", "detectable_effect", "sessions_needed", "needed_low", "needed_high")
-
-
 def _deviation(values: Floats, weights: Floats) -> Floats:
     """The standard deviation of the values in every draw."""
     total = weights.sum(axis=1)
@@ -70,8 +68,7 @@ def reliability(alpha: float, raters: float) -> float:
 
 def correlation_power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
     """The smallest correlation that a number of items finds with a power of 0.8 at the level 0.05:
-    ``detectable`` as values are (Fisher's z, the variance of ranks 1.06), ``true_detectable`` without their
-    noise (NaN if none).
+    ``detectable`` as values are (Fisher's z, variance of ranks 1.06), ``true_detectable`` without noise.
     """
     z = scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8)
     n = pd.Series(n_items, dtype=float)
@@ -135,8 +132,7 @@ def facet_variances(
     names columns with the facets that each is nested in: {"catalogue": (), "seed": (), "scenario":
     ("catalogue", "seed")}; those with one level are left out. ``variance`` is at least 0, ``share`` its part
     of the sum; the last effect holds the error; ``n_<facet>`` are levels. Raises InputError unless every cell
-    has one value. Source: Brennan (2001), Generalizability Theory, chapters 3 and 7; Cornfield and Tukey
-    (1956).
+    has one value. Source: Brennan (2001), Generalizability Theory, 3 and 7; Cornfield and Tukey (1956).
     """
     system, value = design.system, design.value
     check_columns(frame, system, *facets, value)

@@ -1,7 +1,6 @@
-"""Mode ``agent``: a model that searches the catalogue with a tool before it replies.
-
-Where a server calls tools they are its own; elsewhere the model writes its actions as JSON. Every search, its
-arguments and what it found stand in the log of the turn.
+"""Mode ``agent``: a model that searches the catalogue with a tool before it replies. Where a server calls
+tools they are its own; elsewhere the model writes its actions as JSON. Every search, its arguments and what
+it found stand in the log of the turn.
 """
 
 import json

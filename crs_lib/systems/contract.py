@@ -1,6 +1,5 @@
-"""The contract with a program, version 1: one JSON object a turn goes out, one JSON object comes back.
-
-A request holds the whole conversation, so that a program need not remember anything. It holds nothing of the
+"""The contract with a program, version 1: one JSON object a turn goes out, one JSON object comes back. A
+request holds the whole conversation, so that a program need not remember anything. It holds nothing of the
 simulator's log. Of the answer only ``reply`` is required. Described in docs/your-system.md.
 """
 

@@ -1,5 +1,4 @@
 """Policies that a sceptic sends: an oracle spoilt in nine ways, and others that a measure must see through.
-
 Some cost something by talking alone, some cling and hide it, some never read what was dropped: what each has
 to score is known beforehand (docs/validity.md, section 1).
 """
@@ -43,12 +42,11 @@ _MOST_FILMS, _MOST_LAG = 10, 6
 
 
 class Tricks(NamedTuple):
-    """How far a policy plays each trick, in [0, 1].
-
-    ``length``: 1 to 10 films a reply; ``lag``: 0 to 6 replies until a shift becomes known; shares of a list
-    that are ``repeats`` of films shown before, ``hedges`` for the state before, ``padding`` by chance; shares
-    of replies that show nothing (``abstention``), random films (``noise``), or repeat the user's words
-    (``echoes``). With ``withheld`` of .5 or more no new film that meets everything is ever shown.
+    """How far a policy plays each trick, in [0, 1]. ``length``: 1 to 10 films a reply; ``lag``: 0 to 6
+    replies until a shift becomes known; shares of a list that are ``repeats`` of films shown before,
+    ``hedges`` for the state before, ``padding`` by chance; shares of replies that show nothing
+    (``abstention``), random films (``noise``), or repeat the user's words (``echoes``). With ``withheld`` of
+    .5 or more no new film that meets everything is ever shown.
     """
 
     length: float = 0.2

@@ -1,7 +1,6 @@
-"""Language models that understand for themselves: modes ``closed``, ``rag`` and ``free`` of every backend.
-
-No tracker takes part and no logged constraint is shown: a model reads the conversation, and the films that
-its mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
+"""Language models that understand for themselves: modes ``closed``, ``rag`` and ``free`` of every backend. No
+tracker takes part and no logged constraint is shown: a model reads the conversation, and the films that its
+mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
 """
 
 import json

@@ -1,5 +1,4 @@
 """Systems that are programs of others behind the contract: ``http:URL``, ``exec:COMMAND``, ``python:Class``.
-
 The program gets the conversation and nothing else. Films are read from ids or titles in its answer, or from
 the titles in its reply; titles that the catalogue lacks are counted.
 """
@@ -58,12 +57,11 @@ def width(spec: str, llm: LLMSettings, workers: int) -> int:
 
 
 class Programs(AbstractContextManager["Programs", None]):
-    """The programs that a process talks to, shared by threads; the call log lies in ``folder``.
-
-    A channel that is not shared (a process, an object) serves one request at a time: each thread takes an
-    idle one, or starts one. Each lane of conversations has channels of its own, so that nothing remembered in
-    one reaches another. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes are
-    made with, ``name`` the catalogue's name in requests.
+    """The programs that a process talks to, shared by threads; the call log lies in ``folder``. A channel
+    that is not shared (a process, an object) serves one request at a time: each thread takes an idle one, or
+    starts one. Each lane of conversations has channels of its own, so that nothing remembered in one reaches
+    another. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes are made with,
+    ``name`` the catalogue's name in requests.
     """
 
     def __init__(

@@ -1,5 +1,4 @@
 """Search systems: films found by the user's words or vectors, without a language model and without an oracle.
-
 They fail in different ways: one that adds up all turns never forgets a constraint that was given up, one that
 reads the last turn alone forgets those that still hold, and one that filters depends on its tracker.
 """

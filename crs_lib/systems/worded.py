@@ -1,7 +1,6 @@
-"""Recommenders whose reply is written by a language model; tracking and retrieval stay rule-based.
-
-The tracker keeps the constraints and offers candidates; the model chooses among them and writes. The
-recommended films are read from the ids in a structured reply, or from the titles in a plain text.
+"""Recommenders whose reply is written by a language model; tracking and retrieval stay rule-based. The
+tracker keeps the constraints and offers candidates; the model chooses among them and writes. The recommended
+films are read from the ids in a structured reply, or from the titles in a plain text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,9 +52,7 @@ class _Worded(ModelSystem):
 
     @classmethod
     def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
-        """Tokens that the longest prompt may take: longest films and words, all constraints; InputError
-        without films.
-        """
+        """Tokens that the longest prompt may take, with the longest films; InputError without films."""
         if not len(catalog):
             raise InputError("the catalogue holds no film; there is nothing to recommend")
         films = sorted((film(catalog, i, with_id=True) for i in range(len(catalog))), key=len, reverse=True)

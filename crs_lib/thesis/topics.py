@@ -346,7 +346,6 @@ def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") ->
 @TOPICS.register("llm")
 class _Llm:
     """At most five topics that an LLM names, one call a distinct text; then the filter.
-
     A call that fails after all retries is an error that names it, never another method's answer.
     """
 

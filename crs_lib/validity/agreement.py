@@ -335,8 +335,7 @@ def rho(
     frame: pd.DataFrame, score: str, rating: str, *, minus: str = "", resamples: int = 1000
 ) -> dict[str, Any]:
     """Spearman of two columns with its 95 % interval over conversations (``system`` and ``conv_id``): n,
-    spearman, low, high; NaN without ``resamples``. With ``minus`` that of the difference to a third column's
-    correlation.
+    spearman, low, high; NaN without ``resamples``. With ``minus`` that of the difference to a third column's.
     """
     columns = [score, rating, *([minus] if minus else [])]
     known = frame[frame[columns].notna().all(axis=1)].astype(dict.fromkeys(columns, float))

@@ -1,9 +1,7 @@
-"""Questions to people about a run, and the labels that they give.
-
-A question shows a stretch of one system's conversation around a shift, or of two systems' with the same user,
-blinded and in random order, and asks how well the assistant followed. The page names no system; the key
-that does lies in the run's folder. Labels are read, checked, and held against one another and the metrics.
-Source: docs/validity.md, section 6.
+"""Questions to people about a run, and the labels that they give. A question shows a stretch of one system's
+conversation around a shift, or of two systems' with the same user, blinded and in random order, and asks how
+well the assistant followed. The page names no system; the key that does lies in the run's folder. Labels are
+read, checked, and held against one another and the metrics. Source: docs/validity.md, section 6.
 """
 
 import hashlib

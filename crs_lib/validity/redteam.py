@@ -1,8 +1,6 @@
-"""Exploitability: how far a score can be raised by a policy that is of no use to the user.
-
-The utility of a policy is the share of turns in which it shows a new film that meets everything in force. The
-same policies are drawn for every metric, so that each has the same budget.
-Source: docs/validity.md, section 1.
+"""Exploitability: how far a score can be raised by a policy that is of no use to the user. The utility of a
+policy is the share of turns in which it shows a new film that meets everything in force. The same policies
+are drawn for every metric, so that each has the same budget. Source: docs/validity.md, section 1.
 """
 
 import math
@@ -133,8 +131,7 @@ def _exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     """One row a metric with a direction: how far useless policies raise it, the mark, and the worst policy.
     ``exploitability`` is the best value of a policy of utility 0, less the better of silence and chance, at
     least 0; ``near_misses`` is the same for policies that are of no use only because they withhold every film
-    that fits and show the next best. Values are turned so that higher is better. Metrics that no such policy
-    defines are left out.
+    that fits and show the next best. Values are turned: higher is better. Metrics undefined are left out.
     """
     asked = [one for one in base.scored() if one.direction != base.NEITHER and not one.primary]
     names = list(metrics) or [one.name for one in asked]
