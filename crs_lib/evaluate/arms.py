@@ -19,10 +19,7 @@ def runs_of(run: str) -> dict[str, str]:
     """The hashes of the dialogues of a run's further arms, by arm; none of a run that has but its own. Raises
     RunError for an arm that was made with other settings than the run.
     """
-    own, twin = (
-        runs.read_manifest(simulate.STUDY, name).get("stages", {}).get("simulate", {})
-        for name in (run, f"{run}-{NO_SHIFT}")
-    )
+    own, twin = (runs.entry(simulate.STUDY, name, "simulate") for name in (run, f"{run}-{NO_SHIFT}"))
     found = _windows(own)
     if twin.get("status") == "finished" and twin["parameters"].get("arm") == NO_SHIFT:
         if _settings(twin) != _settings(own):

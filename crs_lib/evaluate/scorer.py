@@ -71,20 +71,15 @@ class Scorer:
         voice = dialogue.extra.get("voice", FIRST if "arm" in dialogue.extra else "")
         who = {"model": dialogue.model_name, "session_id": dialogue.session_id, "voice": voice}
         turns, shifts = base.columns(base.TURN), base.columns(base.SHIFT)
-        turn_rows = [
-            who
-            | {"turn": turn.number, "stage": turn.pair.user.user_meta.get("stage", "")}
-            | {name: turn.once(compute) for name, compute in turns.items()}
-            for turn in session.turns
-        ]
-        shift_rows = [
-            who
-            | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
-            | {"scope": "open" if shift.open_scope else "stated"}
-            | {"reading": shift.replies[0].reading if shift.replies else ""}
-            | {name: shift.once(compute) for name, compute in shifts.items()}
-            for shift in session.shifts
-        ]
+        turn_rows, shift_rows = list[dict[str, Any]](), list[dict[str, Any]]()
+        for turn in session.turns:
+            row = who | {"turn": turn.number, "stage": turn.pair.user.user_meta.get("stage", "")}
+            turn_rows.append(row | {name: turn.once(compute) for name, compute in turns.items()})
+        for shift in session.shifts:
+            row = who | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
+            row |= {"scope": "open" if shift.open_scope else "stated"}
+            row |= {"reading": shift.replies[0].reading if shift.replies else ""}
+            shift_rows.append(row | {name: shift.once(compute) for name, compute in shifts.items()})
         return Scores(turn_rows, shift_rows, self._session(who, session, turn_rows, shift_rows))
 
     def prepare(self, dialogue: Dialogue, texts: Sequence[Text]) -> SessionRecord:

@@ -168,11 +168,8 @@ def experimental_design(shift_events: pd.DataFrame) -> Any:
     own = "every user counted once" if paired else "own users each"
     _same_users(axes[0, 0], shown, int(first["n_sessions"]), "user" if paired else "no.")
     _shifts_by_turn(axes[1, 0], shift_events, int(first["n_turns"]))
-    style.note(
-        made,
-        f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users × up to "
-        f"{int(first['n_turns'])} turns; {total:,} {events}, {own}.",
-    )
+    size = f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users"
+    style.note(made, f"{size} × up to {int(first['n_turns'])} turns; {total:,} {events}, {own}.")
     return made
 
 

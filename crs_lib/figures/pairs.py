@@ -108,11 +108,8 @@ def _paired_effects(paired_effects: pd.DataFrame) -> Any:
     left_out = len(paired_effects) - len(table)
     words = "" if table["declared"].all() else "filled: declared in the plan; "
     words += f"{left_out} other pairs are left out; " if left_out else ""
-    style.note(
-        made,
-        f"Shaded: less than the smallest difference that matters ({smallest:g}); {words}lines: 95 % "
-        f"intervals; n = {int(table['n_sessions'].max())} scenarios.",
-    )
+    words += f"lines: 95 % intervals; n = {int(table['n_sessions'].max())} scenarios."
+    style.note(made, f"Shaded: less than the smallest difference that matters ({smallest:g}); {words}")
     return made
 
 

@@ -159,11 +159,9 @@ def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
         panel.set_xlim(-1.1, 1.1)
         style.across(panel, f"{stratum} films", 4)
     style.name_rows(made, axes, style.labels(order))
-    style.note(
-        made,
-        f"{risks['users'].iloc[0]}; lines: 95 % intervals, n = {risks['scenario'].nunique()} scenarios; "
-        f"beside a panel: shifts; ◂: below −1; no mark: fewer than {_FEWEST} shifts; 0 is chance.",
-    )
+    who = f"{risks['users'].iloc[0]}; lines: 95 % intervals, n = {risks['scenario'].nunique()} scenarios"
+    marks = f"beside a panel: shifts; ◂: below −1; no mark: fewer than {_FEWEST} shifts; 0 is chance."
+    style.note(made, f"{who}; {marks}")
     return made
 
 

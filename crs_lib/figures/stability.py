@@ -43,11 +43,8 @@ def _sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     made.colorbar(image, ax=list(axes[0]), label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])
     weights = ", ".join(f"{name} {declared[column]:g}" for column, name in _WEIGHTS.items())
     size = _SIZE.format(n_systems=int(declared["n_systems"]), n_sessions=int(declared["n_sessions"]))
-    style.note(
-        made,
-        f"Kendall's τ to the declared weights ({weights}); the four weights sum to 1, leakage has the rest; "
-        f"{size}",
-    )
+    declared_as = f"Kendall's τ to the declared weights ({weights})"
+    style.note(made, f"{declared_as}; the four weights sum to 1, leakage has the rest; {size}")
     return made
 
 

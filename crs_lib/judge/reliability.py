@@ -174,9 +174,8 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
             "judges": ", ".join(sorted(mine["judge"].unique())),
             "own_family": bool((mine["judge"].map(_family) == _family(str(model))).any()),
         })  # fmt: skip
-    return pd.DataFrame(
-        rows, columns="model construct value low high n n_missing judges own_family reason".split()
-    )
+    columns = "model construct value low high n n_missing judges own_family reason"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:

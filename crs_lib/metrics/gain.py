@@ -389,9 +389,8 @@ def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
     shown before it are neither held against a reply nor expected of it, those shown earlier in it gain
     nothing where the user asks for others.
     """
-    return [
-        _gain_of(turn, stale, turns[0].recent if turn.others else ()) for turn, stale in _in_window(turns)
-    ]
+    first, pairs = turns[:1], _in_window(turns)
+    return [_gain_of(turn, stale, first[0].recent if turn.others else ()) for turn, stale in pairs]
 
 
 def _in_window(turns: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, frozenset[int]]]:

@@ -47,11 +47,6 @@ class TfidfSpace:
         self.vocabulary = tuple(vocabulary)
         self.name = f"tfidf, {len(self.vocabulary)} terms, {'given' if given else 'stable'} vocabulary"
 
-    @property
-    def idf(self) -> NDArray[np.float64]:
-        """The inverse document frequency of each term."""
-        return np.asarray(self._vectorizer.idf_)
-
     def rows(self, texts: Sequence[str]) -> Any:
         """A sparse (texts, terms) matrix; rows have length 1, or 0 where a text has no known term."""
         if not len(texts):

@@ -50,11 +50,8 @@ def _with_shifts(turns: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
 def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
     """Shifts with ``type``, the field where logs name none, and ``watched``; reply 0 is that to the shift."""
     if "type" not in shifts or not shifts["type"].fillna("").astype(bool).any():
-        known = {
-            (dialogue.model_name, dialogue.session_id, int(event["turn"])): _kind(event)
-            for dialogue in simulate.iter_dialogues(run)
-            for event in dialogue.shift_events
-        }
+        told = ((talk, event) for talk in simulate.iter_dialogues(run) for event in talk.shift_events)
+        known = {(talk.model_name, talk.session_id, int(one["turn"])): _kind(one) for talk, one in told}
         keys = shifts[["model", "session_id", "turn"]].itertuples(index=False)
         shifts = shifts.assign(type=[known.get(key, "") for key in keys])
     if "watched" not in shifts and len(shifts):  # the older convention counts replies from 1, up to the end

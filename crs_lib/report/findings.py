@@ -73,10 +73,8 @@ def recovery(shifts: pd.DataFrame) -> Finding:
     mark, quick, *others = order
     more = difference_of(seen, quick, mark, "wait", **_AT)
     way = f"{more} more replies" if more.value >= 0 else f"{more.turned} fewer replies"
-    sentence = (
-        f"After a change of mind {quick} takes {way} than {mark} to show a film that meets every constraint"
-    )
-    sentence += more.doubt
+    sentence = f"After a change of mind {quick} takes {way} than {mark} to show a film that meets every "
+    sentence += f"constraint{more.doubt}"
     if others:
         gain = shifts.get("straight_gain", pd.Series(dtype=float)).astype(float)
         able = gain.groupby(shifts["model"]).mean()

@@ -167,9 +167,7 @@ def import_logs(config: ImportConfig) -> Imported:
                 hint = did_you_mean(name, read_of.values())
                 there = ", ".join(counts.systems)
                 raise InputError(f"order names {name!r}, which no log is of{hint} (found: {there})")
-        if not same_users(
-            counts.users.values()
-        ):  # the system joins the session's name: no scenario is shared
+        if not same_users(counts.users.values()):  # the system joins the session's name: none is shared
             stage.counts["users"] = "different for each system"
             path = stage.path("dialogues.jsonl")
             talks = map(Dialogue.from_json, tables.read_jsonl(path))

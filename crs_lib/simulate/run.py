@@ -85,9 +85,8 @@ def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Sequ
     failed = {key: error for key, error in ledger.failures() if key in asked}
     done = [key for key in keys if key not in failed]
     with contextlib.ExitStack() as opened:
-        files = [
-            opened.enter_context(tables.write_aside(stage.path(dialogue_file(arm)))) for arm in ("", *windows)
-        ]
+        paths = [stage.path(dialogue_file(arm)) for arm in ("", *windows)]
+        files = [opened.enter_context(tables.write_aside(path)) for path in paths]
         for key, body in zip(done, ledger.bodies(done), strict=True):
             for talk, line in _dialogues(key, body):
                 arm = talk.extra.get("arm") if "of" in talk.extra else ""

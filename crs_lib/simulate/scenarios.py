@@ -25,8 +25,7 @@ from crs_lib.simulate.shifts import (
     PlannedShift,
     StateShape,
     UserState,
-    constraint_fields,
-    new_value,
+    further,
     propose,
     stand_ins,
 )
@@ -511,11 +510,8 @@ def _first_state(catalog: Catalog, draw: np.random.Generator, natural: bool = Fa
 
 def _refined(catalog: Catalog, state: UserState, draw: np.random.Generator) -> UserState | None:
     """One more constraint that the film in mind meets, preferring values that other films share."""
-    for name in constraint_fields(catalog, draw, state.constraints):
-        found = new_value(catalog, [state.anchor], name, None, draw)
-        if found is not None:
-            return replace(state, constraints={**state.constraints, name: found[0]}, focus=name)
-    return None
+    found = further(catalog, [state.anchor], state.constraints, None, draw)
+    return found and replace(state, constraints={**state.constraints, **found[1]}, focus=found[0])
 
 
 def _ordinary(catalog: Catalog, draw: np.random.Generator, rates: Rates) -> str:

@@ -64,10 +64,9 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
         situation = field == SITUATION and value.lower() in text.lower()
         if not situation and (field == SITUATION or grounder.catalog.code(field, value) not in found):
             turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
-            raise RunError(
-                f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}; mend "
-                f"the phrases of {field!r} in catalog/fields.py, or the templates [{act}] in user.wording"
-            )
+            told = f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}"
+            mend = f"the phrases of {field!r} in catalog/fields.py, or the templates [{act}] in user.wording"
+            raise RunError(f"{told}; mend {mend}")
 
 
 _PLAIN = 0.75  # at natural pace: turns in plain words, where there are some

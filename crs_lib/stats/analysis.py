@@ -88,10 +88,8 @@ def _compared(pairwise: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.D
     """The pairs, those of a system that is not able without a verdict on the primary outcome."""
     mine = pairwise["outcome"] == plan.primary_outcome
     mine &= pairwise["a"].isin(unable) | pairwise["b"].isin(unable)
-    lacking = [
-        " and ".join(str(one) for one in pair if one in unable)
-        for pair in pairwise.loc[mine, ["a", "b"]].to_numpy()
-    ]
+    pairs = pairwise.loc[mine, ["a", "b"]].to_numpy()
+    lacking = [" and ".join(str(one) for one in pair if one in unable) for pair in pairs]
     pairwise.loc[mine, "note"] = [f"the gain of {names} is below {plan.able_from:g}" for names in lacking]
     pairwise.loc[mine, "verdict"] = "not compared"
     return pairwise
@@ -326,8 +324,7 @@ def _pairing(values: pd.DataFrame, design: Design) -> str:
             ratios.append(float(np.sqrt(spread / np.var(d.values, ddof=1))))
     if not ratios:
         return ""
-    return (
-        "ignores that systems met the same users: correlation within scenarios "
-        f"{np.mean(correlations):.2f}, intervals of differences {np.mean(ratios):.2f} times as wide as with "
-        "the pairs"
+    told = (
+        f"ignores that systems met the same users: correlation within scenarios {np.mean(correlations):.2f}"
     )
+    return f"{told}, intervals of differences {np.mean(ratios):.2f} times as wide as with the pairs"

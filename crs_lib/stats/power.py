@@ -182,11 +182,9 @@ def _array(frame: pd.DataFrame, names: Sequence[str], nested: Mapping[str, Any],
     place = tuple(codes[name] for name in names)
     x[place] = numbers(frame, value)
     if np.isnan(x).any() or len(frame) != x.size:
-        raise InputError(
-            f"the design is not balanced: {len(frame)} rows for {x.size} cells of "
-            f"{' by '.join(f'{n} {name}' for n, name in zip(shape, names, strict=True))}, "
-            f"{int(np.isnan(x).sum())} without a value; give every cell one value"
-        )
+        cells = " by ".join(f"{n} {name}" for n, name in zip(shape, names, strict=True))
+        told = f"{len(frame)} rows for {x.size} cells of {cells}, {int(np.isnan(x).sum())} without a value"
+        raise InputError(f"the design is not balanced: {told}; give every cell one value")
     return x
 
 

@@ -80,9 +80,8 @@ def read(answer: object) -> Answer:
     if answer.get("version", VERSION) != VERSION:
         given = _quoted(answer["version"])
         raise LLMError("wrong answer", f"'version' is {given}, expected {VERSION} or no such field")
-    return Answer(
-        safety.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
-    )
+    reply = safety.valid(answer["reply"])
+    return Answer(reply, _recommended(answer.get("recommended")), _state(answer.get("state")))
 
 
 def _recommended(given: object) -> tuple[str, ...] | None:

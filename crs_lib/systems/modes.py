@@ -82,11 +82,8 @@ class _ParsedReply(NamedTuple):
 def film_facts(catalog: Catalog, item: int) -> str:
     """A film on one line: title, year, then every value by its field."""
     film = catalog.items[item]
-    said = [
-        f"{name} {', '.join(row.in_words(value) for value in film.values[name])}"
-        for name, row in catalog.fields.items()
-        if name != YEAR_FIELD and film.values[name]
-    ]
+    known = [(n, row) for n, row in catalog.fields.items() if n != YEAR_FIELD and film.values[n]]
+    said = [f"{name} {', '.join(map(row.in_words, film.values[name]))}" for name, row in known]
     head = f"{film.title} ({film.year})" if film.year else film.title
     return " ".join(f"{head}: {'; '.join(said)}".split())
 

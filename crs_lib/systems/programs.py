@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,8 @@ class Programs(AbstractContextManager["Programs", None]):
         """
         started, nothing = time.perf_counter(), Request((), "crs")
         try:
-            (given, answer), tried = persist(
-                self._retry, nothing, lambda _: self._attempt(spec, request, lane), self._halted
-            )
+            attempt = partial(self._attempt, spec, request, lane)
+            (given, answer), tried = persist(self._retry, nothing, lambda _: attempt(), self._halted)
         except LLMError as error:
             self._log(spec, request, tags, error, time.perf_counter() - started)
             raise

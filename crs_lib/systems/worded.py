@@ -118,11 +118,8 @@ def _prompt(llm: LLMSettings) -> str:
 def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     """A film on offer as one line: id, title, year, then what is known of it."""
     one = catalog.items[item]
-    facts = [
-        _clause(row.in_prompt, one.values[row.name])
-        for row in fields.most_telling()
-        if row.in_prompt and one.values.get(row.name)
-    ]
+    known = ((row.in_prompt, one.values.get(row.name)) for row in fields.most_telling())
+    facts = [_clause(clause, values) for clause, values in known if clause and values]
     if one.plot:
         facts.append(shorten(one.plot, 200))
     head = f"- [{one.item_id}] " if with_id else "- "
