@@ -324,7 +324,6 @@ def _pairing(values: pd.DataFrame, design: Design) -> str:
             ratios.append(float(np.sqrt(spread / np.var(d.values, ddof=1))))
     if not ratios:
         return ""
-    told = (
-        f"ignores that systems met the same users: correlation within scenarios {np.mean(correlations):.2f}"
-    )
-    return f"{told}, intervals of differences {np.mean(ratios):.2f} times as wide as with the pairs"
+    within = f"correlation within scenarios {np.mean(correlations):.2f}"
+    beside = f"intervals of differences {np.mean(ratios):.2f} times as wide as with the pairs"
+    return f"ignores that systems met the same users: {within}, {beside}"

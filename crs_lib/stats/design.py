@@ -39,7 +39,7 @@ class _Paired(NamedTuple):
         if len(kept) < 2:
             lacking = np.isnan(self.values).sum(axis=0)
             worst = self.systems[int(lacking.argmax())]
-            told = f"{len(kept)} of {len(self.values)} scenarios are complete for all {len(self.systems)} systems"
+            told = f"{len(kept)} of {len(self.values)} scenarios are complete for all {lacking.size} systems"
             mend = f"{worst!r} lacks most ({int(lacking.max())}): leave it out or run its missing scenarios"
             raise InputError(f"{told}, at least 2 are needed; {mend}")
         return np.asarray(kept)

@@ -84,9 +84,8 @@ def _differ(results: Ladder, plan: Plan) -> str:
     share = results.effects.set_index("effect").loc["partial_eta_squared"]
     told = "The systems differ" if p <= plan.alpha else "The test of all systems at once is not conclusive"
     told = some if apart and p > plan.alpha else told
-    test = (
-        f"F({shrink * row['df1']:.1f}, {shrink * row['df2']:.1f}) = {row['statistic']:.2f}, {p_in_words(p)}"
-    )
+    df1, df2 = shrink * row["df1"], shrink * row["df2"]
+    test = f"F({df1:.1f}, {df2:.1f}) = {row['statistic']:.2f}, {p_in_words(p)}"
     more = f"Friedman {p_in_words(friedman['p'])}; partial eta squared {_interval(share, 'estimate')}"
     return f"{told} (repeated-measures ANOVA with Greenhouse-Geisser, {test}; {more})"
 
