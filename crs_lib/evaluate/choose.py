@@ -108,9 +108,8 @@ class ScoringConfig(Choices):
         useless = {
             "vocabulary": self.vocabulary and rule.similarity != "tfidf",
             "topic_model": self.topic_model and not rule.topics.startswith("lda"),
-            "llm": self.llm and not self.asks,
-            "llm_settings": self.llm_settings and not self.asks,
-        }
+            "llm": self.llm and not self.asks, "llm_settings": self.llm_settings and not self.asks,
+        }  # fmt: skip
         for name, wrong in useless.items():
             if wrong:
                 told = f"{name} is {getattr(self, name)!r}, but convention {rule.name!r}"

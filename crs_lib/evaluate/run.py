@@ -114,7 +114,10 @@ def evaluate(config: EvaluateConfig) -> Path:
     inputs |= {f"dialogues of {arm}": digest for arm, digest in arms.runs_of(config.run).items()}
     name = config.rule.name
     out = folder_of(config.run, name)
-    scoring = config.scoring(_catalog(config), inputs["dialogues"], str(out) if config.extractor_llm else "")
+    raw = paths.run_folder(simulate.STUDY, config.run) / simulate.RAW_CATALOG
+    films = raw.name if config.rule.catalog == "thesis" and raw.is_file() else "catalog.parquet"
+    calls = str(out) if config.extractor_llm else ""
+    scoring = config.scoring(str(MOVIES.path(config.run, films)), inputs["dialogues"], calls)
     gains: ArmGains = {}
     if scoring.rule.scorer == "items":
         gains = arms.gains(config.run, Scorer(Grounder(catalog_of(config.run)), scoring.rule))
@@ -249,13 +252,6 @@ def _judges(given: Mapping[str, Any]) -> list[Any]:
     dialogues = of["outputs"]["dialogues.jsonl"] if of.get("status") == "finished" else ""
     before = runs.entry(simulate.STUDY, judged.run, run.STAGE)
     return [] if run.on_record(judged, dialogues, before) else judged.needs()
-
-
-def _catalog(config: EvaluateConfig) -> str:
-    """The catalogue that the convention reads: the run's, in the thesis's form where the run has it."""
-    raw = paths.run_folder(simulate.STUDY, config.run) / simulate.RAW_CATALOG
-    name = raw.name if config.rule.catalog == "thesis" and raw.is_file() else "catalog.parquet"
-    return str(MOVIES.path(config.run, name))
 
 
 def _stage_of(convention: str) -> str:

@@ -153,13 +153,12 @@ def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> M
 
 def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
     """A reply as the log of its turn keeps it."""
+    films = [catalog.items[item] for item in reply.items]
     return {
-        "constraints": dict(reply.constraints),
-        "rec_titles": [catalog.items[item].title for item in reply.items],
-        "rec_ids": [catalog.items[item].item_id for item in reply.items],
-        "hallucinated_titles": list(reply.hallucinated),
+        "constraints": dict(reply.constraints), "rec_titles": [film.title for film in films],
+        "rec_ids": [film.item_id for film in films], "hallucinated_titles": list(reply.hallucinated),
         **reply.extra,
-    }
+    }  # fmt: skip
 
 
 class Maker:

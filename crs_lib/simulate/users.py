@@ -150,7 +150,9 @@ class User:
             implied = step.situation and step.act != REFINEMENT
             return step.act, f"{step.act}_implicit" if implied else step.act
         last, mood = self.last, self.scenario.moods[step.turn - 1]
-        best = max((self._met(item, step) for item in last), default=0.0)
+        wanted, avoid = step.wanted
+        met = max((n_met(self.catalog, item, wanted, avoid) for item in last), default=0)
+        best = met / max(1, len(wanted))  # the share of the constraints that the best film meets
         fits, heard = step.answers, self.heard  # it ends where every film that fits has been recommended
         ends = fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
         if step.readings and step.act in voices.SMALL_TALK:
@@ -179,11 +181,6 @@ class User:
         if act == voices.REACTION and best == 1 and mood < _PRAISES:
             return "reaction_met"
         return "reaction_missed" if act == voices.REACTION and best < 1 else act
-
-    def _met(self, item: int, step: PlanStep) -> float:
-        """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""
-        wanted = step.state.constraints
-        return n_met(self.catalog, item, wanted, step.state.avoid) / len(wanted) if wanted else 0.0
 
     def _title(self, step: PlanStep, draw: np.random.Generator) -> str:
         """The film a turn speaks of: one just recommended that was not asked about, else the anchor."""

@@ -125,16 +125,14 @@ def _least(effect: float, power: float, alpha: float) -> float:
     return float(enough[bisect.bisect_left(enough, power, key=lambda n: _wilcoxon_power(effect, n, alpha))])
 
 
-def facet_variances(
-    frame: pd.DataFrame, facets: Mapping[str, Sequence[str]], design: Design = USUAL
-) -> pd.DataFrame:
+def facet_variances(frame: pd.DataFrame, facets: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """The variance components of a balanced design of systems by random facets; a row an effect. ``facets``
     names columns with the facets that each is nested in: {"catalogue": (), "seed": (), "scenario":
     ("catalogue", "seed")}; those with one level are left out. ``variance`` is at least 0, ``share`` its part
     of the sum; the last effect holds the error; ``n_<facet>`` are levels. Raises InputError unless every cell
     has one value. Source: Brennan (2001), Generalizability Theory, 3 and 7; Cornfield and Tukey (1956).
     """
-    system, value = design.system, design.value
+    system, value = USUAL.system, USUAL.value
     check_columns(frame, system, *facets, value)
     used = [name for name in facets if len(levels(frame[name])) > 1]
     nested = {system: frozenset[str](), **{name: frozenset(facets[name]) & set(used) for name in used}}
@@ -188,16 +186,14 @@ def _array(frame: pd.DataFrame, names: Sequence[str], nested: Mapping[str, Any],
     return x
 
 
-def scenarios_needed(
-    components: pd.DataFrame, precision: float, design: Design = USUAL, *, fixed: Sequence[str] = ()
-) -> pd.DataFrame:
+def scenarios_needed(components: pd.DataFrame, precision: float, fixed: Sequence[str] = ()) -> pd.DataFrame:
     """How many scenarios a cell needs for a 95 % interval of ± ``precision`` of a difference; one row.
     ``components`` are those of :func:`facet_variances`; what is ``fixed`` is not generalised over.
     ``half_width`` is now 1.96·√(2σ²), σ² the components of system by facet, each over its levels; ``floor``
     what endless scenarios leave (``scenarios`` missing where above the precision); ``coefficient`` is
     σ²(system)/(σ²(system) + σ²), in [0, 1]. Source: Brennan (2001), chapter 4.
     """
-    system, scenario = design.system, design.scenario
+    system, scenario = USUAL.system, USUAL.scenario
     sizes = {name[2:]: int(components[name].iloc[0]) for name in components if str(name).startswith("n_")}
     own, per_scenario, others = 0.0, 0.0, 0.0
     for effect, variance in zip(components["effect"], components["variance"], strict=True):

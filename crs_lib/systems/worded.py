@@ -92,9 +92,8 @@ class _Worded(ModelSystem):
         known = (film(self.world.catalog, item, with_id=self.llm.structured) for item in offer.items)
         return {
             "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
-            "candidates": "\n".join(known),
-            "most": min(self.llm.most, len(offer.items)),
-        }
+            "candidates": "\n".join(known), "most": min(self.llm.most, len(offer.items)),
+        }  # fmt: skip
 
     def plain(self, offer: Offer, utterance: str) -> str:
         """The films, the constraints and the user's words."""
