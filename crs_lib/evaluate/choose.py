@@ -130,9 +130,7 @@ class ScoringConfig(Choices):
         return bool(TOPICS.get(self.rule.topics).facts.get("in_order"))
 
     def make(self, gains: ArmGains | None = None) -> PreparedScorer:
-        """Load the catalogue and make the scorer; InputError for a missing part. ``gains`` are those of the
-        other arms, for conventions that compare arms.
-        """
+        """Load the catalogue and make the scorer; InputError for a missing part; ``gains`` of other arms."""
         model = self._model()
         if self.rule.scorer == "items":
             made = _items(self, model, gains or {})

@@ -27,9 +27,7 @@ _LOGGED = frozenset({"wishes", "constraints", "avoid"})
 
 
 class Excerpt(NamedTuple):
-    """The part of a dialogue that a judge sees: its turns, out of ``total``, with ``shortened`` texts.
-    ``limit`` is how many characters of a text are shown.
-    """
+    """The turns of a dialogue that a judge sees, of ``total``; ``shortened`` texts have ``limit`` letters."""
 
     turns: tuple[int, ...]
     total: int

@@ -26,9 +26,7 @@ COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "sco
 
 @cache
 def _schema(group: tuple[str, ...]) -> dict[str, Any]:
-    """The JSON schema of a reply about constructs that share a call: evidence, then the score of each.
-    The names and the description of its models stand in the schema.
-    """
+    """The JSON schema of a reply about constructs in one call: evidence, then the score of each."""
     lowest, highest = prompt.scale(group)
     score: Any = (int, Field(ge=lowest, le=highest))
     told = "The sentence that a score rests on, then the score."

@@ -65,20 +65,24 @@ def _attained(counts: Sequence[int], met: Sequence[float], k: int) -> float:
     return total
 
 
+def _meeting(background: Background, key: Key) -> tuple[Any, Any, Any]:
+    """The films that meet any of the constraints, how many of them, and whether a film counts at all."""
+    (wanted, excluded), catalog = key, background.catalog
+    items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
+    counted = catalog.recommendable[items]
+    for code in excluded:
+        counted &= ~np.isin(items, catalog.items_with(code))
+    return items, met, counted
+
+
 def _levels(background: Background) -> Callable[[Key], _Levels]:
     """The levels of the catalogue for constraints and exclusions."""
-    catalog = background.catalog
-    n_films = int(catalog.recommendable.sum())
+    n_films = int(background.catalog.recommendable.sum())
 
     @lru_cache(65_536)
     def count(key: Key) -> _Levels:
-        wanted, excluded = key
-        postings = [catalog.items_with(code) for code in wanted]
-        items, met = np.unique(np.concatenate(postings), return_counts=True)
-        counted = catalog.recommendable[items]
-        for code in excluded:
-            counted &= ~np.isin(items, catalog.items_with(code))
-        counts = np.bincount(met[counted], minlength=len(wanted) + 1)
+        _, met, counted = _meeting(background, key)
+        counts = np.bincount(met[counted], minlength=len(key[0]) + 1)
         counts[0] = n_films - int(counts[1:].sum())
         return _Levels(tuple(counts.tolist()))
 
@@ -251,14 +255,11 @@ def _parts(background: Background) -> Callable[[tuple[Key, frozenset[int]]], _Pa
 
     @lru_cache(65_536)
     def count(key: tuple[Key, frozenset[int]]) -> _Part:
-        (wanted, excluded), part = key
-        levels = background.once(_levels)((wanted, excluded)).counts
-        items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
+        state, part = key
+        levels = background.once(_levels)(state).counts
+        items, met, kept = _meeting(background, state)
         mine = sum(np.isin(items, catalog.items_with(code)).astype(float) for code in part)
-        kept = catalog.recommendable[items]
-        total = float(np.sum(mine * kept))
-        for code in excluded:
-            kept &= ~np.isin(items, catalog.items_with(code))
+        total = float(np.sum(mine * catalog.recommendable[items]))
         sums = np.bincount(met[kept], weights=(mine * np.ones(len(items)))[kept], minlength=len(levels))
         sums[0] = total - sums[1:].sum()
         return levels, tuple(sums.tolist())

@@ -36,9 +36,7 @@ _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
 
 
 def _refinements(seed: int, session: int, least: int = 1, natural: bool = False) -> int:
-    """The number of constraints that a user adds to the first before anything shifts: ``least`` to 2; none at
-    natural pace, where what is added later is a shift.
-    """
+    """Constraints that a user adds to the first before a shift: ``least`` to 2; none at natural pace."""
     return 0 if natural else int(rng.stream(seed, "movies", session, "refinements").integers(least, 3))
 
 
@@ -356,9 +354,7 @@ def _readings(catalog: Catalog, before: UserState, step: PlanStep) -> dict[str, 
 
 
 def _in_any_order(catalog: Catalog, first: UserState, n: int, seed: int, session: int) -> list[PlanStep]:
-    """The turns that state ``n`` constraints of the film in mind, of a genre and two more, in any order: what
-    is kept at a shift could be a beginning, too.
-    """
+    """The turns that state ``n`` constraints of the film in mind in any order, as a beginning could be."""
     draw, full = rng.stream(seed, "movies", session, "order"), first
     for _ in range(2):
         full = _refined(catalog, full, draw) or full

@@ -311,9 +311,7 @@ class ModelSystem:
         self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
         tools: Sequence[Mapping[str, Any]] = (), plain: Callable[[], str] | None = None,
     ) -> Reply:  # fmt: skip
-        """One call; ``step`` counts the calls of a turn. A copied reply is asked for once more, with
-        what ``plain`` gives in place of the first message.
-        """
+        """One call; ``step`` counts those of a turn. A copied reply is asked again, with ``plain`` first."""
         counted = {"step": step} if self.counts_calls else {}
         place = ("crs", turn, step) if step and counted else ("crs", turn)
         request = Request(

@@ -141,9 +141,7 @@ class Programs(AbstractContextManager["Programs", None]):
                 channel.close()
 
     def _taken(self, place: tuple[str, int], *, keep: bool) -> Channel:
-        """A channel to a program: the one that all share, or an idle one, which is busy now; or a new one.
-        Idle ones that ended or wrote something unasked are closed.
-        """
+        """A channel to a program, shared, idle or new; idle ones that ended or wrote unasked are closed."""
         kind, argument = _channel(place[0])
         with self._lock:
             idle = self._idle.setdefault(place, [])
@@ -178,9 +176,7 @@ class Programs(AbstractContextManager["Programs", None]):
 
 
 class _Program:
-    """One conversation of a program, which is sent all of it at every turn. Raises LLMError where the program
-    gives no usable answer: there is never a stand-in text.
-    """
+    """One conversation of a program, sent whole at every turn; LLMError where no usable answer comes."""
 
     sees_state = False
 

@@ -51,9 +51,7 @@ def _values(catalog: Catalog, item: int) -> str:
 
 
 class _FilmIndex:
-    """The recommendable films of a catalogue by item number: words are looked for in titles, values and
-    plots, vectors are those of titles and values.
-    """
+    """The recommendable films by number: titles, values and plots as words, titles and values as vectors."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.texts: dict[str, str] = {}

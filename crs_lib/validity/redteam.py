@@ -34,9 +34,7 @@ _PROGRAMS = {"cross_talk": "cross_talk=python:crs_lib.systems.gamed:CrossTalk"}
 
 
 def _drawn(budget: int, seed: int) -> list[Tricks]:
-    """Policies by random search: a trick is off, full on, or a uniform share, each in a third of the draws.
-    The plain echo comes first, then each trick alone.
-    """
+    """Policies by random search: the plain echo, each trick alone, then tricks off, full on or by shares."""
     names = Tricks._fields
     found = [Tricks(abstention=1.0, echoes=1.0), *(Tricks(**{name: 1.0}) for name in names)]
     draw = rng.stream(seed, "redteam")
@@ -104,12 +102,11 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
     rows = []
     for name in COSTS:
         costs = {spec: _costs(values[spec], picks, name) for spec in specs}
-        rises = {
-            spec: costs[honest] - costs[spec]
-            for spec, honest in SLEIGHTS.items()
-            if abs(straight[spec] - straight[honest])
-            <= _NEAR * (straight[honest] if name == "share_lost" else 1)
-        }
+        rises = dict[str, NDArray[np.float64]]()
+        for spec, honest in SLEIGHTS.items():
+            near = _NEAR * (straight[honest] if name == "share_lost" else 1)
+            if abs(straight[spec] - straight[honest]) <= near:
+                rises[spec] = costs[honest] - costs[spec]
         worst = max(rises, key=lambda spec: rises[spec][0], default="")
         rise = rises.get(worst, np.array([math.nan, 0.0]))
         most, (low, high) = max(0.0, float(rise[0])), np.nanquantile(rise[1:], (0.025, 0.975))
