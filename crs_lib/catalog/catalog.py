@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +89,7 @@ class Catalog:
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
         self._answers: dict[tuple[object, ...], _Found] = {}
-        self._codes: dict[tuple[str, str], int | None] = {}
+        self._coded = lru_cache(_MOST_CODES)(self._code)
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
 
@@ -117,7 +117,6 @@ class Catalog:
             starts[place] = len(facts)
         return starts, np.array(facts, dtype=np.int32)
 
-    # ── reading ────────────────────────────────────────────────────────────────────────────────
     def facts(self, item: int) -> Codes:
         """The concept codes of an item, ascending."""
         return self._facts[self._starts[item] : self._starts[item + 1]]
@@ -152,12 +151,7 @@ class Catalog:
 
     def code(self, field: str, value: str) -> int | None:
         """The code of ``field=value`` in any spelling, or None; InputError for no field or no year."""
-        pair = field, value
-        if pair not in self._codes:
-            if len(self._codes) >= _MOST_CODES:
-                self._codes.clear()
-            self._codes[pair] = self._code(field, value)
-        return self._codes[pair]
+        return self._coded(field, value)
 
     def known_code(self, field: str, value: str) -> int | None:
         """As :meth:`code`, and None for what cannot be a value; for what models, programs and logs state."""
@@ -228,9 +222,7 @@ class Catalog:
         return {item.item_id: i for i, item in enumerate(self.items)}
 
     def frame(self, part: slice = slice(None)) -> pd.DataFrame:
-        """The catalogue, or a part, as a table: item_id, title, year, a column a field, plot. A field with
-        several values a film is a column of lists, one with a single value a column of texts.
-        """
+        """A table of item_id, title, year, a column a field (lists where it is ``many``), and plot."""
         items = self.items[part]
         held = {name: row.column for name, row in self.fields.items() if name != YEAR_FIELD}
         columns = {column: [_written(item, name) for item in items] for name, column in held.items()}
@@ -239,7 +231,6 @@ class Catalog:
         head, plots = {"item_id": ids, "title": titles}, [item.plot for item in items]
         return pd.DataFrame({**head, YEAR_FIELD: years, **columns, "plot": plots})
 
-    # ── querying ───────────────────────────────────────────────────────────────────────────────
     def query(self, constraints: Constraints, *, relax: bool = False) -> _Found:
         """The recommendable items that meet all constraints: any value within a field, all fields. With
         ``relax`` fields are given up in the order of ``fields.RELAXATION_ORDER``, values that no film has
@@ -258,9 +249,7 @@ class Catalog:
         return found
 
     def _search(self, pairs: Iterable[tuple[str, Wanted]], relax: bool) -> _Found:
-        """The items of all constraints but those of the lowest ranks, given up until an item is left.
-        Constraints are met from the highest rank down: the first that leaves nothing is the last given up.
-        """
+        """:meth:`query` uncached: from the highest rank down; the first that leaves nothing goes last."""
         groups: list[tuple[bool, float, str, Codes]] = []  # values that no film has rank last
         for name, wanted in pairs:
             if (row := fields.get(name)) and wanted:
@@ -277,11 +266,6 @@ class Catalog:
                 return _Found(items, dropped) if relax else _Found(met, ())
             items = met
         return _Found(items, ())
-
-    def query_codes(self, codes: Sequence[int]) -> Codes:
-        """The recommendable items that have every one of these concepts, ascending."""
-        groups = sorted((self._recommendable_with(code) for code in codes), key=len)
-        return reduce(_common, groups) if groups else self._recommendable_items
 
     def without(self, items: Codes, code: int) -> Codes:
         """These items but for those that have a concept, in their order."""
@@ -305,7 +289,6 @@ class Catalog:
     def _recommendable_items(self) -> Codes:
         return np.flatnonzero(self.recommendable).astype(np.int32)
 
-    # ── names that users of the original know ──────────────────────────────────────────────────
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
         """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query`; deterministic."""
         found = self.query(constraints, relax=True).items
@@ -344,18 +327,14 @@ class Catalog:
         return {row.column: _written(film, n) for n, row in self.fields.items() if n != YEAR_FIELD}
 
     def export(self) -> Iterator[dict[str, Any]]:
-        """The films for a system of one's own: id, title, year (or null), every other field, plot, and
-        whether it is ``recommendable``: scenarios ask for no other.
-        """
+        """Films for others: id, title, year (or null), fields, plot, ``recommendable`` (may be wanted)."""
         for place, film in enumerate(self.items):
             values = self._values(film)
             head = {"id": film.item_id, "title": film.title, YEAR_FIELD: film.year or None}
             yield {**head, **values, "plot": film.plot, "recommendable": bool(self.recommendable[place])}
 
     def save(self, path: Path) -> None:
-        """Write ``catalog.parquet``, atomically; ``sources.load`` reads it back to an equal catalogue.
-        Declared fields go to a YAML file of the same name beside it.
-        """
+        """Write Parquet that ``sources.load`` reads back, and declared fields to a YAML file of its name."""
         starts = range(0, max(1, len(self)), _SAVED)
         tables.write_parquet(path, (self.frame(slice(start, start + _SAVED)) for start in starts))
         if self.declared:

@@ -329,9 +329,7 @@ def concept(field: str, value: str) -> str:
 
 
 def plot_keywords(text: str) -> list[str]:
-    """The content words of a plot or utterance in order, each once: four letters or more, without function
-    words and words about films as such ("film", "story").
-    """
+    """The words of a plot or utterance, each once: of four letters or more, no function or film words."""
     empty = lexicon.words("no plot words")
     found = (w for w in words(text) if len(w) >= 4 and w.isalpha() and w not in empty)
     return list(dict.fromkeys(found))

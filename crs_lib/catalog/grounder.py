@@ -171,9 +171,7 @@ class Match(NamedTuple):
 
 
 class Grounder:
-    """Finds a catalogue's concepts (of ``active_fields``, by default those that TAS scores) and titles in
-    texts. Raises InputError for an unknown field.
-    """
+    """Finds titles and concepts (of ``active_fields``: those of TAS) in texts; InputError for no field."""
 
     def __init__(self, catalog: Catalog, active_fields: Sequence[str] | None = None) -> None:
         self.catalog = catalog
@@ -211,7 +209,6 @@ class Grounder:
         """The field of a code."""
         return self.catalog.vocabulary.field[code]
 
-    # ── concepts ───────────────────────────────────────────────────────────────────────────────
     def concepts(self, text: str) -> frozenset[int]:
         """The concept codes of one text; the empty set where nothing is named."""
         near = Context(text, self._cues)
@@ -261,7 +258,6 @@ class Grounder:
             marks.append(found)
         return dialogue.with_marks(marks)
 
-    # ── vectors ────────────────────────────────────────────────────────────────────────────────
     @cached_property
     def idf(self) -> NDArray[np.float64]:
         """Inverse document frequency of every concept over the catalogue: ln((1+N)/(1+df)) + 1."""
@@ -278,7 +274,6 @@ class Grounder:
                 vector[code] = self.idf[code]
         return vector
 
-    # ── names that users of the original know ──────────────────────────────────────────────────
     def topic_set(self, text: str) -> set[str]:
         """The concept keys ``field=value`` of a text."""
         return {self.key(code) for code in self.concepts(text)}

@@ -126,7 +126,6 @@ def weak_genres() -> frozenset[str]:
     return words("weak genres") | {"children s", "fairy tale", "love story", "period piece", "road trip"}
 
 
-# ── cleaning of single labels ──────────────────────────────────────────────────────────────────
 FIRST_FILM_YEAR = 1900
 
 

@@ -234,7 +234,6 @@ def value_rule(field_rule: str, form: str, everyday: frozenset[str]) -> Rule:
     return FIELD_RULES[field_rule](form, everyday)
 
 
-# ── polarity ─────────────────────────────────────────────────────────────────────────────────────
 # Reached on labelled replies: docs/metrics.md. The patterns read lower-case text without quotation marks and
 # years, in which every title is a run of X.
 _SILENT = re.compile(r"\(\d{4}\)|[\"“”«»*_`]")

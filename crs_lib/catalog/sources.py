@@ -175,7 +175,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made if len(made) == len(pairs) else _Repeated(pairs)
 
 
-# ── a film a row: columns known by name, texts with several values taken apart ────────────────────
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "title": ("name", "movie", "film", "movie title", "original title", "primary title"),
     "plot": ("overview", "description", "synopsis", "summary", "storyline"),
@@ -326,7 +325,6 @@ def _listed(record: Mapping[str, Any], names: tuple[str, ...]) -> object:
     return [one for one in value if one is not None] if isinstance(value, list) else value
 
 
-# ── plot keywords: those that a catalogue lists, else the words by which a plot differs from others ─
 _MOST = 5  # plot keywords of a film
 _LEAST, _SHARE = 3, 0.1  # a keyword stands in so many plots at least, and in this share at most
 

@@ -52,9 +52,7 @@ _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in 
 
 
 def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
-    """The command that the first words name, and the others; of an old name the new one is printed. Ends the
-    process (2) with the list of the commands for words that name none.
-    """
+    """The command of the first words (an old name prints the new one), and the others; exits (2) for none."""
     old = prompts.lists("old_commands")
     for name, rest in ((" ".join(words[:size]), words[size:]) for size in (2, 1)):
         if name in COMMANDS.names():

@@ -139,14 +139,13 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 def _evaluate(
     *, test_only: bool = False, teach: bool = False, train: Path | None = None,
     compare: tuple[str, ...] = (), protocol: Annotated[str, OneOf(("lmeb",), optional=True)] = "",
-    held: bool = False, **given: Any,
+    **given: Any,
 ) -> None:  # fmt: skip
     """Score chats, the test split once; compare settings; or train the ranker of the package.
 
     test_only: chats 8 to 10 instead of 1 to 7; requires --final
     teach: train the ranker of the package on the train chats instead
     train: a folder with realtalk/ and locomo/ to learn from
-    held: a fifth of the questions of each chat; their people and sessions are in the others, too
     compare: a setting and its values (selection, ranker, encoder, …), or: ladder, BM25 to the fusion
     protocol: lmeb scores rankers on the terms of that public benchmark; writes nothing
     """
@@ -165,7 +164,7 @@ def _evaluate(
         given = {name: value for name, value in given.items() if name != "run"}
         _compare(protocol or compare[0], compare[1:], RealTalkConfig(**given, split=usual))
         return
-    config = RealTalkConfig(**given, split="held-questions" if held else "test" if test_only else usual)
+    config = RealTalkConfig(**given, split="test" if test_only else usual)
     study.check_test_split(config)
     start = time.perf_counter()
     made = [record["made_with"] for record in study.predict(config)]
@@ -177,9 +176,7 @@ def _evaluate(
 
 
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
-    """Print the measures of each value of a setting, or of the retrievers from BM25 to the fusion. Or those
-    of rankers on the terms of the benchmark ``lmeb``.
-    """
+    """Print the measures of a setting's values, of BM25 to the fusion (``ladder``), or of ``lmeb``."""
     from crs_lib.realtalk import compare as levers
     from crs_lib.realtalk import index, study
     from crs_lib.realtalk.config import RealTalkConfig

@@ -113,9 +113,7 @@ def _lines() -> Iterator[str]:
 
 @contextmanager
 def _ready(config: Any) -> Iterator[Any]:
-    """The world of the system's sessions, after the checks that a run begins with; nothing of it is kept. A
-    failed call is one line.
-    """
+    """The world of the system's sessions, after a run's checks; nothing of it is kept."""
     from crs_lib.catalog import sources
     from crs_lib.llm.base import LLMError
     from crs_lib.runs import Start, jobs

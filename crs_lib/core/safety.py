@@ -151,9 +151,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> Any:
-    """The YAML value of a file, plain data alone; InputError as :func:`read_text`, and for no YAML.
-    InputError also for a key that stands twice and for aliases (``*name``), which could hold themselves.
-    """
+    """The plain data of a YAML file; InputError as :func:`read_text`, for a key twice, and for aliases."""
     import yaml
 
     class Plain(yaml.SafeLoader):
@@ -211,9 +209,7 @@ def open_text(path: Path) -> IO[str]:
 
 
 def lines(file: IO[str], name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that are not blank, with their numbers from 1. Raises InputError for a line
-    beyond the limit ``json_bytes``.
-    """
+    """The lines that are not blank, numbered from 1; InputError for one beyond the limit ``json_bytes``."""
     most = limit("json_bytes")
     for number, line in enumerate(iter(lambda: file.readline(most + 1), ""), start=1):
         if len(line) > most:

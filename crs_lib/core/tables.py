@@ -154,9 +154,7 @@ def write_csv(path: Path, frame: pd.DataFrame) -> None:
 
 
 def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> int:
-    """Write one Parquet file atomically, from a frame or from frames of equal columns; returns rows. Raises
-    InputError where there is no frame at all: an empty file is no table.
-    """
+    """Write frames of equal columns as one Parquet file, atomically; the rows. InputError for none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -96,9 +96,7 @@ def heading(name: object) -> str:
 
 
 def _to_html(frame: pd.DataFrame) -> str:
-    """The table for a notebook; a number is right, a text left and never cut off, a dash what is missing. An
-    index that only counts is left out. Rows after the sixtieth are left out and counted.
-    """
+    """At most ``MOST`` rows: numbers right, texts left and whole, a dash for none, no counting index."""
     shown = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
     cut = shown.head(MOST)
     columns = [[_text(value) for value in column] for _, column in cut.items()]

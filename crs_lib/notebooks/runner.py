@@ -124,9 +124,7 @@ class _Parameter:
 
 
 def read_parameters(cell: str, source: str) -> list[_Parameter]:
-    """The parameters of a cell, in order; ``source`` names the notebook in error texts. Raises InputError
-    naming the line that is anything but ``name: type = literal``.
-    """
+    """The parameters of a cell of ``source``; InputError for a line that is no ``name: type = literal``."""
     try:
         lines = ast.parse(cell).body
     except SyntaxError as error:
@@ -336,9 +334,7 @@ def _environment(settings: str, variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _own_kernel(environment: dict[str, str], started: list[int]) -> "type[AsyncKernelManager]":
-    """A kernel manager whose ``python3`` is this interpreter; installed kernels of that name are ignored. The
-    numbers of the processes that it starts are added to ``started``.
-    """
+    """A kernel manager whose ``python3`` is this interpreter; process numbers are added to ``started``."""
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
     from nbclient.exceptions import CellExecutionError, DeadKernelError

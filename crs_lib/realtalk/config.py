@@ -10,8 +10,7 @@ from crs_lib.realtalk import answers, corpus, index
 
 STUDY = "realtalk"
 SAMPLE = "sample"
-HELD, TAUGHT = "held-questions", "train-questions"  # a fifth of each train chat's questions, and the others
-SPLITS = (corpus.TRAIN, corpus.TEST, "all", HELD, TAUGHT)
+SPLITS = (corpus.TRAIN, corpus.TEST, "all")
 # The defaults of the command that scores; the log of experiments names what differs from them.
 COMMAND: Mapping[str, Any] = {"encoder": "auto", "ranker": "auto", "data": "realtalk", "split": corpus.TRAIN}
 OWN, FOREIGN = "realtalk", "locomo"

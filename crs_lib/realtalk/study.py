@@ -1,9 +1,7 @@
 """The study as a table of stages (corpus, query, evaluate), its log of experiments, and its test split."""
 
 import logging
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +13,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import fingerprint
 from crs_lib.metrics.evidence import BUCKETS
 from crs_lib.realtalk import arcs, corpus, describe, index, query, scoring
-from crs_lib.realtalk.config import COMMAND, HELD, SAMPLE, STUDY, TAUGHT, RealTalkConfig, traded
+from crs_lib.realtalk.config import COMMAND, SAMPLE, STUDY, RealTalkConfig, traded
 from crs_lib.realtalk.corpus import Chat
 
 _MEASURED = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1")
@@ -25,15 +23,7 @@ _LOG = logging.getLogger("crs_lib.realtalk")
 def chats(config: RealTalkConfig) -> list[Chat]:
     """The chats that a run is about; InputError where the data or the split has none."""
     found = _read(config.data)
-    if config.split in (HELD, TAUGHT):
-        _LOG.warning("questions of one chat are split: people and sessions are in both parts, scores flatter")
-        train = [chat for chat in found if corpus.split_of(chat) != corpus.TEST]
-        found = []
-        for chat in train:  # a fifth is held, by a checksum of the questions' texts
-            held = {q.index for q in chat.questions if zlib.crc32(q.text.encode()) % 5 == 0}
-            asked = tuple(q for q in chat.questions if (q.index in held) == (config.split == HELD))
-            found.append(replace(chat, questions=asked))
-    elif config.split != "all":
+    if config.split != "all":
         found = [chat for chat in found if corpus.split_of(chat) == config.split]
     if not found:
         raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; use split 'all'")
@@ -320,7 +310,7 @@ def check_test_split(config: RealTalkConfig) -> bool:
     ``final`` the test split is not scored at all. With it, the same levers are scored once; a second time
     needs ``force`` and is marked. Other splits pass freely.
     """
-    if config.data != "realtalk" or config.split in (corpus.TRAIN, HELD, TAUGHT):
+    if config.data != "realtalk" or config.split == corpus.TRAIN:
         return False
     if not config.final:
         refuse_test_split()

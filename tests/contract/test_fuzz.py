@@ -18,33 +18,15 @@ from tests.helpers.raw_server import RawServer, http_answer
 from tests.unit.llm.test_servers import GOOD, KEY, TIMEOUT, asked, calling
 
 STATUS = (
-    "HTTP/1.1 200 OK",
-    "HTTP/1.1 429 Busy",
-    "HTTP/1.1 503 Busy",
-    "HTTP/1.1 302 Found",
-    "HTTP/1.1 999 ?",
-    "HTTP/9.9 200 OK",
-    "200",
-    "",
-)
+    "HTTP/1.1 200 OK", "HTTP/1.1 429 Busy", "HTTP/1.1 503 Busy", "HTTP/1.1 302 Found", "HTTP/1.1 999 ?",
+    "HTTP/9.9 200 OK", "200", "",
+)  # fmt: skip
 HEADERS = ("retry-after: {}", "content-length: {}", "transfer-encoding: {}", "content-encoding: {}", "connection: {}",
            "location: http://127.0.0.1:1/{}", "set-cookie: {}", "content-type: {}", "x\x00: {}", ": {}", "{}")  # fmt: skip
 VALUES = (
-    "",
-    "0",
-    "-1",
-    "²",
-    "9" * 400,
-    "nan",
-    "chunked",
-    "gzip",
-    "close",
-    "utf-16",
-    KEY,
-    "x" * 100_000,
-    "a\r\n\r\nb",
-    "\x1b[2J",
-)
+    "", "0", "-1", "²", "9" * 400, "nan", "chunked", "gzip", "close", "utf-16", KEY, "x" * 100_000,
+    "a\r\n\r\nb", "\x1b[2J",
+)  # fmt: skip
 BEFORE = ("", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 50, "\r\n")
 COMMANDS = (
     "catalog export --out out.jsonl", "data import log.jsonl", "data get --list", "show trace --run none",

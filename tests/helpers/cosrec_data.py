@@ -41,13 +41,9 @@ CURATED = Partition(
 )  # fmt: skip
 S, R, D = IntentLabel("search", "q"), IntentLabel("recommendation", "q"), IntentLabel("product_details", "q")
 GRADES = {
-    "K_1": (5, 5, 4),
-    "K_2": (1, 2, 1),
-    "K_3": (3, 3, 3),
-    "K_4": (4, 4, 5),
-    "K_5": (2, 2, 1),
+    "K_1": (5, 5, 4), "K_2": (1, 2, 1), "K_3": (3, 3, 3), "K_4": (4, 4, 5), "K_5": (2, 2, 1),
     "K_6": (5, 4, 5),
-}
+}  # fmt: skip
 VOTES = (AnnotatedTurn(0, ((R,), (R,), (R, S))), AnnotatedTurn(1, ((S,), (S,), (D,))))
 CROWD = Partition(
     name="crowd",

@@ -193,11 +193,11 @@ def test_every_concept_is_met_or_taken_away(sets, left):
         )
         for i in range(12)
     )
-    codes = [films.code("actor", name) for name in names]
-    assert films.query_codes(codes).tolist() == sorted(set.intersection(*sets))
+    every = films._search([("actor", name) for name in names], relax=False).items
+    assert every.tolist() == sorted(set.intersection(*sets))
     assert films.query({"actor": names}).items.tolist() == sorted(set.union(*sets))
-    assert films.without(array(left), codes[0]).tolist() == sorted(left - sets[0])
-    assert len(films.query_codes([])) == 12
+    assert films.without(array(left), films.code("actor", names[0])).tolist() == sorted(left - sets[0])
+    assert len(films.query({}).items) == 12
 
 
 RAW = json.loads((paths.samples() / "movies.json").read_text(encoding="utf-8"))

@@ -91,14 +91,10 @@ def test_people_on_a_part_of_the_sample(results):
 WRONG = {
     ScoreSettings: {"measure": "NDCG", "mapping": "x", "resamples": 0, "run": "a/b"},
     RetrieveSettings: {
-        "rewriters": ("magic",),
-        "fusion": "sum",
-        "router": "oracle",
-        "mapping": "x",
-        "depth": 0,
+        "rewriters": ("magic",), "fusion": "sum", "router": "oracle", "mapping": "x", "depth": 0,
     },
     GenerateSettings: {"conversations": 0, "fewest_turns": 9, "fusion": "sum", "seed": -1},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

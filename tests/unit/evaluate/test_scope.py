@@ -109,13 +109,9 @@ def scores(policy, scope="open", n=N):
 @pytest.fixture(scope="module")
 def found():
     policies = {
-        "log": Oracle,
-        "replace": _Reads,
-        "keep": _KeepAll,
-        "drop": _DropAll,
-        "mixes": _Mixes,
+        "log": Oracle, "replace": _Reads, "keep": _KeepAll, "drop": _DropAll, "mixes": _Mixes,
         "asks": _Asks,
-    }
+    }  # fmt: skip
     return {name: scores(policy) for name, policy in policies.items()}
 
 

@@ -21,7 +21,7 @@ REACHED = {
     "cosrec": 2852, "systems": 1986, "report": 1749, "validity": 1586, "simulate": 1428, "llm": 1358,
     "cli": 1008, "core": 981, "retrieval": 726, "notebooks": 591, "runs": 564,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_541, 42_915, 215, 1_139
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_533, 42_865, 215, 1_139
 FRONT_DOOR_REACHED = 160
 
 

@@ -56,16 +56,9 @@ def test_texts_of_the_package_use_none_of_them():
 
 
 PAGES = (
-    "session.js",
-    "trace.js",
-    "trace.html",
-    "report.html",
-    "page.html",
-    "annotate.html",
-    "annotate.js",
-    "leaderboard.html",
-    "leaderboard.js",
-)
+    "session.js", "trace.js", "trace.html", "report.html", "page.html", "annotate.html", "annotate.js",
+    "leaderboard.html", "leaderboard.js",
+)  # fmt: skip
 READ = [paths.ROOT / "README.md", paths.ROOT / "CONTRIBUTING.md", *sorted((paths.ROOT / "docs").glob("*.md"))]
 READ += [paths.ROOT / "crs_lib" / "report" / name for name in PAGES]
 

@@ -72,7 +72,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
     for split in ("test", "all"):
         with pytest.raises(RunError, match="final=true"):
             check(split=split)
-    assert check(split="train") is False and check(split="held-questions") is False
+    assert check(split="train") is False
     assert check(split="test", final=True) is False
     record("first", 0.5, data="realtalk", split="test", final=True)
     with pytest.raises(RunError, match=r"already scored .*run 'first'"):
@@ -354,15 +354,6 @@ def test_a_trade_off_is_declared_beside_its_run_and_checked():
         "base": "", "good": "kept", "dear": "broken", "poor": "broken", "lost": ""
     }  # fmt: skip
     assert log.loc["good", "tradeoff"] == declared
-
-
-def test_questions_of_one_chat_are_split_with_a_warning(caplog):
-    parts = {}
-    for split in ("held-questions", "train-questions", "all"):
-        parts[split] = study.chats(RealTalkConfig(data=str(CHAT), split=split))[0].questions
-    held, rest = parts["held-questions"], parts["train-questions"]
-    assert 0 < len(held) < len(rest) and {*held, *rest} == {*parts["all"]}
-    assert sum("people and sessions" in one.message for one in caplog.records) == 2
 
 
 def test_the_windowed_selector_sees_every_message_of_its_segments_and_the_preview_three(built, offline):
