@@ -151,8 +151,7 @@ def evaluate(config: EvaluateConfig) -> Path:
 def score_logs(log: str | Path, config: ScoringConfig, out: Path, workers: int = 1) -> pd.DataFrame:
     """Score a log into a folder; returns the table of model metrics. Where a model is asked, a preflight
     comes first and its calls are kept in the folder, so that the same command continues. Raises InputError
-    for logs or settings that cannot be used, RunError for a model that is not there or cannot be asked. Files
-    appear whole or not at all.
+    for logs or settings that cannot be used, RunError for a model that cannot be asked. Files appear whole.
     """
     if config.asks and config.llm:
         from crs_lib.thesis import asking
@@ -194,8 +193,8 @@ def _end_calls(ready: PreparedScorer, folder: Path) -> None:
 def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     """Check once that every model and program of these notebooks, as (name, parameters), is there. Models are
     the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished stage needs
-    no model, and without models no server is contacted. Raises one RunError that lists every missing model,
-    and InputError for invalid settings.
+    no model, and without models no server is contacted. Raises one RunError for all that is missing,
+    InputError for settings.
     """
     from crs_lib.llm.preflight import preflight, refuse
     from crs_lib.simulate.config import needs as models_of
@@ -280,9 +279,9 @@ def scored(run: str, convention: str = "") -> _RunTables:
 
 def read(run: str, table: str, convention: str = "", columns: Sequence[str] | None = None) -> pd.DataFrame:
     """A table of an evaluated run: "turns", "shifts", "results" or "model_metrics". The convention is that of
-    :func:`convention_of`. With ``columns`` only these are read; :func:`pieces` reads a large table part by
-    part. Raises InputError for another table or an unknown column, RunError if the run has not been
-    evaluated, not under this convention, or if its dialogues are newer than its scores.
+    :func:`convention_of`. With ``columns`` only these are read. Raises InputError for another table or an
+    unknown column, RunError if the run has not been evaluated, not under this convention, or if its dialogues
+    are newer than its scores.
     """
     name = convention_of(run, convention)
     entry(run, name)

@@ -109,7 +109,7 @@ class Scorer:
     ) -> dict[int, dict[str, Any]]:
         """The state by which turns after open words are scored, until the user says what was meant: the
         reading that the first films shown meet best (in shares of its constraints), the strictest of equals;
-        the user's own where none are shown.
+        without films the user's.
         """
         found: dict[int, dict[str, Any]] = {}
         facts = self.grounder.catalog.fact_sets

@@ -97,8 +97,8 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
     """How far judges agree with one another and with themselves, a row for construct and measure. ``alpha``
     is Krippendorff's ordinal alpha over judges (each the median of its samples), ``icc`` the intraclass
     correlation ICC(2,k) of their mean, ``retest`` the ordinal alpha over the samples of one judge. All are at
-    most 1, which is perfect. ``value`` is NaN with a ``reason`` where it is undefined; ``n`` counts
-    dialogues. Canaries are left out.
+    most 1, which is perfect. ``value`` is NaN with a ``reason`` where undefined; ``n`` counts dialogues, no
+    canaries.
     """
     frame = _originals(scores)
     frame = frame.assign(item=frame["model"].astype(str) + "\n" + frame["session_id"].astype(str))

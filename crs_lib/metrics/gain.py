@@ -182,7 +182,6 @@ def _violations(turn: TurnRecord) -> float:
     return sum(bool(facts & turn.exclusions) for facts in turn.facts) / len(turn.facts)
 
 
-# ── claims ─────────────────────────────────────────────────────────────────────────────────────
 _END = re.compile(r"[.!?](?=\s+[\"'“‘(]?[A-Z0-9]|\s*$)")
 _NO_CLAIM = frozenset(
     "no not nothing none neither without closest nearest nearly almost partly only except".split()
@@ -243,7 +242,6 @@ def _false_claims(turn: TurnRecord) -> float:
     return float(any(not claim.codes & facts[item] for claim in mine for item in claim.items))
 
 
-# ── what happens at a shift ────────────────────────────────────────────────────────────────────
 def _after_change(turn: TurnRecord) -> bool:
     """Whether the reply is one of the first after a shift (the convention's window)."""
     return turn.change is not None and (turn.since_shift or 0) < turn.rule.window
@@ -361,7 +359,6 @@ def _hit_by_chance(turn: TurnRecord) -> float:
     return 1 - max(0.0, misses)
 
 
-# ── the cost of history ────────────────────────────────────────────────────────────────────────
 def _excess(fresh: Sequence[float], own: Sequence[float]) -> float:
     """Mean of ``fresh`` − ``own`` over the replies that have both; NaN where none has."""
     return mean_defined(a - b for a, b in zip(fresh, own, strict=False))
@@ -388,7 +385,7 @@ def _placebo_cost(shift: ShiftRecord) -> float:
 def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
     """Normalised gain of the replies of a window, each at most 1, as if the conversation began there: films
     shown before it are neither held against a reply nor expected of it, those shown earlier in it gain
-    nothing where the user asks for others.
+    nothing if the user asks for others.
     """
     first, pairs = turns[:1], _in_window(turns)
     return [_gain_of(turn, stale, first[0].recent if turn.others else ()) for turn, stale in pairs]
@@ -402,7 +399,6 @@ def _in_window(turns: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, frozen
         shown = shown.union(turn.items)
 
 
-# ── the cost of a shift ────────────────────────────────────────────────────────────────────────
 ABLE = 0.1  # mean gain with straight users below which a system has nothing to lose
 WINDOW = 3  # replies from the shift on
 

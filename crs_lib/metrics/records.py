@@ -108,8 +108,7 @@ class TurnRecord(_Scored):
 class ShiftRecord(_Scored):
     """A change of the user's constraints: its turn (from 1) and its logged event (empty if only flagged).
     ``before`` is the turn before it, ``replies`` the turns until the next shift, ``rest`` until the end, its
-    own first; ``arms`` the replies to the same constraints in other arms, by arm
-    (:mod:`crs_lib.metrics.gain`).
+    own first; ``arms`` the replies to the same constraints in other arms, by arm.
     """
 
     turn: int

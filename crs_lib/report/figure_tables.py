@@ -328,7 +328,7 @@ def _steps(run: str, scored: Mapping[str, Any], frame: pd.DataFrame) -> list[str
 def _shift_events(run: str, convention: str) -> pd.DataFrame:
     """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``,
     every scenario counted once. Where the logs tell none, those that the convention detected, ``n`` a mean
-    per system; without any one row, with n 0.
+    per system; else one row, n 0.
     """
     counts: Counter[tuple[str, int]] = Counter()
     lengths: dict[str, int] = {}

@@ -182,8 +182,8 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     """The shift cost of every system with its 95 % interval: by type of a session's first shift, and later.
     ``refine`` is the control of the design and no change of mind; ``misfit`` is the part of the cost at first
     shifts that replies with films explain; windows of open scope have a column of their own. In brackets the
-    most scenarios of a column; no interval where too few differ. A note without straight users. Source:
-    :func:`crs_lib.stats.cost_interval`.
+    most scenarios of a column; no interval where too few differ (:func:`crs_lib.stats.cost_interval`). A note
+    without straight users.
     """
     if "shift_cost" not in shifts or shifts["shift_cost"].isna().all():
         lack = "the run has no straight users, with whom a shift cost begins"

@@ -69,8 +69,8 @@ def arms_of(
     force; where a shift leaves its scope open, a straight user for each reading. The conversations are held
     in random order, each with a system made anew; a program has a process or object for each of as many lanes
     as there are arms, drawn by scenario, so that none serves two arms of one scenario. Systems are told the
-    session's turn numbers, so that one which draws by chance draws the same as in the session. ``plans`` are
-    those of the arm and of the shifting session.
+    session's turn numbers, so that their chance draws are the session's. ``plans`` are those of the arm and
+    of the shifting session.
     """
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))

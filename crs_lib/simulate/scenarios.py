@@ -339,8 +339,7 @@ def _left_open(catalog: Catalog, plan: Scenario, share: float) -> list[PlanStep]
 def _readings(catalog: Catalog, before: UserState, step: PlanStep) -> dict[str, UserState]:
     """The states that the bare words of a shift allow: all stays but for the value of the same field, if any,
     or nothing stays. None where a reply could not tell them apart: the first has no answers, or the second
-    not so many more that a list of them would show. Two values of one field are no state of their own: films
-    with both meet the one that replaces.
+    not so many more that a list of them would show. Two values of one field are no state of their own.
     """
     added = dict(step.shift.added) if step.shift else {}
     name = REPLACE if added.keys() & before.constraints.keys() else KEEP

@@ -24,8 +24,8 @@ _Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
 class Ladder(NamedTuple):
     """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one. A
     test that could not be made has a row without numbers and a ``note``. Where systems met different users
-    the tests are those of independent samples (``p_brunner_munzel``). ``verdict`` of ``pairwise`` is what
-    sentences and letters are made of.
+    the tests are those of independent samples (``p_brunner_munzel``). ``verdict`` makes sentences and
+    letters.
     """
 
     means: pd.DataFrame
@@ -247,7 +247,6 @@ def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
     return found
 
 
-# ── the tests of the thesis, and the paired ones beside them ───────────────────────────────────
 _ANOVA = "outcome test statistic df1 df2 p epsilon_gg p_gg kendall_w omega_squared n n_missing note".split()
 _TUKEY = "outcome a b diff low high p paired_diff paired_low paired_high p_wilcoxon p_holm n_a n_b".split()
 _TUKEY += ["n_pairs", "n_missing", "note"]

@@ -14,9 +14,9 @@ from crs_lib.stats.paired import rm_anova
 
 
 def partial_eta_squared(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Share of the variance within scenarios that systems explain, in [0, 1]; one row. Its 90 % interval
-    inverts the noncentral F. Raises InputError as :func:`rm_anova`. Source: Cohen (1973), Educ. Psych. Meas.
-    33; Steiger (2004), Psych. Methods 9.
+    """Share of the variance within scenarios that systems explain, in [0, 1]; one row. The 90 % interval
+    inverts the noncentral F. InputError as :func:`rm_anova`. Cohen (1973), Educ. Psych. Meas. 33; Steiger
+    (2004), Psych. Methods 9.
     """
     fit = rm_anova(frame, design).iloc[0]
     whole = float(fit["ss_system"] + fit["ss_error"])

@@ -158,8 +158,7 @@ def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFra
 def cluster_bootstrap_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Difference of means ``a - b`` over the ``n`` scenarios both have, with its interval, one row per pair.
     No interval for one shared scenario, no diff for none; where no systems share any, a pair is two
-    independent samples. Raises InputError for an empty frame or an unknown system. Source: as
-    :func:`cluster_bootstrap`.
+    independent samples. Raises InputError for an empty frame or an unknown system.
     """
     sums = _scenario_sums(frame, design)
     chosen = check_pairs(sums.systems, design.pairs)
@@ -189,8 +188,7 @@ class CostInterval(NamedTuple):
 def cost_sample(values: Any) -> Floats:
     """The known values, with two made-up ones (REACH above and below the median) where more than two thirds
     are alike: large values are rare then, and identical ones must not give a spread of 0. Empty below ENOUGH
-    scenarios of which fewer than FEW differ. Source: coverage study (docs/validity.md, section 1;
-    benchmarks/bench_coverage.py).
+    scenarios of which fewer than FEW differ. Source: coverage study (docs/validity.md, section 1).
     """
     known: Floats = np.asarray(values, dtype=float)
     known = known[~np.isnan(known)]

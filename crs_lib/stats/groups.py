@@ -40,8 +40,7 @@ def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """F >= 0 of Welch's analysis of variance, which lets the variances differ; one row, NaN when a system
-    does not vary. Raises InputError as :func:`one_way_anova`. Source: Welch (1951), Biometrika 38;
-    statsmodels' anova_oneway.
+    does not vary. Raises InputError as :func:`one_way_anova`. Source: Welch (1951), Biometrika 38.
     """
     groups = design.groups(frame)
     row = {"test": "Welch ANOVA", "statistic": _NAN, "df1": len(groups.names) - 1, "df2": _NAN, "p": _NAN}

@@ -38,8 +38,7 @@ def contrast_power(
     pair. ``power_now``: the chance in [0, 1] that a paired Wilcoxon test at the design's alpha / ``tests``
     finds ``effect`` with ``n`` scenarios; ``detectable_effect``: what they find with ``power``;
     ``sessions_needed`` (missing above 100,000) with ``needed_low``, ``needed_high`` for the deviation's
-    interval. NaN where too few differ. Source: Cohen (1988), chapter 2; Lehmann (1975), Nonparametrics,
-    section 2.4 (efficiency 3/π).
+    interval. NaN where too few differ. Source: Cohen (1988), chapter 2; Lehmann (1975), section 2.4 (3/π).
     """
     rows, level = [], design.alpha / tests
     for row, wide in _spreads(frame, design):

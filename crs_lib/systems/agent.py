@@ -1,6 +1,6 @@
 """Mode ``agent``: a model that searches the catalogue with a tool before it replies. Where a server calls
-tools they are its own; elsewhere the model writes its actions as JSON. Every search, its arguments and what
-it found stand in the log of the turn.
+tools they are its own; elsewhere the model writes its actions as JSON. Every search and what it found are
+logged.
 """
 
 import json

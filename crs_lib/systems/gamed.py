@@ -127,7 +127,6 @@ class _Gamed(OracleLag):
         return tuple(dict.fromkeys(parts))
 
 
-# ── perfect understanding, in conversation ─────────────────────────────────────────────────────
 @spoilt("polite")
 def _polite(policy: Spoilt, draw: Draw) -> Items:
     """The oracle, but no film is ever shown twice."""
@@ -184,7 +183,6 @@ class _RandomFree(Random):
         self._draws = partial(rng.stream, seed, "movies", "free", world.conversation)
 
 
-# ── clinging, and hiding it ────────────────────────────────────────────────────────────────────
 @SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))
 class _StickyK(Sticky):
     """The list of the sticky policy, cut or lengthened to so many films: it clings the same."""
@@ -288,7 +286,6 @@ class _OneSlotSticky(_OneSlot, Sticky):
     """The sticky policy's state, of which every reply serves one constraint."""
 
 
-# ── shortcuts ──────────────────────────────────────────────────────────────────────────────────
 @SYSTEMS.register("wipe_at_cue")
 class _WipeAtCue(Recommender):
     """Keeps what is named, and forgets all of it where the words hold any cue of something given up."""

@@ -264,7 +264,6 @@ class OracleLag(Oracle):
         return self.heard[min(len(self.heard) - 1, max(opened, len(self.heard) - 1 - self.lag))]
 
 
-# ── policies that a score must not reward ──────────────────────────────────────────────────────
 _PADS, _SURE = 2, 10
 
 

@@ -61,8 +61,8 @@ class Programs(AbstractContextManager["Programs", None]):
     """The programs that a process talks to, shared by threads; the call log lies in ``folder``. A channel
     that is not shared (a process, an object) serves one request at a time: each thread takes an idle one, or
     starts one. Each lane of conversations has channels of its own, so that nothing remembered in one reaches
-    another. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes are made with,
-    ``name`` the catalogue's name in requests.
+    another. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes get, ``name`` its
+    name in requests.
     """
 
     def __init__(
@@ -86,8 +86,7 @@ class Programs(AbstractContextManager["Programs", None]):
         lane: int = 0,
     ) -> Answer:  # fmt: skip
         """The checked answer of a program; every outcome is a row of the call log. Raises LLMError with the
-        reason, after further attempts where a connection failed or a server answered with status 5xx;
-        RunError after :meth:`halt`.
+        reason, after further attempts for a failed connection or a status 5xx; RunError after :meth:`halt`.
         """
         started, nothing = time.perf_counter(), Request((), "crs")
         try:

@@ -1,6 +1,6 @@
 """Shift detectors, held against the shifts that the simulator logged. A detector sees a user's utterances so
-far and gives each a score: the higher, the more it takes the turn for a shift. To add one, register a class
-here. Source: docs/validity.md, section 3.
+far and scores each: the higher, the likelier a shift. To add one, register a class. Source: docs/validity.md,
+section 3.
 """
 
 import math
@@ -115,8 +115,8 @@ def usual(names: Iterable[str]) -> dict[str, float]:
 
 def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:
     """One row per detector at its threshold: precision, recall, F1, AUC, ``alarm_rate`` (of all turns),
-    ``shift_rate``, ``delay`` (mean turns from a shift to the first alarm before the next) and ``found``, the
-    share of shifts with one.
+    ``shift_rate``, ``delay`` (mean turns to the first alarm before the next shift) and ``found``, the share
+    with one.
     """
     out = []
     for name, mine in rows.groupby("detector", sort=False):
