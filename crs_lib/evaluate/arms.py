@@ -19,10 +19,7 @@ def runs_of(run: str) -> dict[str, str]:
     """The hashes of the dialogues of a run's further arms, by arm; none of a run that has but its own. Raises
     RunError for an arm that was made with other settings than the run.
     """
-    own, twin = (
-        runs.read_manifest(simulate.STUDY, name).get("stages", {}).get("simulate", {})
-        for name in (run, f"{run}-{NO_SHIFT}")
-    )
+    own, twin = (runs.entry(simulate.STUDY, name, "simulate") for name in (run, f"{run}-{NO_SHIFT}"))
     found = _windows(own)
     if twin.get("status") == "finished" and twin["parameters"].get("arm") == NO_SHIFT:
         if _settings(twin) != _settings(own):
@@ -56,8 +53,7 @@ def gains(run: str, scorer: Scorer) -> ArmGains:
 
 def gains_of(windows: Iterable[Dialogue], twins: Iterable[Dialogue], scorer: Scorer) -> ArmGains:
     """The replies to straight and fresh users and in placebo windows, by their shift and by arm. ``windows``
-    are the dialogues of such users; ``twins`` are the sessions that never shift: without them there are no
-    placebo windows.
+    are the dialogues of such users; ``twins`` are the sessions that never shift, for placebo windows.
     """
     found: dict[tuple[str, str, int], dict[str, list[Any]]] = {}
     placebos: dict[tuple[str, str], list[tuple[int, int]]] = {}

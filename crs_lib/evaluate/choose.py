@@ -1,6 +1,5 @@
-"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model.
-
-Every table that it writes carries its provenance as columns: two ways of counting cannot be confused.
+"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model. Every table
+that it writes carries its provenance as columns: two ways of counting cannot be confused.
 """
 
 import json
@@ -109,9 +108,8 @@ class ScoringConfig(Choices):
         useless = {
             "vocabulary": self.vocabulary and rule.similarity != "tfidf",
             "topic_model": self.topic_model and not rule.topics.startswith("lda"),
-            "llm": self.llm and not self.asks,
-            "llm_settings": self.llm_settings and not self.asks,
-        }
+            "llm": self.llm and not self.asks, "llm_settings": self.llm_settings and not self.asks,
+        }  # fmt: skip
         for name, wrong in useless.items():
             if wrong:
                 told = f"{name} is {getattr(self, name)!r}, but convention {rule.name!r}"
@@ -132,9 +130,7 @@ class ScoringConfig(Choices):
         return bool(TOPICS.get(self.rule.topics).facts.get("in_order"))
 
     def make(self, gains: ArmGains | None = None) -> PreparedScorer:
-        """Load the catalogue and make the scorer; InputError for a missing part. ``gains`` are those of the
-        other arms, for conventions that compare arms.
-        """
+        """Load the catalogue and make the scorer; InputError for a missing part; ``gains`` of other arms."""
         model = self._model()
         if self.rule.scorer == "items":
             made = _items(self, model, gains or {})

@@ -1,6 +1,5 @@
-"""Score finished dialogues: turns, shifts, session results and model metrics, each in its file.
-
-A run holds the scores of any number of conventions: those of ``default`` in its folder, those of another in
+"""Score finished dialogues: turns, shifts, session results and model metrics, each in its file. A run holds
+the scores of any number of conventions: those of ``default`` in its folder, those of another in
 ``scores/<convention>/``.
 """
 
@@ -115,7 +114,10 @@ def evaluate(config: EvaluateConfig) -> Path:
     inputs |= {f"dialogues of {arm}": digest for arm, digest in arms.runs_of(config.run).items()}
     name = config.rule.name
     out = folder_of(config.run, name)
-    scoring = config.scoring(_catalog(config), inputs["dialogues"], str(out) if config.extractor_llm else "")
+    raw = paths.run_folder(simulate.STUDY, config.run) / simulate.RAW_CATALOG
+    films = raw.name if config.rule.catalog == "thesis" and raw.is_file() else "catalog.parquet"
+    calls = str(out) if config.extractor_llm else ""
+    scoring = config.scoring(str(MOVIES.path(config.run, films)), inputs["dialogues"], calls)
     gains: ArmGains = {}
     if scoring.rule.scorer == "items":
         gains = arms.gains(config.run, Scorer(Grounder(catalog_of(config.run)), scoring.rule))
@@ -149,8 +151,7 @@ def evaluate(config: EvaluateConfig) -> Path:
 def score_logs(log: str | Path, config: ScoringConfig, out: Path, workers: int = 1) -> pd.DataFrame:
     """Score a log into a folder; returns the table of model metrics. Where a model is asked, a preflight
     comes first and its calls are kept in the folder, so that the same command continues. Raises InputError
-    for logs or settings that cannot be used, RunError for a model that is not there or cannot be asked. Files
-    appear whole or not at all.
+    for logs or settings that cannot be used, RunError for a model that cannot be asked. Files appear whole.
     """
     if config.asks and config.llm:
         from crs_lib.thesis import asking
@@ -192,8 +193,8 @@ def _end_calls(ready: PreparedScorer, folder: Path) -> None:
 def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     """Check once that every model and program of these notebooks, as (name, parameters), is there. Models are
     the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished stage needs
-    no model, and without models no server is contacted. Raises one RunError that lists every missing model,
-    and InputError for invalid settings.
+    no model, and without models no server is contacted. Raises one RunError for all that is missing,
+    InputError for settings.
     """
     from crs_lib.llm.preflight import preflight, refuse
     from crs_lib.simulate.config import needs as models_of
@@ -252,13 +253,6 @@ def _judges(given: Mapping[str, Any]) -> list[Any]:
     return [] if run.on_record(judged, dialogues, before) else judged.needs()
 
 
-def _catalog(config: EvaluateConfig) -> str:
-    """The catalogue that the convention reads: the run's, in the thesis's form where the run has it."""
-    raw = paths.run_folder(simulate.STUDY, config.run) / simulate.RAW_CATALOG
-    name = raw.name if config.rule.catalog == "thesis" and raw.is_file() else "catalog.parquet"
-    return str(MOVIES.path(config.run, name))
-
-
 def _stage_of(convention: str) -> str:
     """The name of a convention's evaluation among the stages of a run."""
     return _STAGE if convention == DEFAULT else f"{_STAGE} {convention}"
@@ -285,9 +279,9 @@ def scored(run: str, convention: str = "") -> _RunTables:
 
 def read(run: str, table: str, convention: str = "", columns: Sequence[str] | None = None) -> pd.DataFrame:
     """A table of an evaluated run: "turns", "shifts", "results" or "model_metrics". The convention is that of
-    :func:`convention_of`. With ``columns`` only these are read; :func:`pieces` reads a large table part by
-    part. Raises InputError for another table or an unknown column, RunError if the run has not been
-    evaluated, not under this convention, or if its dialogues are newer than its scores.
+    :func:`convention_of`. With ``columns`` only these are read. Raises InputError for another table or an
+    unknown column, RunError if the run has not been evaluated, not under this convention, or if its dialogues
+    are newer than its scores.
     """
     name = convention_of(run, convention)
     entry(run, name)

@@ -1,7 +1,6 @@
-"""Scores of one dialogue: a row per turn, a row per shift, and the session's record.
-
-The scorer prepares the records that metrics are computed from; the metrics and the order of their columns
-come from the registry (:mod:`crs_lib.metrics.base`).
+"""Scores of one dialogue: a row per turn, a row per shift, and the session's record. The scorer prepares the
+records that metrics are computed from; the metrics and the order of their columns come from the registry
+(:mod:`crs_lib.metrics.base`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,20 +71,15 @@ class Scorer:
         voice = dialogue.extra.get("voice", FIRST if "arm" in dialogue.extra else "")
         who = {"model": dialogue.model_name, "session_id": dialogue.session_id, "voice": voice}
         turns, shifts = base.columns(base.TURN), base.columns(base.SHIFT)
-        turn_rows = [
-            who
-            | {"turn": turn.number, "stage": turn.pair.user.user_meta.get("stage", "")}
-            | {name: turn.once(compute) for name, compute in turns.items()}
-            for turn in session.turns
-        ]
-        shift_rows = [
-            who
-            | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
-            | {"scope": "open" if shift.open_scope else "stated"}
-            | {"reading": shift.replies[0].reading if shift.replies else ""}
-            | {name: shift.once(compute) for name, compute in shifts.items()}
-            for shift in session.shifts
-        ]
+        turn_rows, shift_rows = list[dict[str, Any]](), list[dict[str, Any]]()
+        for turn in session.turns:
+            row = who | {"turn": turn.number, "stage": turn.pair.user.user_meta.get("stage", "")}
+            turn_rows.append(row | {name: turn.once(compute) for name, compute in turns.items()})
+        for shift in session.shifts:
+            row = who | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
+            row |= {"scope": "open" if shift.open_scope else "stated"}
+            row |= {"reading": shift.replies[0].reading if shift.replies else ""}
+            shift_rows.append(row | {name: shift.once(compute) for name, compute in shifts.items()})
         return Scores(turn_rows, shift_rows, self._session(who, session, turn_rows, shift_rows))
 
     def prepare(self, dialogue: Dialogue, texts: Sequence[Text]) -> SessionRecord:
@@ -115,7 +109,7 @@ class Scorer:
     ) -> dict[int, dict[str, Any]]:
         """The state by which turns after open words are scored, until the user says what was meant: the
         reading that the first films shown meet best (in shares of its constraints), the strictest of equals;
-        the user's own where none are shown.
+        without films the user's.
         """
         found: dict[int, dict[str, Any]] = {}
         facts = self.grounder.catalog.fact_sets
@@ -198,9 +192,7 @@ class Scorer:
 
 @dataclass(eq=False)
 class ItemsScorer:
-    """:class:`Scorer` for many dialogues at once. ``find`` gives the concepts of every distinct text; None:
-    the grounder finds them.
-    """
+    """:class:`Scorer` for many dialogues. ``find`` gives every text's concepts; None: the grounder does."""
 
     grounder: Grounder
     rule: Convention

@@ -21,6 +21,7 @@ from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs import processes
 
 CHUNK = 50  # dialogues scored at once
+OWN_FAMILY = "judge of its own family"
 
 
 def stream(
@@ -29,8 +30,7 @@ def stream(
 ) -> Iterator[Scores]:  # fmt: skip
     """Score dialogues chunk by chunk, in order; memory stays flat. With more than one worker each process
     makes its own scorer from ``config`` and the ``gains`` of other arms; the scores do not depend on their
-    number. A scorer that depends on the order of dialogues scores them all itself. Raises InputError for
-    fewer than one worker.
+    number. A scorer that depends on the order scores all itself. InputError for fewer than one worker.
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
@@ -62,8 +62,7 @@ def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
 
 def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Provenance) -> pd.DataFrame:
     """Stream the scores into ``turns.parquet``, ``shifts.parquet`` and ``results.jsonl``. ``target`` gives
-    the path of a file's name. Returns the flat session table. Raises InputError where there is nothing to
-    score.
+    the path of a file's name. Returns the flat session table; InputError where there is nothing to score.
     """
     sessions = tables.Rows()
     shifts: list[pd.DataFrame] = []
@@ -100,8 +99,7 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     """One row a model and metric: mean over sessions, 95 % bootstrap interval, n and n missing. Sessions are
     resampled by scenario (the session's number), so that the interval is that of the unit of inference; those
     of costs are :func:`crs_lib.stats.cost_interval`. A metric that no session defines has a null mean and n
-    0; ``mark`` says which may not rank systems, and why an interval or a share of gain lost is missing.
-    ``columns`` are added.
+    0; ``mark``: which may not rank systems, why an interval or a share is missing. ``columns`` are added.
     """
     models, parts = list(dict.fromkeys(sessions["model"])), []
     for name in metrics:
@@ -135,9 +133,6 @@ def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, An
         none = NO_OPEN if metric.name.startswith("open_scope") else NO_ARM
         mark = (found.reason or metric.mark) if found.n or found.reason == UNABLE else none
         yield {"system": system, **found._asdict(), "mark": mark, "n_missing": len(mine) - found.n}
-
-
-OWN_FAMILY = "judge of its own family"
 
 
 def with_judges(table: pd.DataFrame, judged: pd.DataFrame, sessions: pd.DataFrame) -> pd.DataFrame:

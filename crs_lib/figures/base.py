@@ -1,5 +1,4 @@
 """The registry of figures: what each may expect of its tables, its caption, and how it is drawn and written.
-
 One look, one registry, one command that redraws them all.
 """
 
@@ -25,6 +24,7 @@ from crs_lib.stats import Design, cluster_bootstrap
 __all__ = ["FIGURES", "TABLES", "NoDataError"]  # the error is what a drawing function raises, too
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
+_YES = pd.Series([True])  # that systems met the same users, where a table does not say
 
 
 def _captions() -> dict[str, dict[str, Any]]:
@@ -187,9 +187,6 @@ def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
 def names(study: str | None = None) -> list[str]:
     """The registered figures, all or those of a study, in the order in which they are written."""
     return [entry.name for entry in FIGURES if study in (None, entry.facts["study"])]
-
-
-_YES = pd.Series([True])  # that systems met the same users, where a table does not say
 
 
 def _entry(name: str) -> Entry[Any]:

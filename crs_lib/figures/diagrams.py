@@ -11,6 +11,7 @@ from crs_lib.figures.base import figure, filled
 # Fills light enough for black text; in grey the words tell the kinds apart.
 _FILLS = {"data": "#D6EAF5", "code": "#FFFFFF", "truth": "#FBE5C4", "score": "#D5EEE4"}
 _LINE = 0.38  # centimetres between lines of text
+DETECTED = "detected"  # the type of shifts that no log tells and the convention found
 
 
 class _Board:
@@ -154,9 +155,6 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     return made
 
 
-DETECTED = "detected"  # the type of shifts that no log tells and the convention found
-
-
 @figure()
 def experimental_design(shift_events: pd.DataFrame) -> Any:
     """Systems by users by turns, and when constraints change, by type."""
@@ -170,11 +168,8 @@ def experimental_design(shift_events: pd.DataFrame) -> Any:
     own = "every user counted once" if paired else "own users each"
     _same_users(axes[0, 0], shown, int(first["n_sessions"]), "user" if paired else "no.")
     _shifts_by_turn(axes[1, 0], shift_events, int(first["n_turns"]))
-    style.note(
-        made,
-        f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users × up to "
-        f"{int(first['n_turns'])} turns; {total:,} {events}, {own}.",
-    )
+    size = f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users"
+    style.note(made, f"{size} × up to {int(first['n_turns'])} turns; {total:,} {events}, {own}.")
     return made
 
 

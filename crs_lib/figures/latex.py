@@ -24,10 +24,8 @@ def _escape(text: Any) -> str:
 
 
 def _tabular(cells: Mapping[str, Iterable[str]], comment: str, columns: str = "") -> str:
-    r"""A ``tabular`` with booktabs rules: cells by the heads of their columns, LaTeX already.
-
-    The first column is flush left, the others flush right, unless ``columns`` says otherwise. ``\input`` it
-    inside a table.
+    r"""A ``tabular`` with booktabs rules: cells by the heads of their columns, LaTeX already. The first
+    column is flush left, the others right, unless ``columns`` says otherwise. ``\input`` it inside a table.
     """
     columns = columns or "l" + "r" * (len(cells) - 1)
     lines = [f"% {comment} Needs \\usepackage{{booktabs}}.", f"\\begin{{tabular}}{{{columns}}}", r"\toprule"]

@@ -1,7 +1,5 @@
 """The metrics that each table and figure shows, in order; a new metric is added to the lists to show it.
-
-Leaderboards, figures, statistics, reports and plans ask here, so that a table of the thesis's scores is led
-by the thesis's score and ours by ours.
+Leaderboards, figures, statistics, reports and plans ask here: the thesis's scores are led by its own score.
 """
 
 from collections.abc import Collection

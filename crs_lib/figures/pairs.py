@@ -15,6 +15,7 @@ from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import Design, bootstrap_estimates, cluster_bootstrap_correlation
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
+_MOST_PAIRS = 45  # that fit on a page
 
 
 def signed(value: float) -> str:
@@ -81,13 +82,9 @@ def _within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.Da
     return table.assign(correlation=found.estimate, low=found.low, high=found.high)
 
 
-_MOST_PAIRS = 45  # that fit on a page
-
-
 @figure()
 def _paired_effects(paired_effects: pd.DataFrame) -> Any:
     """A forest plot: mean paired difference of each pair with its interval, the smallest effect shaded.
-
     Pairs are ordered by the difference and read "a − b". Where they do not fit on a page, those of the plan
     are shown, or the neighbours in rank where the plan has too many.
     """
@@ -111,11 +108,8 @@ def _paired_effects(paired_effects: pd.DataFrame) -> Any:
     left_out = len(paired_effects) - len(table)
     words = "" if table["declared"].all() else "filled: declared in the plan; "
     words += f"{left_out} other pairs are left out; " if left_out else ""
-    style.note(
-        made,
-        f"Shaded: less than the smallest difference that matters ({smallest:g}); {words}lines: 95 % "
-        f"intervals; n = {int(table['n_sessions'].max())} scenarios.",
-    )
+    words += f"lines: 95 % intervals; n = {int(table['n_sessions'].max())} scenarios."
+    style.note(made, f"Shaded: less than the smallest difference that matters ({smallest:g}); {words}")
     return made
 
 

@@ -12,6 +12,9 @@ from crs_lib.figures.base import NoDataError, figure, means, recovered_by, requi
 from crs_lib.stats import Design, kaplan_meier
 from crs_lib.stats.survival import net_incidence
 
+_BEFORE, _AFTER = 3, 4  # turns around a shift
+STRATA = ["1 to 9", "10 to 49", "50 and more"]  # films that meet everything
+
 
 def _around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
     """The turns ``before`` and ``after`` a shift, up to the next, with their ``offset`` (0: the shift)."""
@@ -22,9 +25,6 @@ def _around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame
     coming = frame.assign(offset=-ahead)[(ahead >= 1) & (ahead <= before) & (since != 0)]
     following = frame.assign(offset=since)[(since >= 0) & (since <= after)]
     return pd.concat([coming, following], ignore_index=True).astype({"offset": int})
-
-
-_BEFORE, _AFTER = 3, 4  # turns around a shift
 
 
 @figure()
@@ -109,9 +109,6 @@ def _followed(times: pd.Series) -> float:
     return float(times.nlargest(min(_FEWEST, len(times))).min())
 
 
-STRATA = ["1 to 9", "10 to 49", "50 and more"]  # films that meet everything
-
-
 def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     """A row for each reply (from 0) until a shift is recovered by an item, or until the next shift: ``event``
     says whether it recovers it, ``expected`` how likely a list by chance does, ``answers`` how many films
@@ -139,7 +136,6 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
 )
 def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     """Recovery beyond chance by system, a panel for each number of films that answer the shift.
-
     The estimate is that of the last reply, at most the third, before which ten shifts are at risk.
     """
     risks = require(replies_at_risk, ["session_id", "reply", "event", "expected", "answers", "users"])
@@ -163,11 +159,9 @@ def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
         panel.set_xlim(-1.1, 1.1)
         style.across(panel, f"{stratum} films", 4)
     style.name_rows(made, axes, style.labels(order))
-    style.note(
-        made,
-        f"{risks['users'].iloc[0]}; lines: 95 % intervals, n = {risks['scenario'].nunique()} scenarios; "
-        f"beside a panel: shifts; ◂: below −1; no mark: fewer than {_FEWEST} shifts; 0 is chance.",
-    )
+    who = f"{risks['users'].iloc[0]}; lines: 95 % intervals, n = {risks['scenario'].nunique()} scenarios"
+    marks = f"beside a panel: shifts; ◂: below −1; no mark: fewer than {_FEWEST} shifts; 0 is chance."
+    style.note(made, f"{who}; {marks}")
     return made
 
 

@@ -13,6 +13,10 @@ from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.metrics.gain import ABLE
 
+_WIDE = 4  # panels whose titles have room for one line
+_RIDGES, _FEW = 4, 10  # panels that fit side by side; sessions below which a density says nothing
+_MOST = 4  # panels of a sweep
+
 
 def _by_metric(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The rows of each metric that some system has a mean of, by system."""
@@ -28,13 +32,9 @@ def _lower(metric: str) -> bool:
     return base.get(metric).direction == base.LOWER
 
 
-_WIDE = 4  # panels whose titles have room for one line
-
-
 @figure()
 def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it.
-
     Scores that are not valid for ranking are left out unless they are named or all are so; a system that
     gains too little has no rank by its shift cost.
     """
@@ -83,9 +83,6 @@ def _metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
         style.across(panel, style.titled(metric), 4)
     style.name_rows(made, axes, style.labels(order))
     return made
-
-
-_RIDGES, _FEW = 4, 10  # panels that fit side by side; sessions below which a density says nothing
 
 
 @figure()
@@ -164,9 +161,6 @@ def _total(value: float, column: str) -> str:
         if value >= size:
             return f"{value / size:.1f}{unit}"
     return f"{value:.0f}" + " s" * (column == "seconds")
-
-
-_MOST = 4  # panels of a sweep
 
 
 def sweep_outcomes(sweep: pd.DataFrame) -> Any:

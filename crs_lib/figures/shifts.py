@@ -12,6 +12,7 @@ from crs_lib.metrics.gain import ABLE
 from crs_lib.stats import cost_interval
 
 _PARTS = ("uptake", "release", "retention")
+_TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
 def _region(values: NDArray[np.float64], level: float = 0.95) -> NDArray[np.float64]:
@@ -103,15 +104,10 @@ def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
         panel.grid(True, axis="x")
     axes[0][0].set_ylabel("type of shift")
     style.legend(made, order, lines=False)
-    style.note(
-        made,
-        "1: as good as the best list; 0, for uptake and retention: chance. Mean over replies 0 to 2 after a "
-        f"shift; lines: 95 % intervals over n = {turns['session_id'].nunique()} scenarios.",
-    )
+    scale = "1: as good as the best list; 0, for uptake and retention: chance."
+    lines = f"lines: 95 % intervals over n = {turns['session_id'].nunique()} scenarios."
+    style.note(made, f"{scale} Mean over replies 0 to 2 after a shift; {lines}")
     return made
-
-
-_TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
 @figure()

@@ -43,11 +43,8 @@ def _sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     made.colorbar(image, ax=list(axes[0]), label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])
     weights = ", ".join(f"{name} {declared[column]:g}" for column, name in _WEIGHTS.items())
     size = _SIZE.format(n_systems=int(declared["n_systems"]), n_sessions=int(declared["n_sessions"]))
-    style.note(
-        made,
-        f"Kendall's τ to the declared weights ({weights}); the four weights sum to 1, leakage has the rest; "
-        f"{size}",
-    )
+    declared_as = f"Kendall's τ to the declared weights ({weights})"
+    style.note(made, f"{declared_as}; the four weights sum to 1, leakage has the rest; {size}")
     return made
 
 
@@ -92,7 +89,6 @@ _ONE_LINE, _LONG = 20, 16  # letters: of two names in one line of a title; of a 
 @figure()
 def _power_curve(power: pd.DataFrame) -> Any:
     """Power by number of scenarios, a panel for each contrast, a line for each size of the difference.
-
     At most :data:`MOST_CONTRASTS` panels: the first contrasts, in the table's order.
     """
     facts = filled(power, _COLUMNS).iloc[0]

@@ -1,7 +1,6 @@
-"""One look for every figure: thesis width, fonts, and a colour, marker and line for each system.
-
-Colours follow Okabe and Ito (2008), who chose them to be distinguished by colour-blind readers; markers,
-line styles and direct labels tell the systems apart in grey.
+"""One look for every figure: thesis width, fonts, and a colour, marker and line for each system. Colours
+follow Okabe and Ito (2008), who chose them to be distinguished by colour-blind readers; markers, line styles
+and direct labels tell the systems apart in grey.
 """
 
 import io
@@ -33,6 +32,7 @@ STYLE: dict[str, Any] = {
     "savefig.facecolor": "white", "savefig.bbox": None, "pdf.fonttype": 42, "ps.fonttype": 42,
     "pdf.compression": 6, "figure.constrained_layout.h_pad": 0.03, "figure.constrained_layout.w_pad": 0.03,
 }  # fmt: skip
+_DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F", "#FFFFFF": "#16181B"}
 
 
 class Look(NamedTuple):
@@ -248,9 +248,6 @@ def data(made: Any, kind: str, dpi: int) -> bytes:
         paper = made.get_facecolor()
         made.savefig(out, format=kind, dpi=dpi, metadata=dict.fromkeys(unsaid), facecolor=paper)
     return out.getvalue()
-
-
-_DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F", "#FFFFFF": "#16181B"}
 
 
 def _darken(made: Any) -> None:

@@ -20,10 +20,9 @@ _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
 
 
 class JudgeSettings(Settings):
-    """How judges are asked; part of a run's parameters and of every judgement's key.
-
-    Constructs that share a call (``together``) cost a third, and their scores lean on one another.
-    ``num_ctx`` bounds how much of a long dialogue is shown.
+    """How judges are asked; part of a run's parameters and of every judgement's key. Constructs that share a
+    call (``together``) cost a third, and their scores lean on one another. ``num_ctx`` bounds how much of a
+    long dialogue is shown.
     """
 
     _where: ClassVar[str] = "llm: "

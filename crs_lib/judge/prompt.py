@@ -23,13 +23,11 @@ _RULE = (
     "(latest first), as many as fit; texts are shortened to the first limit with which the first and the "
     "last turn fit"
 )
+_LOGGED = frozenset({"wishes", "constraints", "avoid"})
 
 
 class Excerpt(NamedTuple):
-    """The part of a dialogue that a judge sees: its turns, out of ``total``, with ``shortened`` texts.
-
-    ``limit`` is how many characters of a text are shown.
-    """
+    """The turns of a dialogue that a judge sees, of ``total``; ``shortened`` texts have ``limit`` letters."""
 
     turns: tuple[int, ...]
     total: int
@@ -41,9 +39,6 @@ class Excerpt(NamedTuple):
         gone = sorted({*range(1, self.total + 1)} - {*self.turns})
         told = {"rule": _RULE, "turns": self.total, "left_out": gone}
         return {**told, "shortened": self.shortened, "limit": self.limit}
-
-
-_LOGGED = frozenset({"wishes", "constraints", "avoid"})
 
 
 def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder], turns: bool = False) -> Dialogue:
@@ -115,8 +110,7 @@ def least(groups: Sequence[Sequence[str]], expected: bool = False) -> int:
 
 def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected: bool = False) -> Excerpt:
     """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs. Chosen
-    by :data:`_RULE`. Raises InputError where not even the first and the last turn fit, or where there is no
-    reply to judge.
+    by :data:`_RULE`. InputError where not even the first and the last turn fit, or there is no reply.
     """
     pairs = dialogue.pairs()
     if not pairs:
@@ -158,8 +152,7 @@ def messages(
     dialogue: Dialogue, group: Sequence[str], excerpt: Excerpt, expected: bool = False
 ) -> tuple[Message, ...]:
     """The messages to a judge of these constructs: rules, criteria, constraints, quoted conversation. With
-    ``expected`` the letter of a level (:data:`LEVELS`) is asked for, and the conversation, which constructs
-    share, comes first.
+    ``expected`` the letter of a level (:data:`LEVELS`) is asked for, and the conversation comes first.
     """
     pairs, blocks = dialogue.pairs(), []
     gaps = _gaps(excerpt.turns)

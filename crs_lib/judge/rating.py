@@ -26,10 +26,7 @@ COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "sco
 
 @cache
 def _schema(group: tuple[str, ...]) -> dict[str, Any]:
-    """The JSON schema of a reply about constructs that share a call: evidence, then the score of each.
-
-    The names and the description of its models stand in the schema.
-    """
+    """The JSON schema of a reply about constructs in one call: evidence, then the score of each."""
     lowest, highest = prompt.scale(group)
     score: Any = (int, Field(ge=lowest, le=highest))
     told = "The sentence that a score rests on, then the score."
@@ -87,8 +84,7 @@ def judge_session(
     ``scores`` holds every single score with its flag; ``trim`` the part of the dialogue that was shown;
     ``rubric`` the prompt's digest. A reply that cannot be read is missing and flagged. A call that failed on
     the way (no server, time-out) raises its LLMError: the session can be judged again later. The record
-    depends on the dialogue, the arguments and the replies only. Raises InputError where there is nothing to
-    judge.
+    depends on the dialogue, the arguments and the replies only. InputError where there is no reply.
     """
     excerpt = prompt.fit(dialogue, asked.groups, room(asked.options), asked.expected)
     places = product(asked.groups, range(samples))
@@ -130,8 +126,7 @@ def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict
 def _expected_score(probabilities: Mapping[str, float], construct: str) -> _CheckedScore:
     """The mean of a construct's levels by the probability of their letters, which need not sum to 1.
     ``value`` is the likeliest level, ``evidence`` the probability of all levels together; the rest are words
-    that are no level. Source: Liu et al. (2023), G-Eval, section 2: scores weighted by the probabilities of
-    their tokens.
+    that are no level. Source: Liu et al. (2023), G-Eval, section 2.
     """
     shares = dict(enumerate(map(probabilities.__getitem__, prompt.LEVELS), constructs.get(construct).lowest))
     whole, likely = sum(shares.values()), max(shares, key=shares.__getitem__)
@@ -154,13 +149,11 @@ def means(
 @safety.reader("judge scores")
 def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "thesis") -> pd.DataFrame:
     """Every score of judge CSV files, checked against the scale: a row for session and construct.
-
-    ``path`` is one file, or a folder whose files match ``pattern``. The files name no session: the n-th
-    row of a model is its session n, counted from 0, as the thesis wrote them; ``session_id`` is that whole
+    ``path`` is one file, or a folder whose files match ``pattern``. The files name no session: the n-th row
+    of a model is its session n, counted from 0, as the thesis wrote them; ``session_id`` is that whole
     number. ``score`` is NaN where ``flag`` says why (missing, not a number, not whole, out of range), and
-    ``value`` is the text of the cell. Source: the rubric's scale, whole numbers from 1 to 5.
-
-    Raises InputError for no file, a missing column, and a model with rows in two files.
+    ``value`` is the text of the cell. Source: the rubric's scale, whole numbers from 1 to 5. Raises
+    InputError for no file, a missing column, and a model with rows in two files.
     """
     rows: list[dict[str, Any]] = []
     owner: dict[str, str] = {}

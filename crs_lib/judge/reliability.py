@@ -1,5 +1,4 @@
 """The reliability of judges: agreement, preference for the own family, means without it, and canaries.
-
 Canaries are dialogues spoilt on purpose, which a usable judge must score below their originals.
 """
 
@@ -20,6 +19,7 @@ from crs_lib.core.settings import Registry
 CANARIES: Registry[list[str] | None] = Registry("canary")
 FORGED = "forged_end"  # the canary that shows whether a judge follows what a reply says of scores
 SHIFT_AT_MOST = 0.05  # points by which it may move the mean score of a judge that does not
+_ALPHA = ("alpha", "n_items", "all scores are equal")
 
 
 @CANARIES.register("shuffled", aimed_at="coherence")
@@ -97,8 +97,8 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
     """How far judges agree with one another and with themselves, a row for construct and measure. ``alpha``
     is Krippendorff's ordinal alpha over judges (each the median of its samples), ``icc`` the intraclass
     correlation ICC(2,k) of their mean, ``retest`` the ordinal alpha over the samples of one judge. All are at
-    most 1, which is perfect. ``value`` is NaN with a ``reason`` where it is undefined; ``n`` counts
-    dialogues. Canaries are left out.
+    most 1, which is perfect. ``value`` is NaN with a ``reason`` where undefined; ``n`` counts dialogues, no
+    canaries.
     """
     frame = _originals(scores)
     frame = frame.assign(item=frame["model"].astype(str) + "\n" + frame["session_id"].astype(str))
@@ -112,9 +112,6 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
             found = _agreed(measure, given, design)
             rows.append({"construct": construct, "measure": measure, "judge": judge, **found})
     return pd.DataFrame(rows, columns="construct measure judge value low high n reason".split())
-
-
-_ALPHA = ("alpha", "n_items", "all scores are equal")
 
 
 def _agreed(measure: str, frame: pd.DataFrame, design: "stats.Design") -> dict[str, Any]:
@@ -165,8 +162,7 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
     """Mean score of each system by the judges that count, from 1 to 5; a row for system and construct. Judges
     of a system's own family count only where no other judge read it; ``own_family`` says so. The value of a
     session is the mean over judges of the mean over samples; ``low`` and ``high`` from a bootstrap over
-    sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN with a ``reason``
-    without a score.
+    sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN has a ``reason``.
     """
     rows = []
     for (model, construct), part in _originals(scores).groupby(["model", "construct"], sort=True):
@@ -178,9 +174,8 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
             "judges": ", ".join(sorted(mine["judge"].unique())),
             "own_family": bool((mine["judge"].map(_family) == _family(str(model))).any()),
         })  # fmt: skip
-    return pd.DataFrame(
-        rows, columns="model construct value low high n n_missing judges own_family reason".split()
-    )
+    columns = "model construct value low high n n_missing judges own_family reason"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:

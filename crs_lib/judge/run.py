@@ -125,11 +125,9 @@ def _dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
 
 
 class _Judging:
-    """The dialogues of a run as judges are shown them, and the ledger's keys of their judgements.
-
-    A key holds the digests of the dialogues, of the way of asking and of the judge's weights: scores may
-    stand side by side only where all of these are the same. ``weights`` are the digests of all judges that
-    were asked the same, now or before.
+    """The dialogues of a run as judges are shown them, and the ledger's keys of their judgements. A key holds
+    the digests of the dialogues, of the way of asking and of the judge's weights: scores may stand side by
+    side only where all of these are the same. ``weights`` are those of all judges asked the same, ever.
     """
 
     def __init__(self, config: JudgeConfig, folder: Path, dialogues: str, weights: Mapping[str, str]) -> None:
@@ -276,9 +274,7 @@ def score_table(run: str) -> pd.DataFrame:
 
 
 def _table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """All single scores of judged sessions, one row each; missing scores are NaN with their flag. ``canary``
-    is empty for original dialogues.
-    """
+    """All single scores, a row each; missing ones are NaN with a flag; ``canary`` is empty for originals."""
     head = ("model", "session_id", "canary")
     rows = [{name: one.get(name, "") for name in head} | score for one in records for score in one["scores"]]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
@@ -306,9 +302,7 @@ def usage(run: str) -> pd.DataFrame:
 
 
 def reliability_of(run: str) -> pd.DataFrame:
-    """The :func:`summary` of a run's judge scores; a note where the run was not judged. Raises RunError for
-    scores of older dialogues.
-    """
+    """The :func:`summary` of a run's judge scores, a note without; RunError for those of older dialogues."""
     none = pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
     return summary(score_table(run)) if _is_judged(run) else none
 

@@ -39,8 +39,7 @@ class Metric:
     ``gate``: whether it orders the control policies as it must and may rank systems; None where no gate
     tested it. ``compute`` takes the record of the level; None for a metric of another scorer. One that is not
     ``averaged`` (a list a turn) has no mean. The session value of a shift metric is the mean over its shifts,
-    or that of the ``primary`` window alone; ``ratio`` names the two metrics of which it is the ratio of
-    means.
+    or that of the ``primary`` window alone; ``ratio``: two metrics, of whose means it is the ratio.
     """
 
     name: str

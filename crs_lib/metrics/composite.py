@@ -14,6 +14,7 @@ from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
 from crs_lib.metrics.records import SessionRecord, ShiftRecord, TurnRecord, mean_defined
 
 _RECOVERY: dict[str, Any] = {"source": "recovery after shifts (docs/metrics.md, section 5)", "gate": False}
+_TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 
 
 class Recovery(NamedTuple):
@@ -137,9 +138,6 @@ def _item_recovery_rate(session: SessionRecord) -> float:
     return rate(_recoveries(session, "item"))
 
 
-_TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
-
-
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:
     """α·CC + β·CR − γ·I, in [−γ, α+β], or with ``clip`` in [−1, 1] (the thesis's); NaN without CC or CR."""
     value = weights.alpha * cc + weights.beta * cr - weights.gamma * copying
@@ -162,8 +160,7 @@ def cas(
     weights: CasWeights, *, slowest: float = 5.0,
 ) -> float:  # fmt: skip
     """The older composite: a weighted mean of five parts in [0, 1], 1 is best; the delay counts 1 −
-    clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are left out; NaN where all
-    are.
+    clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are left out; NaN without any.
     """
     parts = (recovery, 1 - _clamp(delay / slowest), 1 - _clamp(interference), coherence, retention)
     defined = [(value, weight) for value, weight in zip(parts, weights, strict=True) if not math.isnan(value)]

@@ -8,8 +8,7 @@ from crs_lib.core.errors import InputError, unknown
 @dataclass(frozen=True)
 class Construct:
     """A quality of a dialogue that judges score on a scale of whole numbers, higher is better. ``prompt``
-    names the file with its question and levels; ``label`` is the name in figures, broken where a line may
-    end.
+    names the file with its question and levels; ``label`` is the name in figures, with line breaks.
     """
 
     name: str

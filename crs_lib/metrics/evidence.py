@@ -15,6 +15,7 @@ from crs_lib.metrics.records import mean_defined
 
 _REACH = 3
 _CUTOFFS = (1, 5, 10, 20, 50)
+BUCKETS = ("unresolvable", "lost at candidates", "lost at reranking", "lost at selection", "kept")
 
 
 class _SetScore(NamedTuple):
@@ -58,8 +59,7 @@ def dcg(gains: Sequence[float], k: int | None) -> float:
 def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float]:
     """All rank measures of a question by column name, each in [0, 1]; NaN without gold. ``r@k``: share of
     gold among the first k; ``p@k``: gold among them divided by k; ``hit@10`` and ``all@10``: any or all gold
-    among the first ten; ``mrr``: 1 / rank of the first gold; ``ndcg@10``: :func:`dcg` over the best possible
-    one.
+    among the first ten; ``mrr``: 1 / rank of the first gold; ``ndcg@10``: :func:`dcg` over the best one.
     """
     wanted = set(gold)
     hits = [place in wanted for place in ranked]
@@ -133,9 +133,6 @@ def in_order(phases: Sequence[Collection[int]]) -> float:
     if len(centres) < 2:
         return math.nan
     return sum(a < b for a, b in itertools.pairwise(centres)) / (len(centres) - 1)
-
-
-BUCKETS = ("unresolvable", "lost at candidates", "lost at reranking", "lost at selection", "kept")
 
 
 def bucket(

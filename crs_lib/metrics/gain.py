@@ -26,6 +26,8 @@ FRESH_V2, PLACEBO, PLACEBO_FRESH = "fresh (second edition)", "placebo", "placebo
 _FEW = 3  # films that a user looks at
 
 Key = tuple[frozenset[int], frozenset[int]]
+_Part = tuple[tuple[int, ...], tuple[float, ...]]
+_LEAST = 0.1  # a part is measured where a list of the largest gain meets so much more of it than chance does
 
 
 class _Levels(NamedTuple):
@@ -54,9 +56,7 @@ class _Levels(NamedTuple):
 
 
 def _attained(counts: Sequence[int], met: Sequence[float], k: int) -> float:
-    """The sum over ``k`` films of the highest levels, where those of a level (``counts``) have ``met``
-    together.
-    """
+    """The sum over ``k`` films of the highest levels; those of a level (``counts``) have ``met`` together."""
     total, left = 0.0, k
     for count, together in zip(reversed(counts), reversed(met), strict=True):
         if taken := min(left, count):
@@ -65,20 +65,24 @@ def _attained(counts: Sequence[int], met: Sequence[float], k: int) -> float:
     return total
 
 
+def _meeting(background: Background, key: Key) -> tuple[Any, Any, Any]:
+    """The films that meet any of the constraints, how many of them, and whether a film counts at all."""
+    (wanted, excluded), catalog = key, background.catalog
+    items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
+    counted = catalog.recommendable[items]
+    for code in excluded:
+        counted &= ~np.isin(items, catalog.items_with(code))
+    return items, met, counted
+
+
 def _levels(background: Background) -> Callable[[Key], _Levels]:
     """The levels of the catalogue for constraints and exclusions."""
-    catalog = background.catalog
-    n_films = int(catalog.recommendable.sum())
+    n_films = int(background.catalog.recommendable.sum())
 
     @lru_cache(65_536)
     def count(key: Key) -> _Levels:
-        wanted, excluded = key
-        postings = [catalog.items_with(code) for code in wanted]
-        items, met = np.unique(np.concatenate(postings), return_counts=True)
-        counted = catalog.recommendable[items]
-        for code in excluded:
-            counted &= ~np.isin(items, catalog.items_with(code))
-        counts = np.bincount(met[counted], minlength=len(wanted) + 1)
+        _, met, counted = _meeting(background, key)
+        counts = np.bincount(met[counted], minlength=len(key[0]) + 1)
         counts[0] = n_films - int(counts[1:].sum())
         return _Levels(tuple(counts.tolist()))
 
@@ -122,7 +126,6 @@ def _gain_of(
 @metric("normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def _normalised_gain(turn: TurnRecord) -> float:
     """Recommendation quality under changing constraints: 1 nothing better could be shown, 0 chance.
-
     See :func:`_gain_of`; films shown since the state last changed gain nothing if the user asks for others.
     """
     return _gain_of(turn, turn.recent if turn.others else ())
@@ -143,7 +146,6 @@ def _perfect(turn: TurnRecord, item: int) -> bool:
 @metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE, gate=False)
 def _precise(turn: TurnRecord) -> float:
     """Share of the films shown that meet every constraint and break no exclusion, in [0, 1].
-
     NaN without constraints, and without films.
     """
     if not turn.constraints or not turn.items:
@@ -160,7 +162,6 @@ def _new_and_fits(turn: TurnRecord) -> bool:
 @metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
 def _found_at_3(turn: TurnRecord) -> float:
     """Films shown that meet everything, of at most three that there are, in [0, 1].
-
     Films that are stale because the user asks for others do not count, on either side. NaN without
     constraints, where no film is left that meets everything, and where neither films are shown nor asked for.
     """
@@ -181,7 +182,6 @@ def _violations(turn: TurnRecord) -> float:
     return sum(bool(facts & turn.exclusions) for facts in turn.facts) / len(turn.facts)
 
 
-# ── claims ─────────────────────────────────────────────────────────────────────────────────────
 _END = re.compile(r"[.!?](?=\s+[\"'“‘(]?[A-Z0-9]|\s*$)")
 _NO_CLAIM = frozenset(
     "no not nothing none neither without closest nearest nearly almost partly only except".split()
@@ -229,7 +229,6 @@ def _claims(turn: TurnRecord) -> Iterator[_Claim]:
 @metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def _false_claims(turn: TurnRecord) -> float:
     """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1 (:func:`_claims`).
-
     NaN without constraints, and without films.
     """
     if not turn.constraints or not turn.items:
@@ -243,39 +242,27 @@ def _false_claims(turn: TurnRecord) -> float:
     return float(any(not claim.codes & facts[item] for claim in mine for item in claim.items))
 
 
-# ── what happens at a shift ────────────────────────────────────────────────────────────────────
 def _after_change(turn: TurnRecord) -> bool:
     """Whether the reply is one of the first after a shift (the convention's window)."""
     return turn.change is not None and (turn.since_shift or 0) < turn.rule.window
 
 
-_Part = tuple[tuple[int, ...], tuple[float, ...]]
-
-
 def _parts(background: Background) -> Callable[[tuple[Key, frozenset[int]]], _Part]:
-    """The films of each level of gain for constraints and exclusions, and how many constraints of a part of
-    all they meet together.
-    """
+    """The films of each level of gain for a state, and how many constraints of a part they meet together."""
     catalog = background.catalog
 
     @lru_cache(65_536)
     def count(key: tuple[Key, frozenset[int]]) -> _Part:
-        (wanted, excluded), part = key
-        levels = background.once(_levels)((wanted, excluded)).counts
-        items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
+        state, part = key
+        levels = background.once(_levels)(state).counts
+        items, met, kept = _meeting(background, state)
         mine = sum(np.isin(items, catalog.items_with(code)).astype(float) for code in part)
-        kept = catalog.recommendable[items]
-        total = float(np.sum(mine * kept))
-        for code in excluded:
-            kept &= ~np.isin(items, catalog.items_with(code))
+        total = float(np.sum(mine * catalog.recommendable[items]))
         sums = np.bincount(met[kept], weights=(mine * np.ones(len(items)))[kept], minlength=len(levels))
         sums[0] = total - sums[1:].sum()
         return levels, tuple(sums.tolist())
 
     return count
-
-
-_LEAST = 0.1  # a part is measured where a list of the largest gain meets so much more of it than chance does
 
 
 def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
@@ -303,7 +290,6 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
 @metric("uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
 def _uptake(turn: TurnRecord) -> float:
     """How far the constraints that the last shift added are met; see :func:`_part_met`.
-
     NaN outside of the replies after a shift that the convention's window holds.
     """
     return _part_met(turn, turn.change.added) if turn.change and _after_change(turn) else math.nan
@@ -347,7 +333,6 @@ def _old_share(background: Background) -> Callable[[_Old], float]:
 @metric("release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT, gate=True)
 def release(turn: TurnRecord) -> float:
     """(1 − s)/(1 − c), at most 1: s of the films shown, c of all films belong to the state before.
-
     1 where no more of them do than by chance, 0 where all do (:meth:`_Old.holds`). NaN outside of the replies
     after a shift that the convention's window holds, where nothing was dropped or excluded, without films.
     """
@@ -364,7 +349,6 @@ def release(turn: TurnRecord) -> float:
 @FACTS.register("hit_by_chance", level=TURN)
 def _hit_by_chance(turn: TurnRecord) -> float:
     """The probability that a list drawn from the catalogue, as long as the reply's, holds a perfect film.
-
     A reply without films counts as one film long; NaN without constraints.
     """
     if not turn.constraints:
@@ -375,7 +359,6 @@ def _hit_by_chance(turn: TurnRecord) -> float:
     return 1 - max(0.0, misses)
 
 
-# ── the cost of history ────────────────────────────────────────────────────────────────────────
 def _excess(fresh: Sequence[float], own: Sequence[float]) -> float:
     """Mean of ``fresh`` − ``own`` over the replies that have both; NaN where none has."""
     return mean_defined(a - b for a, b in zip(fresh, own, strict=False))
@@ -384,7 +367,6 @@ def _excess(fresh: Sequence[float], own: Sequence[float]) -> float:
 @metric("history_cost_v2", "history cost v2", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
 def _history_cost_v2(shift: ShiftRecord) -> float:
     """Gain of the replies to a fresh user with the same constraints − gain of the replies after the shift.
-
     The second edition's quantity: the mean over the replies of the convention's window that have both, over
     all shifts. It also holds what being in a conversation costs. NaN where the fresh arm was not simulated.
     """
@@ -395,7 +377,6 @@ def _history_cost_v2(shift: ShiftRecord) -> float:
 @metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, gate=False)
 def _placebo_cost(shift: ShiftRecord) -> float:
     """:func:`_history_cost_v2` at the same turn of the twin that never shifts: the state does not change.
-
     See :func:`window_gains` for films shown before. NaN where these arms were not simulated.
     """
     return _excess(shift.arms.get(PLACEBO_FRESH, ()), shift.arms.get(PLACEBO, ()))
@@ -404,11 +385,10 @@ def _placebo_cost(shift: ShiftRecord) -> float:
 def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
     """Normalised gain of the replies of a window, each at most 1, as if the conversation began there: films
     shown before it are neither held against a reply nor expected of it, those shown earlier in it gain
-    nothing where the user asks for others.
+    nothing if the user asks for others.
     """
-    return [
-        _gain_of(turn, stale, turns[0].recent if turn.others else ()) for turn, stale in _in_window(turns)
-    ]
+    first, pairs = turns[:1], _in_window(turns)
+    return [_gain_of(turn, stale, first[0].recent if turn.others else ()) for turn, stale in pairs]
 
 
 def _in_window(turns: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, frozenset[int]]]:
@@ -419,7 +399,6 @@ def _in_window(turns: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, frozen
         shown = shown.union(turn.items)
 
 
-# ── the cost of a shift ────────────────────────────────────────────────────────────────────────
 ABLE = 0.1  # mean gain with straight users below which a system has nothing to lose
 WINDOW = 3  # replies from the shift on
 
@@ -508,9 +487,7 @@ def _primary(name: str, short: str, direction: str = LOWER, high: float = math.i
 
 @FACTS.register("primary", level=SHIFT)
 def primary(shift: ShiftRecord) -> bool:
-    """Whether the shift is its session's primary window: the first one, of stated scope, no ``refine`` and no
-    ``return``.
-    """
+    """Whether the shift is its session's primary window: the first, stated, no ``refine`` nor ``return``."""
     return shift.first and not shift.open_scope and shift.type not in ("refine", "return")
 
 
@@ -541,8 +518,7 @@ def _shift_cost(shift: ShiftRecord) -> float:
 @_primary("conversation_cost", "conversation cost", gate=True)
 def _conversation_cost(shift: ShiftRecord) -> float:
     """Gain with the fresh user − gain with the straight user: what it costs to state constraints piecemeal.
-    The "lost in conversation" effect (Laban et al. 2025, full against sharded instructions). NaN without
-    both.
+    The "lost in conversation" effect (Laban et al. 2025, full against sharded). NaN without both.
     """
     found = shift.once(_compared)
     return _mean_gain(found.fresh) - _mean_gain(found.straight)

@@ -1,6 +1,5 @@
-"""Item-grounded adaptation: credit only through the catalogue items that a reply recommends.
-
-Source: docs/metrics.md, section 4. W are the active constraints and R the items recommended.
+"""Item-grounded adaptation: credit only through the catalogue items that a reply recommends. Source:
+docs/metrics.md, section 4. W are the active constraints and R the items recommended.
 """
 
 import math
@@ -57,7 +56,6 @@ def _n_constraints(turn: TurnRecord) -> int:
 @metric("satisfaction", "satisfaction", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_of_turn(turn: TurnRecord) -> float:
     """S: mean share of the active constraints that an item meets, in [0, 1].
-
     NaN without constraints; without items 0 if the user asked for some, else NaN.
     """
     if not turn.constraints or not (turn.facts or turn.asked):

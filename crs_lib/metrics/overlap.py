@@ -12,6 +12,7 @@ T = TypeVar("T")
 _COPYING, _PENALTY = "docs/metrics.md, section 3", "copying penalty (docs/metrics.md, section 3)"
 BOTH_EMPTY = "no concept on either side"
 _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
+_ORDERS = (3, 4)
 
 
 def jaccard(user: Set[T], system: Set[T], *, empty: str = "skip") -> float:
@@ -100,9 +101,6 @@ def _slot_f1(turn: TurnRecord) -> float:
     return agreement(turn.constraints or turn.user.concepts, turn.system.concepts).f1
 
 
-_ORDERS = (3, 4)
-
-
 def copied_share(
     reply: Sequence[str], request: Sequence[str], orders: Sequence[int] = _ORDERS,
     ignore: Set[str] = frozenset(),
@@ -151,7 +149,6 @@ def _stated(turn: TurnRecord) -> _Agreement:
 @metric("state_f1", "state F1", TURN, 0, 1, HIGHER, **_STATE)
 def _state_f1(turn: TurnRecord) -> float:
     """F1 of the stated values with the active constraints, in [0, 1].
-
     A value that the catalogue lacks is wrong. NaN where nothing is stated, and without constraints.
     """
     return turn.once(_stated).f1
@@ -160,7 +157,6 @@ def _state_f1(turn: TurnRecord) -> float:
 @metric("state_joint", "state joint", TURN, 0, 1, HIGHER, **_STATE)
 def _state_joint(turn: TurnRecord) -> float:
     """1 where the stated values are exactly the active constraints, else 0 (joint goal accuracy).
-
     NaN where nothing is stated, and without constraints.
     """
     return turn.once(_stated).joint

@@ -159,8 +159,8 @@ def random_floor(
     sizes: Mapping[str, int] | None = None, depth: int = 100,
 ) -> pd.DataFrame:  # fmt: skip
     """Mean score of each topic's judged pool in random order, a row a topic: the floor under any re-ranking.
-    With ``sizes``, the documents in each topic's collection, that of ``depth`` documents drawn from the
-    collection: the floor under a search of it.
+    With ``sizes``, the documents in each topic's collection, that of ``depth`` documents drawn from it: the
+    floor under a search.
     """
     chosen = [measure(spec) for spec in measures]
     rows = {}

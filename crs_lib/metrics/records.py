@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = TypeVar("P", bound="_Prepared")
 _MISSING = object()
+_COUNTS = "n_turns n_shifts n_both_empty_turns n_hallucinated_titles missing_concepts hallucinated_concepts"
 
 
 @dataclass(eq=False)
@@ -107,8 +108,7 @@ class TurnRecord(_Scored):
 class ShiftRecord(_Scored):
     """A change of the user's constraints: its turn (from 1) and its logged event (empty if only flagged).
     ``before`` is the turn before it, ``replies`` the turns until the next shift, ``rest`` until the end, its
-    own first; ``arms`` the replies to the same constraints in other arms, by arm
-    (:mod:`crs_lib.metrics.gain`).
+    own first; ``arms`` the replies to the same constraints in other arms, by arm.
     """
 
     turn: int
@@ -162,9 +162,6 @@ def mean_defined(values: Iterable[float]) -> float:
 def defined(values: Iterable[float]) -> list[float]:
     """The values that are not NaN, in their order."""
     return [value for value in values if value == value]  # NaN equals nothing, itself included
-
-
-_COUNTS = "n_turns n_shifts n_both_empty_turns n_hallucinated_titles missing_concepts hallucinated_concepts"
 
 
 class Scores(NamedTuple):

@@ -1,6 +1,4 @@
-"""Is a rewritten query the wanted one? ROUGE, BLEU and chrF on folded words, in [0, 1], against the closest
-of one or several references.
-"""
+"""Is a rewritten query the wanted one? ROUGE, BLEU and chrF in [0, 1] against the closest reference."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -54,8 +52,7 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
 
 def bleu(candidates: Sequence[str], references: Sequence[_References]) -> float:
     """Corpus BLEU-4 in [0, 1]: clipped n-gram precisions, geometric mean, brevity penalty; precisions of 0
-    are smoothed by halving (NIST). Equal to sacrebleu on the same tokens. Source: Papineni et al. (2002);
-    Post (2018).
+    are smoothed by halving (NIST). Equal to sacrebleu (Post 2018). Source: Papineni et al. (2002).
     """
     matches, totals, ours, closest = [0] * 4, [0] * 4, 0, 0
     for candidate, allowed in zip(candidates, references, strict=True):

@@ -1,6 +1,4 @@
-"""Similarity of sentences, the thesis's baseline: TF-IDF fitted once on the catalogue, or sentence
-embeddings.
-"""
+"""Similarity of sentences, the thesis's baseline: TF-IDF fitted once on the catalogue, or embeddings."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -48,11 +46,6 @@ class TfidfSpace:
             raise InputError(told) from error
         self.vocabulary = tuple(vocabulary)
         self.name = f"tfidf, {len(self.vocabulary)} terms, {'given' if given else 'stable'} vocabulary"
-
-    @property
-    def idf(self) -> NDArray[np.float64]:
-        """The inverse document frequency of each term."""
-        return np.asarray(self._vectorizer.idf_)
 
     def rows(self, texts: Sequence[str]) -> Any:
         """A sparse (texts, terms) matrix; rows have length 1, or 0 where a text has no known term."""

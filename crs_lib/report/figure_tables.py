@@ -50,11 +50,8 @@ def _with_shifts(turns: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
 def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
     """Shifts with ``type``, the field where logs name none, and ``watched``; reply 0 is that to the shift."""
     if "type" not in shifts or not shifts["type"].fillna("").astype(bool).any():
-        known = {
-            (dialogue.model_name, dialogue.session_id, int(event["turn"])): _kind(event)
-            for dialogue in simulate.iter_dialogues(run)
-            for event in dialogue.shift_events
-        }
+        told = ((talk, event) for talk in simulate.iter_dialogues(run) for event in talk.shift_events)
+        known = {(talk.model_name, talk.session_id, int(one["turn"])): _kind(one) for talk, one in told}
         keys = shifts[["model", "session_id", "turn"]].itertuples(index=False)
         shifts = shifts.assign(type=[known.get(key, "") for key in keys])
     if "watched" not in shifts and len(shifts):  # the older convention counts replies from 1, up to the end
@@ -89,9 +86,7 @@ def _planned(run: str, convention: str, plan: Plan | None) -> tuple[pd.DataFrame
 
 
 def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """The power of each declared contrast by number of scenarios, from its own differences; NoDataError if
-    none.
-    """
+    """The power of each declared contrast by scenarios, from its own differences; NoDataError if none."""
     return statistics.power_table(*_planned(run, convention, plan))
 
 
@@ -333,7 +328,7 @@ def _steps(run: str, scored: Mapping[str, Any], frame: pd.DataFrame) -> list[str
 def _shift_events(run: str, convention: str) -> pd.DataFrame:
     """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``,
     every scenario counted once. Where the logs tell none, those that the convention detected, ``n`` a mean
-    per system; without any one row, with n 0.
+    per system; else one row, n 0.
     """
     counts: Counter[tuple[str, int]] = Counter()
     lengths: dict[str, int] = {}

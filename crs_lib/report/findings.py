@@ -1,5 +1,4 @@
 """The three sentences that a run is quoted with: cost of a shift, recovery, and where the plain score errs.
-
 Notebook 05 shows them, the report opens with them, and the README quotes those of the demo run.
 """
 
@@ -63,9 +62,7 @@ def pays(cost: Estimate) -> str:
 
 
 def recovery(shifts: pd.DataFrame) -> Finding:
-    """Replies (up to ``HORIZON``) that the quickest system waits longer than the oracle, and another's lost
-    shifts.
-    """
+    """Replies (to ``HORIZON``) that the quickest system waits beyond the oracle; another's lost shifts."""
     seen = _waits(shifts)
     if seen.empty:
         return stats.finding_none(f"no shift was followed for {HORIZON} replies")
@@ -76,10 +73,8 @@ def recovery(shifts: pd.DataFrame) -> Finding:
     mark, quick, *others = order
     more = difference_of(seen, quick, mark, "wait", **_AT)
     way = f"{more} more replies" if more.value >= 0 else f"{more.turned} fewer replies"
-    sentence = (
-        f"After a change of mind {quick} takes {way} than {mark} to show a film that meets every constraint"
-    )
-    sentence += more.doubt
+    sentence = f"After a change of mind {quick} takes {way} than {mark} to show a film that meets every "
+    sentence += f"constraint{more.doubt}"
     if others:
         gain = shifts.get("straight_gain", pd.Series(dtype=float)).astype(float)
         able = gain.groupby(shifts["model"]).mean()

@@ -24,6 +24,7 @@ from crs_lib.validity.labels import AskConfig, Question
 
 DPI = 150
 _FOLDER = Path(__file__).resolve().parent
+_LONG = 60  # characters
 
 
 @cache
@@ -69,9 +70,8 @@ def document(
     parts = [f'<section id="{at}"><h2>{name}</h2>\n{body}</section>' for name, at, body in named]
     heads = {"title": html.escape(title), "asked": html.escape(asked), "lead": lead, "contents": entries}
     body = fill(part("report.html"), heads | {"sections": "\n".join(parts)})
-    return shell(
-        title, body, "".join(map(part, ("tables.css", "report.css", *styles))), allow="; img-src data:"
-    )
+    css = "".join(map(part, ("tables.css", "report.css", *styles)))
+    return shell(title, body, css, allow="; img-src data:")
 
 
 def quiet(text: str) -> str:
@@ -123,9 +123,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return html.escape(f"{value:z.3f}".replace("-", "−"))
     return html.escape(str(value))
-
-
-_LONG = 60  # characters
 
 
 def table(frame: pd.DataFrame) -> str:
@@ -199,10 +196,8 @@ def _costs(run: str) -> list[list[Any]]:
         raise InputError(f"run {run!r} has no shift cost: it has no straight users")
     voices = found["voice"].astype(str) if "voice" in found else ""
     shifts = voices + found["detail"].map(lambda one: f" {one['n_shifts']}")
-    films = found["input_hash"].str.extract(r"catalog (\w+)")[0]
-    rows = found[["model", "session_id"]].assign(
-        users=shifts, **found[["straight_gain", "shift_cost"]], films=films
-    )
+    rows = found[["model", "session_id"]].assign(users=shifts, **found[["straight_gain", "shift_cost"]])
+    rows["films"] = found["input_hash"].str.extract(r"catalog (\w+)")[0]
     return list(json.loads(rows.to_json(orient="values")))
 
 

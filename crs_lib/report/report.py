@@ -1,6 +1,5 @@
-"""The report of an evaluated run: one page with conclusions, tables, figures and how it was made.
-
-Figures are inside the page, so it can be sent as one file; only the links to the trace need its folder.
+"""The report of an evaluated run: one page with conclusions, tables, figures and how it was made. Figures are
+inside the page, so it can be sent as one file; only the links to the trace need its folder.
 """
 
 import functools
@@ -31,8 +30,8 @@ _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without result
 
 def write(run: str, plan: str = "movies", convention: str = "") -> Path:
     """Write ``report.html`` beside the scores of a convention; returns its path. Statistics follow
-    ``notebooks/plans/<plan>.yaml``; the same files give the same bytes. Raises RunError for a run without
-    scores, InputError for an unknown plan.
+    ``notebooks/plans/<plan>.yaml``; the same files give the same bytes. RunError without scores, InputError
+    for an unknown plan.
     """
     report = _Report(run, plan, convention)
     asked = "Does a recommender follow when preferences shift?"

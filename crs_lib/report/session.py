@@ -64,9 +64,7 @@ def _constraint_list(constraints: Any) -> list[list[str]]:
 
 
 class SessionView:
-    """Turns dialogues and their scores into the trace's records; ``metrics`` are the turn-level ones to
-    carry.
-    """
+    """Turns dialogues and their scores into the trace's records; ``metrics`` are those of turns to carry."""
 
     def __init__(self, scorer: Scorer, metrics: Sequence[str]) -> None:
         self.scorer = scorer
@@ -109,22 +107,16 @@ class SessionView:
     def _turn(
         self, pair: Pair, shift: dict[str, Any] | None, row: Row, history: "_History"
     ) -> dict[str, Any]:
-        meta = pair.user.user_meta
+        meta, log = pair.user.user_meta, pair.system.meta
         constraints, avoid = _constraint_list(meta.get("constraints")), _constraint_list(meta.get("avoid"))
         shown = self._films(pair, constraints, avoid, history)
         return _lean({
-            "turn": pair.turn,
-            "act": str(meta.get("stage") or ""),
-            "user": self.text(pair.user.text),
-            "system": self.text(pair.system.text),
-            "constraints": constraints,
-            "avoid": avoid,
-            "answers": meta.get("n_answers"),
-            "believes": _constraint_list(pair.system.meta.get("constraints")),
-            "shift": shift,
-            "films": shown,
-            "unknown": [str(t) for t in pair.system.meta.get("hallucinated_titles") or ()],
-            "calls": [_tool_call(call) for call in pair.system.meta.get("tool_calls") or ()],
+            "turn": pair.turn, "act": str(meta.get("stage") or ""),
+            "user": self.text(pair.user.text), "system": self.text(pair.system.text),
+            "constraints": constraints, "avoid": avoid, "answers": meta.get("n_answers"),
+            "believes": _constraint_list(log.get("constraints")), "shift": shift, "films": shown,
+            "unknown": [str(title) for title in log.get("hallucinated_titles") or ()],
+            "calls": [_tool_call(call) for call in log.get("tool_calls") or ()],
             "scores": [number(row.get(name)) for name in self.metrics],
             "undefined": str(row.get("undefined") or ""),
             "missing": [str(key) for key in row.get("missing_concepts", ())],
@@ -178,8 +170,7 @@ def _tool_call(call: Row) -> dict[str, Any]:
     told = call.get("arguments") or {}
     written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
     return _lean({
-        "call": printable(f"{call.get('name')}({written})"),
-        "found": call.get("n_found"),
+        "call": printable(f"{call.get('name')}({written})"), "found": call.get("n_found"),
         "films": [str(one) for one in call.get("films") or ()],
         "notes": [printable(str(one)) for one in call.get("notes") or ()],
         "fault": printable(str(call.get("error") or "")),

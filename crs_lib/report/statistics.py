@@ -38,6 +38,8 @@ from crs_lib.stats.words import p_in_words
 SCENARIOS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 1500, 2000)
 TIMES = (0.5, 1.0, 2.0)
 _P = ParamSpec("_P")
+_WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2", "sessions_needed")
+_BOARD = ["system", "mean", "low", "high", "rank_low", "rank_high", "tied", "n", "note"]
 
 
 def _noted(make: Callable[_P, pd.DataFrame]) -> Callable[_P, pd.DataFrame]:
@@ -115,9 +117,6 @@ def plan_table(plan: Plan) -> pd.DataFrame:
     return pd.DataFrame({"declared": list(rows), "how": list(rows.values())})
 
 
-_WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2", "sessions_needed")
-
-
 def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
     """A frame without empty columns: p-values (``p``, ``p_…``) in words, counts as whole numbers. Notes are
     kept where there are any. ``p_best`` is no p-value but a share of draws, and stays a number.
@@ -178,16 +177,13 @@ def board(ladder: Ladder, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     return tidy(table)
 
 
-_BOARD = ["system", "mean", "low", "high", "rank_low", "rank_high", "tied", "n", "note"]
-
-
 @_noted
 def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     """The shift cost of every system with its 95 % interval: by type of a session's first shift, and later.
     ``refine`` is the control of the design and no change of mind; ``misfit`` is the part of the cost at first
     shifts that replies with films explain; windows of open scope have a column of their own. In brackets the
-    most scenarios of a column; no interval where too few differ. A note without straight users. Source:
-    :func:`crs_lib.stats.cost_interval`.
+    most scenarios of a column; no interval where too few differ (:func:`crs_lib.stats.cost_interval`). A note
+    without straight users.
     """
     if "shift_cost" not in shifts or shifts["shift_cost"].isna().all():
         lack = "the run has no straight users, with whom a shift cost begins"
@@ -254,13 +250,11 @@ def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Power in [0, 1] of every declared contrast by effect and number of scenarios, a row each.
-
-    Paired Wilcoxon tests at the level that Holm gives the first of the plan's contrasts, each by the
-    deviation of its own paired differences (``sd_difference``); all pairs where the plan declares none.
-    Effects are half, once and twice the smallest that matters (``smallest``); ``target`` is the plan's power,
-    ``n`` the scenarios at hand. Scenarios go up to where every contrast all but surely finds the smallest
-    effect.
+    """Power in [0, 1] of every declared contrast by effect and number of scenarios, a row each. Paired
+    Wilcoxon tests at the level that Holm gives the first of the plan's contrasts, each by the deviation of
+    its own paired differences (``sd_difference``); all pairs where the plan declares none. Effects are half,
+    once and twice the smallest that matters (``smallest``); ``target`` is the plan's power, ``n`` the
+    scenarios at hand. Scenarios go up to where every contrast all but surely finds the smallest effect.
     Raises NoDataError where no contrast varies over scenarios.
     """
     outcome = plan.primary_outcome

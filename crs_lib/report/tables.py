@@ -70,9 +70,7 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
 
 
 def possible_shifts(catalog: Catalog, n: int = 20) -> pd.DataFrame:
-    """One row a shift type: what the user does, and in how many of some planned sessions it can come. A note
-    where no session can begin.
-    """
+    """One row a shift type: what the user does, and in how many planned sessions it comes; a note if none."""
     if not catalog.goal_genres:
         return pd.DataFrame({"note": ["no session can begin: no genre has five films"]})
     found = Counter(
@@ -84,9 +82,7 @@ def possible_shifts(catalog: Catalog, n: int = 20) -> pd.DataFrame:
 
 
 def example_constraints(catalog: Catalog) -> list[Constraints]:
-    """Queries to try on a catalogue: a genre, a person (actor), and both in an early year, there to be
-    relaxed.
-    """
+    """Queries to try on a catalogue: a genre, an actor, and both in an early year, there to be relaxed."""
     genres = catalog.genres() or catalog.genres(min_items=1)
     person = PERSON_FIELDS[0]
     found: dict[str, str] = {GOAL_FIELD: genres[0]} if genres else {}

@@ -25,6 +25,10 @@ from crs_lib.simulate.logged import Imported
 from crs_lib.thesis import extractors
 
 SAMPLE = "sample"
+THRESHOLDS = {
+    "alignment": (0.5, 0.65, 0.8), "shift_similarity": (0.45, 0.55, 0.65),
+    "shift_jaccard": (0.25, 0.35, 0.45),
+}  # fmt: skip
 
 
 def import_config(logs: str, catalog: str, run: str) -> simulate.ImportConfig:
@@ -226,13 +230,6 @@ def write_tables(run: str, convention: str = "") -> list[Path]:
         tables.write_csv(folder / file, table)
     tex = tables.write_whole(folder / "headline.tex", headline_table(best))
     return [*(folder / file for file in made), tex]
-
-
-THRESHOLDS = {
-    "alignment": (0.5, 0.65, 0.8),
-    "shift_similarity": (0.45, 0.55, 0.65),
-    "shift_jaccard": (0.25, 0.35, 0.45),
-}
 
 
 def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:

@@ -1,7 +1,5 @@
-"""The trace: every session of an evaluated run as a page that opens from disk.
-
-``write`` makes ``results/movies/<run>/trace/index.html`` with its data files beside it; a browser needs no
-server and no network.
+"""The trace: every session of an evaluated run as a page that opens from disk. ``write`` makes
+``results/movies/<run>/trace/index.html`` with its data files; a browser needs neither server nor network.
 """
 
 import html
@@ -30,6 +28,7 @@ from crs_lib.report.page import fill, part, shell
 from crs_lib.report.session import TITLE, SessionView, number, script
 
 Key = tuple[str, str]  # model, session_id
+PAGE_SIZE = 10  # sessions in a data file
 
 
 class _ScoredSession(NamedTuple):
@@ -159,9 +158,6 @@ def _values(event: Mapping[str, Any]) -> list[Any]:
     """The searchable parts of a shift: constraints, values added and dropped, and the films in mind."""
     values = [v for key in ("wishes", "added", "dropped") for v in (event.get(key) or {}).values()]
     return [*values, *(event.get(key) or "" for key in ("from_anchor", "to_anchor", "bridge_value"))]
-
-
-PAGE_SIZE = 10  # sessions in a data file
 
 
 def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path:

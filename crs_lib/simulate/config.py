@@ -61,8 +61,7 @@ def needs(asked: Sequence[_Role], rule: LLMSettings, catalog: Catalog) -> "list[
 
 def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
     """The versions of programs, as inputs of the stage: a run is finished with the programs it began with.
-    ``before`` is the stage's entry in the manifest. Raises one RunError that lists all that cannot be reached
-    or started.
+    ``before`` is the stage's entry in the manifest. Raises one RunError for all that cannot be reached.
     """
     if not programs:
         return {}
@@ -102,9 +101,7 @@ def _once(arms: Sequence[str]) -> Sequence[str]:
 
 
 class SimulateConfig(Settings):
-    """The effective settings of a batch, checked. ``workers`` and ``scheduler`` never change what a session
-    is.
-    """
+    """The effective settings of a batch, checked; ``workers`` and ``scheduler`` never change a session."""
 
     run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
@@ -205,8 +202,7 @@ class SimulateConfig(Settings):
 
     def parts(self) -> list[tuple[list[Key], tuple[str, ...]]]:
         """The batch in the order of work, each part with the models that it waits for: systems in our own
-        processes scenario by scenario, planned once; the others one after the other, so that no server swaps
-        weights.
+        processes scenario by scenario, planned once; the others one by one: no server swaps weights.
         """
         keys = self.keys()
         ruled = [] if self.user_llm else [name for name, spec in self.specs.items() if not _is_apart(spec)]

@@ -69,8 +69,8 @@ def arms_of(
     force; where a shift leaves its scope open, a straight user for each reading. The conversations are held
     in random order, each with a system made anew; a program has a process or object for each of as many lanes
     as there are arms, drawn by scenario, so that none serves two arms of one scenario. Systems are told the
-    session's turn numbers, so that one which draws by chance draws the same as in the session. ``plans`` are
-    those of the arm and of the shifting session.
+    session's turn numbers, so that their chance draws are the session's. ``plans`` are those of the arm and
+    of the shifting session.
     """
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
@@ -153,13 +153,12 @@ def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> M
 
 def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
     """A reply as the log of its turn keeps it."""
+    films = [catalog.items[item] for item in reply.items]
     return {
-        "constraints": dict(reply.constraints),
-        "rec_titles": [catalog.items[item].title for item in reply.items],
-        "rec_ids": [catalog.items[item].item_id for item in reply.items],
-        "hallucinated_titles": list(reply.hallucinated),
+        "constraints": dict(reply.constraints), "rec_titles": [film.title for film in films],
+        "rec_ids": [film.item_id for film in films], "hallucinated_titles": list(reply.hallucinated),
         **reply.extra,
-    }
+    }  # fmt: skip
 
 
 class Maker:
@@ -233,9 +232,7 @@ class _TrialTurn(NamedTuple):
 
 
 def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[_TrialTurn]:
-    """The opening, a second constraint and the first shift, of the first scenario from ``number`` on in which
-    that shift conflicts with what was said.
-    """
+    """The opening, a second constraint and the first shift, of the first scenario whose shift conflicts."""
     plan, shift = next(found for found in _told_in_three(world, config, number) if found[1])
     user = User(world.catalog, plan)
     system = systems.create(config.systems[0], world, config.seed, plan.session)

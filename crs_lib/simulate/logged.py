@@ -26,6 +26,8 @@ from crs_lib.simulate.run import prepare
 
 SKIPPED = "skipped.csv"
 _LOOKED_AT = 5  # sessions of each system whose replies are searched for films
+_PAIRED, _INDEPENDENT = 0.95, 0.25  # shares of pairs of sessions with one user, from and up to which
+_COUNTED = ("sessions", "turns", "with_constraints", "with_shifts")
 
 
 class ImportConfig(Settings):
@@ -67,9 +69,6 @@ class _Known(NamedTuple):
         return self.share < self.least
 
 
-_PAIRED, _INDEPENDENT = 0.95, 0.25  # shares of pairs of sessions with one user, from and up to which
-
-
 def user_of(dialogue: Dialogue) -> str:
     """Who the user of a dialogue is: the first constraints logged, else what is said first, else the seed."""
     wishes = next((w for p in dialogue.pairs() if (w := p.user.user_meta.get("constraints"))), None)
@@ -90,9 +89,6 @@ def same_users(users: Iterable[Mapping[str, str]]) -> bool:
         mend = "paired and independent sessions need runs of their own"
         raise InputError(f"mixed: of {len(met):,} pairs of sessions with one number, {told}; {mend}")
     return share >= _PAIRED
-
-
-_COUNTED = ("sessions", "turns", "with_constraints", "with_shifts")
 
 
 class _Counts:
@@ -171,9 +167,7 @@ def import_logs(config: ImportConfig) -> Imported:
                 hint = did_you_mean(name, read_of.values())
                 there = ", ".join(counts.systems)
                 raise InputError(f"order names {name!r}, which no log is of{hint} (found: {there})")
-        if not same_users(
-            counts.users.values()
-        ):  # the system joins the session's name: no scenario is shared
+        if not same_users(counts.users.values()):  # the system joins the session's name: none is shared
             stage.counts["users"] = "different for each system"
             path = stage.path("dialogues.jsonl")
             talks = map(Dialogue.from_json, tables.read_jsonl(path))

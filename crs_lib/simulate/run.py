@@ -80,16 +80,13 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
 
 
 def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Sequence[str] = ()) -> None:
-    """Write the finished dialogues, in the order of ``keys`` (arms of ``windows`` into their files), and
-    those failed.
-    """
+    """Write the dialogues, in the order of ``keys`` (arms of ``windows`` into their files), and failures."""
     asked = set(keys)
     failed = {key: error for key, error in ledger.failures() if key in asked}
     done = [key for key in keys if key not in failed]
     with contextlib.ExitStack() as opened:
-        files = [
-            opened.enter_context(tables.write_aside(stage.path(dialogue_file(arm)))) for arm in ("", *windows)
-        ]
+        paths = [stage.path(dialogue_file(arm)) for arm in ("", *windows)]
+        files = [opened.enter_context(tables.write_aside(path)) for path in paths]
         for key, body in zip(done, ledger.bodies(done), strict=True):
             for talk, line in _dialogues(key, body):
                 arm = talk.extra.get("arm") if "of" in talk.extra else ""

@@ -1,8 +1,7 @@
-"""Scenarios: the constraints and shifts of a user, fixed before any system says a word.
-
-A scenario depends on the catalogue, the seed, the session's number and the settings, never on the
-system: every system meets the same users, and sessions are paired by design. Users shift at random turns,
-and the types of shifts come in equal numbers within a block of sessions (docs/metrics.md, section 5).
+"""Scenarios: the constraints and shifts of a user, fixed before any system says a word. A scenario depends on
+the catalogue, the seed, the session's number and the settings, never on the system: every system meets the
+same users, and sessions are paired by design. Users shift at random turns, and the types of shifts come in
+equal numbers within a block of sessions (docs/metrics.md, section 5).
 """
 
 import itertools
@@ -26,8 +25,7 @@ from crs_lib.simulate.shifts import (
     PlannedShift,
     StateShape,
     UserState,
-    constraint_fields,
-    new_value,
+    further,
     propose,
     stand_ins,
 )
@@ -38,9 +36,7 @@ _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
 
 
 def _refinements(seed: int, session: int, least: int = 1, natural: bool = False) -> int:
-    """The number of constraints that a user adds to the first before anything shifts: ``least`` to 2; none at
-    natural pace, where what is added later is a shift.
-    """
+    """Constraints that a user adds to the first before a shift: ``least`` to 2; none at natural pace."""
     return 0 if natural else int(rng.stream(seed, "movies", session, "refinements").integers(least, 3))
 
 
@@ -343,8 +339,7 @@ def _left_open(catalog: Catalog, plan: Scenario, share: float) -> list[PlanStep]
 def _readings(catalog: Catalog, before: UserState, step: PlanStep) -> dict[str, UserState]:
     """The states that the bare words of a shift allow: all stays but for the value of the same field, if any,
     or nothing stays. None where a reply could not tell them apart: the first has no answers, or the second
-    not so many more that a list of them would show. Two values of one field are no state of their own: films
-    with both meet the one that replaces.
+    not so many more that a list of them would show. Two values of one field are no state of their own.
     """
     added = dict(step.shift.added) if step.shift else {}
     name = REPLACE if added.keys() & before.constraints.keys() else KEEP
@@ -358,9 +353,7 @@ def _readings(catalog: Catalog, before: UserState, step: PlanStep) -> dict[str, 
 
 
 def _in_any_order(catalog: Catalog, first: UserState, n: int, seed: int, session: int) -> list[PlanStep]:
-    """The turns that state ``n`` constraints of the film in mind, of a genre and two more, in any order: what
-    is kept at a shift could be a beginning, too.
-    """
+    """The turns that state ``n`` constraints of the film in mind in any order, as a beginning could be."""
     draw, full = rng.stream(seed, "movies", session, "order"), first
     for _ in range(2):
         full = _refined(catalog, full, draw) or full
@@ -512,11 +505,8 @@ def _first_state(catalog: Catalog, draw: np.random.Generator, natural: bool = Fa
 
 def _refined(catalog: Catalog, state: UserState, draw: np.random.Generator) -> UserState | None:
     """One more constraint that the film in mind meets, preferring values that other films share."""
-    for name in constraint_fields(catalog, draw, state.constraints):
-        found = new_value(catalog, [state.anchor], name, None, draw)
-        if found is not None:
-            return replace(state, constraints={**state.constraints, name: found[0]}, focus=name)
-    return None
+    found = further(catalog, [state.anchor], state.constraints, None, draw)
+    return found and replace(state, constraints={**state.constraints, **found[1]}, focus=found[0])
 
 
 def _ordinary(catalog: Catalog, draw: np.random.Generator, rates: Rates) -> str:

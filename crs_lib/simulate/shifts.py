@@ -1,5 +1,4 @@
 """Shift types: how a user's constraints change, when that can happen, what it leaves, how it is voiced.
-
 Source: docs/metrics.md, section 5. To add a type, register one class here and write its templates under
 ``[shift_<name>]`` in prompts/movies/user.wording (docs/context.md, section 4); no other file lists the types.
 """
@@ -131,7 +130,7 @@ def _one(options: Any, draw: np.random.Generator) -> Any:
     return int(picked) if isinstance(picked, np.integer) else picked
 
 
-def constraint_fields(catalog: Catalog, draw: np.random.Generator, without: Collection[str]) -> list[str]:
+def _constraint_fields(catalog: Catalog, draw: np.random.Generator, without: Collection[str]) -> list[str]:
     """The fields that may carry a constraint, without some, in random order weighted by ``Field.weight``."""
     names = [name for name, row in catalog.fields.items() if row.may_shift and name not in without]
     weights = np.array([catalog.fields[name].weight for name in names], dtype=float)
@@ -143,7 +142,7 @@ def _dropped(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in old.items() if new.get(name) != value}
 
 
-def new_value(
+def _new_value(
     catalog: Catalog, items: Any, name: str, unlike: int | None, draw: np.random.Generator
 ) -> tuple[str, int] | None:
     """A value of a field (best of three films) and a film of ``items`` with it, none of ``unlike``."""
@@ -158,6 +157,16 @@ def new_value(
         if values and rare is None:
             rare = str(_one(values, draw)), item
     return rare
+
+
+def further(
+    catalog: Catalog, items: Any, without: Collection[str], unlike: int | None, draw: np.random.Generator
+) -> tuple[str, dict[str, str], int] | None:
+    """A constraint in a field not in ``without``: the field, its value, a film (:func:`_new_value`)."""
+    for name in _constraint_fields(catalog, draw, without):
+        if found := _new_value(catalog, items, name, unlike, draw):
+            return name, {name: found[0]}, found[1]
+    return None
 
 
 @SHIFTS.register("refine")
@@ -175,14 +184,12 @@ class _Refine(ShiftType):
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A constraint that some answer meets."""
-        items = state.answers(catalog)
-        for name in constraint_fields(catalog, draw, state.constraints):
-            found = new_value(catalog, items, name, None, draw)
-            if found and len(items):
-                added = {name: found[0]}
-                new = replace(state, constraints={**state.constraints, **added}, focus=name, anchor=found[1])
-                return PlannedShift(new, "refine", added, {})
-        return None
+        found = further(catalog, state.answers(catalog), state.constraints, None, draw)
+        if not found:
+            return None
+        name, added, film = found
+        new = replace(state, constraints={**state.constraints, **added}, focus=name, anchor=film)
+        return PlannedShift(new, "refine", added, {})
 
 
 @SHIFTS.register("switch")
@@ -207,13 +214,11 @@ class _Switch(ShiftType):
             items = items[items != state.anchor]
             if not len(items):
                 continue
-            for target in constraint_fields(catalog, draw, (name, state.focus)):
-                found = new_value(catalog, items, target, state.anchor, draw)
-                if found:
-                    added = {target: found[0], name: value}
-                    new = UserState(added, target, found[1], past=state.past)
-                    dropped = _dropped(state.constraints, added)
-                    return PlannedShift(new, "switch", added, dropped, (name, value))
+            if found := further(catalog, items, (name, state.focus), state.anchor, draw):
+                target, added, film_then = found
+                added = {**added, name: value}
+                new = UserState(added, target, film_then, past=state.past)
+                return PlannedShift(new, "switch", added, _dropped(state.constraints, added), (name, value))
         return None
 
 
@@ -234,7 +239,7 @@ class _Replace(ShiftType):
             name = names[place]
             rest = state.without(name)
             items = replace(state, constraints=rest).answers(catalog)
-            found = new_value(catalog, items, name, state.anchor, draw)
+            found = _new_value(catalog, items, name, state.anchor, draw)
             if found and found[0] != state.constraints[name]:
                 added, dropped = {name: found[0]}, {name: state.constraints[name]}
                 new = replace(state, constraints=rest | added, focus=name, anchor=found[1])
@@ -276,14 +281,11 @@ class _Contradict(ShiftType):
         new = replace(state, constraints=rest, avoid={**state.avoid, **dropped}, focus=next(iter(rest), name))
         if rest:
             return PlannedShift(new, "contradict", {}, dropped)
-        items = new.answers(catalog)
-        for target in constraint_fields(catalog, draw, dropped):
-            found = new_value(catalog, items, target, state.anchor, draw)
-            if found:
-                added = {target: found[0]}
-                full = replace(new, constraints=added, focus=target, anchor=found[1])
-                return PlannedShift(full, "contradict_new", added, dropped)
-        return None
+        if not (found := further(catalog, new.answers(catalog), dropped, state.anchor, draw)):
+            return None
+        target, added, film = found
+        full = replace(new, constraints=added, focus=target, anchor=film)
+        return PlannedShift(full, "contradict_new", added, dropped)
 
 
 @SHIFTS.register("return")

@@ -28,9 +28,7 @@ def clean(text: str) -> str:
 
 
 def _fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tuple[str, str]]) -> str:
-    """Why a wording does not voice the plan, or nothing: it must name the plan's values and the template's
-    values and films, and no others of the catalogue.
-    """
+    """Why a wording does not voice the plan, or nothing: values and films must be the plan's, no others."""
     if not text or len(text) > LONGEST:
         return f"it has {len(text)} characters, expected 1 to {LONGEST}"
     named = {(m.field, m.value) for m in grounder.audit(text) if not m.rejected}

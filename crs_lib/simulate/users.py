@@ -1,8 +1,7 @@
-"""The rule-based user: voices a scenario, remembers the recommended films, and reacts to them.
-
-The scenario fixes the constraints and the shifts; only the wording and the reaction depend on the system (a
-user whose constraints are missed insists, one whose constraints are met praises now and then, and one who has
-heard of every film that fits asks what comes close). Every planned constraint and shift must be voiced:
+"""The rule-based user: voices a scenario, remembers the recommended films, and reacts to them. The scenario
+fixes the constraints and the shifts; only the wording and the reaction depend on the system (a user whose
+constraints are missed insists, one whose constraints are met praises now and then, and one who has heard of
+every film that fits asks what comes close). Every planned constraint and shift must be voiced:
 :func:`check_voiced` reads the words as systems read them.
 """
 
@@ -65,10 +64,9 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
         situation = field == SITUATION and value.lower() in text.lower()
         if not situation and (field == SITUATION or grounder.catalog.code(field, value) not in found):
             turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
-            raise RunError(
-                f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}; mend "
-                f"the phrases of {field!r} in catalog/fields.py, or the templates [{act}] in user.wording"
-            )
+            told = f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}"
+            mend = f"the phrases of {field!r} in catalog/fields.py, or the templates [{act}] in user.wording"
+            raise RunError(f"{told}; mend {mend}")
 
 
 _PLAIN = 0.75  # at natural pace: turns in plain words, where there are some
@@ -152,7 +150,9 @@ class User:
             implied = step.situation and step.act != REFINEMENT
             return step.act, f"{step.act}_implicit" if implied else step.act
         last, mood = self.last, self.scenario.moods[step.turn - 1]
-        best = max((self._met(item, step) for item in last), default=0.0)
+        wanted, avoid = step.wanted
+        met = max((n_met(self.catalog, item, wanted, avoid) for item in last), default=0)
+        best = met / max(1, len(wanted))  # the share of the constraints that the best film meets
         fits, heard = step.answers, self.heard  # it ends where every film that fits has been recommended
         ends = fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
         if step.readings and step.act in voices.SMALL_TALK:
@@ -181,11 +181,6 @@ class User:
         if act == voices.REACTION and best == 1 and mood < _PRAISES:
             return "reaction_met"
         return "reaction_missed" if act == voices.REACTION and best < 1 else act
-
-    def _met(self, item: int, step: PlanStep) -> float:
-        """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""
-        wanted = step.state.constraints
-        return n_met(self.catalog, item, wanted, step.state.avoid) / len(wanted) if wanted else 0.0
 
     def _title(self, step: PlanStep, draw: np.random.Generator) -> str:
         """The film a turn speaks of: one just recommended that was not asked about, else the anchor."""

@@ -57,8 +57,7 @@ def krippendorff_alpha(
     """Krippendorff's alpha with its BCa interval over items: at most 1 (perfect), 0 is chance; one row. Any
     number of raters; items with one rating do not count (``n_missing``). NaN when all ratings are equal.
     ``level="masi"`` takes sets of labels. Raises InputError for two ratings of an item by one rater, or no
-    item with two. Source: Krippendorff (2011), Computing Krippendorff's Alpha-Reliability; Passonneau (2006),
-    LREC.
+    item with two. Source: Krippendorff (2011), Computing Alpha-Reliability; Passonneau (2006), LREC.
     """
     rater, item, value = design.system, design.scenario, design.value
     check_columns(frame, item, rater, value)

@@ -17,12 +17,15 @@ from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_power
 from crs_lib.stats.ranking import leaderboard
 
+APART = "systems met different users"
+_Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
+
 
 class Ladder(NamedTuple):
     """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one. A
     test that could not be made has a row without numbers and a ``note``. Where systems met different users
-    the tests are those of independent samples (``p_brunner_munzel``). ``verdict`` of ``pairwise`` is what
-    sentences and letters are made of.
+    the tests are those of independent samples (``p_brunner_munzel``). ``verdict`` makes sentences and
+    letters.
     """
 
     means: pd.DataFrame
@@ -85,16 +88,11 @@ def _compared(pairwise: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.D
     """The pairs, those of a system that is not able without a verdict on the primary outcome."""
     mine = pairwise["outcome"] == plan.primary_outcome
     mine &= pairwise["a"].isin(unable) | pairwise["b"].isin(unable)
-    lacking = [
-        " and ".join(str(one) for one in pair if one in unable)
-        for pair in pairwise.loc[mine, ["a", "b"]].to_numpy()
-    ]
+    pairs = pairwise.loc[mine, ["a", "b"]].to_numpy()
+    lacking = [" and ".join(str(one) for one in pair if one in unable) for pair in pairs]
     pairwise.loc[mine, "note"] = [f"the gain of {names} is below {plan.able_from:g}" for names in lacking]
     pairwise.loc[mine, "verdict"] = "not compared"
     return pairwise
-
-
-APART = "systems met different users"
 
 
 def _unable(frame: pd.DataFrame, plan: Plan) -> tuple[Any, ...]:
@@ -137,9 +135,6 @@ def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
         row |= {"n": int(known.sum()), "n_missing": int((~known).sum())}
         rows.append(row | {"clusters": found.n, "note": found.reason})
     return pd.DataFrame(rows)
-
-
-_Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
 
 
 def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
@@ -252,7 +247,6 @@ def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
     return found
 
 
-# ── the tests of the thesis, and the paired ones beside them ───────────────────────────────────
 _ANOVA = "outcome test statistic df1 df2 p epsilon_gg p_gg kendall_w omega_squared n n_missing note".split()
 _TUKEY = "outcome a b diff low high p paired_diff paired_low paired_high p_wilcoxon p_holm n_a n_b".split()
 _TUKEY += ["n_pairs", "n_missing", "note"]
@@ -285,8 +279,7 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
 def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     """Every pair of systems on every outcome: Tukey's simultaneous 95 % interval of ``diff`` with ``p``,
     beside ``paired_diff`` over shared scenarios with its t interval and ``p_holm`` (Wilcoxon); where systems
-    met different users, Welch's interval, Games and Howell's p, Brunner and Munzel's. Input as
-    :func:`anova_table`.
+    met different users, Welch's interval, Games and Howell's p, Brunner and Munzel's (:func:`anova_table`).
     """
     parts = [_pairs(frame, Design(value=outcome)).assign(outcome=outcome) for outcome in outcomes]
     columns = _INDEPENDENT if Design().independent(frame) else _TUKEY
@@ -330,8 +323,6 @@ def _pairing(values: pd.DataFrame, design: Design) -> str:
             ratios.append(float(np.sqrt(spread / np.var(d.values, ddof=1))))
     if not ratios:
         return ""
-    return (
-        "ignores that systems met the same users: correlation within scenarios "
-        f"{np.mean(correlations):.2f}, intervals of differences {np.mean(ratios):.2f} times as wide as with "
-        "the pairs"
-    )
+    within = f"correlation within scenarios {np.mean(correlations):.2f}"
+    beside = f"intervals of differences {np.mean(ratios):.2f} times as wide as with the pairs"
+    return f"ignores that systems met the same users: {within}, {beside}"

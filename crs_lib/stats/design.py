@@ -39,11 +39,9 @@ class _Paired(NamedTuple):
         if len(kept) < 2:
             lacking = np.isnan(self.values).sum(axis=0)
             worst = self.systems[int(lacking.argmax())]
-            raise InputError(
-                f"{len(kept)} of {len(self.values)} scenarios are complete for all "
-                f"{len(self.systems)} systems, at least 2 are needed; {worst!r} lacks most "
-                f"({int(lacking.max())}): leave it out or run its missing scenarios"
-            )
+            told = f"{len(kept)} of {len(self.values)} scenarios are complete for all {lacking.size} systems"
+            mend = f"{worst!r} lacks most ({int(lacking.max())}): leave it out or run its missing scenarios"
+            raise InputError(f"{told}, at least 2 are needed; {mend}")
         return np.asarray(kept)
 
     def row(self, x: Floats, **facts: Any) -> pd.DataFrame:
@@ -77,8 +75,7 @@ class _Difference(NamedTuple):
 @dataclass(frozen=True)
 class Design:
     """The columns of a comparison, the pairs that are compared, and how intervals are made: ``system`` is
-    compared, ``scenario`` is resampled, ``value`` is the number; ``pairs`` are (a, b), "a against b", None
-    for all.
+    compared, ``scenario`` resampled, ``value`` the number; ``pairs`` are (a, b), "a against b", None for all.
     """
 
     system: str = "system"
@@ -115,10 +112,8 @@ class Design:
         missing = [len(mine) - len(kept) for mine, kept in zip(every, samples, strict=True)]
         for name, kept in zip(names, samples, strict=True):
             if len(kept) < 2:
-                raise InputError(
-                    f"system {name!r} has {len(kept)} values of {self.value!r}, at least 2 are needed: "
-                    "leave this system out or add sessions"
-                )
+                few = f"system {name!r} has {len(kept)} values of {self.value!r}, at least 2 are needed"
+                raise InputError(f"{few}: leave this system out or add sessions")
         return Groups(names, samples, missing)
 
     def independent(self, frame: pd.DataFrame) -> bool:
@@ -134,10 +129,9 @@ class Design:
         twice = frame[frame.duplicated([system, scenario]).to_numpy()]
         if len(twice):
             who, where = twice[[system, scenario]].iloc[:1].to_dict("split")["data"][0]
-            raise InputError(
-                f"more than one row for {system}={who!r}, {scenario}={where!r}; paired statistics need "
-                f"one value each: average first with frame.groupby([{system!r}, {scenario!r}])"
-            )
+            told = f"more than one row for {system}={who!r}, {scenario}={where!r}"
+            mend = f"average first with frame.groupby([{system!r}, {scenario!r}])"
+            raise InputError(f"{told}; paired statistics need one value each: {mend}")
         values = np.full((len(scenarios), len(systems)), np.nan)
         row = pd.Index(scenarios).get_indexer(frame[scenario])
         values[row, pd.Index(systems).get_indexer(frame[system])] = numbers(frame, self.value)
@@ -151,10 +145,8 @@ class Design:
             both = paired.values[:, [i, j]]
             kept = both[~np.isnan(both).any(axis=1)]
             if len(kept) < least:
-                raise InputError(
-                    f"{a!r} and {b!r} share {len(kept)} scenarios, at least {least} are needed; "
-                    "run the missing ones or leave the pair out"
-                )
+                few = f"{a!r} and {b!r} share {len(kept)} scenarios, at least {least} are needed"
+                raise InputError(f"{few}; run the missing ones or leave the pair out")
             yield _Difference(a, b, kept, len(both) - len(kept))
 
 
@@ -162,10 +154,8 @@ def check_columns(frame: pd.DataFrame, *columns: str) -> None:
     """Raise InputError naming the columns that the frame lacks and those it has."""
     absent = [column for column in columns if column not in frame.columns]
     if absent:
-        raise InputError(
-            f"no column {', '.join(map(repr, absent))}; the frame has "
-            f"{', '.join(map(repr, frame.columns))}; name the right one by its argument"
-        )
+        known = f"the frame has {', '.join(map(repr, frame.columns))}; name the right one by its argument"
+        raise InputError(f"no column {', '.join(map(repr, absent))}; {known}")
 
 
 def numbers(frame: pd.DataFrame, column: str) -> Floats:
@@ -182,10 +172,8 @@ def numbers(frame: pd.DataFrame, column: str) -> Floats:
 def levels(labels: pd.Series) -> list[Any]:
     """The labels that occur, in category order if categorical, else sorted (as text if mixed)."""
     if labels.isna().any():
-        raise InputError(
-            f"column {labels.name!r} has {int(labels.isna().sum())} missing labels; "
-            "every row needs one: fill or drop those rows"
-        )
+        lack = f"column {labels.name!r} has {int(labels.isna().sum())} missing labels"
+        raise InputError(f"{lack}; every row needs one: fill or drop those rows")
     present = labels.unique().tolist()
     if isinstance(labels.dtype, pd.CategoricalDtype):
         return [level for level in labels.cat.categories if level in set(present)]

@@ -13,17 +13,15 @@ from crs_lib.stats.estimates import bootstrap_estimates, weighted_ranks
 from crs_lib.stats.paired import rm_anova
 
 
-def partial_eta_squared(
-    frame: pd.DataFrame, design: Design = USUAL, *, confidence: float = 0.90
-) -> pd.DataFrame:
-    """Share of the variance within scenarios that systems explain, in [0, 1]; one row. Its interval inverts
-    the noncentral F. Raises InputError as :func:`rm_anova`. Source: Cohen (1973), Educ. Psych. Measurement
-    33; Steiger (2004), Psych. Methods 9.
+def partial_eta_squared(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
+    """Share of the variance within scenarios that systems explain, in [0, 1]; one row. The 90 % interval
+    inverts the noncentral F. InputError as :func:`rm_anova`. Cohen (1973), Educ. Psych. Meas. 33; Steiger
+    (2004), Psych. Methods 9.
     """
     fit = rm_anova(frame, design).iloc[0]
     whole = float(fit["ss_system"] + fit["ss_error"])
     estimate = float(fit["ss_system"]) / whole if whole > 0 else np.nan
-    low, high = _noncentral_f_interval(fit["statistic"], fit["df1"], fit["df2"], confidence)
+    low, high = _noncentral_f_interval(fit["statistic"], fit["df1"], fit["df2"], 0.90)
     size = fit["df1"] + fit["df2"] + 1
     row = {"effect": "partial_eta_squared", "estimate": estimate, "low": low / (low + size)}
     row |= {"high": high / (high + size), "n": int(fit["n"]), "n_missing": int(fit["n_missing"])}

@@ -49,8 +49,7 @@ def bootstrap_estimates(
 ) -> _Estimates:
     """Interval of any statistic of cluster weights: ``statistic`` maps (draws, clusters) to (draws, k).
     Weights of 1 give the estimate, one 0 the jackknife; draws in which it is NaN are left out. No interval
-    for fewer than 2 clusters. Source: Efron (1987), JASA 82 (BCa); Davison and Hinkley (1997), section 3.8
-    (clusters).
+    for fewer than 2 clusters. Source: Efron (1987), JASA 82; Davison and Hinkley (1997), section 3.8.
     """
     estimate = statistic(np.ones((1, clusters)))[0]
     if clusters < 2:
@@ -146,8 +145,7 @@ def _mean_gap(sides: list[tuple[Floats, Floats]], weights: Floats) -> Floats:
 def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Mean of every system with its cluster-bootstrap interval and standard error, one row each. The mean is
     over rows (``n``), the draws over scenarios (``clusters``); one scenario has no interval. Raises
-    InputError for an empty frame. Source: Efron (1987), JASA 82; Davison and Hinkley (1997), Bootstrap
-    Methods, section 3.8.
+    InputError for an empty frame. Source: as :func:`bootstrap_estimates`.
     """
     sums = _scenario_sums(frame, design)
     used, found = _bootstrapped(sums, [np.arange(len(sums.systems))], design)
@@ -160,8 +158,7 @@ def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFra
 def cluster_bootstrap_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Difference of means ``a - b`` over the ``n`` scenarios both have, with its interval, one row per pair.
     No interval for one shared scenario, no diff for none; where no systems share any, a pair is two
-    independent samples. Raises InputError for an empty frame or an unknown system. Source: as
-    :func:`cluster_bootstrap`.
+    independent samples. Raises InputError for an empty frame or an unknown system.
     """
     sums = _scenario_sums(frame, design)
     chosen = check_pairs(sums.systems, design.pairs)
@@ -191,8 +188,7 @@ class CostInterval(NamedTuple):
 def cost_sample(values: Any) -> Floats:
     """The known values, with two made-up ones (REACH above and below the median) where more than two thirds
     are alike: large values are rare then, and identical ones must not give a spread of 0. Empty below ENOUGH
-    scenarios of which fewer than FEW differ. Source: coverage study (docs/validity.md, section 1;
-    benchmarks/bench_coverage.py).
+    scenarios of which fewer than FEW differ. Source: coverage study (docs/validity.md, section 1).
     """
     known: Floats = np.asarray(values, dtype=float)
     known = known[~np.isnan(known)]

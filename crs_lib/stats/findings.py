@@ -169,8 +169,7 @@ def finding_mean(
 ) -> Finding:
     """The mean of a column in a sentence: ``{mean}`` with its interval, ``{n}`` units of ``by``, ``{rows}``.
     Several columns print by their own names; ``{doubt}`` is empty or says that the interval includes 0.
-    Further words by keyword (:class:`_Sentence`). "No finding" without a value or an interval; ``none`` gives
-    another reason.
+    Further words by keyword (:class:`_Sentence`). "No finding" without value or interval, or as ``none``.
     """
     return _of_columns("mean", frame, value, template, by, none, words)
 
@@ -189,8 +188,7 @@ def finding_gap(
     """``a`` against ``b``, two labels of the column ``system``, over the units of ``by`` that both have.
     ``{verdict}`` is "higher than", "lower than", "equivalent to" (interval within ±smallest) or "not shown to
     differ from"; ``{gap}`` the difference, positive under "lower than"; also ``{a}``, ``{b}``, ``{n}``,
-    ``{doubt}``, ``{a_mean}``, ``{b_mean}``. "No finding" where they are one system, or share fewer than two
-    units.
+    ``{doubt}``, ``{a_mean}``, ``{b_mean}``. "No finding" for one system, or fewer than two shared units.
     """
     if lack := _lacks(frame, value, system, by):
         return finding_none(none or lack)

@@ -20,8 +20,7 @@ _NAN = float("nan")
 def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """F >= 0 of the one-way analysis of variance, and omega squared in [0, 1), the share of the variance that
     systems explain; one row. NaN when no value varies at all. Raises InputError for fewer than 2 systems or
-    values of one. Source: Fisher (1925), Statistical Methods for Research Workers; Hays (1963), Statistics
-    for Psychol.
+    values of one. Source: Fisher (1925), Statistical Methods; Hays (1963), Statistics for Psychologists.
     """
     groups = design.groups(frame)
     pooled = np.concatenate(groups.samples)
@@ -41,8 +40,7 @@ def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """F >= 0 of Welch's analysis of variance, which lets the variances differ; one row, NaN when a system
-    does not vary. Raises InputError as :func:`one_way_anova`. Source: Welch (1951), Biometrika 38;
-    statsmodels' anova_oneway.
+    does not vary. Raises InputError as :func:`one_way_anova`. Source: Welch (1951), Biometrika 38.
     """
     groups = design.groups(frame)
     row = {"test": "Welch ANOVA", "statistic": _NAN, "df1": len(groups.names) - 1, "df2": _NAN, "p": _NAN}

@@ -66,8 +66,7 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
 
 def mixed_slopes(frame: pd.DataFrame, terms: Sequence[str], design: Design = USUAL) -> pd.DataFrame:
     """Slopes of numeric columns with 95 % Wald intervals, a row a term, of ``value ~ terms + system + (1 |
-    scenario)`` by restricted maximum likelihood. Source: Laird and Ware (1982), Biometrics 38; statsmodels'
-    MixedLM.
+    scenario)`` by restricted maximum likelihood. Source: as :func:`mixed_model`.
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 

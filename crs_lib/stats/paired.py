@@ -18,8 +18,7 @@ _TRY_ALL = 13  # scenarios: with ties or zeros, scipy tries the signs of so many
 def rm_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """F >= 0 of the one-way repeated-measures analysis of variance, over ``n`` complete scenarios; one row.
     ``epsilon_gg`` in [1/(k-1), 1] shrinks both degrees of freedom for ``p_gg``. F is NaN when nothing varies.
-    Raises InputError for fewer than 2 systems or complete scenarios. Source: Greenhouse and Geisser (1959),
-    Psychometrika 24.
+    InputError for fewer than 2 systems or complete scenarios. Greenhouse, Geisser (1959), Psychometrika 24.
     """
     paired = design.paired(frame)
     x = paired.complete()
@@ -74,8 +73,7 @@ def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Mean of ``a - b`` per scenario with its t interval and paired t test, a row a pair; t and p are NaN
-    when the differences do not vary. InputError for fewer than 2 shared scenarios. Source: Student (1908),
-    Biometrika 6.
+    when nothing varies. InputError for fewer than 2 shared scenarios. Source: Student (1908), Biometrika 6.
     """
     rows = []
     for d in design.differences(frame):

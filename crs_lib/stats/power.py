@@ -18,6 +18,7 @@ from crs_lib.stats.estimates import bootstrap_estimates, cost_sample
 _JOIN = " × "
 _WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
 _MOST = 100_000  # scenarios
+_POWER = ("power_now", "detectable_effect", "sessions_needed", "needed_low", "needed_high")
 
 
 def smallest_p(n: int, tests: int = 1) -> float:
@@ -37,8 +38,7 @@ def contrast_power(
     pair. ``power_now``: the chance in [0, 1] that a paired Wilcoxon test at the design's alpha / ``tests``
     finds ``effect`` with ``n`` scenarios; ``detectable_effect``: what they find with ``power``;
     ``sessions_needed`` (missing above 100,000) with ``needed_low``, ``needed_high`` for the deviation's
-    interval. NaN where too few differ. Source: Cohen (1988), chapter 2; Lehmann (1975), Nonparametrics,
-    section 2.4 (efficiency 3/π).
+    interval. NaN where too few differ. Source: Cohen (1988), chapter 2; Lehmann (1975), section 2.4 (3/π).
     """
     rows, level = [], design.alpha / tests
     for row, wide in _spreads(frame, design):
@@ -51,9 +51,6 @@ def contrast_power(
             found = dict(zip(_POWER, (now, detectable, needed, low, high), strict=True))
         rows.append(row | found)
     return pd.DataFrame(rows)
-
-
-_POWER = ("power_now", "detectable_effect", "sessions_needed", "needed_low", "needed_high")
 
 
 def _deviation(values: Floats, weights: Floats) -> Floats:
@@ -70,8 +67,7 @@ def reliability(alpha: float, raters: float) -> float:
 
 def correlation_power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
     """The smallest correlation that a number of items finds with a power of 0.8 at the level 0.05:
-    ``detectable`` as values are (Fisher's z, the variance of ranks 1.06), ``true_detectable`` without their
-    noise (NaN if none).
+    ``detectable`` as values are (Fisher's z, variance of ranks 1.06), ``true_detectable`` without noise.
     """
     z = scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8)
     n = pd.Series(n_items, dtype=float)
@@ -128,17 +124,14 @@ def _least(effect: float, power: float, alpha: float) -> float:
     return float(enough[bisect.bisect_left(enough, power, key=lambda n: _wilcoxon_power(effect, n, alpha))])
 
 
-def facet_variances(
-    frame: pd.DataFrame, facets: Mapping[str, Sequence[str]], design: Design = USUAL
-) -> pd.DataFrame:
+def facet_variances(frame: pd.DataFrame, facets: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """The variance components of a balanced design of systems by random facets; a row an effect. ``facets``
     names columns with the facets that each is nested in: {"catalogue": (), "seed": (), "scenario":
     ("catalogue", "seed")}; those with one level are left out. ``variance`` is at least 0, ``share`` its part
     of the sum; the last effect holds the error; ``n_<facet>`` are levels. Raises InputError unless every cell
-    has one value. Source: Brennan (2001), Generalizability Theory, chapters 3 and 7; Cornfield and Tukey
-    (1956).
+    has one value. Source: Brennan (2001), Generalizability Theory, 3 and 7; Cornfield and Tukey (1956).
     """
-    system, value = design.system, design.value
+    system, value = USUAL.system, USUAL.value
     check_columns(frame, system, *facets, value)
     used = [name for name in facets if len(levels(frame[name])) > 1]
     nested = {system: frozenset[str](), **{name: frozenset(facets[name]) & set(used) for name in used}}
@@ -186,24 +179,20 @@ def _array(frame: pd.DataFrame, names: Sequence[str], nested: Mapping[str, Any],
     place = tuple(codes[name] for name in names)
     x[place] = numbers(frame, value)
     if np.isnan(x).any() or len(frame) != x.size:
-        raise InputError(
-            f"the design is not balanced: {len(frame)} rows for {x.size} cells of "
-            f"{' by '.join(f'{n} {name}' for n, name in zip(shape, names, strict=True))}, "
-            f"{int(np.isnan(x).sum())} without a value; give every cell one value"
-        )
+        cells = " by ".join(f"{n} {name}" for n, name in zip(shape, names, strict=True))
+        told = f"{len(frame)} rows for {x.size} cells of {cells}, {int(np.isnan(x).sum())} without a value"
+        raise InputError(f"the design is not balanced: {told}; give every cell one value")
     return x
 
 
-def scenarios_needed(
-    components: pd.DataFrame, precision: float, design: Design = USUAL, *, fixed: Sequence[str] = ()
-) -> pd.DataFrame:
+def scenarios_needed(components: pd.DataFrame, precision: float, fixed: Sequence[str] = ()) -> pd.DataFrame:
     """How many scenarios a cell needs for a 95 % interval of ± ``precision`` of a difference; one row.
     ``components`` are those of :func:`facet_variances`; what is ``fixed`` is not generalised over.
     ``half_width`` is now 1.96·√(2σ²), σ² the components of system by facet, each over its levels; ``floor``
     what endless scenarios leave (``scenarios`` missing where above the precision); ``coefficient`` is
     σ²(system)/(σ²(system) + σ²), in [0, 1]. Source: Brennan (2001), chapter 4.
     """
-    system, scenario = design.system, design.scenario
+    system, scenario = USUAL.system, USUAL.scenario
     sizes = {name[2:]: int(components[name].iloc[0]) for name in components if str(name).startswith("n_")}
     own, per_scenario, others = 0.0, 0.0, 0.0
     for effect, variance in zip(components["effect"], components["variance"], strict=True):

@@ -114,8 +114,7 @@ def _net(sums: Floats, weights: Floats) -> Floats:
 def restricted_mean(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Mean waiting time up to ``horizon``, in [0, horizon], with its normal interval; a row per system: the
     area under the Kaplan-Meier curve, up to the longest time that every system was followed for. Raises
-    InputError for a horizon of 0, or a system without any time. Source: Royston and Parmar (2013), BMC Med.
-    Res. Methodol. 13.
+    InputError for a horizon of 0 or a system without time. Royston and Parmar (2013), BMC Med. Res. Methodol.
     """
     z, data = _z(design), _times(frame, design.system)
     reach = {name: data.time[data.code == k].max(initial=-1) for k, name in enumerate(data.systems)}

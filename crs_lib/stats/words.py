@@ -58,11 +58,9 @@ def conclusions_by_subject(results: Ladder, plan: Mapping[str, Any] | Plan) -> d
 
 def _data(means: pd.DataFrame, plan: Plan) -> str:
     lost = int(means["n_missing"].sum())
-    return (
-        f"{plan.primary_outcome} was declared as the primary outcome: {len(means)} systems, "
-        f"{int(means['clusters'].max())} scenarios, {int(means['n'].sum())} values"
-        + (f"; {lost} more are missing and left out" if lost else ", none missing")
-    )
+    told = f"{len(means)} systems, {int(means['clusters'].max())} scenarios, {int(means['n'].sum())} values"
+    told += f"; {lost} more are missing and left out" if lost else ", none missing"
+    return f"{plan.primary_outcome} was declared as the primary outcome: {told}"
 
 
 def _differ(results: Ladder, plan: Plan) -> str:
@@ -86,11 +84,10 @@ def _differ(results: Ladder, plan: Plan) -> str:
     share = results.effects.set_index("effect").loc["partial_eta_squared"]
     told = "The systems differ" if p <= plan.alpha else "The test of all systems at once is not conclusive"
     told = some if apart and p > plan.alpha else told
-    return (
-        f"{told} (repeated-measures ANOVA with Greenhouse-Geisser, "
-        f"F({shrink * row['df1']:.1f}, {shrink * row['df2']:.1f}) = {row['statistic']:.2f}, {p_in_words(p)}; "
-        f"Friedman {p_in_words(friedman['p'])}; partial eta squared {_interval(share, 'estimate')})"
-    )
+    df1, df2 = shrink * row["df1"], shrink * row["df2"]
+    test = f"F({df1:.1f}, {df2:.1f}) = {row['statistic']:.2f}, {p_in_words(p)}"
+    more = f"Friedman {p_in_words(friedman['p'])}; partial eta squared {_interval(share, 'estimate')}"
+    return f"{told} (repeated-measures ANOVA with Greenhouse-Geisser, {test}; {more})"
 
 
 def _interval(row: Any, value: str) -> str:
@@ -171,10 +168,8 @@ def _undecided(declared: pd.DataFrame, plan: Plan) -> list[str]:
     least = smallest_p(n, tests)
     if least <= plan.alpha:
         return []
-    return [
-        f"{n} scenarios cannot show a difference in any of {tests} contrasts: no p falls below {least:.3f} "
-        f"after correction; {least_scenarios(tests, plan.alpha)} scenarios could"
-    ]
+    told = f"{n} scenarios cannot show a difference in any of {tests} contrasts: no p falls below {least:.3f}"
+    return [f"{told} after correction; {least_scenarios(tests, plan.alpha)} scenarios could"]
 
 
 def _explored(rows: pd.DataFrame, plan: Plan) -> list[str]:
@@ -200,11 +195,10 @@ def _power(rows: pd.DataFrame, plan: Plan) -> str:
     needed, much = known["sessions_needed"], "more scenarios than is practical"
     if needed.notna().any():
         much = f"{_range(needed)} scenarios{', or more than is practical' * int(needed.isna().any())}"
-    return (
-        f"With {_range(rows['n'])} scenarios, {plan.power:.0%} power is reached for a difference of "
-        f"{' to '.join(dict.fromkeys([ends[0], ends[-1]])) if ends else 'no size'}, by the spread of each "
-        f"contrast; the smallest that matters, {plan.smallest_effect:g}, takes {much}"
-    )
+    size = " to ".join(dict.fromkeys([ends[0], ends[-1]])) if ends else "no size"
+    told = f"With {_range(rows['n'])} scenarios, {plan.power:.0%} power is reached for a difference of {size}"
+    smallest = f"the smallest that matters, {plan.smallest_effect:g}, takes {much}"
+    return f"{told}, by the spread of each contrast; {smallest}"
 
 
 def _range(values: pd.Series) -> str:

@@ -1,7 +1,6 @@
-"""Mode ``agent``: a model that searches the catalogue with a tool before it replies.
-
-Where a server calls tools they are its own; elsewhere the model writes its actions as JSON. Every search, its
-arguments and what it found stand in the log of the turn.
+"""Mode ``agent``: a model that searches the catalogue with a tool before it replies. Where a server calls
+tools they are its own; elsewhere the model writes its actions as JSON. Every search and what it found are
+logged.
 """
 
 import json
@@ -73,11 +72,8 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
     if fault:
         return _Search(call.name, dict(call.arguments), fault=fault)
     wanted = {name: str(told[name]).strip() for name in exact if name in told}
-    notes = [
-        f"no movie has {name} {shorten(value, modes.VALUE_LIMIT)!r}"
-        for name, value in wanted.items()
-        if catalog.code(name, value) is None
-    ]
+    foreign = {name: value for name, value in wanted.items() if catalog.code(name, value) is None}
+    notes = [f"no movie has {name} {shorten(v, modes.VALUE_LIMIT)!r}" for name, v in foreign.items()]
     items = [] if notes else catalog.query(wanted).items.tolist()
     first, last = (told.get(name) for name in _BOUNDS)
     if first is not None or last is not None:
@@ -149,10 +145,8 @@ class _Agent(ModelSystem):
         said = self.by_tools(turn, asked) if self.native else self.by_json(turn, asked)
         read = self.read(said, self.offer(), text)
         self.turns.append([*asked, Message("assistant", read.text)])
-        log: dict[str, Any] = {
-            "tools": "native" if self.native else "json",
-            "tool_calls": [self.logged(one) for one in self.searches],
-        }
+        log: dict[str, Any] = {"tools": "native" if self.native else "json"}
+        log["tool_calls"] = [self.logged(one) for one in self.searches]
         log |= {"reply_cut": True} if said.stop == "length" else {}
         log |= {"utterances_left_out": self.left_out} if self.left_out else {}
         return self.replied(read, self.offer(), log)
@@ -234,9 +228,8 @@ class _Agent(ModelSystem):
         most, bounded = modes.VALUE_LIMIT, dict[str, Any]()
         for name, value in done.arguments.items():
             written = json.dumps(value, ensure_ascii=False, default=str)
-            bounded[shorten(str(name), most)] = (
-                value if len(written) <= 2 * most else shorten(written, 2 * most)
-            )
+            kept = value if len(written) <= 2 * most else shorten(written, 2 * most)
+            bounded[shorten(str(name), most)] = kept
         told: dict[str, Any] = {"name": shorten(done.name, most), "arguments": bounded}
         if done.fault:
             return told | {"error": done.fault}

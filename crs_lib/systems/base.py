@@ -1,7 +1,6 @@
-"""The systems under test: the thesis's tracker, LLM-free control policies, and LLM-worded ones.
-
-To add one, write a class with ``reply`` and register it by name. Only catalogue items are ever
-recommended; control policies have a known order (docs/metrics.md, section 6).
+"""The systems under test: the thesis's tracker, LLM-free control policies, and LLM-worded ones. To add one,
+write a class with ``reply`` and register it by name. Only catalogue items are ever recommended; control
+policies have a known order (docs/metrics.md, section 6).
 """
 
 import re

@@ -41,7 +41,6 @@ _READ: dict[str, str] = {}  # the digest of each module's file when it was read
 
 class Channel:
     """A line to a program: one request at a time, or many at once where it is ``shared``.
-
     ``argument`` and ``example`` say what follows the colon of a spec; the sessions of a program that is
     ``apart`` wait for another process.
     """
@@ -160,7 +159,6 @@ class _Instance(Channel):
 
 class _Function(Channel):
     """A function of this Python process, ``messages -> reply``, as :func:`crs_lib.compare` is given them.
-
     ``messages`` are ``{"role": "user" or "assistant", "content": text}`` from the first to the user's latest.
     It returns a text, a list of films (ids or titles), or an answer of the contract. All threads share it.
     """
@@ -216,7 +214,6 @@ def _located(error: BaseException) -> str:
 
 class _Process(Channel):
     """A running program: one JSON line in, one JSON line out, as docs/your-system.md describes.
-
     A failure ends the process; the next request starts a new one.
     """
 
@@ -364,13 +361,12 @@ def _ready(seconds: float, reads: int, writes: int | None = None) -> set[int]:
 
 class _Wire(NamedTuple):
     """How one kind of server is spoken to: what is posted, and what its answer says.
-
     ``body`` makes a JSON value of a request, ``answer`` an answer of the contract of the JSON value that
     comes back; both may use what is ``kept`` of the conversation, and ``headers`` of the server in it.
     ``path`` stands behind an address that has none, unless the ``card`` of its server, a file served there,
-    names another. A server of others has a ``name``: it is asked again
-    where its answer does not follow its protocol, and gets back the cookies of each conversation. The
-    environment variable ``key`` holds the key that goes to it, and to no other channel's server.
+    names another. A server of others has a ``name``: it is asked again where its answer does not follow its
+    protocol, and gets back the cookies of each conversation. The environment variable ``key`` holds the key
+    that goes to it, and to no other channel's server.
     """
 
     name: str
@@ -441,7 +437,6 @@ _WIRES = {
 
 class _Server(Channel):
     """A program behind an HTTP address, as docs/your-system.md describes.
-
     Connection faults and answers of status 5xx are worth another attempt, those of 4xx are not, and a request
     that was not answered in time is not sent again.
     """

@@ -1,6 +1,5 @@
-"""The contract with a program, version 1: one JSON object a turn goes out, one JSON object comes back.
-
-A request holds the whole conversation, so that a program need not remember anything. It holds nothing of the
+"""The contract with a program, version 1: one JSON object a turn goes out, one JSON object comes back. A
+request holds the whole conversation, so that a program need not remember anything. It holds nothing of the
 simulator's log. Of the answer only ``reply`` is required. Described in docs/your-system.md.
 """
 
@@ -81,9 +80,8 @@ def read(answer: object) -> Answer:
     if answer.get("version", VERSION) != VERSION:
         given = _quoted(answer["version"])
         raise LLMError("wrong answer", f"'version' is {given}, expected {VERSION} or no such field")
-    return Answer(
-        safety.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
-    )
+    reply = safety.valid(answer["reply"])
+    return Answer(reply, _recommended(answer.get("recommended")), _state(answer.get("state")))
 
 
 def _recommended(given: object) -> tuple[str, ...] | None:

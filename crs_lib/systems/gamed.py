@@ -1,5 +1,4 @@
 """Policies that a sceptic sends: an oracle spoilt in nine ways, and others that a measure must see through.
-
 Some cost something by talking alone, some cling and hide it, some never read what was dropped: what each has
 to score is known beforehand (docs/validity.md, section 1).
 """
@@ -43,12 +42,11 @@ _MOST_FILMS, _MOST_LAG = 10, 6
 
 
 class Tricks(NamedTuple):
-    """How far a policy plays each trick, in [0, 1].
-
-    ``length``: 1 to 10 films a reply; ``lag``: 0 to 6 replies until a shift becomes known; shares of a list
-    that are ``repeats`` of films shown before, ``hedges`` for the state before, ``padding`` by chance; shares
-    of replies that show nothing (``abstention``), random films (``noise``), or repeat the user's words
-    (``echoes``). With ``withheld`` of .5 or more no new film that meets everything is ever shown.
+    """How far a policy plays each trick, in [0, 1]. ``length``: 1 to 10 films a reply; ``lag``: 0 to 6
+    replies until a shift becomes known; shares of a list that are ``repeats`` of films shown before,
+    ``hedges`` for the state before, ``padding`` by chance; shares of replies that show nothing
+    (``abstention``), random films (``noise``), or repeat the user's words (``echoes``). With ``withheld`` of
+    .5 or more no new film that meets everything is ever shown.
     """
 
     length: float = 0.2
@@ -129,7 +127,6 @@ class _Gamed(OracleLag):
         return tuple(dict.fromkeys(parts))
 
 
-# ── perfect understanding, in conversation ─────────────────────────────────────────────────────
 @spoilt("polite")
 def _polite(policy: Spoilt, draw: Draw) -> Items:
     """The oracle, but no film is ever shown twice."""
@@ -186,7 +183,6 @@ class _RandomFree(Random):
         self._draws = partial(rng.stream, seed, "movies", "free", world.conversation)
 
 
-# ── clinging, and hiding it ────────────────────────────────────────────────────────────────────
 @SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))
 class _StickyK(Sticky):
     """The list of the sticky policy, cut or lengthened to so many films: it clings the same."""
@@ -290,7 +286,6 @@ class _OneSlotSticky(_OneSlot, Sticky):
     """The sticky policy's state, of which every reply serves one constraint."""
 
 
-# ── shortcuts ──────────────────────────────────────────────────────────────────────────────────
 @SYSTEMS.register("wipe_at_cue")
 class _WipeAtCue(Recommender):
     """Keeps what is named, and forgets all of it where the words hold any cue of something given up."""

@@ -1,7 +1,6 @@
-"""Language models that understand for themselves: modes ``closed``, ``rag`` and ``free`` of every backend.
-
-No tracker takes part and no logged constraint is shown: a model reads the conversation, and the films that
-its mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
+"""Language models that understand for themselves: modes ``closed``, ``rag`` and ``free`` of every backend. No
+tracker takes part and no logged constraint is shown: a model reads the conversation, and the films that its
+mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
 """
 
 import json
@@ -83,11 +82,8 @@ class _ParsedReply(NamedTuple):
 def film_facts(catalog: Catalog, item: int) -> str:
     """A film on one line: title, year, then every value by its field."""
     film = catalog.items[item]
-    said = [
-        f"{name} {', '.join(row.in_words(value) for value in film.values[name])}"
-        for name, row in catalog.fields.items()
-        if name != YEAR_FIELD and film.values[name]
-    ]
+    known = [(n, row) for n, row in catalog.fields.items() if n != YEAR_FIELD and film.values[n]]
+    said = [f"{name} {', '.join(map(row.in_words, film.values[name]))}" for name, row in known]
     head = f"{film.title} ({film.year})" if film.year else film.title
     return " ".join(f"{head}: {'; '.join(said)}".split())
 
@@ -315,9 +311,7 @@ class ModelSystem:
         self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
         tools: Sequence[Mapping[str, Any]] = (), plain: Callable[[], str] | None = None,
     ) -> Reply:  # fmt: skip
-        """One call; ``step`` counts the calls of a turn. A copied reply is asked for once more, with
-        what ``plain`` gives in place of the first message.
-        """
+        """One call; ``step`` counts those of a turn. A copied reply is asked again, with ``plain`` first."""
         counted = {"step": step} if self.counts_calls else {}
         place = ("crs", turn, step) if step and counted else ("crs", turn)
         request = Request(

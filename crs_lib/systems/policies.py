@@ -44,8 +44,7 @@ class Recommender:
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Recommend films for what is believed; answer a question about a film first. An ``honest`` policy
-        names only what is new and fits; else it names the closest film, repeats what fits, or leaves it at
-        the answer.
+        names only what is new and fits; else it names the closest film, repeats what fits, or only answers.
         """
         draw = self._draws(turn)
         constraints, avoid = self.believe(turn, text, user_meta)
@@ -233,9 +232,7 @@ class _Silent(_Echo):
 
 @SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", parse=share)
 class _Noisy(Oracle):
-    """The oracle, but random in films and words with probability p: a turn random under a dose is so under
-    higher ones.
-    """
+    """The oracle, but random in films and words with probability p; a larger p adds to the random turns."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: float) -> None:
         super().__init__(world, seed, session, spec)
@@ -267,14 +264,11 @@ class OracleLag(Oracle):
         return self.heard[min(len(self.heard) - 1, max(opened, len(self.heard) - 1 - self.lag))]
 
 
-# ── policies that a score must not reward ──────────────────────────────────────────────────────
 _PADS, _SURE = 2, 10
 
 
 class Spoilt(Oracle):
-    """The oracle with a rule of its own for the films; it keeps the earlier states of the user. ``states``
-    are those so far, the present one last.
-    """
+    """The oracle with a rule of its own for the films; ``states`` are the user's so far, the present last."""
 
     honest = False
     present = False  # whether the last reply was for the present state, for a policy that takes turns

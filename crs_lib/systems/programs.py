@@ -1,5 +1,4 @@
 """Systems that are programs of others behind the contract: ``http:URL``, ``exec:COMMAND``, ``python:Class``.
-
 The program gets the conversation and nothing else. Films are read from ids or titles in its answer, or from
 the titles in its reply; titles that the catalogue lacks are counted.
 """
@@ -9,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,11 @@ def width(spec: str, llm: LLMSettings, workers: int) -> int:
 
 
 class Programs(AbstractContextManager["Programs", None]):
-    """The programs that a process talks to, shared by threads; the call log lies in ``folder``.
-
-    A channel that is not shared (a process, an object) serves one request at a time: each thread takes an
-    idle one, or starts one. Each lane of conversations has channels of its own, so that nothing remembered in
-    one reaches another. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes are
-    made with, ``name`` the catalogue's name in requests.
+    """The programs that a process talks to, shared by threads; the call log lies in ``folder``. A channel
+    that is not shared (a process, an object) serves one request at a time: each thread takes an idle one, or
+    starts one. Each lane of conversations has channels of its own, so that nothing remembered in one reaches
+    another. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes get, ``name`` its
+    name in requests.
     """
 
     def __init__(
@@ -87,14 +86,12 @@ class Programs(AbstractContextManager["Programs", None]):
         lane: int = 0,
     ) -> Answer:  # fmt: skip
         """The checked answer of a program; every outcome is a row of the call log. Raises LLMError with the
-        reason, after further attempts where a connection failed or a server answered with status 5xx;
-        RunError after :meth:`halt`.
+        reason, after further attempts for a failed connection or a status 5xx; RunError after :meth:`halt`.
         """
         started, nothing = time.perf_counter(), Request((), "crs")
         try:
-            (given, answer), tried = persist(
-                self._retry, nothing, lambda _: self._attempt(spec, request, lane), self._halted
-            )
+            attempt = partial(self._attempt, spec, request, lane)
+            (given, answer), tried = persist(self._retry, nothing, lambda _: attempt(), self._halted)
         except LLMError as error:
             self._log(spec, request, tags, error, time.perf_counter() - started)
             raise
@@ -143,9 +140,7 @@ class Programs(AbstractContextManager["Programs", None]):
                 channel.close()
 
     def _taken(self, place: tuple[str, int], *, keep: bool) -> Channel:
-        """A channel to a program: the one that all share, or an idle one, which is busy now; or a new one.
-        Idle ones that ended or wrote something unasked are closed.
-        """
+        """A channel to a program, shared, idle or new; idle ones that ended or wrote unasked are closed."""
         kind, argument = _channel(place[0])
         with self._lock:
             idle = self._idle.setdefault(place, [])
@@ -180,9 +175,7 @@ class Programs(AbstractContextManager["Programs", None]):
 
 
 class _Program:
-    """One conversation of a program, which is sent all of it at every turn. Raises LLMError where the program
-    gives no usable answer: there is never a stand-in text.
-    """
+    """One conversation of a program, sent whole at every turn; LLMError where no usable answer comes."""
 
     sees_state = False
 

@@ -40,9 +40,7 @@ def recommend(
 
 @lru_cache(4096)
 def _naming(catalog: Catalog, item: int) -> tuple[tuple[prompts.Template, ...], dict[str, str]]:
-    """The templates that name a film, by title and year with none, one or all of its fields' clauses (without
-    credits by title alone), and their slots.
-    """
+    """The templates that name a film, by title and year with none, one or all clauses, and their slots."""
     film = catalog.items[item]
     if not film.year or not all(film.values[name] for name in fields.CREDIT_FIELDS):
         return prompts.sections("system")["item_bare"], {"title": film.title}

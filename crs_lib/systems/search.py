@@ -1,5 +1,4 @@
 """Search systems: films found by the user's words or vectors, without a language model and without an oracle.
-
 They fail in different ways: one that adds up all turns never forgets a constraint that was given up, one that
 reads the last turn alone forgets those that still hold, and one that filters depends on its tracker.
 """
@@ -52,9 +51,7 @@ def _values(catalog: Catalog, item: int) -> str:
 
 
 class _FilmIndex:
-    """The recommendable films of a catalogue by item number: words are looked for in titles, values and
-    plots, vectors are those of titles and values.
-    """
+    """The recommendable films by number: titles, values and plots as words, titles and values as vectors."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.texts: dict[str, str] = {}

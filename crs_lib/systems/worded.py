@@ -1,7 +1,6 @@
-"""Recommenders whose reply is written by a language model; tracking and retrieval stay rule-based.
-
-The tracker keeps the constraints and offers candidates; the model chooses among them and writes. The
-recommended films are read from the ids in a structured reply, or from the titles in a plain text.
+"""Recommenders whose reply is written by a language model; tracking and retrieval stay rule-based. The
+tracker keeps the constraints and offers candidates; the model chooses among them and writes. The recommended
+films are read from the ids in a structured reply, or from the titles in a plain text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,9 +52,7 @@ class _Worded(ModelSystem):
 
     @classmethod
     def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
-        """Tokens that the longest prompt may take: longest films and words, all constraints; InputError
-        without films.
-        """
+        """Tokens that the longest prompt may take, with the longest films; InputError without films."""
         if not len(catalog):
             raise InputError("the catalogue holds no film; there is nothing to recommend")
         films = sorted((film(catalog, i, with_id=True) for i in range(len(catalog))), key=len, reverse=True)
@@ -95,9 +92,8 @@ class _Worded(ModelSystem):
         known = (film(self.world.catalog, item, with_id=self.llm.structured) for item in offer.items)
         return {
             "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
-            "candidates": "\n".join(known),
-            "most": min(self.llm.most, len(offer.items)),
-        }
+            "candidates": "\n".join(known), "most": min(self.llm.most, len(offer.items)),
+        }  # fmt: skip
 
     def plain(self, offer: Offer, utterance: str) -> str:
         """The films, the constraints and the user's words."""
@@ -121,11 +117,8 @@ def _prompt(llm: LLMSettings) -> str:
 def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     """A film on offer as one line: id, title, year, then what is known of it."""
     one = catalog.items[item]
-    facts = [
-        _clause(row.in_prompt, one.values[row.name])
-        for row in fields.most_telling()
-        if row.in_prompt and one.values.get(row.name)
-    ]
+    known = ((row.in_prompt, one.values.get(row.name)) for row in fields.most_telling())
+    facts = [_clause(clause, values) for clause, values in known if clause and values]
     if one.plot:
         facts.append(shorten(one.plot, 200))
     head = f"- [{one.item_id}] " if with_id else "- "

@@ -45,8 +45,7 @@ def _options(llm: LLMSettings) -> dict[str, Any]:
 
 class Asker:
     """Asks a model, given as a spec or as an ``LLM``, about many texts, at temperature 0. InputError where
-    none is named; RunError where calls fail, and (:class:`_UnansweredError`) for a text without a usable
-    answer.
+    none is named; RunError where calls fail, and (:class:`_UnansweredError`) without a usable answer.
     """
 
     def __init__(self, llm: str | LLM, who: str) -> None:
@@ -61,8 +60,7 @@ class Asker:
         self, prompt: str, texts: Sequence[str], names: Sequence[str], longest: int = 20, **values: str | int
     ) -> list[dict[str, list[str]]]:
         """The answer to a prompt about each text: a list of at most ``longest`` texts under each name. The
-        prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked about before anything is
-        raised.
+        prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked before any error.
         """
         entry = {"type": "array", "items": {"type": "string"}, "maxItems": longest}
         schema: Any = {"type": "object", "properties": dict.fromkeys(names, entry), "required": list(names)}
@@ -97,8 +95,7 @@ def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[
 @dataclass(eq=False)
 class AskedScorer:
     """A scorer whose concepts or topics a model names. A session with a text that gets no usable answer keeps
-    its row, every metric null, ``detail.failed`` saying why; RunError where no session of a batch can be
-    scored.
+    its row, every metric null, ``detail.failed`` saying why; RunError where no session can be scored.
     """
 
     scorer: BatchScorer

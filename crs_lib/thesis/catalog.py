@@ -34,8 +34,7 @@ class _Candidates(NamedTuple):
 
 def normalise(field: str, value: str) -> str:
     """A value as the thesis compared it: lower case, stripped; of a year its digits. From a genre " film", "
-    movie" and " fiction" are cut out anywhere ("comic book fictional universe" becomes "comic bookal
-    universe").
+    movie" and " fiction" are cut out anywhere ("comic book fictional" becomes "comic bookal").
     """
     text = value.lower()
     if field == "year":

@@ -1,7 +1,6 @@
-"""Concept extractors by name: which concepts of a catalogue a text is said to contain.
-
-``words`` is ours; ``substring`` and ``embed`` are the thesis's; the others are those it compared.
-All answer for many texts at once and see concepts as codes of one :class:`ConceptSpace`.
+"""Concept extractors by name: which concepts of a catalogue a text is said to contain. ``words`` is ours;
+``substring`` and ``embed`` are the thesis's; the others are those it compared. All answer for many texts at
+once and see concepts as codes of one :class:`ConceptSpace`.
 """
 
 import json
@@ -115,7 +114,6 @@ def memoised(extractor: Extractor, texts: Sequence[str]) -> dict[str, frozenset[
 @EXTRACTORS.register("words")
 class _Words(Extractor):
     """Whole folded words, all overlapping matches; everyday words count under declared rules (default).
-
     Over the thesis's vocabulary, which has no such rules, every whole-word match counts.
     """
 
@@ -192,7 +190,6 @@ class _Rules(_Substring):
 @EXTRACTORS.register("fuzzy")
 class _Fuzzy(_Substring):
     """Substrings, and values of which every word is spelt almost like a word of the text (ratio ≥ 0.88).
-
     The ratio is 2M/T of matching characters (Ratcliff and Obershelp), that of difflib.
     """
 
@@ -223,7 +220,6 @@ class _Fuzzy(_Substring):
 @EXTRACTORS.register("embed")
 class _Embed(Extractor):
     """Nearest values by character n-grams, as the thesis found them: a field's best three at 0.35 or more.
-
     The cosine is that of TF-IDF vectors over the character 3- to 5-grams of blank-padded words, the weights
     learnt from the field's own values. Of equal cosines the value that comes first in the catalogue goes
     first. A blank text has none.
@@ -293,7 +289,6 @@ class _Hybrid(Extractor):
 @EXTRACTORS.register("llm")
 class _Llm(Extractor):
     """Concepts that a model names, one call a text.
-
     A name counts as the catalogue's value that equals the name, else as the first value that contains the
     name or is contained in it (the thesis's rule); names that the catalogue lacks are dropped. A text in
     which the model finds nothing has no concepts. (The thesis fell back on substrings there, and so mixed two

@@ -48,9 +48,7 @@ def _wordnet() -> Path:
 
 @safety.reader("WordNet")
 def _noun_lemmas(place: str | Path) -> Callable[[str], str]:
-    """The noun lemma of a word by a folder of WordNet 3.0: the shortest noun that the word may be a form of;
-    the word itself where WordNet has none.
-    """
+    """The noun lemma of a word by a folder of WordNet 3.0: the shortest noun of its forms, else the word."""
     nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
     irregular = {words[0]: words[1:] for words in map(str.split, plurals) if words}
     known = {line.partition(" ")[0] for line in nouns if not line.startswith(" ")}
@@ -79,7 +77,6 @@ def _generator_after_training(n_topics: int, n_words: int) -> np.random.RandomSt
 @TOPICS.register(NAME, in_order=True)
 class ReplayedLda(Lda):
     """LDA topics with the draws that the thesis made: its own numbers, for its own logs in its own order.
-
     A text's topics depend on all texts before it. A text that has topics keeps them; one without is inferred
     anew each time. Needs the thesis's topic model, NLTK (``pip install nltk``) and WordNet.
     """

@@ -246,8 +246,8 @@ def train(
     plots: Sequence[str], *, n_topics: int = 50, passes: int = 15, seed: int = 42, least: int = 5
 ) -> TopicModel:
     """A model of the plots: words in at least ``least`` and at most half of them, scikit-learn's variational
-    Bayes with symmetric priors of 1/topics; the same plots and seed give the same model. Raises InputError
-    where fewer words than topics are left.
+    Bayes with symmetric priors of 1/topics; the same plots and seed give the same model. InputError for fewer
+    words than topics.
     """
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
@@ -346,7 +346,6 @@ def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") ->
 @TOPICS.register("llm")
 class _Llm:
     """At most five topics that an LLM names, one call a distinct text; then the filter.
-
     A call that fails after all retries is an error that names it, never another method's answer.
     """
 

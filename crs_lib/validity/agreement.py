@@ -227,7 +227,7 @@ def score(
 ) -> Iterator[_Scored]:
     """Every dialogue with its rows, one at a time, a row a reply: our scores, their parts, and other metrics.
     ``defined`` is 1 where a constraint is known (else the score is the fallback). ``told`` corrects what is
-    heard, by conversation (:func:`logged`).
+    heard (:func:`logged`).
     """
     given, heard_from = tee(dialogues)
     known = told or {}
@@ -289,9 +289,9 @@ def agreement(
 ) -> pd.DataFrame:
     """Pearson and Spearman of each score with human ratings, one row per score and level: "reply, constraint
     known", "reply", "reply, within systems" (weighted mean), "dialogue" (with the overall rating), "system".
-    ``low`` and ``high``: 95 % interval of Spearman over conversations; ``partial``: given length and number
-    of films; ``coverage``: share of rated rows with a score; ``diff``: less Spearman of the number of films.
-    Raises InputError without ratings.
+    ``low`` and ``high``: 95 % interval of Spearman over conversations; ``partial``: given length and films;
+    ``coverage``: share of rated rows with a score; ``diff``: less that of the number of films. InputError
+    without ratings.
     """
     if not rows[[RATING, OVERALL]].notna().any(axis=None):
         raise InputError("no reply carries a human rating; agreement needs turn_level_aggregated.relevance")
@@ -335,8 +335,7 @@ def rho(
     frame: pd.DataFrame, score: str, rating: str, *, minus: str = "", resamples: int = 1000
 ) -> dict[str, Any]:
     """Spearman of two columns with its 95 % interval over conversations (``system`` and ``conv_id``): n,
-    spearman, low, high; NaN without ``resamples``. With ``minus`` that of the difference to a third column's
-    correlation.
+    spearman, low, high; NaN without ``resamples``. With ``minus`` that of the difference to a third column's.
     """
     columns = [score, rating, *([minus] if minus else [])]
     known = frame[frame[columns].notna().all(axis=1)].astype(dict.fromkeys(columns, float))

@@ -1,6 +1,5 @@
-"""Sessions with their arms, for the studies of this room: scored at once, or as runs with a twin.
-
-The twin has the same users, who never shift. Source: docs/validity.md, section 1.
+"""Sessions with their arms, for the studies of this room: scored at once, or as runs with a twin. The twin
+has the same users, who never shift. Source: docs/validity.md, section 1.
 """
 
 import pandas as pd

@@ -1,7 +1,6 @@
-"""Shift detectors, held against the shifts that the simulator logged.
-
-A detector sees a user's utterances so far and gives each a score: the higher, the more it takes the turn
-for a shift. To add one, register a class here. Source: docs/validity.md, section 3.
+"""Shift detectors, held against the shifts that the simulator logged. A detector sees a user's utterances so
+far and scores each: the higher, the likelier a shift. To add one, register a class. Source: docs/validity.md,
+section 3.
 """
 
 import math
@@ -55,7 +54,6 @@ class _InSpace(_Detector):
 @DETECTORS.register("similarity")
 class _Similarity(_InSpace):
     """The thesis's: one minus the TF-IDF cosine with the utterance before, in [0, 1] (usual: below 0.3).
-
     1 where either utterance has no word of the plots.
     """
 
@@ -66,7 +64,6 @@ class _Similarity(_InSpace):
 @DETECTORS.register("jaccard")
 class _Jaccard(_Detector):
     """The thesis's on concepts: one minus their Jaccard overlap with the utterance before, in [0, 1].
-
     0 where neither utterance names a concept.
     """
 
@@ -77,7 +74,6 @@ class _Jaccard(_Detector):
 @DETECTORS.register("embedding", argument="an encoder", example="minilm")
 class _Embedding(_InSpace):
     """One minus the cosine of sentence embeddings with the utterance before, in [0, 2].
-
     Raises InputError where the encoder is not installed.
     """
 
@@ -119,8 +115,8 @@ def usual(names: Iterable[str]) -> dict[str, float]:
 
 def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:
     """One row per detector at its threshold: precision, recall, F1, AUC, ``alarm_rate`` (of all turns),
-    ``shift_rate``, ``delay`` (mean turns from a shift to the first alarm before the next) and ``found``, the
-    share of shifts with one.
+    ``shift_rate``, ``delay`` (mean turns to the first alarm before the next shift) and ``found``, the share
+    with one.
     """
     out = []
     for name, mine in rows.groupby("detector", sort=False):

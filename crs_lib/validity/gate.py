@@ -1,6 +1,5 @@
-"""The gate: which metrics order the control policies as they must, and are therefore fit to rank systems.
-
-The metrics of the protocol (notebooks/plans/gate.yaml) carry the verdict of its confirmation: systems, seeds,
+"""The gate: which metrics order the control policies as they must, and are therefore fit to rank systems. The
+metrics of the protocol (notebooks/plans/gate.yaml) carry the verdict of its confirmation: systems, seeds,
 demands and margins are frozen, tested on development seeds as often as wanted, and once on others; its sha256
 is in every result. Source: docs/validity.md, section 1.
 """
@@ -90,8 +89,7 @@ def _by_type(run: str, names: Sequence[str]) -> pd.DataFrame:
 
 class _Demand(NamedTuple):
     """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``. "shift_cost, relax"
-    is the metric at first shifts of that type. A demand on what a policy reads does not ``decide`` a metric's
-    verdict.
+    is the metric at first shifts of that type. A demand on what a policy reads does not ``decide`` a verdict.
     """
 
     metric: str

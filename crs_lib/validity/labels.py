@@ -1,9 +1,7 @@
-"""Questions to people about a run, and the labels that they give.
-
-A question shows a stretch of one system's conversation around a shift, or of two systems' with the same user,
-blinded and in random order, and asks how well the assistant followed. The page names no system; the key
-that does lies in the run's folder. Labels are read, checked, and held against one another and the metrics.
-Source: docs/validity.md, section 6.
+"""Questions to people about a run, and the labels that they give. A question shows a stretch of one system's
+conversation around a shift, or of two systems' with the same user, blinded and in random order, and asks how
+well the assistant followed. The page names no system; the key that does lies in the run's folder. Labels are
+read, checked, and held against one another and the metrics. Source: docs/validity.md, section 6.
 """
 
 import hashlib
@@ -20,7 +18,7 @@ import pandas as pd
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import paths, rng, safety, tables
-from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
@@ -104,14 +102,12 @@ def _question(run: str, talks: Sequence[Dialogue], session: str, shift: int, see
     blinded = hashlib.sha256(json.dumps([run, seed, systems, session, shift]).encode()).hexdigest()[:12]
     said, first, last = talks[0].pairs(), max(0, shift - 1 - BEFORE), shift - 1 + AFTER
     told = _change(next((event for event in talks[0].shift_events if event.get("turn") == shift), {}))
-    marks = {shift: told}  # other turns have no change
-    sides = tuple(
-        tuple(
-            {"user": pair.user.text, "system": pair.system.text, "shift": marks.get(pair.turn, "")}
-            for pair in one.pairs()[first:last]
-        )
-        for one in talks
-    )
+
+    def shown(pair: Pair) -> dict[str, str]:
+        change = told if pair.turn == shift else ""
+        return {"user": pair.user.text, "system": pair.system.text, "shift": change}
+
+    sides = tuple(tuple(map(shown, one.pairs()[first:last])) for one in talks)
     turns = tuple(range(shift, min(last, len(said)) + 1))
     return Question(blinded, tuple(p.user.text for p in said[:first]), sides, systems, session, shift, turns)
 

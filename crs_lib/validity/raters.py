@@ -1,7 +1,6 @@
 """Data sets in which people, success or judges say how good a conversation is, and our scores beside them:
 every rating of every rater and how far raters agree (``ceiling``); simulated users with a target film, where
-scores that never see it should say when they are served (``success``). Each set is a row of ``SETS``. Source:
-docs/validity.md, section 4.
+scores that never see it should say when they are served (``success``). Source: docs/validity.md, section 4.
 """
 
 import hashlib

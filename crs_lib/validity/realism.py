@@ -45,6 +45,7 @@ _A_FILM = " this film "
 _GREETS = re.compile(r"\s*(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|day))\b", re.IGNORECASE)
 _SLIP = re.compile(r"\b(?:i|[Uu]|[Uu]r|pls|plz|thx|im|idk|(?:do|does|did|is|are|was|ca|wo)nt)\b(?!')")
 _DATED = re.compile(r'"[^"]{1,60}\(\d{4}\)\.?"?|"[^"]{1,60}"|[A-Z][\w:\'’ ,.-]{1,50}\(\d{4}\)')
+_SHIFT = ("system", "session", "turn", "type")
 
 
 class RealismConfig(Settings):
@@ -291,9 +292,6 @@ def _voiced(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
             found = must - _codes(grounder, event.get("implied")) <= grounder.concepts(pair.user.text)
             rows.append((*_place(dialogue, pair), event["type"], found))
     return pd.DataFrame(rows, columns=[*_SHIFT, "voiced"])
-
-
-_SHIFT = ("system", "session", "turn", "type")
 
 
 def _place(dialogue: Dialogue, pair: Pair) -> tuple[str, str, int]:

@@ -1,8 +1,6 @@
-"""Exploitability: how far a score can be raised by a policy that is of no use to the user.
-
-The utility of a policy is the share of turns in which it shows a new film that meets everything in force. The
-same policies are drawn for every metric, so that each has the same budget.
-Source: docs/validity.md, section 1.
+"""Exploitability: how far a score can be raised by a policy that is of no use to the user. The utility of a
+policy is the share of turns in which it shows a new film that meets everything in force. The same policies
+are drawn for every metric, so that each has the same budget. Source: docs/validity.md, section 1.
 """
 
 import math
@@ -36,9 +34,7 @@ _PROGRAMS = {"cross_talk": "cross_talk=python:crs_lib.systems.gamed:CrossTalk"}
 
 
 def _drawn(budget: int, seed: int) -> list[Tricks]:
-    """Policies by random search: a trick is off, full on, or a uniform share, each in a third of the draws.
-    The plain echo comes first, then each trick alone.
-    """
+    """Policies by random search: the plain echo, each trick alone, then tricks off, full on or by shares."""
     names = Tricks._fields
     found = [Tricks(abstention=1.0, echoes=1.0), *(Tricks(**{name: 1.0}) for name in names)]
     draw = rng.stream(seed, "redteam")
@@ -92,8 +88,8 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
     ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS that are as
     able; ``n`` counts these. Who gives straight gain away lowers both costs by arithmetic: as able is a
     straight gain within .05 of the base's for shift cost, within 5 % of it for the share, which is a ratio.
-    ``low`` and ``high`` are the 95 % interval of the worst one's difference, scenarios resampled; that it was
-    chosen as the largest is not in it.
+    ``low`` and ``high`` are the 95 % interval of the worst one's difference, scenarios resampled, but not its
+    choice.
     """
     specs = list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
     found = _scored(config.changed(n_turns=_TURNS), specs, _TIMES * config.n_sessions, ALL)
@@ -106,12 +102,11 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
     rows = []
     for name in COSTS:
         costs = {spec: _costs(values[spec], picks, name) for spec in specs}
-        rises = {
-            spec: costs[honest] - costs[spec]
-            for spec, honest in SLEIGHTS.items()
-            if abs(straight[spec] - straight[honest])
-            <= _NEAR * (straight[honest] if name == "share_lost" else 1)
-        }
+        rises = dict[str, NDArray[np.float64]]()
+        for spec, honest in SLEIGHTS.items():
+            near = _NEAR * (straight[honest] if name == "share_lost" else 1)
+            if abs(straight[spec] - straight[honest]) <= near:
+                rises[spec] = costs[honest] - costs[spec]
         worst = max(rises, key=lambda spec: rises[spec][0], default="")
         rise = rises.get(worst, np.array([math.nan, 0.0]))
         most, (low, high) = max(0.0, float(rise[0])), np.nanquantile(rise[1:], (0.025, 0.975))
@@ -133,8 +128,7 @@ def _exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     """One row a metric with a direction: how far useless policies raise it, the mark, and the worst policy.
     ``exploitability`` is the best value of a policy of utility 0, less the better of silence and chance, at
     least 0; ``near_misses`` is the same for policies that are of no use only because they withhold every film
-    that fits and show the next best. Values are turned so that higher is better. Metrics that no such policy
-    defines are left out.
+    that fits and show the next best. Values are turned: higher is better. Metrics undefined are left out.
     """
     asked = [one for one in base.scored() if one.direction != base.NEITHER and not one.primary]
     names = list(metrics) or [one.name for one in asked]

@@ -1,7 +1,6 @@
 """Do people rate a reply to a change of mind as the instrument does? The corpus of revisions
 (``data/samples/revisions.jsonl``: ids and labels) is joined with the rated sets; uptake, release and misfit
-are computed from the words, chosen on one half of the conversations and confirmed on the other. Source:
-docs/revisions.md.
+are computed from the words, chosen on one half of the talks, confirmed on the other (docs/revisions.md).
 """
 
 import math

@@ -1,6 +1,5 @@
-"""How far the ranking of systems depends on choices: weights, conventions, n-gram orders.
-
-Rank stability is Kendall's tau to the ranking of the default. Source: docs/validity.md, section 5.
+"""How far the ranking of systems depends on choices: weights, conventions, n-gram orders. Rank stability is
+Kendall's tau to the ranking of the default. Source: docs/validity.md, section 5.
 """
 
 import itertools

@@ -1,6 +1,5 @@
-"""Servers and environments drawn at random: a call ends in its time, a command in a sentence, and no file is lost.
-
-``CRS_FUZZ`` sets how many in all, ``CRS_FUZZ_SEED`` where they begin, as for the readers.
+"""Servers and environments drawn at random: a call ends in its time, a command in a sentence, and no file is
+lost. ``CRS_FUZZ`` sets how many in all, ``CRS_FUZZ_SEED`` where they begin, as for the readers.
 """
 
 import os

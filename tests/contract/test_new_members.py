@@ -120,23 +120,14 @@ def test_users_ask_for_the_field_and_replies_state_and_answer_it(run):
     assert asked
     assert all("country" in text or "shot" in text for text, _ in asked)
     assert all(" comes from " in answer for _, answer in asked)
-    assert run["said"]["answers"] == [f"{_title(item)} comes from {LAND_OF[item]}." for item in FILMS]
+    titles = {item: film["name"].rpartition(" (")[0] for item, film in FILMS.items()}
+    assert run["said"]["answers"] == [f"{titles[item]} comes from {LAND_OF[item]}." for item in FILMS]
     stated = [reply["text"] for talk in run["talks"]["oracle"] for _, reply in pairs(talk)]
     assert any(f", from {land}" in text for text in stated for land in LANDS)
-    assert any(
-        f" with Ada Quill{i} and Ben Orr{j} from " in text
-        for text in stated
-        for i in range(5)
-        for j in range(7)
-    )
-    assert all(
-        f"; from {land}; " in offer
-        for offer, land in zip(run["said"]["offers"], LAND_OF.values(), strict=True)
-    )
-
-
-def _title(item):
-    return FILMS[item]["name"].rpartition(" (")[0]
+    casts = [f" with Ada Quill{i} and Ben Orr{j} from " for i in range(5) for j in range(7)]
+    assert any(cast in text for text in stated for cast in casts)
+    offers = zip(run["said"]["offers"], LAND_OF.values(), strict=True)
+    assert all(f"; from {land}; " in offer for offer, land in offers)
 
 
 def test_the_field_is_scored_and_in_tables_pages_and_figures(run):
@@ -144,10 +135,8 @@ def test_the_field_is_scored_and_in_tables_pages_and_figures(run):
     at = [(session, turn) for session, turn, *_ in changes(run, "tracker", to_a_country)]
     mean = {name: turns.loc[[(name, *place) for place in at]].mean() for name in ("tracker", "random")}
     assert mean["tracker"] > mean["random"] + 0.3
-    shifts = run["shifts"]
-    assert {(row.session_id, row.turn) for row in shifts[shifts["model"] == "tracker"].itertuples()} >= set(
-        at
-    )
+    shifts = run["shifts"][run["shifts"]["model"] == "tracker"]
+    assert {(row.session_id, row.turn) for row in shifts.itertuples()} >= set(at)
     said = run["said"]
     assert said["field_table"]["country"] == len(LANDS)
     assert said["coverage"]["country"]["user"] > 0
@@ -155,12 +144,8 @@ def test_the_field_is_scored_and_in_tables_pages_and_figures(run):
     assert '"country"' in run["trace"]
 
 
-def is_leap(event):
-    return event["type"] == "leap"
-
-
 def test_the_shift_type_is_planned_voiced_understood_scored_and_drawn(run):
-    found = list(changes(run, "tracker", is_leap))
+    found = list(changes(run, "tracker", lambda event: event["type"] == "leap"))
     assert len(found) >= 8
     for _, _, event, user, reply in found:
         assert user["user_meta"]["stage"] == "shift_leap"

@@ -1,8 +1,7 @@
-"""The demo batch, small: addresses of chance pinned exactly, means within sampling error, known groups in order.
-
-The means may move by the sampling error of 30 scenarios when a template is reworded or a film is added
-(half a 95 % interval is at most 0.07 for every metric here); a changed formula moves them by more. The rows are
-printed by ``python -m pytest tests/golden/test_movies_demo.py -k table -s``.
+"""The demo batch, small: addresses of chance pinned exactly, means within sampling error, known groups in
+order. The means may move by the sampling error of 30 scenarios when a template is reworded or a film is added
+(half a 95 % interval is at most 0.07 for every metric here); a changed formula moves them by more. The rows
+are printed by ``python -m pytest tests/golden/test_movies_demo.py -k table -s``.
 """
 
 import pandas as pd

@@ -1,8 +1,6 @@
-"""The thesis's older tables from its own 20-turn logs.
-
-CC and CR to 1e-9 with the supplied vocabulary. What rests on LDA topics depends on the original's generator
-state and order of calls; the tolerances on means are those that another seed of the original needs
-(recovery 3e-3, delay 0.08, interference 2e-3, CAS 1e-3).
+"""The thesis's older tables from its own 20-turn logs. CC and CR to 1e-9 with the supplied vocabulary. What
+rests on LDA topics depends on the original's generator state and order of calls; the tolerances on means are
+those that another seed of the original needs (recovery 3e-3, delay 0.08, interference 2e-3, CAS 1e-3).
 """
 
 import json

@@ -1,5 +1,4 @@
 """Made-up metas and reviews in the exact schema of Amazon-Reviews-2023: clean at any size, and dirty rows.
-
 Every dirty row says what the two sets of rules make of it, so the expectation stands beside the input.
 """
 
@@ -164,10 +163,9 @@ def _lines(rows):
 def write_category(
     folder, name, products, reviews, *, seed = 0, first = 0, packed = False
 ):  # fmt: skip
-    """Write clean ``meta_<name>.jsonl`` and ``<name>.jsonl`` (packed: .gz); returns the two paths.
-
-    Reviews go to products as a Zipf law has it, as in real catalogues. Half of the reviews are of
-    products that the metas lack: of real items only a quarter passes the filters.
+    """Write clean ``meta_<name>.jsonl`` and ``<name>.jsonl`` (packed: .gz); returns the two paths. Reviews go
+    to products as a Zipf law has it, as in real catalogues. Half of the reviews are of products that the
+    metas lack: of real items only a quarter passes the filters.
     """
     rng = stream(seed, "cosrec", "catalogue fixture", name)
     known = [asin(first + i) for i in range(products)]

@@ -212,11 +212,10 @@ class Page:
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def axe(self, *rules):
-        """What axe-core finds wrong by these rules, or by all: rule, element and reason, one line each.
-
-        The script comes in through the protocol, which no policy of the page stops. What is folded is unfolded:
-        axe takes a closed element's content for visible, at a place where something else is. Of a table five rows
-        are looked at, of a dialogue nine turns: the others are made alike.
+        """What axe-core finds wrong by these rules, or by all: rule, element and reason, one line each. The
+        script comes in through the protocol, which no policy of the page stops. What is folded is unfolded:
+        axe takes a closed element's content for visible, at a place where something else is. Of a table five
+        rows are looked at, of a dialogue nine turns: the others are made alike.
         """
         only = {"runOnly": list(rules)} if rules else {}
         options = json.dumps({"resultTypes": ["violations"], **only})

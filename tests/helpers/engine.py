@@ -1,8 +1,7 @@
 """A real language model in tests: llama.cpp with a few hundred kB of random weights, behind Ollama's paths.
-
 The weights are drawn here (two layers, width 64, a vocabulary of bytes), so the text is noise, but everything
-else is real: tokens, sampling by seed, JSON schemas enforced by a grammar, prompts that are too long.
-Needs the extra ``llmtest`` (xllamacpp, gguf).
+else is real: tokens, sampling by seed, JSON schemas enforced by a grammar, prompts that are too long. Needs
+the extra ``llmtest`` (xllamacpp, gguf).
 """
 
 import hashlib

@@ -80,9 +80,8 @@ def passed(do):
 
 
 def journeys():
-    """What happens, in words, and the files that it passes, ``core`` included.
-
-    The first joins what the command does in its own process and what the notebook does in its kernel.
+    """What happens, in words, and the files that it passes, ``core`` included. The first joins what the
+    command does in its own process and what the notebook does in its kernel.
     """
     from crs_lib import evaluate, realtalk, simulate
     from crs_lib.__main__ import main

@@ -1,7 +1,6 @@
 """The licences of all dependencies, extras included; an error for one that does not fit a package under MIT.
-
-``python -m tests.helpers.licences`` lists them; ``make lint`` runs it. Read is what the installed packages say:
-their SPDX expression, else their classifiers, else the first line of their licence field.
+``python -m tests.helpers.licences`` lists them; ``make lint`` runs it. Read is what the installed packages
+say: their SPDX expression, else their classifiers, else the first line of their licence field.
 """
 
 import importlib.metadata

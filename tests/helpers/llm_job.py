@@ -55,10 +55,9 @@ def imported(run):
 
 
 def work(folder, url, run, n_models, n_sessions, n_turns, llm=None, agent=False):
-    """Simulate, judge and evaluate under one run name; what is finished is not done again.
-
-    With ``agent`` the last model is one that searches, and the dialogues are imported into a run of their own,
-    which is evaluated too.
+    """Simulate, judge and evaluate under one run name; what is finished is not done again. With ``agent`` the
+    last model is one that searches, and the dialogues are imported into a run of their own, which is
+    evaluated too.
     """
     os.environ["CRS_RESULTS"] = str(folder)
     systems = [f"ollama:m{i}:1" for i in range(n_models)]
@@ -102,10 +101,9 @@ def _mark(body):
 
 @dataclass
 class Kills:
-    """How often a job was killed, and what had become of its questions then.
-
-    ``again`` are requests whose answer was in the call cache at a kill before: none, or an answer was lost.
-    ``lost`` are requests under way: their answer was not yet kept.
+    """How often a job was killed, and what had become of its questions then. ``again`` are requests whose
+    answer was in the call cache at a kill before: none, or an answer was lost. ``lost`` are requests under
+    way: their answer was not yet kept.
     """
 
     times: int = 0
@@ -136,9 +134,8 @@ def _kept(cache):
 
 
 def killed_until_done(server, job, targets):
-    """Start the job again and again, each time killed once so many different questions were asked.
-
-    Returns what had become of the questions at each kill.
+    """Start the job again and again, each time killed once so many different questions were asked. Returns
+    what had become of the questions at each kill.
     """
     kills, folder, run = Kills(), Path(job[0]), job[2]
     for target in [*targets, None]:

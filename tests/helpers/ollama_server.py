@@ -1,7 +1,6 @@
-"""A server on loopback that speaks Ollama's REST API and the OpenAI chat endpoint, and fails on request.
-
-It answers by the rules of the template backend: the same prompt and seed give the same reply, so whole
-dialogues run on it. ``python -m tests.helpers.ollama_server --delay 0.05 --slots 8`` starts one by hand.
+"""A server on loopback that speaks Ollama's REST API and the OpenAI chat endpoint, and fails on request. It
+answers by the rules of the template backend: the same prompt and seed give the same reply, so whole dialogues
+run on it. ``python -m tests.helpers.ollama_server --delay 0.05 --slots 8`` starts one by hand.
 """
 
 import argparse
@@ -29,10 +28,9 @@ DIGEST = "5" * 64
 
 @dataclass
 class Faults:
-    """Faults of one model: first those in ``plan``, one a request ("" is none), then by chance.
-
-    With ``rate`` each further request fails with that probability, in one of the ways in ``kinds``; the
-    ``seed`` and the number of the request decide, not the clock.
+    """Faults of one model: first those in ``plan``, one a request ("" is none), then by chance. With ``rate``
+    each further request fails with that probability, in one of the ways in ``kinds``; the ``seed`` and the
+    number of the request decide, not the clock.
     """
 
     plan: Sequence[str] = ()

@@ -66,9 +66,8 @@ def odd(folder, how):
 
 class ProgramServer(Served):
     """A program behind an address; ``answer(request)`` gives a status and a JSON value or a text.
-
-    ``requests`` holds what came in. Each answer takes ``delay`` seconds, of which ``slots`` run at a time; ``busy``
-    counts the seconds worked.
+    ``requests`` holds what came in. Each answer takes ``delay`` seconds, of which ``slots`` run at a time;
+    ``busy`` counts the seconds worked.
     """
 
     def __init__(self, answer, delay=0.0, slots=64):

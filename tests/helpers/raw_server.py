@@ -67,10 +67,9 @@ def http_answer(body, status="200 OK", *headers):
 
 
 class RawServer:
-    """Answers every request with the next of some raw texts, with the last one again and again.
-
-    Between two pieces of one it waits ``pause`` seconds. After it ``drip`` comes every 0.05 s, without end. Its end
-    waits for its threads: one that still waited for a client could answer the client of the next server.
+    """Answers every request with the next of some raw texts, with the last one again and again. Between two
+    pieces of one it waits ``pause`` seconds. After it ``drip`` comes every 0.05 s, without end. Its end waits
+    for its threads: one that still waited for a client could answer the client of the next server.
     """
 
     def __init__(self, *answers, pieces=1, pause=0.0, hang_up=False, drip=b""):

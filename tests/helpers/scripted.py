@@ -14,7 +14,6 @@ Answer = str | LLMError | Callable[[Request], str]
 @BACKENDS.register("scripted", kind="offline")
 class Scripted(Backend):
     """Answers from a list: texts, errors to raise, or functions of the request. For tests and rehearsals.
-
     ``answers`` may be one function, which then answers every call. ``asked`` keeps the requests.
     """
 

@@ -22,10 +22,9 @@ def shifts(name):
 
 
 def readings():
-    """What each of two readers took an utterance for, by its text.
-
-    The readers are two conversations with a large language model that held the definitions of the three kinds
-    and the utterances in random order, and nothing else; "unclear" was allowed. No person has read them.
+    """What each of two readers took an utterance for, by its text. The readers are two conversations with a
+    large language model that held the definitions of the three kinds and the utterances in random order, and
+    nothing else; "unclear" was allowed. No person has read them.
     """
     with Path(__file__).with_name("shift_readings.tsv").open(encoding="utf-8", newline="") as file:
         return {row["text"]: (row["first"], row["second"]) for row in csv.DictReader(file, delimiter="\t")}

@@ -260,7 +260,8 @@ def test_too_much_code_and_too_much_text(good, tmp_path):
     few = changed(good, tmp_path, lambda cells, book: book.cells.remove(cells["config-text"]))
     # 3 texts of 8 cells are 37.5 %, rounded 38
     assert few == ["38 % of the cells are text (3 of 8); expected 40 to 50 %"]
-    many = changed(good, tmp_path, lambda _, book: book.cells.__setitem__(slice(3, 3), _texts(3)))
+    more = [nbformat.v4.new_markdown_cell("More.") for _ in range(3)]
+    many = changed(good, tmp_path, lambda _, book: book.cells.__setitem__(slice(3, 3), more))
     assert many == ["58 % of the cells are text (7 of 12); expected 40 to 50 %"]
 
 
@@ -306,10 +307,6 @@ def test_sections_end_with_findings_and_the_notebook_with_what_it_showed(good, t
     assert "the first cell lists 2 questions ('1. …?') for 1 sections; one each" in told(
         good, tmp_path, sections, "1. Who?\n2. When?"
     )
-
-
-def _texts(n):
-    return [nbformat.v4.new_markdown_cell("More.") for _ in range(n)]
 
 
 @pytest.mark.parametrize("content", ["", "{}", "not json", '{"cells": 3}'])

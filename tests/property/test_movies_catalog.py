@@ -252,7 +252,7 @@ def test_matches_and_titles_stand_where_they_say_and_the_vector_is_their_idf(tex
     for match in SAMPLE.audit(text):
         piece = text[match.start : match.end]
         assert 0 <= match.start < match.end <= len(text)
-        assert words(piece) in [words(form) for form in _forms(match)]
+        assert words(piece) in [words(form) for form in FIELDS[match.field].forms(match.value)]
         assert words(text[: match.start]) + words(piece) + words(text[match.end :]) == words(text)
     taken = -1
     for mention in SAMPLE.titles(text):
@@ -270,7 +270,3 @@ def test_a_longer_text_never_loses_an_unruled_concept(one, two):
     both = SAMPLE.concepts(f"{one}. {two}")
     ruled = {m.code for m in SAMPLE.audit(f"{one}. {two}") if m.rejected}
     assert SAMPLE.concepts(one) - ruled <= both
-
-
-def _forms(match):
-    return FIELDS[match.field].forms(match.value)

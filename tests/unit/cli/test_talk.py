@@ -30,10 +30,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def typed(monkeypatch, *lines):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
-
-
 @pytest.mark.subprocess
 def test_the_adapter_of_the_page_is_short_and_is_scored(here, capsys):
     text = code("adapter")
@@ -102,7 +98,8 @@ def test_try_says_what_is_wrong_in_one_line(capsys):
 
 
 def test_chat_shows_spans_state_and_films_and_keeps_the_conversation(here, capsys, monkeypatch):
-    typed(monkeypatch, "I would like a comedy from 1936", "", "Forget comedy, a war film please")
+    typed = io.StringIO("I would like a comedy from 1936\n\nForget comedy, a war film please\n")
+    monkeypatch.setattr(sys, "stdin", typed)
     assert main(["chat", "tracker", "--out", "talk.jsonl"]) == 0
     out = re.sub(" +", " ", capsys.readouterr().out)
     assert "spans comedy genre=Comedy; 1936 year=1936" in out

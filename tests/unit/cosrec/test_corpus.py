@@ -224,15 +224,8 @@ def test_a_clean_corpus_has_no_quirks_and_a_majority_is_more_than_half(tmp_path)
     assert report.empty and audit.quirk_summary(report).empty
     write(
         tmp_path,
-        intent_annotations={
-            # turn 0: search 2 of 4 (a tie), recommendation 3 of 4; turn 1 has no record
-            "C_1": [
-                {
-                    "utterance": 0,
-                    "intent_annotations": [[SEARCH, RECOMMEND], [SEARCH], [RECOMMEND], [RECOMMEND]],
-                }
-            ]
-        },
+        # turn 0: search 2 of 4 (a tie), recommendation 3 of 4; turn 1 has no record
+        **annotated([SEARCH, RECOMMEND], [SEARCH], [RECOMMEND], [RECOMMEND]),
     )
     first, second = majority_labels(corpus.load(tmp_path, "curated")).to_dict("records")
     assert (first["search"], first["recommendation"], first["ties"], first["annotators"]) == (0, 1, 1, 4)

@@ -1,7 +1,6 @@
 """Intents, agreement, rewriting, quality: worked examples, second opinions, and the released data."""
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -39,14 +38,10 @@ def test_views_are_one_vote_an_annotator():
     assert data.labels[:3].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
 
 
-@cache
-def fitted(name):
-    return intents.MODELS.create(name).fit(intents._training(CROWD))
-
-
 @pytest.mark.parametrize("name", intents.MODELS.names())
 def test_every_intent_model(name):
-    data, model = intents._training(CROWD), fitted(name)
+    data = intents._training(CROWD)
+    model = intents.MODELS.create(name).fit(data)
     scores, guess = model.scores(data.turns), model.predict(data.turns)
     assert scores.shape == guess.shape == data.labels.shape
     assert ((scores >= 0) & (scores <= 1)).all()

@@ -132,10 +132,9 @@ def test_words_for_copying_are_those_of_the_thesis(text):
 
 @pytest.mark.slow
 def test_legacy_shift_detection_recovery_and_score(catalog):
-    """Four user turns about love, dark, dark, love: shifts at 2 and 4 (turn 3 repeats turn 2).
-
-    The reply to turn 2 is about love (the old topic: a hit), that to turn 3 about dark: recovered after 2,
-    interference 1/2. Nothing answers turn 4 with love: 1 reply seen, 0 hits.
+    """Four user turns about love, dark, dark, love: shifts at 2 and 4 (turn 3 repeats turn 2). The reply to
+    turn 2 is about love (the old topic: a hit), that to turn 3 about dark: recovered after 2, interference
+    1/2. Nothing answers turn 4 with love: 1 reply seen, 0 hits.
     """
     one = dialogue("love", "love", "dark", "love", "dark", "dark", "love", "dark")
     record = scored(catalog, one, "thesis_legacy", topics="heuristic")

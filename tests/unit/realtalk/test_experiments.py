@@ -42,12 +42,8 @@ def test_a_run_goes_from_corpus_to_log(tmp_path):
     ]
     assert log["recall"].iloc[0] == pytest.approx(scored["summary"]["recall"].iloc[0])
     assert log[["train_recall", "test_recall"]].isna().all().all()  # the sample is neither
-    written = tables.read_table(paths.results() / "realtalk" / "experiments.csv", log_contract())
-    assert len(written) == 1
-
-
-def log_contract():
-    return tables.Contract("experiments.csv", study.COLUMNS, ("experiment_id",))
+    contract = tables.Contract("experiments.csv", study.COLUMNS, ("experiment_id",))
+    assert len(tables.read_table(paths.results() / "realtalk" / "experiments.csv", contract)) == 1
 
 
 def test_scores_need_predictions_first():

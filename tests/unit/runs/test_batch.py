@@ -95,7 +95,8 @@ def test_without_workers_nothing_can_be_done_and_not_with_any_number(tmp_path, w
 def killed(process, path, beyond):
     """Kill the job once it has stored more than so many sessions; how many are stored then."""
     wait_until(lambda: stored(path) > beyond or process.poll() is not None)
-    children = _children(process.pid)
+    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    children = [int(child) for child in listed.read_text().split()] if listed.exists() else []
     process.kill()
     process.communicate()
     wait_until(lambda: not any(alive(child) for child in children))  # the workers end by themselves
@@ -110,7 +111,9 @@ def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path, wor
     for _ in range(3):
         reached.append(killed(start(path, n, workers, pause=0.02), path, reached[-1] + 20))
     assert 0 < reached[1] < reached[2] < reached[3] < 2 * n  # each start went on, none came to the end
-    kept = {key: body for key, body in zip(keys(n), in_process(n), strict=True) if key in _finished(path)}
+    with Ledger(path) as ledger:
+        done = ledger.finished()
+    kept = {key: body for key, body in zip(keys(n), in_process(n), strict=True) if key in done}
 
     process = start(path, n, workers)
     assert process.communicate()[1] == ""
@@ -144,16 +147,6 @@ def test_a_worker_that_is_ended_while_it_writes_holds_nobody_up(tmp_path):
     watcher.join()
     assert time.monotonic() - began < 50
     wait_until(lambda: not multiprocessing.active_children(), seconds=20)
-
-
-def _finished(path):
-    with Ledger(path) as ledger:
-        return ledger.finished()
-
-
-def _children(pid):
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
 def test_threads_share_one_maker_work_at_the_same_time_and_give_the_same_sessions(tmp_path):

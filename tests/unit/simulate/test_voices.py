@@ -81,10 +81,9 @@ def _digest(*paths):
 
 
 def test_the_trackers_rules_and_the_voices_for_confirmation_never_change_together():
-    """Each entry differs from the one before in one of the two digests; the last one is of the files as they are.
-
-    Whoever changes a voice for confirmation adds an entry before any rule of the tracker is touched, and the
-    other way round, so that no rule is written with a new sentence at hand.
+    """Each entry differs from the one before in one of the two digests; the last one is of the files as they
+    are. Whoever changes a voice for confirmation adds an entry before any rule of the tracker is touched, and
+    the other way round, so that no rule is written with a new sentence at hand.
     """
     folder = Path(prompts.__file__).parents[1] / "prompts" / "movies" / "voices"
     files = sorted(folder / f"{name}.wording" for name in voices.names("confirmation"))

@@ -30,15 +30,12 @@ from tests.helpers.stats_examples import (
 GAPS = st.lists(st.integers(-4, 4), min_size=2, max_size=8)
 
 
-def versus_zero(gaps):
-    return paired_frame({"a": np.asarray(gaps, dtype=float), "b": np.zeros(len(gaps))})
-
-
 @settings(max_examples=20, deadline=None)
 @given(GAPS)
 def test_wilcoxon_pratt_equals_full_enumeration(gaps):
     """Up to 13 scenarios, also with ties and zeros: every sign pattern, counted in a loop."""
-    row = stats.wilcoxon_pairs(versus_zero(gaps)).iloc[0]
+    beside_zero = {"a": np.asarray(gaps, dtype=float), "b": np.zeros(len(gaps))}
+    row = stats.wilcoxon_pairs(paired_frame(beside_zero)).iloc[0]
     ranks = sp.rankdata(np.abs(gaps))
     active = [r for r, g in zip(ranks, gaps, strict=True) if g]
     signs = itertools.product((-1, 1), repeat=len(active))

@@ -291,18 +291,14 @@ def test_a_contrast_without_spread_or_scenarios_is_unknown_not_found_for_certain
 
 def test_sessions_needed_has_the_interval_of_the_deviation():
     """Of 60 runs of 40 scenarios, most intervals hold the number that the true deviation asks for."""
-    rng, truth = np.random.default_rng(8), contrast_needs(0.3)
-    inside = 0
+    rng, inside = np.random.default_rng(8), 0
+    truth = next(n for n in range(2, 1000) if _wilcoxon_power(0.1 / 0.3, n, 0.05) >= 0.8)
     for _ in range(60):
         x = np.column_stack([np.zeros(40), rng.normal(0, 0.3, 40)])
         row = contrast_power(matrix_frame(x, names=["a", "b"]), 0.1, stats.Design(resamples=200)).iloc[0]
         assert row["needed_low"] <= row["sessions_needed"] <= row["needed_high"]
         inside += row["needed_low"] <= truth <= row["needed_high"]
     assert inside / 60 > 0.8
-
-
-def contrast_needs(sd):
-    return next(n for n in range(2, 1000) if _wilcoxon_power(0.1 / sd, n, 0.05) >= 0.8)
 
 
 def test_what_so_few_scenarios_can_reach():

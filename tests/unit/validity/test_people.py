@@ -465,11 +465,6 @@ def test_aspects_are_those_of_the_published_run_files():
     assert all(set(row) == allowed and " " not in row["conversation"] for row in rows)  # ids, no sentence
 
 
-def lines(path, talks):
-    (path / "talks.jsonl").write_text("\n".join(map(json.dumps, talks)))
-    return logs.read(path / "talks.jsonl")
-
-
 def concept(system, file, hits):
     turns = []
     for place, hit in enumerate(hits):
@@ -487,7 +482,8 @@ def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
     talks = [
         concept(system, f"{i}.json", hits) for system in ("kbrd", "barcor") for i, hits in enumerate(outcomes)
     ]
-    frame = raters.success(lines(tmp_path, talks), TEN)
+    (tmp_path / "talks.jsonl").write_text("\n".join(map(json.dumps, talks)))
+    frame = raters.success(logs.read(tmp_path / "talks.jsonl"), TEN)
     assert len(frame) == 12
     found = raters.prediction(frame, resamples=20).set_index(["criterion", "level", "predictor"])
     assert found.loc[("in_text", "reply", "satisfaction"), "within"] == 1.0
