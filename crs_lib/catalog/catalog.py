@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +89,7 @@ class Catalog:
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
         self._answers: dict[tuple[object, ...], _Found] = {}
-        self._coded = lru_cache(_MOST_CODES)(self._code)
+        self._codes: dict[tuple[str, str], int | None] = {}
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
 
@@ -151,7 +151,12 @@ class Catalog:
 
     def code(self, field: str, value: str) -> int | None:
         """The code of ``field=value`` in any spelling, or None; InputError for no field or no year."""
-        return self._coded(field, value)
+        pair = field, value
+        if pair not in self._codes:
+            if len(self._codes) >= _MOST_CODES:
+                self._codes.clear()
+            self._codes[pair] = self._code(field, value)
+        return self._codes[pair]
 
     def known_code(self, field: str, value: str) -> int | None:
         """As :meth:`code`, and None for what cannot be a value; for what models, programs and logs state."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import pickle
 import re
 from collections import Counter
 
@@ -177,6 +178,12 @@ def test_the_frequent_and_the_rare_way_to_look_up_agree():
     found = many.query({"actor": "P7 Q", "genre": "War"}).items
     assert found.tolist() == [i for i in range(400) if i % 97 == 7 and i % 3 == 0]
     assert found.dtype == np.int32
+
+
+def test_a_catalogue_that_was_asked_goes_to_another_process():
+    assert TEN.code("genre", "comedy") is not None
+    sent = pickle.loads(pickle.dumps(TEN))
+    assert sent.query({"genre": "comedy"}).items.tolist() == TEN.query({"genre": "comedy"}).items.tolist()
 
 
 def array(items):
