@@ -151,12 +151,16 @@ class Catalog:
 
     def code(self, field: str, value: str) -> int | None:
         """The code of ``field=value`` in any spelling, or None; InputError for no field or no year."""
-        pair = field, value
-        if pair not in self._codes:
-            if len(self._codes) >= _MOST_CODES:
-                self._codes.clear()
-            self._codes[pair] = self._code(field, value)
-        return self._codes[pair]
+        known, pair = self._codes, (field, value)
+        if pair not in known:
+            row, code_of = fields.get(field), self.vocabulary.code_of
+            found = code_of.get(fields.concept(field, value))
+            if found is None and (cleaned := row.clean(value).value) is not None:
+                found = code_of.get(fields.concept(field, cleaned))
+            if len(known) >= _MOST_CODES:
+                known = self._codes = {}  # another thread may still read the old one
+            known[pair] = found
+        return known[pair]
 
     def known_code(self, field: str, value: str) -> int | None:
         """As :meth:`code`, and None for what cannot be a value; for what models, programs and logs state."""
@@ -174,13 +178,6 @@ class Catalog:
                 code = self.known_code(name, value) if name in ALL_FIELDS else None
                 if code is not None:
                     found.setdefault(name, self.vocabulary.value[code])
-        return found
-
-    def _code(self, field: str, value: str) -> int | None:
-        row = fields.get(field)
-        found = self.vocabulary.code_of.get(fields.concept(field, value))
-        if found is None and (cleaned := row.clean(value).value) is not None:
-            found = self.vocabulary.code_of.get(fields.concept(field, cleaned))
         return found
 
     def support(self, field: str, value: str) -> int:

@@ -26,8 +26,7 @@ def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
     """
     rows = []
     for talk in dialogues:
-        heard: set[str] = set()
-        had: set[str] = set()
+        heard, had = set[str](), set[str]()
         for pair in talk.pairs():
             meta, text = pair.system.meta, " ".join(pair.system.text.split())
             films = meta.get("rec_ids", ())
