@@ -3,7 +3,7 @@
 import datetime as dt
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,54 +60,38 @@ def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -
     """
     made_by = indexes.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
     chat = (made_by, index.chat.digest, index.encoder, index.tuned)
-    names = [
-        indexes.kept_key(*chat, text, plan.terms, plan.first_person, plan.second_person)
-        for text, plan in zip(texts, plans, strict=True)
-    ]
-    asked = dict(zip(names, zip(texts, plans, strict=True), strict=True))
-
-    def make(missing: list[str]) -> list[Floats]:
-        return _scored(index, *zip(*(asked[name] for name in missing), strict=True))
-
-    found = [np.ascontiguousarray(rows.T) for rows in indexes.kept_arrays(names, make)]
-    return [dict(zip(CHANNELS, rows, strict=True)) for rows in found]
+    asked = list(zip(texts, plans, strict=True))
+    keys = [(*chat, text, made.terms, made.first_person, made.second_person) for text, made in asked]
+    kept = indexes.kept_arrays(keys, asked, lambda missing: _scored(index, missing))
+    return [dict(zip(CHANNELS, np.ascontiguousarray(rows.T), strict=True)) for rows in kept]
 
 
-def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[Floats]:
+def _scored(index: ChatIndex, asked: Sequence[tuple[str, QueryPlan]]) -> list[Floats]:
     """Scores of questions that were not kept, each (messages, channels)."""
-    asked = (list(texts), [plan.first_person for plan in plans], [plan.second_person for plan in plans])
-    main = _AskedVectors(*(index.encode(form) for form in asked))
-    others = [
-        (role, vectors, _AskedVectors(*(index.encode(form, role) for form in asked)))
-        for role, vectors in index.others.items()
-    ]
-    return [
-        np.stack(list(_by_channel(index, plan, main, others, row).values()), axis=1)
-        for row, plan in enumerate(plans)
-    ]
+    texts, plans = zip(*asked, strict=True)
+    forms = (texts, [plan.first_person for plan in plans], [plan.second_person for plan in plans])
+    vectors = {role: _AskedVectors(*(index.encode(form, role) for form in forms)) for role in index.encoders}
+    return [_by_channel(index, plan, vectors, row) for row, plan in enumerate(plans)]
 
 
-def _by_channel(
-    index: ChatIndex, plan: QueryPlan, main: _AskedVectors,
-    others: Sequence[tuple[str, encoders.Encoded, _AskedVectors]], row: int,
-) -> dict[str, Floats]:  # fmt: skip
+def _by_channel(index: ChatIndex, plan: QueryPlan, asked: Mapping[str, _AskedVectors], row: int) -> Floats:
     terms = plan.terms
-    raw, first = main.raw.sentences[row], main.first.sentences[row]
+    raw, first = asked[""].raw.sentences[row], asked[""].first.sentences[row]
     captioned = np.array([bool(m.caption) for m in index.chat.messages])
+    nothing = np.zeros(index.size)
     found = {
         "words": index.words.scores(terms),
         "pairs": index.pairs.scores(pairs(terms)),
         "grams": index.grams.scores(grams(terms)),
         "segment words": index.by_segment.scores(terms)[index.owner],
         "segment": (index.segment_vectors @ first)[index.owner],
-        **({"caption": np.where(captioned, index.captions.sentences @ raw, 0)} if captioned.any() else {}),
-        **_by_vectors(index.vectors, main, row, index.before),
+        "caption": np.where(captioned, index.captions.sentences @ raw, 0) if captioned.any() else nothing,
     }
-    for prefix, vectors, asked in others:
-        near = _by_vectors(vectors, asked, row, index.before)
-        found |= {f"{prefix} {name}": values for name, values in near.items()}
-    nothing = np.zeros(index.size)
-    return {name: np.asarray(found.get(name, nothing), dtype=np.float32) for name in CHANNELS}
+    for role, vectors in index.encoded.items():
+        near = _by_vectors(vectors, asked[role], row, index.before)
+        found |= {f"{role} {name}".strip(): values for name, values in near.items()}
+    columns = [np.asarray(found.get(name, nothing), dtype=np.float32) for name in CHANNELS]
+    return np.stack(columns, axis=1)
 
 
 def _by_vectors(
@@ -147,7 +131,7 @@ def fuse(
     the other speaker loses where the question names exactly one; a message written on a stated day or the two
     after it gains. Raises InputError for a weight of an unknown name.
     """
-    used = dict(default_weights(index.encoder) if weights is None else weights)
+    used = default_weights(index.encoder) if weights is None else weights
     parts = {**{name: zscore(s) for name, s in channels.items()}, **_priors(index, plan)}
     if unknown := sorted(used.keys() - parts.keys() - {"other speaker", "stated day"}):
         raise InputError(f"unknown channels {unknown}; expected some of {', '.join(sorted(parts))}")
@@ -163,9 +147,9 @@ def fuse(
     return total.astype(np.float32)
 
 
-def default_weights(encoder: str) -> dict[str, float]:
+def default_weights(encoder: str) -> Mapping[str, float]:
     """The channel weights that go with an encoder."""
-    return dict(SPELLING_WEIGHTS if encoder == "hashing" else WEIGHTS)
+    return SPELLING_WEIGHTS if encoder == "hashing" else WEIGHTS
 
 
 def _priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]:
@@ -182,10 +166,8 @@ def stated_day(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
     """1 for messages written on a stated day or up to two days later (things are told afterwards)."""
     out = np.zeros(index.size)
     for first, last in plan.windows:
-        start, end = dt.date.fromisoformat(first), dt.date.fromisoformat(last) + dt.timedelta(days=2)
-        for i, message in enumerate(index.chat.messages):
-            if message.time and start <= message.time.date() <= end:
-                out[i] = 1.0
+        start, end = (dt.date.fromisoformat(day).toordinal() for day in (first, last))
+        out[(start <= index.days) & (index.days <= end + 2)] = 1.0
     return out
 
 
@@ -196,16 +178,21 @@ def zscore(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return (wide - wide.mean()) / spread if spread > 1e-9 else np.zeros(len(wide))
 
 
+def shifted(values: NDArray[Any], session: NDArray[np.intp], step: int) -> NDArray[Any]:
+    """The value ``step`` messages before (after, where negative), along the last axis; 0 beyond a session."""
+    place = np.arange(len(session)) - step
+    inside = place.clip(0, len(session) - 1)
+    return np.where((inside == place) & (session[inside] == session), values[..., inside], 0)
+
+
 def _smooth(
     values: NDArray[np.float64], session: NDArray[np.intp], shares: tuple[float, float]
 ) -> NDArray[np.float64]:
     """Values plus ``shares`` of the neighbours one and two places away, never across sessions."""
     out = values.copy()
     for step, share in enumerate(shares, start=1):
-        if share and len(values) > step:
-            same = session[step:] == session[:-step]
-            out[step:] += share * values[:-step] * same
-            out[:-step] += share * values[step:] * same
+        out += share * shifted(values, session, step)
+        out += share * shifted(values, session, -step)
     return out
 
 

@@ -102,10 +102,10 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
     """Scores of all messages at each step, for every question by its index."""
     index = indexes.build(chat, encoder)
     texts = [question.text for question in chat.questions]
-    plans = [plan.make(text, index.names, index.today) for text in texts]
+    plans = list(map(index.plan, texts))
     bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
     named = index.encode([f"{m.speaker}: {m.text}" for m in chat.messages]).sentences
-    shown = index.beside | {"tuned": f"{index.main} tuned"}
+    shown = index.encoders | {"tuned": f"{index.main} tuned"}
     with one_thread():
         raw = index.encode(texts).sentences
         scored = channels.scores(index, texts, plans)
@@ -115,9 +115,9 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
                 f"{index.main}, 'speaker: text', question as it stands": named @ raw[row],
                 "BM25 with captions, names left out": found["words"],
                 f"{index.main}, question in the first person": found["first"],
-                f"{index.main}, best token matches": found["tokens"],
             }
-            steps |= {f"{shown[role]}, best token matches": found[f"{role} tokens"] for role in index.beside}
+            for role in index.encoders:
+                steps[f"{shown[role]}, best token matches"] = found[f"{role} tokens".strip()]
             yield question.index, steps | _fusions(index, made, found)
 
 

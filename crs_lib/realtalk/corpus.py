@@ -8,7 +8,7 @@ import datetime as dt
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -85,6 +85,16 @@ class Chat:
         return tuple(message.session for message in self.messages)
 
     @cached_property
+    def asked(self) -> dict[int, ChatQuestion]:
+        """Each question by its index."""
+        return {question.index: question for question in self.questions}
+
+    @cached_property
+    def today(self) -> dt.date | None:
+        """The day of the last message: what "now" is for a question about this chat."""
+        return max((message.time.date() for message in self.messages if message.time), default=None)
+
+    @cached_property
     def digest(self) -> str:
         """sha256 (hex) of the messages: ids, speakers, texts, captions, times, sessions."""
         rows = [
@@ -95,8 +105,11 @@ class Chat:
 
     @cached_property
     def sketch(self) -> list[int]:
-        """The hashes that the chat is known again by: :func:`_sketch` of its texts."""
-        return _sketch([message.text for message in self.messages])
+        """24 bits of a hash of every text of more than 20 letters and digits, sorted. Enough to know a chat
+        again; case, punctuation and white space do not count.
+        """
+        plain = {"".join(filter(str.isalnum, message.text.casefold())) for message in self.messages}
+        return sorted({int(hashlib.sha256(t.encode()).hexdigest()[:6], 16) for t in plain if len(t) > 20})
 
     def ids(self, positions: Sequence[int]) -> list[str]:
         """The ids of messages given by position."""
@@ -155,18 +168,10 @@ def split_of(chat: Chat) -> str:
     return TRAIN if 1 <= n <= 7 else (TEST if 8 <= n <= 10 else OTHER)
 
 
-def _sketch(texts: Sequence[str]) -> list[int]:
-    """24 bits of a hash of every text of more than 20 letters and digits, sorted. Enough to know a chat
-    again; case, punctuation and white space do not count.
-    """
-    plain = {"".join(filter(str.isalnum, text.casefold())) for text in texts}
-    return sorted({int(hashlib.sha256(t.encode()).hexdigest()[:6], 16) for t in plain if len(t) > 20})
-
-
 def resembles(one: Sequence[int], two: Sequence[int]) -> bool:
     """Whether two sketches are of the same talk: they share a fifth of the shorter one."""
-    least = min(len(set(one)), len(set(two)))
-    return bool(least) and len(set(one) & set(two)) >= 0.2 * least
+    least = min(len({*one}), len({*two}))
+    return bool(least) and len({*one} & {*two}) >= 0.2 * least
 
 
 def _whole(value: Any, where: str, quirks: list[Quirk]) -> Any:
@@ -365,17 +370,15 @@ def read_ids(text: str, chat: Chat) -> list[str]:
 
 def photo_neighbour(chat: Chat, name: str) -> int | None:
     """Position of the nearest photo message to a missing id, within 6 numbers of the same block, or None."""
-    block, _, local = name[1:].partition(":")
-    best: tuple[int, int] | None = None
-    for message in chat.messages:
-        if not message.photo or not message.id.startswith(f"D{block}:"):
-            continue
-        other = message.id.partition(":")[2]
-        if other.isdigit() and local.isdigit():
-            distance = abs(int(other) - int(local))
-            if distance <= _REACH and (best is None or (distance, message.position) < best):
-                best = distance, message.position
-    return best[1] if best else None
+    block, _, number = name.partition(":")
+    apart = [
+        (abs(int(local) - int(number)), message.position)
+        for message in chat.messages
+        if message.photo and message.id.startswith(f"{block}:")
+        and (local := message.id.partition(":")[2]).isdigit()
+    ]  # fmt: skip
+    distance, place = min(apart, default=(_REACH + 1, 0))
+    return place if distance <= _REACH else None
 
 
 def gold(chat: Chat, reading: str = VALID) -> dict[int, frozenset[int]]:
@@ -384,6 +387,6 @@ def gold(chat: Chat, reading: str = VALID) -> dict[int, frozenset[int]]:
     return {index: places for index, places in found.items() if places}
 
 
-def sessions_of(chat: Chat, positions: Sequence[int]) -> list[int]:
+def sessions_of(chat: Chat, positions: Iterable[int]) -> list[int]:
     """The sessions that some positions lie in, ascending."""
     return sorted({chat.sessions[i] for i in positions})

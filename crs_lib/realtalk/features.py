@@ -3,19 +3,20 @@
 import datetime as dt
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.realtalk import channels as first_stage
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk.channels import CHANNELS, zscore
+from crs_lib.realtalk.channels import CHANNELS, ranking, shifted, stated_day, zscore
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.levels import COLUMNS
 from crs_lib.realtalk.plan import KINDS, QueryPlan
 from crs_lib.retrieval import encoders
 
 Floats = NDArray[np.float32]
+_Columns = dict[str, NDArray[Any]]
 _TOP = 3  # how many of the first stage's best stand for "what an answer looks like"
 _AROUND = ("fused", "tokens", "words", "second", "beside tokens", "tuned tokens")
 NAMES = (
@@ -40,23 +41,19 @@ def matrix(index: ChatIndex, plan: QueryPlan, channels: Mapping[str, Floats], fu
     the chat (z-scores, gaps to the best, ranks), so that a model learnt on some chats fits another. Nothing
     depends on annotations.
     """
-    parts: dict[str, NDArray[np.floating]] = {}
-    for name, values in channels.items():
-        scaled = zscore(values)
-        parts[f"z {name}"] = scaled
-        parts[f"gap {name}"] = scaled - scaled.max(initial=0)
-    parts |= _fused(fused)
-    parts |= _around(index, channels, fused)
-    parts |= _like_the_best(index, fused)
-    parts |= _coverage(index, plan)
-    parts |= _signals(index)
-    parts |= _people_and_days(index, plan)
-    parts |= _question(index, plan, fused)
+    scaled = {name: zscore(values) for name, values in channels.items()}
+    parts: _Columns = {
+        **{f"z {name}": values for name, values in scaled.items()},
+        **{f"gap {name}": values - values.max(initial=0) for name, values in scaled.items()},
+        **_fused(fused), **_around(index, scaled, fused), **_like_the_best(index, fused),
+        **_coverage(index, plan), **_signals(index), **_people_and_days(index, plan),
+        **_question(index, plan, fused),
+    }  # fmt: skip
     return np.stack([np.asarray(parts[name], dtype=np.float32) for name in NAMES], axis=1)
 
 
-def _fused(fused: Floats) -> dict[str, NDArray[np.floating]]:
-    order = first_stage.ranking(fused)
+def _fused(fused: Floats) -> _Columns:
+    order = ranking(fused)
     rank = np.empty(len(fused))
     rank[order] = np.arange(len(fused))
     top = fused[order[:10]]
@@ -66,36 +63,22 @@ def _fused(fused: Floats) -> dict[str, NDArray[np.floating]]:
     }  # fmt: skip
 
 
-def _around(
-    index: ChatIndex, channels: Mapping[str, Floats], fused: Floats
-) -> dict[str, NDArray[np.floating]]:
+def _around(index: ChatIndex, scaled: _Columns, fused: Floats) -> _Columns:
     """The neighbours' scores inside the session, and the best of the segment."""
-    out: dict[str, NDArray[np.floating]] = {}
+    out: _Columns = {}
     for name in _AROUND:
-        values = zscore(fused if name == "fused" else channels[name])
-        out[f"{name} before"] = _shifted(values, index.session, 1)
-        out[f"{name} after"] = _shifted(values, index.session, -1)
+        values = zscore(fused) if name == "fused" else scaled[name]
+        out[f"{name} before"] = shifted(values, index.session, 1)
+        out[f"{name} after"] = shifted(values, index.session, -1)
         best = np.full(len(index.segments), -np.inf)
         np.maximum.at(best, index.owner, values)
         out[f"{name} segment best"] = best[index.owner]
     return out
 
 
-def _shifted(values: NDArray[np.floating], session: NDArray[np.intp], step: int) -> NDArray[np.float64]:
-    """The value ``step`` messages before (after, where negative); 0 beyond the session."""
-    out = np.zeros(len(values))
-    if len(values) > 1:
-        same = session[1:] == session[:-1]
-        if step > 0:
-            out[1:] = np.where(same, values[:-1], 0)
-        else:
-            out[:-1] = np.where(same, values[1:], 0)
-    return out
-
-
-def _like_the_best(index: ChatIndex, fused: Floats) -> dict[str, NDArray[np.floating]]:
+def _like_the_best(index: ChatIndex, fused: Floats) -> _Columns:
     """Pseudo relevance feedback: nearness to the mean of the first stage's three best, itself left out."""
-    order = first_stage.ranking(fused)[: _TOP + 1]
+    order = ranking(fused)[: _TOP + 1]
     vectors = index.vectors.sentences
     mean = vectors[order[:_TOP]].sum(axis=0)
     near = vectors @ mean / _TOP
@@ -115,17 +98,17 @@ def _like_the_best(index: ChatIndex, fused: Floats) -> dict[str, NDArray[np.floa
 def _like(index: ChatIndex, place: int) -> Floats:
     """Best token matches of one message in each; its own is that of the best other one."""
 
-    def make(_: list[str]) -> list[Floats]:
+    def make(_: list[int]) -> list[Floats]:
         tokens = encoders.max_sim(index.vectors.of(place), index.vectors)
         tokens[place] = np.partition(tokens, -2)[-2] if len(tokens) > 1 else 0
         return [tokens[:, None]]
 
     made_by = indexes.source_digest(sys.modules[__name__], encoders)
-    key = indexes.kept_key(made_by, index.chat.digest, index.encoder, place)
-    return indexes.kept_arrays([key], make)[0][:, 0]
+    key = (made_by, index.chat.digest, index.encoder, place)
+    return indexes.kept_arrays([key], [place], make)[0][:, 0]
 
 
-def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:
+def _coverage(index: ChatIndex, plan: QueryPlan) -> _Columns:
     """How many of the question's terms a message has, plain and by rarity (idf)."""
     terms = sorted(set(plan.terms))
     has = np.zeros((index.size, len(terms)))
@@ -135,9 +118,7 @@ def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floatin
     total = max(float(rarity.sum()), 1e-9)
     in_segment = np.zeros((len(index.segments), len(terms)))
     np.maximum.at(in_segment, index.owner, has)
-    before = (
-        np.stack([_shifted(has[:, j], index.session, 1) for j in range(len(terms))], axis=1) if terms else has
-    )
+    before = shifted(has.T, index.session, 1).T
     return {
         "covered terms": has.sum(axis=1) / max(len(terms), 1),
         "covered rarity": has @ rarity / total,
@@ -147,34 +128,35 @@ def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floatin
     }
 
 
-def _signals(index: ChatIndex) -> dict[str, NDArray[np.floating]]:
-    column, session, shared = index.signals.column, index.session, ("question", "length", "photo")
-    found: dict[str, NDArray[np.floating]] = {f"own {name}": column(name) for name in COLUMNS}
-    found |= {f"before {name}": _shifted(column(name), session, 1) for name in (*shared, "second_person")}
-    return found | {f"after {name}": _shifted(column(name), session, -1) for name in (*shared, "reaction")}
+def _signals(index: ChatIndex) -> _Columns:
+    column = index.signals.column
+    found = {f"own {name}": column(name) for name in COLUMNS}
+    for side, step, more in (("before", 1, "second_person"), ("after", -1, "reaction")):
+        for name in ("question", "length", "photo", more):
+            found[f"{side} {name}"] = shifted(column(name), index.session, step)
+    return found
 
 
-def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:
+def _people_and_days(index: ChatIndex, plan: QueryPlan) -> _Columns:
     messages = index.chat.messages
     names = sorted({m.speaker for m in messages})
     speaker = np.array([names.index(m.speaker) for m in messages], dtype=float)
     named = len(plan.speakers)
     fits = np.array([float(m.speaker in plan.speakers) for m in messages])
-    days = np.array([m.time.toordinal() if m.time else np.nan for m in messages])
     off, meant = np.full(index.size, 9.0), np.zeros(index.size)
     for first, last in plan.windows:
         start, end = dt.date.fromisoformat(first), dt.date.fromisoformat(last)
-        off = np.fmin(off, np.minimum(np.abs(days - start.toordinal()), 9.0))
+        off = np.fmin(off, np.minimum(np.abs(index.days - start.toordinal()), 9.0))
         for i, spans in enumerate(index.signals.days):
             if any(s.start <= end and s.end >= start and (s.end - s.start).days < 40 for s in spans):
                 meant[i] = 1.0
     _, first_of, size = np.unique(index.session, return_index=True, return_counts=True)
     sizes = np.array([float(s.end - s.start) for s in index.segments])
     return {
-        "same speaker as before": _shifted(speaker + 1, index.session, 1) == speaker + 1,
+        "same speaker as before": shifted(speaker + 1, index.session, 1) == speaker + 1,
         "speaker fits": fits if named == 1 else np.full(index.size, 0.5),
         "speaker differs": 1 - fits if named == 1 else np.zeros(index.size),
-        "people named": np.full(index.size, float(named)), "day written": first_stage.stated_day(index, plan),
+        "people named": np.full(index.size, float(named)), "day written": stated_day(index, plan),
         "day meant": meant, "days off": off,
         "says when": index.signals.column("when_words") * (plan.kind in ("when", "how long")),
         "place in chat": np.arange(index.size) / max(index.size - 1, 1),
@@ -183,7 +165,7 @@ def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.
     }  # fmt: skip
 
 
-def _question(index: ChatIndex, plan: QueryPlan, fused: Floats) -> dict[str, NDArray[np.floating]]:
+def _question(index: ChatIndex, plan: QueryPlan, fused: Floats) -> _Columns:
     """Facts of the question, the same for all its candidates: the others' meaning depends on them."""
     terms = set(plan.terms)
     counts = [found for found in (len(index.having(term)) for term in terms) if found]

@@ -1,22 +1,22 @@
 """The index of a chat: everything that is known before a question is asked."""
 
-import datetime as dt
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError
+from crs_lib.core.tables import fingerprint, of_files
 from crs_lib.realtalk import corpus, levels, wording
+from crs_lib.realtalk import plan as plans
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
 from crs_lib.retrieval import encoders as encoding
@@ -24,6 +24,7 @@ from crs_lib.retrieval import lowrank, store
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
+T = TypeVar("T")
 TUNED = "tuned"  # MiniLM with the low-rank update that comes with this study
 BEST = f"minilm+gte-small+{TUNED}"
 STUDIED = ("minilm", f"minilm+{TUNED}", BEST)
@@ -31,9 +32,6 @@ ENCODERS = ("hashing", *STUDIED)
 UPDATES = Path(__file__).with_name("updates.npz")
 _PEERS, _LONGEST, _RARE = 5, 12, 0.1
 _NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the encoder
-
-
-_Thread = tuple[int, ...]  # segments, in time order, of at least two sessions that go on about the same thing
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,16 @@ class ChatIndex:
         return self.encoder.partition("+")[0]
 
     @cached_property
-    def beside(self) -> dict[str, str]:
-        """The encoders beside the main one by role: "beside", and "tuned" for an update not of this chat."""
+    def encoders(self) -> dict[str, str]:
+        """The encoders by role: "" the main one, "beside" it, and "tuned" for an update not of this chat."""
         others = self.encoder.split("+")[1:]
         named = [("tuned", _tuned_for(self.chat)) if name == TUNED else ("beside", name) for name in others]
-        return {role: name for role, name in named if name}
+        return {"": self.main} | {role: name for role, name in named if name}
 
     @property
     def tuned(self) -> str:
         """The name of MiniLM with an update that this chat did not teach, or an empty string."""
-        return self.beside.get("tuned", "")
+        return self.encoders.get("tuned", "")
 
     @property
     def size(self) -> int:
@@ -71,11 +69,14 @@ class ChatIndex:
         """Speaker by folded name."""
         return wording.learn_names(self.chat)
 
+    def plan(self, question: str) -> plans.QueryPlan:
+        """The plan of a question about this chat."""
+        return plans.make(question, self.names, self.chat.today)
+
     @cached_property
-    def today(self) -> dt.date | None:
-        """The day of the last message: what "now" is for a question about this chat."""
-        times = [m.time for m in self.chat.messages if m.time]
-        return max(times).date() if times else None
+    def days(self) -> NDArray[np.float64]:
+        """The day of each message, as a number; NaN where it has no time."""
+        return np.array([m.time.toordinal() if m.time else np.nan for m in self.chat.messages])
 
     @cached_property
     def tokens(self) -> list[list[str]]:
@@ -110,17 +111,15 @@ class ChatIndex:
         return BM25(1.2, 0.75).fit(joined)
 
     @cached_property
+    def encoded(self) -> dict[str, encoding.Encoded]:
+        """Sentence and token vectors of the messages' texts by each encoder, by its role."""
+        texts = [message.text for message in self.chat.messages]
+        return {role: self.encode(texts, role).widened() for role in self.encoders}
+
+    @property
     def vectors(self) -> encoding.Encoded:
-        """Sentence and token vectors of the messages' texts, by the main encoder."""
-        return self._encoded(self.main)
-
-    @cached_property
-    def others(self) -> dict[str, encoding.Encoded]:
-        """The same by the encoders beside it, by role."""
-        return {role: self._encoded(name) for role, name in self.beside.items()}
-
-    def _encoded(self, encoder: str) -> encoding.Encoded:
-        return self._cached(encoder, [m.text for m in self.chat.messages]).widened()
+        """Those by the main encoder."""
+        return self.encoded[""]
 
     @cached_property
     def before(self) -> NDArray[np.intp]:
@@ -137,7 +136,7 @@ class ChatIndex:
     @cached_property
     def captions(self) -> encoding.Encoded:
         """Vectors of the photo captions; texts without photo are empty."""
-        return self._cached(self.main, [m.caption for m in self.chat.messages])
+        return self.encode([message.caption for message in self.chat.messages])
 
     @cached_property
     def segments(self) -> list[levels.TopicSegment]:
@@ -147,7 +146,8 @@ class ChatIndex:
     @cached_property
     def owner(self) -> NDArray[np.intp]:
         """The segment of each message."""
-        return levels.of_message(self.segments)
+        sizes = [segment.end - segment.start for segment in self.segments]
+        return np.repeat(np.arange(len(sizes)), sizes).astype(np.intp)
 
     @cached_property
     def segment_vectors(self) -> Floats:
@@ -166,8 +166,8 @@ class ChatIndex:
         return np.array(self.chat.sessions, dtype=np.intp)
 
     @cached_property
-    def threads(self) -> list[_Thread]:
-        """L2: the threads, earliest first."""
+    def threads(self) -> list[tuple[int, ...]]:
+        """L2: the threads, earliest first: segments, in time order, of several sessions, about one thing."""
         return _threads(self)
 
     @cached_property
@@ -179,11 +179,9 @@ class ChatIndex:
         return out[self.owner]
 
     def encode(self, texts: Sequence[str], role: str = "") -> encoding.Encoded:
-        """Vectors of query texts by the main encoder, or by one beside it, cached by text."""
-        return self._cached(self.beside[role] if role else self.main, texts)
-
-    def _cached(self, encoder: str, texts: Sequence[str]) -> encoding.Encoded:
-        return encoding.cached(encoder, texts, lambda: self.make(encoder))
+        """Vectors of texts by the encoder of a role, cached by text."""
+        name = self.encoders[role]
+        return encoding.cached(name, texts, lambda: self.make(name))
 
 
 def build(chat: Chat, encoder: str = "minilm") -> ChatIndex:
@@ -244,7 +242,7 @@ def grams(stems: Sequence[str]) -> list[str]:
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _threads(index: ChatIndex) -> list[_Thread]:
+def _threads(index: ChatIndex) -> list[tuple[int, ...]]:
     """The threads of a chat, earliest first; segments that join none are in no thread. A link needs different
     sessions, mutual membership in the five nearest, and a strength of at least 0.45 (0.25 for spelling
     vectors): the cosine of mean vectors plus 0.1 for each shared label word that at most three segments have
@@ -287,23 +285,21 @@ def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
 # ── scores kept on disk under all that decides them: the chat, the encoder, the question, the code ───────
 
 
-def kept_arrays(names: Sequence[str], make: Callable[[list[str]], list[Floats]]) -> list[Floats]:
-    """The arrays of some names, (rows, columns) float32: from ``scores.sqlite``, or made and stored. ``make``
-    gets each missing name once. What is read has the bytes of what was made.
+def kept_arrays(
+    keys: Iterable[Sequence[Any]], items: Sequence[T], make: Callable[[list[T]], list[Floats]]
+) -> list[Floats]:
+    """The array of each item, (rows, columns) float32: from ``scores.sqlite``, or made and stored. ``keys``
+    are all facts, as JSON can hold them, that decide an item's array; ``make`` gets the missing items, once
+    each. What is read has the bytes of what was made.
     """
+    names = [json.dumps(key, sort_keys=True) for key in keys]
+    asked = dict(zip(names, items, strict=True))
     path = paths.data() / "processed" / "realtalk" / "scores.sqlite"
-    return store.vectors(path, names, make, np.float32)
-
-
-def kept_key(*facts: Any) -> str:
-    """One key for facts that JSON can hold; equal facts have equal keys."""
-    return json.dumps(facts, sort_keys=True)
+    return store.vectors(path, names, lambda missing: make([asked[name] for name in missing]), np.float32)
 
 
 @cache
 def source_digest(*modules: ModuleType) -> str:
     """64 hex digits of the source of some modules and of the words: a change makes anew what they made."""
-    digest = hashlib.sha256(kept_key(prompts.lists(wording.WORDS)).encode())
-    for module in modules:
-        digest.update(Path(str(module.__file__)).read_bytes())
-    return digest.hexdigest()
+    files = [Path(str(module.__file__)) for module in modules]
+    return fingerprint([prompts.lists(wording.WORDS), of_files(files)])

@@ -55,15 +55,9 @@ def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[TopicSegment]:
     ]
 
 
-def of_message(segments: Sequence[TopicSegment]) -> NDArray[np.intp]:
-    """The number of the segment that each message lies in, (messages,); segments hold every message once."""
-    owner = np.repeat(np.arange(len(segments)), [segment.end - segment.start for segment in segments])
-    return owner.astype(np.intp)
-
-
 def _bursts(chat: Chat) -> list[tuple[int, int]]:
     cuts = [0]
-    for before, after in zip(chat.messages, chat.messages[1:], strict=False):
+    for before, after in itertools.pairwise(chat.messages):
         silence = (after.time - before.time).total_seconds() if before.time and after.time else 0.0
         if before.session != after.session or silence > 60 * _GAP_MINUTES:
             cuts.append(after.position)

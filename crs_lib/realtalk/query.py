@@ -112,7 +112,7 @@ class _Pipeline:
             within("question_characters", len(question), f"the question {shorten(question, 40)!r} has")
         with one_thread():
             if self.forms["planner"] == "rule":  # scored together, read one by one from the cache
-                ruled = [plan.make(question, self.index.names, self.index.today) for question in questions]
+                ruled = list(map(self.index.plan, questions))
                 channels.scores(self.index, questions, ruled)
             return [self._result(self._run({"question": q, "round": 0, "trace": []})) for q in questions]
 
@@ -120,7 +120,7 @@ class _Pipeline:
 
     def planner(self, state: AgentState) -> AgentState:
         """What is asked, and in which words to search."""
-        return {"plan": plan.make(state["question"], self.index.names, self.index.today)}
+        return {"plan": self.index.plan(state["question"])}
 
     def retriever(self, state: AgentState) -> AgentState:
         """First stage: every message scored, the best share of the chat become candidates."""
@@ -333,7 +333,7 @@ def confidence(index: ChatIndex, record: Mapping[str, Any]) -> float:
     to 4 and 320 about other chats, of which ``SURE`` refuses 85 %; without MiniLM a rough guess.
     """
     asked = record["question"]
-    made = plan.make(asked, index.names, index.today)
+    made = index.plan(asked)
     near = channels.scores(index, [asked], [made])[0]["tokens"]
     best = max(float(near[index.chat.position[name]]) for name in record["ranked"][:5])
     said = set(re.findall(r"\b[A-Z][a-z]+\b", asked.partition(" ")[2])) - {*wording.named(asked, index.names)}

@@ -103,8 +103,8 @@ class _Learned:
         linear = self._linear
         scores = _standard(features, linear["mean"], linear["scale"]) @ linear["weights"] + linear["bias"]
         if self._models:
-            name = indexes.kept_key("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
-            (found,) = indexes.kept_arrays([name], lambda _: [self._grown(features)])
+            key = ("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
+            (found,) = indexes.kept_arrays([key], [features], lambda rows: list(map(self._grown, rows)))
             scores = (scores + found[:, 0]) / 2
         return scores.astype(np.float32)
 
@@ -257,28 +257,20 @@ def depth(messages: int, share: float = SHARE) -> int:
 def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[_TrainingQuestion]:
     """The training questions of a chat, read with the ``valid`` reading; their features are kept on disk."""
     gold = corpus.gold(index.chat)
-    asked = [question for question in index.chat.questions if question.index in gold]
-    plans = [plan.make(q.text, index.names, index.today) for q in asked]
+    asked = [(q, index.plan(q.text), sorted(gold[q.index])) for q in index.chat.questions if q.index in gold]
     code = indexes.source_digest(channels, features, indexes, levels, plan, wording)
-    chat = (VERSION, code, index.chat.digest, index.encoder, index.tuned, SHARE)
-    names = [
-        indexes.kept_key("training", *chat, q.text, made._asdict(), sorted(gold[q.index]))
-        for q, made in zip(asked, plans, strict=True)
-    ]
-    known = dict(zip(names, zip(asked, plans, strict=True), strict=True))
+    chat = ("training", VERSION, code, index.chat.digest, index.encoder, index.tuned, SHARE)
+    keys = [(*chat, q.text, made._asdict(), places) for q, made, places in asked]
 
-    def make(missing: list[str]) -> list[Floats]:
-        wanted = [known[name] for name in missing]
+    def make(missing: Sequence[tuple[corpus.ChatQuestion, plan.QueryPlan, list[int]]]) -> list[Floats]:
         with one_thread():
-            found = channels.scores(index, [q.text for q, _ in wanted], [made for _, made in wanted])
-            return [
-                _candidates(index, made, scores, sorted(gold[q.index]))
-                for (q, made), scores in zip(wanted, found, strict=True)
-            ]
+            found = channels.scores(index, [q.text for q, _, _ in missing], [made for _, made, _ in missing])
+            told = zip(missing, found, strict=True)
+            return [_candidates(index, made, scores, places) for (_, made, places), scores in told]
 
     return [
         _TrainingQuestion(rows[:, :-1], rows[:, -1].astype(np.int8), weight)
-        for rows in indexes.kept_arrays(names, make)
+        for rows in indexes.kept_arrays(keys, asked, make)
     ]
 
 

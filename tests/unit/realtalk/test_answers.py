@@ -22,7 +22,6 @@ from crs_lib.realtalk import (
     corpus,
     describe,
     index,
-    plan,
     query,
     ranker,
     scoring,
@@ -34,7 +33,7 @@ from crs_lib.report import page as pages
 
 def extracted(chat, question, *places, near=0.9):
     built = index.build(chat, "hashing")
-    made = plan.make(question, built.names, built.today)
+    made = built.plan(question)
     return answers.extract(built, made, places, {"tokens": np.full(built.size, near, np.float32)})
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import arcs, channels, corpus, describe, plan
+from crs_lib.realtalk import arcs, channels, corpus, describe
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.wording import content_words
 from crs_lib.retrieval import encoders
@@ -80,7 +80,7 @@ def test_the_first_person_lifts_minilm(train):
     gold = {i: places for i, places in corpus.gold(whole).items() if max(places) < 150}
     index = indexes.build(chat, "minilm")
     texts = [q.text for q in chat.questions if q.index in gold]
-    plans = [plan.make(text, index.names, index.today) for text in texts]
+    plans = list(map(index.plan, texts))
     rank = {}
     for name, asked in (("raw", texts), ("first person", [p.first_person for p in plans])):
         near = index.encode(asked).sentences @ index.vectors.sentences.T

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import channels, corpus, describe, features, index, levels, plan, study
+from crs_lib.realtalk import channels, describe, features, index, levels, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.retrieval import encoders, lowrank
 
@@ -15,7 +15,7 @@ needs_minilm = pytest.mark.skipif(
 
 
 def search(built, text):
-    made = plan.make(text, built.names, built.today)
+    made = built.plan(text)
     return made, channels.scores(built, [text], [made])[0]
 
 
@@ -60,7 +60,7 @@ def updates(folder, taught, chats):
 def test_a_chat_is_searched_by_the_widest_update_that_it_did_not_teach(
     sample, make_chat, tmp_path, monkeypatch
 ):
-    own = {"own": corpus._sketch([m.text for m in sample.messages]), "b": [1, 2], "c": [3, 4]}
+    own = {"own": sample.sketch, "b": [1, 2], "c": [3, 4]}
     taught = {"all": ["own", "b", "c"], "part": ["own"], "rest": ["b", "c"]}
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path, taught, own))
     other = make_chat([("Ann", "a talk about something else entirely")])
@@ -70,7 +70,7 @@ def test_a_chat_is_searched_by_the_widest_update_that_it_did_not_teach(
         sample
     )
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path / "x", {"all": ["own"]}, own))
-    assert index._tuned_for(sample) == "" and index.build(sample, "hashing+tuned").others == {}
+    assert index._tuned_for(sample) == "" and set(index.build(sample, "hashing+tuned").encoders) == {""}
     assert not np.any(
         search(index.build(sample, "hashing+tuned"), "Where does Mira live?")[1]["tuned tokens"]
     )
@@ -88,7 +88,7 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
     assert all(isinstance(n, int) for sketch in found.record["chats"].values() for n in sketch)
     talk = make_chat([("Ann", "I bought a puppy"), ("Ben", "The tax form is late")])
     built = index.build(talk, "minilm+tuned")
-    assert built.main == "minilm" and set(built.beside) == {"tuned"}
+    assert built.main == "minilm" and set(built.encoders) == {"", "tuned"}
     assert built.tuned.startswith("tuned all ")
     scores = search(built, "Which animal did Ann buy?")[1]
     assert scores["tuned tokens"][0] > scores["tuned tokens"][1] + 0.1
@@ -225,7 +225,7 @@ def test_segments_hold_every_message_once_inside_sessions(built):
     assert [p for s in found for p in range(s.start, s.end)] == list(range(built.size))
     for segment in found:
         assert {built.chat.sessions[p] for p in range(segment.start, segment.end)} == {segment.session}
-    assert levels.of_message(found)[found[3].start] == 3
+    assert built.owner[found[3].start] == 3
 
 
 def test_a_long_silence_and_a_change_of_topic_cut(make_chat):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -288,10 +289,9 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monk
     monkeypatch.setattr(ranker, "SHIPPED", tmp_path / "rankers.json.gz")
     assert ranker.shipped("hashing") is None
     groups = list(made_up_groups(np.random.default_rng(0)))
-    texts = [m.text for m in sample.messages]
-    ranker._write_shipped({"hashing": ranker._fit(groups, (0,))}, "made up", [corpus._sketch(texts)])
+    ranker._write_shipped({"hashing": ranker._fit(groups, (0,))}, "made up", [sample.sketch])
     before = ranker.SHIPPED.read_bytes()
-    ranker._write_shipped({"hashing": ranker._fit(groups, (0,))}, "made up", [corpus._sketch(texts)])
+    ranker._write_shipped({"hashing": ranker._fit(groups, (0,))}, "made up", [sample.sketch])
     assert ranker.SHIPPED.read_bytes() == before
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     chat = type(sample)("new", sample.schema, sample.speakers, sample.messages[:10], (), ())
@@ -344,7 +344,7 @@ def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypat
     origin = ranker.teach([sample], ["hashing"], index.build)
     found = ranker.shipped("hashing")
     assert found is not None and found[0].origin == origin and sample.name in origin
-    assert corpus.resembles(corpus._sketch([m.text for m in sample.messages[:40]]), found[1][0])
+    assert corpus.resembles(replace(sample, messages=sample.messages[:40]).sketch, found[1][0])
 
 
 def test_small_phases_are_filled_from_their_segments_and_sessions_and_else_joined(make_chat):
