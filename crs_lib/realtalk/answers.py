@@ -23,7 +23,7 @@ from crs_lib.realtalk.wording import WORDS, content_words
 
 STORY = 0.96  # the share of the scores' weight that a narrative holds
 LEAST, PHASE = 3, 15  # ids of a phase: at least, and the soft cap
-_PREVIEWED, _NODES, _MOST = 3, 5, 8
+PREVIEWED, _NODES, _MOST = 3, 5, 8
 _SHARPNESS = 2.0  # of a narrative's weights
 
 
@@ -59,7 +59,7 @@ def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int
     it is. Kept to show what the change does. At most ``most`` ids, best node first.
     """
     nodes = list(dict.fromkeys(int(owner[place]) for place in ranked))[:_NODES]
-    seen = [starts[node] + i for node in nodes for i in range(_PREVIEWED)]
+    seen = [starts[node] + i for node in nodes for i in range(PREVIEWED)]
     known = set(ranked)
     return [place for place in seen if place in known][:most]
 

@@ -107,13 +107,13 @@ def write(path: Path, cases: Sequence[Arc]) -> None:
         tables.write_json(place, {"format": FORMAT, "cases": [case.to_json() for case in part]})
 
 
-def derive(chat: Chat, reading: str = corpus.VALID, sessions: int = 3) -> list[Arc]:
-    """Every question with evidence in at least ``sessions`` sessions; a phase is a session's evidence."""
+def derive(chat: Chat, reading: str = corpus.VALID) -> list[Arc]:
+    """Every question with evidence in at least three sessions; a phase is a session's evidence."""
     found = []
     for question in chat.questions:
         places = corpus.evidence(chat, question, reading).positions
         met = corpus.sessions_of(chat, places)
-        if len(met) >= sessions:
+        if len(met) >= 3:
             ids = {s: tuple(chat.ids([p for p in places if chat.sessions[p] == s])) for s in met}
             phases = tuple(_GoldPhase(title=f"session {s}", ids=ids[s]) for s in met)
             name = f"{chat.name}-{question.index}"

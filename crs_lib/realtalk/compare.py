@@ -145,26 +145,24 @@ def lmeb(config: RealTalkConfig) -> pd.DataFrame:
     """
     config = config.changed(reading=corpus.STRICT)
     told, found = _told(config)
-    gold = [corpus.gold(chat, corpus.STRICT) for chat in found]
-    asked = [[q for q in chat.questions if q.index in known] for chat, known in zip(found, gold, strict=True)]
+    gold = {chat.name: corpus.gold(chat, corpus.STRICT) for chat in found}
+    asked = [(chat, [q for q in chat.questions if q.index in gold[chat.name]]) for chat in found]
     shown = {(str(record["chat"]), record["qa_index"]): record["ranked"] for record in told}
-    ways: dict[str, list[list[Sequence[int]]]] = {
-        "BM25, text": _by_bm25(found, asked, _TEXT),
-        "BM25, day, speaker and text": _by_bm25(found, asked, _titled),
-        **_by_vectors(config, found, asked),
-        "ours, texts alone": _by_texts_alone(config, found, asked),
+    ways: dict[str, list[list[int]]] = {
+        "BM25, text": _by_bm25(asked, _TEXT),
+        "BM25, day, speaker and text": _by_bm25(asked, _titled),
+        **_by_vectors(config, asked),
+        "ours, texts alone": _by_texts_alone(config, asked),
         "ours, all that a chat shows": [
-            [[chat.position[name] for name in shown[chat.name, q.index]] for q in part]
-            for chat, part in zip(found, asked, strict=True)
+            [chat.position[name] for name in shown[chat.name, q.index]] for chat, part in asked for q in part
         ],
     }
     tasks = prompts.lists("realtalk/lmeb")
     rows = [
         {"ranker": name, "task": tasks[chat.schema][str(q.category)][0]}
-        | evidence.rank_scores(order, known[q.index])
+        | evidence.rank_scores(order, gold[chat.name][q.index])
         for name, ranked in ways.items()
-        for chat, known, part, orders in zip(found, gold, asked, ranked, strict=True)
-        for q, order in zip(part, orders, strict=True)
+        for (chat, q), order in zip([(c, q) for c, part in asked for q in part], ranked, strict=True)
     ]
     return _by_task(pd.DataFrame(rows))
 
@@ -185,12 +183,12 @@ def _titled(message: corpus.ChatMessage) -> str:
     return f"{day}{message.speaker}: {message.text}"
 
 
-_Asked = Sequence[Sequence[corpus.ChatQuestion]]
+_Asked = Sequence[tuple[Chat, Sequence[corpus.ChatQuestion]]]
 _Form = Callable[[corpus.ChatMessage], str]
 _TEXT: _Form = attrgetter("text")
 
 
-def _by_bm25(found: Sequence[Chat], asked: _Asked, form: _Form) -> list[list[Sequence[int]]]:
+def _by_bm25(asked: _Asked, form: _Form) -> list[list[int]]:
     """The messages of its chat for each question by the benchmark's BM25: Snowball stems, k1 1.5."""
     try:
         import bm25s
@@ -199,24 +197,20 @@ def _by_bm25(found: Sequence[Chat], asked: _Asked, form: _Form) -> list[list[Seq
         raise InputError('the protocol lmeb needs bm25s; pip install "crs-lib[retrieval]"') from error
     how = {"stopwords": "en", "stemmer": Stemmer("english"), "return_ids": False, "show_progress": False}
     read = partial(bm25s.tokenize, **how)
-    index = BM25(1.5, 0.75).fit(read([form(message) for chat in found for message in chat.messages]))
-    ends = np.cumsum([len(chat.messages) for chat in found])[:-1]
-
-    def ranked(words: Sequence[str], place: int) -> Sequence[int]:
-        found: list[int] = channels.ranking(np.split(index.scores(words), ends)[place]).tolist()
-        return found
-
-    texts = [[q.text for q in part] for part in asked]
-    return [[ranked(words, place) for words in read(part)] for place, part in enumerate(texts)]
+    index = BM25(1.5, 0.75).fit(read([form(message) for chat, _ in asked for message in chat.messages]))
+    out, own = list[list[int]](), slice(0)
+    for chat, part in asked:
+        own = slice(own.stop, own.stop + len(chat.messages))
+        words = read([q.text for q in part])
+        out += [channels.ranking(index.scores(one)[own]).tolist() for one in words]
+    return out
 
 
-def _by_vectors(
-    config: RealTalkConfig, found: Sequence[Chat], asked: _Asked
-) -> dict[str, list[list[Sequence[int]]]]:
+def _by_vectors(config: RealTalkConfig, asked: _Asked) -> dict[str, list[list[int]]]:
     """The same by cosine of sentence vectors: texts, titled texts, and those with the instructions."""
     tasks = prompts.lists("realtalk/lmeb")
-    out: dict[str, list[list[Sequence[int]]]] = defaultdict(list)
-    for chat, part in zip(found, asked, strict=True):
+    out: dict[str, list[list[int]]] = defaultdict(list)
+    for chat, part in asked:
         index = indexes.build(chat, indexes.choose_encoder(config.encoder))
         plain = [q.text for q in part]
         led = [f"Instruct: {tasks[chat.schema][str(q.category)][1]}\nQuery:{q.text}" for q in part]
@@ -227,24 +221,22 @@ def _by_vectors(
         ]
         for name, form, texts in ways:
             near = index.encode(texts).sentences @ index.encode(list(map(form, chat.messages))).sentences.T
-            out[f"{index.main}, {name}"].append([channels.ranking(row).tolist() for row in near])
+            out[f"{index.main}, {name}"] += [channels.ranking(row).tolist() for row in near]
     return out
 
 
-def _by_texts_alone(
-    config: RealTalkConfig, found: Sequence[Chat], asked: _Asked
-) -> list[list[Sequence[int]]]:
+def _by_texts_alone(config: RealTalkConfig, asked: _Asked) -> list[list[int]]:
     """The same by the pipeline, learnt and used where every chat is nothing but a bag of texts."""
     encoder = indexes.choose_encoder(config.encoder, config.ranker)
     own = [] if config.ranker == "hand" else ranker.train_chats(teachers=config.teachers)[0]
-    out: list[list[Sequence[int]]] = []
-    for chat, part in zip(found, asked, strict=True):
+    out: list[list[int]] = []
+    for chat, part in asked:
         taught = ranker.not_of(chat, own) if config.teachers == STRANGERS else own
         bare = _texts_alone(chat)
         others = list(map(_texts_alone, taught))
         learnt = ranker.for_chat(bare, others, [], lambda c: indexes.build(c, encoder))
         told = query.predict(indexes.build(replace(bare, questions=tuple(part)), encoder), learnt, config)
-        out.append([[chat.position[name] for name in record["ranked"]] for record in told])
+        out += [[chat.position[name] for name in record["ranked"]] for record in told]
     return out
 
 

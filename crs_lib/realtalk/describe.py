@@ -33,11 +33,10 @@ def chats(found: Sequence[Chat]) -> pd.DataFrame:
     return pd.DataFrame(rows).fillna(0)
 
 
-def _bursts(chat: Chat, minutes: int = 30) -> int:
-    """Stretches of talk without a silence of more than ``minutes``; they may cross a session's border."""
+def _bursts(chat: Chat) -> int:
+    """Stretches of talk without a silence of more than 30 minutes; they may cross a session's border."""
     times = [message.time for message in chat.messages if message.time]
-    gaps = [(after - before).total_seconds() / 60 for before, after in pairwise(times)]
-    return 1 + sum(gap > minutes for gap in gaps)
+    return 1 + sum((after - before).total_seconds() > 1800 for before, after in pairwise(times))
 
 
 def evidence(found: Sequence[Chat]) -> pd.DataFrame:
@@ -92,11 +91,10 @@ def questions(found: Sequence[Chat], reading: str = corpus.VALID) -> pd.DataFram
     rows = []
     for chat in found:
         gold, known = corpus.gold(chat, reading), learn_names(chat)
-        today = max((m.time for m in chat.messages if m.time), default=None)
         for one in chat.questions:
             places = sorted(gold.get(one.index, ()))
             met = len(corpus.sessions_of(chat, places))
-            made = plan.make(one.text, known, today.date() if today else None)
+            made = plan.make(one.text, known, chat.today)
             rows.append({
                 "chat": chat.name, "question": f"{chat.name} {one.index}", "gold": len(places),
                 "sessions": met, "apart": met > 1,
@@ -144,7 +142,7 @@ def _joined_by_chance(of: NDArray[np.intp], session: NDArray[np.intp]) -> float:
 # ── the trace of one question ────────────────────────────────────────────────────────────────────────
 
 
-def trace(chat: Chat, record: Mapping[str, Any], reading: str = corpus.VALID) -> pd.DataFrame:
+def trace(chat: Chat, record: Mapping[str, Any]) -> pd.DataFrame:
     """One row a gold message of a question: id, rank as candidate, rank after re-ranking, whether kept, the
     bucket that it ends in, and its words. Ranks count from 1; null where it is not in that checkpoint.
     """
@@ -152,9 +150,8 @@ def trace(chat: Chat, record: Mapping[str, Any], reading: str = corpus.VALID) ->
     candidates = [place[i] for i in record["candidates"]]
     ranked = [place[i] for i in record["ranked"]][: int(record["kept"])]
     chosen = {place[i] for i in record["selected"]}
-    asked = [q for q in chat.questions if q.index == record["qa_index"]]
     rows = []
-    for gold in corpus.evidence(chat, asked[0], reading).positions if asked else ():
+    for gold in corpus.evidence(chat, chat.asked[record["qa_index"]]).positions:
         message = chat.messages[gold]
         rows.append((
             message.id, candidates.index(gold) + 1 if gold in candidates else None,

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from crs_lib.core import prompts, safety
-from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.realtalk import answers, channels, plan
 from crs_lib.realtalk.index import ChatIndex
@@ -19,7 +18,6 @@ from crs_lib.realtalk.query import ROUNDS, AgentState
 _LOG = logging.getLogger("crs_lib.realtalk")
 GRADED, FIRST, MOST = 30, 10, 15
 WINDOW = 2400  # characters of messages in one prompt: fits 2,048 tokens with prompt and reply
-PREVIEWED = 3
 _PROMPTS = {
     "planner": "plan", "retriever": "reword", "grader": "grade", "explorer": "explore", "selector": "select",
     "generator": "answer", "teller": "tell",
@@ -69,13 +67,10 @@ class LLMForm:
         )  # fmt: skip
         speakers = " and ".join(index.chat.speakers)
         reply = self._ask("planner", schema, question=state["question"], speakers=speakers)
-        statement = reply.get("statement")
-        if not isinstance(statement, str) or not statement.strip():
+        if not (statement := reply["statement"].strip()):
             raise _UnusableReplyError("the reply has no text 'statement'")
-        if reply.get("kind") not in plan.KINDS:
-            raise _UnusableReplyError(f"the planner named no known kind, but {reply.get('kind')!r}")
-        kind = "list" if reply.get("several") is True and reply["kind"] == "what" else str(reply["kind"])
-        return {"plan": ruled["plan"]._replace(kind=kind, first_person=shorten(statement.strip(), 300))}
+        kind = "list" if reply["several"] and reply["kind"] == "what" else reply["kind"]
+        return {"plan": ruled["plan"]._replace(kind=kind, first_person=statement)}
 
     def _retriever(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """Up to three more wordings; a message's score is its best over all of them."""
@@ -84,7 +79,7 @@ class LLMForm:
         schema = _object(wordings={**_LIST, "maxItems": 3})
         question = state["question"]
         reply = self._ask("retriever", schema, question=question)
-        if not (found := [w.strip() for w in _texts(reply, "wordings") if w.strip()][:3]):
+        if not (found := [w.strip() for w in reply["wordings"] if w.strip()]):
             raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
         plans = [state["plan"]._replace(first_person=wording) for wording in found]
@@ -109,10 +104,7 @@ class LLMForm:
         number = {"type": "integer", "enum": list(range(1, len(shown) + 1))}
         schema = _object(numbers={"type": "array", "items": number, "maxItems": FIRST})
         reply = self._ask("grader", schema, question=state["question"], messages=lines)
-        named = reply.get("numbers")
-        known = dict(enumerate(shown, start=1))
-        first = [known[n] for n in named if type(n) is int and n in known] if isinstance(named, list) else []
-        if not first:
+        if not (first := [shown[n - 1] for n in reply["numbers"]]):
             raise _UnusableReplyError("the grader named no message")
         return {**ruled, "ranked": list(dict.fromkeys([*first, *ruled["ranked"]]))}
 
@@ -123,7 +115,7 @@ class LLMForm:
         schema = _object(topics=_ids(labels, 5))
         listing = "\n".join(labels)
         reply = self._ask("explorer", schema, question=state["question"], topics=listing)
-        if not (chosen := [labels[name] for name in _texts(reply, "topics") if name in labels]):
+        if not (chosen := [labels[name] for name in reply["topics"]]):
             raise _UnusableReplyError("the explorer named no topic")
         finite = np.where(np.isinf(ruled["widened"]), 99.0, ruled["widened"])
         return {"widened": (finite + 0.5 * np.isin(index.owner, chosen)).astype(np.float32)}
@@ -140,7 +132,7 @@ class LLMForm:
             ids = {index.chat.messages[place].id: place for place in window}
             schema, lines = _object(ids=_ids(ids, MOST)), _lines(index, window)
             reply = self._ask("selector", schema, question=state["question"], messages=lines)
-            named += [ids[name] for name in _texts(reply, "ids") if name in ids]
+            named += [ids[name] for name in reply["ids"]]
         if not named:
             raise _UnusableReplyError("the selector named no message")
         known = set(state["ranked"])
@@ -159,12 +151,9 @@ class LLMForm:
         window = next(_windows(index, [[place] for place in state["selected"]]), [])
         reply = self._ask("generator", schema, question=state["question"], messages=_lines(index, window))
         ids = tuple(index.chat.ids(window))
-        text = reply.get("answer")
-        if not isinstance(text, str):
-            raise _UnusableReplyError("the generator gave no text")
-        if reply.get("found") is False or not text.strip():
+        if not reply["found"] or not (text := reply["answer"].strip()):
             return {"answer": answers.ChatAnswer(None, form="written", why="the model found no answer")}
-        told = answers.ChatAnswer(shorten(text.strip(), 300), ids, ruled["answer"].days, "written")
+        told = answers.ChatAnswer(text, ids, ruled["answer"].days, "written")
         return {"answer": told, "phases": self._told(index, state, ruled["phases"])}
 
     def _told(self, index: ChatIndex, state: AgentState, told: list[answers.Phase]) -> list[answers.Phase]:
@@ -179,14 +168,15 @@ class LLMForm:
         except _UnusableReplyError:
             return told
         for key, name, most in (("titles", "title", 80), ("conclusions", "conclusion", 240)):
-            said: list[dict[str, Any]] = [{name: shorten(t.strip(), most)} for t in _texts(reply, key)]
-            if len(said) == len(told) and all(text[name] for text in said):
+            said: list[dict[str, Any]] = [{name: shorten(text.strip(), most)} for text in reply[key]]
+            if all(text[name] for text in said):
                 told = [phase._replace(**text) for phase, text in zip(told, said, strict=True)]
         return told
 
     def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:
-        """The model's JSON reply; _UnusableReplyError where there is none to trust."""
+        """The model's JSON reply, which keeps the schema; _UnusableReplyError where there is none."""
         from crs_lib.llm import LLMError, Request
+        from crs_lib.llm.text import checked
 
         text = prompts.render(f"realtalk/{_PROMPTS[role]}", self.prompts, **values)
         request = Request.ask(
@@ -194,17 +184,12 @@ class LLMForm:
         )
         try:
             reply = self._llm.complete(request)
+            found: dict[str, Any] = safety.loads(checked(reply.text, reply.stop, schema), "the reply")
         except LLMError as error:
             if error.kind not in _OF_ONE_REPLY:
                 self.silent = f"no language model ({error})"
                 _LOG.warning("no language model (%s); the rules go on without it", error)
             raise _UnusableReplyError(f"the {role} got no reply ({error})") from error
-        try:
-            found = safety.loads(reply.text, "the reply")
-        except InputError:
-            found = None
-        if not isinstance(found, dict):
-            raise _UnusableReplyError(f"the {role}'s reply is no JSON object")
         return found
 
 
@@ -235,7 +220,7 @@ def _shown(index: ChatIndex, owner: int, view: str, kept: set[int]) -> list[int]
     segment = index.segments[owner]
     if view == "windowed":
         return list(range(segment.start, segment.end))
-    first = range(segment.start, min(segment.end, segment.start + PREVIEWED))
+    first = range(segment.start, min(segment.end, segment.start + answers.PREVIEWED))
     return [place for place in first if place in kept]
 
 
@@ -249,11 +234,6 @@ def _ids(names: Mapping[str, Any], most: int) -> dict[str, Any]:
 
 def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _texts(reply: Mapping[str, Any], key: str) -> list[str]:
-    values = reply.get(key)
-    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
 
 
 def _lines(index: ChatIndex, places: Sequence[int]) -> str:

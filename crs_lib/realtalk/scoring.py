@@ -50,7 +50,7 @@ def _asked(
     known = {chat.name: chat for chat in chats}
     for record in predictions:
         chat = known[str(record["chat"])]
-        yield record, chat, next(q for q in chat.questions if q.index == record["qa_index"])
+        yield record, chat, chat.asked[record["qa_index"]]
 
 
 def need_gold(frame: pd.DataFrame, reading: str) -> None:
@@ -89,7 +89,7 @@ def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) ->
         scored = part[part["gold"] > 0]
         rows.append({
             by or "questions": name, "n": len(scored), "excluded": len(part) - len(scored),
-            **{column: float(scored[column].mean()) if len(scored) else math.nan for column in columns},
+            **{column: float(scored[column].mean()) for column in columns},
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -176,11 +176,6 @@ def narratives(
     return pd.DataFrame(rows, columns=["case", "chat", *evidence.ArcScore._fields, "in_order"])
 
 
-def checkpoint_density(frame: pd.DataFrame) -> pd.DataFrame:
-    """Candidates as a share of each chat, mean over its questions: a large share would prove nothing."""
-    return frame.groupby("chat", sort=True)["density"].mean().reset_index()
-
-
 ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1")
 
 
@@ -211,8 +206,7 @@ def answered(predictions: Sequence[Record], chats: Sequence[Chat]) -> pd.DataFra
 
 def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
-    times = [m.time for m in chat.messages if m.time]
-    today = max(times).date() if times else dt.date(2000, 1, 1)
+    today = chat.today or dt.date(2000, 1, 1)
     if not (wanted := [span for span in find_dates(expected, today) if (span.end - span.start).days <= 31]):
         return math.nan
     if answer["days"]:
@@ -230,7 +224,7 @@ def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
         {
             "category": name, "n": len(part), "abstained": int(part["abstained"].sum()),
             "dated": int(part["date_accuracy"].notna().sum()),
-            **{column: float(part[column].mean()) if len(part) else math.nan for column in ANSWERED},
+            **{column: float(part[column].mean()) for column in ANSWERED},
         }
         for _, name, part in [("", "all", frame), *_groups(frame, "category")]
     ]  # fmt: skip

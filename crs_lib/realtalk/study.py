@@ -10,7 +10,6 @@ import pandas as pd
 from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.tables import fingerprint
 from crs_lib.metrics.evidence import BUCKETS
 from crs_lib.realtalk import arcs, corpus, describe, index, query, scoring
 from crs_lib.realtalk.config import COMMAND, SAMPLE, STUDY, RealTalkConfig, traded
@@ -124,7 +123,7 @@ def _score(
         "attribution": scoring.attribution(rows, "category", "chat"),
         "intervals": scoring.rank_intervals(rows, _MEASURED, config.seed), "arcs": story,
         "arc_intervals": scoring.intervals(story, scoring.ARCS, "case", seed=config.seed),
-        "density": scoring.checkpoint_density(rows), "answered": given,
+        "density": rows.groupby("chat")["density"].mean().reset_index(), "answered": given,
         "answers": scoring.answer_means(given),
         "answer_intervals": scoring.intervals(given, scoring.ANSWERED, "question", seed=config.seed),
         "unmoved": scoring.unmoved(rows),
@@ -314,10 +313,9 @@ def check_test_split(config: RealTalkConfig) -> bool:
         return False
     if not config.final:
         refuse_test_split()
-    levers = fingerprint(tables.finite(config.levers()))
+    levers = tables.finite(config.levers())
     final = [(run, one["parameters"]) for run, one, _ in _evaluations() if one["parameters"].get("final")]
-    same = ({name: asked.get(name) for name in config.levers()} for _, asked in final)
-    done = [run for (run, _), asked in zip(final, same, strict=True) if fingerprint(asked) == levers]
+    done = [run for run, asked in final if levers == {name: asked.get(name) for name in levers}]
     if done and not config.force:
         told = f"the test split was already scored with these levers (run {done[0]!r}); the result is in its"
         again = "Score it again with force=true only if you must: it will be marked as repeated"

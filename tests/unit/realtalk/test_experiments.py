@@ -9,7 +9,7 @@ from crs_lib.cli import app, realtalk
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Reply, Retry
-from crs_lib.realtalk import compare, forms, plan, query, ranker, study
+from crs_lib.realtalk import answers, compare, forms, plan, query, ranker, study
 from crs_lib.realtalk.config import RealTalkConfig
 from tests.helpers.ollama_server import Faults, OllamaServer
 
@@ -220,7 +220,7 @@ def test_a_grader_puts_those_it_names_first_in_one_call_and_the_rest_keeps_its_o
     built, offline, question
 ):
     ruled = SimpleNamespace(**query._Pipeline(built, ranker.Hand()).ask([question])[0])
-    llm = Scripted(grader='{"numbers": [21, 3, 21, 99, true]}')  # one twice, one not shown, one no number
+    llm = Scripted(grader='{"numbers": [21, 3, 21]}')  # one twice
     found = ask(built, llm, "grader", question=question)
     first = [ruled.ranked[20], ruled.ranked[2]]
     assert found.ranked == [*first, *(place for place in ruled.ranked if place not in first)]
@@ -232,18 +232,22 @@ def test_a_grader_puts_those_it_names_first_in_one_call_and_the_rest_keeps_its_o
     assert built.chat.messages[first[0]].text[:100] in shown[20]
 
 
+def naming(built, place):
+    """A selector that names one message wherever it is shown."""
+
+    def answer(request):
+        known = request.schema["properties"]["ids"]["items"]["enum"]
+        return json.dumps({"ids": [i for i in built.chat.ids([place]) if i in known]})
+
+    return answer
+
+
 def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
     deep = next(
         p for p in offline.candidates if p - built.segments[built.owner[p]].start > 3
         and int(built.owner[p]) in [int(built.owner[q]) for q in offline.ranked[:3]]
     )  # fmt: skip
-    name = built.chat.messages[deep].id
-
-    def answer(request):
-        known = request.schema["properties"]["ids"]["items"]["enum"]
-        return json.dumps({"ids": [name] if name in known else []})
-
-    found = ask(built, Scripted(selector=answer), "selector")
+    found = ask(built, Scripted(selector=naming(built, deep)), "selector")
     assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.kept
 
 
@@ -255,7 +259,8 @@ def test_a_generator_writes_the_answer_or_abstains(built):
 
 
 @pytest.mark.parametrize("junk", [
-    "", "not json", "[]", '{"ids": 3, "numbers": 3}', '{"ids": [null, {}]}', '{"answer": 1}', '{"numbers": []}',
+    "", "not json", "[]", '{"ids": 3, "numbers": [99]}', '{"ids": [null, {}], "numbers": [true]}', '{"answer": 1}',
+    '{"numbers": []}',
 ])  # fmt: skip
 def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
     roles = dict.fromkeys(query.NODES, junk)
@@ -365,7 +370,7 @@ def test_the_windowed_selector_sees_every_message_of_its_segments_and_the_previe
     inside = {p for p in range(built.size) if int(built.owner[p]) in owners}
     assert seen["windowed"] == inside > seen["preview"]  # all of them, candidates or not
     starts = [built.segments[o].start for o in owners]
-    assert all(min(p - s for s in starts if p >= s) < forms.PREVIEWED for p in seen["preview"])
+    assert all(min(p - s for s in starts if p >= s) < answers.PREVIEWED for p in seen["preview"])
 
 
 def test_a_selector_may_name_a_message_that_no_search_found(built, offline):
@@ -373,8 +378,7 @@ def test_a_selector_may_name_a_message_that_no_search_found(built, offline):
     owner = int(built.owner[offline.ranked[0]])
     segment = built.segments[owner]
     lost = next(p for p in range(segment.start, segment.end) if p not in offline.candidates)
-    name = built.chat.messages[lost].id
-    found = ask(built, Scripted(selector=json.dumps({"ids": [name]})), "selector")
+    found = ask(built, Scripted(selector=naming(built, lost)), "selector")
     assert lost in found.selected and lost in found.kept and lost in found.candidates
 
 
