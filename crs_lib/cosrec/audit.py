@@ -176,12 +176,8 @@ def _shown(value: object) -> str:
     return "" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _talks(corpus: Corpus, *names: str) -> int:
-    return sum(len(corpus[name].conversations) for name in names)
-
-
-def _user_turns(corpus: Corpus, name: str) -> int:
-    return sum(len(talk.turns) for talk in corpus[name].conversations.values())
+def _size(corpus: Corpus, name: str, quantity: str) -> object:
+    return _sizes(corpus[name])[quantity]
 
 
 def _rated(corpus: Corpus) -> pd.DataFrame:
@@ -203,14 +199,15 @@ _MORE = "the figure was drawn with one more conversation, rated about 1"
 _USER, _BOTH = "only user turns are counted", "crowd curated"
 # What is stated, the partitions that it takes, the numbers stated, those of the files, and a note.
 _CLAIMS: list[tuple[str, str, object, Callable[[Corpus], object] | None, str]] = [
-    ("conversations in all", "raw crowd curated", 9249, lambda c: _talks(c, *c), ""),
-    ("raw: conversations", "raw", 8938, lambda c: _talks(c, "raw"), ""),
-    ("raw: utterances", "raw", 71656, partial(_user_turns, name="raw"),
+    ("conversations in all", "raw crowd curated", 9249,
+     lambda c: sum(len(partition.conversations) for partition in c.values()), ""),
+    ("raw: conversations", "raw", 8938, lambda c: _size(c, "raw", "conversations"), ""),
+    ("raw: utterances", "raw", 71656, lambda c: _size(c, "raw", "user turns"),
      "8.02 a conversation: user turns are counted"),
-    ("crowd: conversations", "crowd", 291, lambda c: _talks(c, "crowd"), ""),
-    ("crowd: utterances", "crowd", 2329, partial(_user_turns, name="crowd"), _USER),
-    ("curated: conversations", "curated", 20, lambda c: _talks(c, "curated"), ""),
-    ("curated: utterances", "curated", 150, partial(_user_turns, name="curated"), _USER),
+    ("crowd: conversations", "crowd", 291, lambda c: _size(c, "crowd", "conversations"), ""),
+    ("crowd: utterances", "crowd", 2329, lambda c: _size(c, "crowd", "user turns"), _USER),
+    ("curated: conversations", "curated", 20, lambda c: _size(c, "curated", "conversations"), ""),
+    ("curated: utterances", "curated", 150, lambda c: _size(c, "curated", "user turns"), _USER),
     ("relevance judgments, in thousands", "curated", 17,
      lambda c: sum(map(len, c["curated"].qrels.values())) // 1000, "17,464 lines"),
     ("conversations rated for quality", _BOTH, 311, lambda c: len(_rated(c)), ""),

@@ -68,11 +68,8 @@ def locate(source: str = "sample") -> Path:
     """
     if source == "sample":
         return paths.samples() / "cosrec"
-    mirror = paths.mirror()
-    places = [folder / "cosrec" for folder in (mirror, paths.external()) if folder]
-    if source != "cosrec":
-        places = [paths.given(source)]
-    for place in places:
+    release = [folder / "cosrec" for folder in (paths.mirror(), paths.external()) if folder]
+    for place in release if source == "cosrec" else [paths.given(source)]:
         if any((place / part).is_dir() for part in PARTITIONS):
             return place
     hint = "; fetch it with: python -m crs_lib data get cosrec" if source == "cosrec" else ""
@@ -81,8 +78,7 @@ def locate(source: str = "sample") -> Path:
 
 def _present(source: str) -> list[Path]:
     """The folders of a corpus's partitions; crowd and curated must be there, raw may be."""
-    folder = locate(source)
-    found = [folder / name for name in PARTITIONS]
+    found = map(locate(source).joinpath, PARTITIONS)
     return [base for base in found if base.name != "raw" or (base / "conversations.jsonl").is_file()]
 
 
@@ -184,8 +180,9 @@ def _check_turns(where: str, talk: Conversation, rows: Sequence[Mapping[str, Any
 
 def _annotated(where: str, talk: Conversation, rows: list[_Annotated]) -> tuple[AnnotatedTurn, ...]:
     _check_turns(where, talk, rows)
-    views = ((row["utterance"], row["intent_annotations"]) for row in rows)
-    return tuple(AnnotatedTurn(turn, tuple(map(tuple, cells))) for turn, cells in views)
+    return tuple(
+        AnnotatedTurn(one["utterance"], tuple(map(tuple, one["intent_annotations"]))) for one in rows
+    )
 
 
 def _intents(where: str, talk: Conversation, rows: list[_Curated]) -> tuple[Intent, ...]:

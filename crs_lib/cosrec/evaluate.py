@@ -1,13 +1,14 @@
 """Score runs on CoSRec's judgments: by module, by user index, by turn, and jointly with the router."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec.records import Intent, Partition, topic, user_of
+from crs_lib.cosrec.records import Intent, Partition, Topic, topic, user_of
 from crs_lib.metrics.ranking import random_floor, score_run
 from crs_lib.retrieval.runs import Hit, Ranking, Run, ranked
 from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
@@ -15,16 +16,13 @@ from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differenc
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
 POOL_FLOOR, COLLECTION_FLOOR = "random order of the pool", "random order of the collection"
 FLOORS = (POOL_FLOOR, COLLECTION_FLOOR)
-_Sizes = Mapping[str, int]
 _Runs = Mapping[str, Mapping[str, Ranking]]
 Routes = Mapping[tuple[str, int], Sequence[str]]
 
 
 def _topics(partition: Partition) -> pd.DataFrame:
     """One row a judged topic: topic, intent, conversation, kind, turn, user_index (missing for search)."""
-    judged = [topic(name) for name in partition.qrels]
-    names = ["id", "intent", "conversation", "kind", "turn", "user_index"]
-    frame = pd.DataFrame([[getattr(one, name) for name in names] for one in judged], columns=names)
+    frame = pd.DataFrame(map(topic, partition.qrels), columns=Topic._fields)
     return frame.rename(columns={"id": "topic"}).astype({"user_index": "Int64"})
 
 
@@ -42,15 +40,15 @@ def score(partition: Partition, runs: _Runs, measures: Sequence[str] = MEASURES)
             found = f"none of its {len(run)} topics is judged (first: {scored.unknown[0]!r})"
             form = "<conversation>_<turn>_<position>[#<user index>]"
             raise InputError(f"run {name!r}: {found}; topics look like {form}")
-        missing = pd.Series(scored.topics.index.isin(scored.missing), index=scored.topics.index)
+        missing = scored.topics.index.isin(scored.missing)
         frame = _topics(partition).join(scored.topics.assign(missing=missing), on="topic")
         frames.append(frame.assign(system=name))
     return pd.concat(frames, ignore_index=True)
 
 
 def with_floors(
-    partition: Partition, scores: pd.DataFrame, measures: Sequence[str], sizes: _Sizes | None = None,
-    **how: Any,
+    partition: Partition, scores: pd.DataFrame, measures: Sequence[str],
+    sizes: Mapping[str, int] | None = None, **how: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """The scores and, as systems of their own, what chance scores. ``random order of the pool`` shuffles the
     judged documents: the floor of a run that only re-ranks them. ``random order of the collection`` draws
@@ -73,12 +71,10 @@ def means(
     ``resamples`` and ``seed``, here and below. ``by`` names columns such as kind, user_index, turn. ``n``
     counts topics, ``clusters`` conversations.
     """
-    rows = []
-    keys = list(by)
-    for group, part in scores.groupby(keys, dropna=False, sort=True):
-        for measure in measures:
-            found = cluster_bootstrap(part, Design(scenario="conversation", value=measure, **draws))
-            rows.append(found.assign(measure=measure, **dict(zip(keys, group, strict=True))))
+    rows, keys = [], list(by)
+    for (group, part), measure in product(scores.groupby(keys, dropna=False, sort=True), measures):
+        found = cluster_bootstrap(part, Design(scenario="conversation", value=measure, **draws))
+        rows.append(found.assign(measure=measure, **dict(zip(keys, group, strict=True))))
     frame = pd.concat(rows, ignore_index=True)
     return frame[[*keys, "measure", "system", "mean", "low", "high", "n", "clusters"]]
 
@@ -144,9 +140,9 @@ def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) ->
     rows = []
     for kind, part in scores.groupby("kind", sort=True):
         gaps = cluster_bootstrap_differences(part, Design(scenario="conversation", value=measure, **draws))
-        whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
         tests = gaps[["a", "b"]].assign(p=float("nan"))
         if len(set(part["conversation"])) > 1:
+            whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
             design = Design(scenario="conversation", value=measure, seed=draws.get("seed", 0))
             tests = sign_flip_pairs(whole, design)
         merged = gaps.drop(columns=["error"]).merge(tests[["a", "b", "p"]], on=["a", "b"])
@@ -213,9 +209,9 @@ def score_links(partition: Partition, runs: _Runs) -> pd.DataFrame:
     scores 0.
     """
     qrels = {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
-    measures, rows = ["P@1", "RR@10", "R@10", "R"], []
+    rows = []
     for name, run in runs.items():
         upper = {key: [Hit(hit.id.upper(), hit.score) for hit in ranking] for key, ranking in run.items()}
-        scored = score_run(upper, qrels, measures).topics.mean()
-        rows.append((name, *(float(scored[measure]) for measure in measures), len(qrels)))
-    return pd.DataFrame(rows, columns=["system", *measures[:3], "reachable", "n"])
+        scored = score_run(upper, qrels, ["P@1", "RR@10", "R@10", "R"]).topics.mean()
+        rows.append(scored.to_dict() | {"system": name, "reachable": scored["R"], "n": len(qrels)})
+    return pd.DataFrame(rows, columns=["system", "P@1", "RR@10", "R@10", "reachable", "n"])

@@ -115,16 +115,14 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
     return alpha_table(frame, levels, **draws)
 
 
-def alpha_table(views: pd.DataFrame, levels: Mapping[str, str], **draws: Any) -> pd.DataFrame:
+def alpha_table(views: pd.DataFrame, levels: Mapping[str, Any], **draws: Any) -> pd.DataFrame:
     """Krippendorff's alpha of columns of views (item, rater, …), each at its level; one row each."""
-    rows = [_alpha(views, column, level, draws) for column, level in levels.items()]
+    rows = []
+    for column, level in levels.items():
+        design = Design(system="rater", scenario="item", value=column, **draws)
+        one = krippendorff_alpha(views, design, level=level).iloc[0]
+        rows.append([column, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])])
     return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-def _alpha(views: pd.DataFrame, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
-    design = Design(system="rater", scenario="item", value=column, **draws)
-    one = krippendorff_alpha(views, design, level=level).iloc[0]
-    return [column, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
 def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
@@ -155,7 +153,8 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
     ]
     views, rows = pd.DataFrame(given, columns=["item", "rater", *ASPECTS, "average"]), list[list[Any]]()
     for aspect in (*ASPECTS, "average"):
-        rows.append(_alpha(views, aspect, "interval" if aspect == "average" else "ordinal", draws))
+        level = "interval" if aspect == "average" else "ordinal"
+        rows += alpha_table(views, {aspect: level}, **draws).values.tolist()
         groups = views.astype({aspect: float}).groupby("item", sort=False)[aspect]
         hows = ("size", "sum", lambda part: (part**2).sum())
         sums = [groups.agg(how).to_numpy(dtype=float) for how in hows]

@@ -109,26 +109,16 @@ class Buyer(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A judged topic: a curated intent and, for recommendation, a user index as released."""
+    """A judged topic: a curated intent and, for recommendation (else ``kind`` is ``search``), a user index as
+    released.
+    """
 
     id: str
     intent: str
+    conversation: str
+    kind: str
+    turn: int
     user_index: int | None
-
-    @property
-    def kind(self) -> str:
-        """``recommendation`` where the topic carries a user index, else ``search``."""
-        return "search" if self.user_index is None else "recommendation"
-
-    @property
-    def conversation(self) -> str:
-        """The conversation's id; it holds an underscore itself."""
-        return self.intent.rsplit("_", 2)[0]
-
-    @property
-    def turn(self) -> int:
-        """The user turn, counted from 0."""
-        return int(self.intent.rsplit("_", 2)[1])
 
 
 def topic(name: str) -> Topic:
@@ -139,7 +129,8 @@ def topic(name: str) -> Topic:
     parts = intent.rsplit("_", 2)
     if len(parts) != 3 or not all(p.isdecimal() for p in parts[1:]) or (hash_sign and not index.isdecimal()):
         raise InputError(f"topic {name!r} has not the form <conversation>_<turn>_<position>[#<user index>]")
-    return Topic(name, intent, int(index) if hash_sign else None)
+    kind, user_index = ("recommendation", int(index)) if hash_sign else ("search", None)
+    return Topic(name, intent, parts[0], kind, int(parts[1]), user_index)
 
 
 @dataclass(frozen=True)

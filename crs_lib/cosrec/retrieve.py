@@ -5,9 +5,10 @@ like any other system: its hits become run files, its routes the routing of the 
 its links the answers to product-details questions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
@@ -19,22 +20,20 @@ from crs_lib.cosrec.intents import IntentModel, learned, turns
 from crs_lib.cosrec.records import INTENTS, Partition, topic, user_of
 from crs_lib.cosrec.rewriting import rewrite
 from crs_lib.cosrec.settings import NAME, RetrieveSettings
-from crs_lib.retrieval.fusion import Remembering, Retriever
 from crs_lib.retrieval.runs import Hit, Run, ranked, read_run, write_run
 from crs_lib.runs import Stage
 
 Routes = dict[tuple[str, int], list[str]]
+_Search = Callable[[str, int], list[Hit]]
 
 
-class _RoutingAgent:
+class _RoutingAgent(NamedTuple):
     """Routes a turn, rewrites it, and asks the modules."""
 
-    def __init__(
-        self, router: IntentModel, stock: Stock, recommend: Retriever, search: Retriever, rewriter: str
-    ) -> None:
-        self.router, self.products, self.passages = router, stock.products, stock.passages
-        self.recommend, self.search, self.rewriter = recommend, search, rewriter
-        self._titles = stock.search("titles")
+    router: IntentModel
+    stock: Stock
+    modules: Mapping[str, _Search]
+    rewriter: str
 
     def routes(self, partition: Partition) -> Routes:
         """The modules of every user turn of a partition; a turn may go to several or none."""
@@ -48,8 +47,8 @@ class _RoutingAgent:
     def _link(self, said: Sequence[str], context: str, k: int = 10) -> list[Hit]:
         """Products a question may be about: those whose title the turn, or the line before, spells best."""
         whole, hits = set(words(said[-1])), {}
-        for name, score in self._titles.search(f"{context} {said[-1]}", k):
-            title = set(words(self.products[name].title))
+        for name, score in self.stock.search("titles").search(f"{context} {said[-1]}", k):
+            title = set(words(self.stock.products[name].title))
             hits[name] = score + len(title & whole) / len(title)
         return ranked(hits)
 
@@ -59,8 +58,7 @@ class _RoutingAgent:
         the query; topics without a resolved user get the query alone.
         """
         asked = self.queries(partition, mapping)
-        modules = {"search": self.search, "recommendation": self.recommend}
-        return {name: modules[topic(name).kind].search(query, k) for name, query in asked.items()}
+        return {name: self.modules[topic(name).kind](query, k) for name, query in asked.items()}
 
     def queries(self, partition: Partition, mapping: str = "") -> dict[str, str]:
         """The stand-alone query of every topic, with the user's keywords under a ``mapping``."""
@@ -74,11 +72,8 @@ class _RoutingAgent:
 
     def links(self, partition: Partition, k: int = 10) -> Run:
         """Products for every product-details intent."""
-        found = {intent: partition.conversations[intent.conversation] for intent in linked_intents(partition)}
-        return {
-            intent.id: self._link(talk.said(intent.turn), talk.before(intent.turn), k)
-            for intent, talk in found.items()
-        }
+        asked = ((one, partition.conversations[one.conversation]) for one in linked_intents(partition))
+        return {one.id: self._link(talk.said(one.turn), talk.before(one.turn), k) for one, talk in asked}
 
 
 def agents(settings: RetrieveSettings) -> dict[str, _RoutingAgent]:
@@ -86,13 +81,13 @@ def agents(settings: RetrieveSettings) -> dict[str, _RoutingAgent]:
     folder = corpus.locate(settings.source)
     stock = index.opened(folder, settings.index, settings.k1, settings.b)
     router = learned(corpus.load(folder, "crowd"), settings.router, settings.vectors)
-    searches = {
-        (spec, collection): Remembering(stock.search(collection, spec.split("+"), settings.fusion))
-        for spec in settings.retrievers
-        for collection in ("products", "passages")
-    }
+    modules: dict[str, dict[str, _Search]] = {}
+    for spec in settings.retrievers:  # the systems ask the same queries: answers are kept
+        for kind, collection in (("recommendation", "products"), ("search", "passages")):
+            found = stock.search(collection, spec.split("+"), settings.fusion)
+            modules.setdefault(spec, {})[kind] = lru_cache(maxsize=4096)(found.search)
     return {
-        name: _RoutingAgent(router, stock, searches[spec, "products"], searches[spec, "passages"], rewriter)
+        name: _RoutingAgent(router, stock, modules[spec], rewriter)
         for name, spec, rewriter, _ in settings.systems()
     }
 
@@ -119,7 +114,10 @@ def write_runs(settings: RetrieveSettings, stage: Stage) -> None:
         asked |= dict.fromkeys(agent.queries(curated, mapping).values())
         for (talk, turn), modules in sent.items():
             routes.append({"system": slug, "conversation": talk, "turn": turn, "modules": modules})
-    stage.counts["collections"] = {"search": len(agent.passages), "recommendation": len(agent.products)}
+    stage.counts["collections"] = {
+        "search": len(agent.stock.passages),
+        "recommendation": len(agent.stock.products),
+    }
     tables.write_jsonl(stage.path("routes.jsonl"), routes)
     lines = [f"{number}\t{' '.join(query.split())}\n" for number, query in enumerate(asked, 1)]
     tables.write_whole(stage.path("topics.tsv"), "".join(lines))

@@ -24,8 +24,6 @@ PROMPTS = ("product_query", "conversation", "user_summary", "user_keywords")
 _SERVICE = ("host", "timeout", "slots", "send_key", "think")
 _FREE = ("run", "workers", "scheduler", "llm", "retries", "index")
 
-_Run = Annotated[RunName, Field(description="name of the run, its folder under results/cosrec")]
-_Source = Annotated[str, Field(description="sample, cosrec (the release), or a corpus's folder")]
 _Fusion = Annotated[str, OneOf(FUSIONS), Field(description="how several rankings become one")]
 _Index = Annotated[str, Field(description="folder made by cosrec index; empty: the source's own files")]
 _K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
@@ -41,8 +39,8 @@ _Specs = Annotated[tuple[str, ...], Field(description="specs, fused")]
 class CorpusSettings(Settings):
     """Which corpus is read; its raw partition only where it is there."""
 
-    run: _Run = "smoke"
-    source: _Source = "sample"
+    run: Annotated[RunName, Field(description="name of the run, its folder under results/cosrec")] = "smoke"
+    source: Annotated[str, Field(description="sample, cosrec (the release), or a corpus's folder")] = "sample"
 
 
 class _RetrievalSystem(NamedTuple):
@@ -54,15 +52,13 @@ class _RetrievalSystem(NamedTuple):
     personal: bool
 
 
-class RetrieveSettings(Settings):
+class RetrieveSettings(CorpusSettings):
     """The systems to run: one for each rewriter and retriever, all with the same router.
 
     With a ``mapping`` each retriever runs once more with the last rewriter and the keywords of the topic's
     user in the query.
     """
 
-    run: _Run = "smoke"
-    source: _Source = "sample"
     index: _Index = ""
     retrievers: _Retrievers = ("bm25", "dense:hashing", "bm25+dense:hashing")
     rewriters: _Rewriters = ("last turn", "first and last")
@@ -79,16 +75,13 @@ class RetrieveSettings(Settings):
     def systems(self) -> list[_RetrievalSystem]:
         """Every system; those with the user's keywords last."""
         plain = [_RetrievalSystem(f"{r}, {w}", r, w, False) for r in self.retrievers for w in self.rewriters]
-        last = self.rewriters[-1]
-        twins = [_RetrievalSystem(f"{r}, {last}, {KEYWORDS}", r, last, True) for r in self.retrievers]
-        return plain + (twins if self.mapping else [])
+        twins = [one for one in plain if self.mapping and one.rewriter == self.rewriters[-1]]
+        return plain + [one._replace(name=f"{one.name}, {KEYWORDS}", personal=True) for one in twins]
 
 
-class ScoreSettings(Settings):
+class ScoreSettings(CorpusSettings):
     """Which runs are scored, by which measure, and how sure the means are."""
 
-    run: _Run = "smoke"
-    source: _Source = "sample"
     runs: Annotated[str, Field(description="folder of TREC run files; empty: of 13_cosrec_retrieve")] = ""
     measure: Annotated[
         str, AfterValidator(lambda spec: ranking.measure(spec).spec), Field(description="the main measure")
@@ -108,10 +101,9 @@ DESIGN: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-class GenerateSettings(Settings):
+class GenerateSettings(CorpusSettings):
     """The settings of a generation; :data:`DESIGN` holds those of the published design."""
 
-    run: _Run = "smoke"
     source: Annotated[str, Field(description="sample, or a folder with products and passages")] = "sample"
     index: _Index = ""
     writer: Annotated[str, Field(description="template, or a model: of conversations, profiles")] = TEMPLATE

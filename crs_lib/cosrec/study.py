@@ -18,8 +18,8 @@ from crs_lib.cosrec.settings import (
 )
 from crs_lib.runs import StageSpec, Study
 
-_SCORES = "scores means by_user by_reader by_turn by_intent joint differences personal links".split()
-_PEOPLE = "intents ceiling intent_agreement quality_agreement rewriting signals noise".split()
+_SCORES = "scores means by_user by_reader by_turn by_intent joint differences personal links"
+_PEOPLE = "intents ceiling intent_agreement quality_agreement rewriting signals noise"
 
 
 def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
@@ -111,21 +111,22 @@ def _systems(run: str) -> pd.DataFrame:
     return part.assign(n_topics=part["n"].max(), n_conversations=part["clusters"].max())
 
 
-_AUDIT = {"quirks": "quirks.csv", "claims": "claims.csv", "ratings": "ratings.csv", "judged": "judgments.csv"}
-_SCORED = {name: f"{name}.csv" for name in _SCORES}
-_OF_PEOPLE = {name: f"people_{name}.csv" for name in _PEOPLE}
-_RETRIEVE, _EVALUATE = "13_cosrec_retrieve", "14_cosrec_evaluate"
+_EVALUATE = "14_cosrec_evaluate"
 STUDY: Study = Study(
     NAME,
     [
-        StageSpec("corpus", "11_cosrec_corpus", CorpusSettings, _audit, outputs=_AUDIT,
-                  needs=lambda settings: corpus.digests(settings.source)),
+        StageSpec("corpus", "11_cosrec_corpus", CorpusSettings, _audit,
+                  needs=lambda settings: corpus.digests(settings.source),
+                  outputs={name: f"{name}.csv" for name in ("quirks", "claims", "ratings")}
+                  | {"judged": "judgments.csv"}),
         StageSpec("generate", "12_cosrec_generate", GenerateSettings,
                   outputs={"generated": "generated.jsonl"}),
-        StageSpec("retrieve", _RETRIEVE, RetrieveSettings, retrieve.write_runs,
+        StageSpec("retrieve", "13_cosrec_retrieve", RetrieveSettings, retrieve.write_runs,
                   outputs={"routes": "routes.jsonl"}, needs=retrieve.inputs),
-        StageSpec("evaluate", _EVALUATE, ScoreSettings, _score, outputs=_SCORED, needs=_needs_runs),
-        StageSpec("people", _EVALUATE, ScoreSettings, _people, outputs=_OF_PEOPLE),
+        StageSpec("evaluate", _EVALUATE, ScoreSettings, _score, needs=_needs_runs,
+                  outputs={name: f"{name}.csv" for name in _SCORES.split()}),
+        StageSpec("people", _EVALUATE, ScoreSettings, _people,
+                  outputs={name: f"people_{name}.csv" for name in _PEOPLE.split()}),
     ],
     derived={
         "average_ratings": lambda run: audit.average_rating_counts(_ratings(run)),

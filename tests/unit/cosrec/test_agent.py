@@ -64,8 +64,9 @@ def test_the_sample_tells_bm25_dense_and_fusion_apart():
     curated, stock = corpus.load(folder, "curated"), index.opened(folder, "", 1.2, 0.75)
     runs = {}
     for specs in (("bm25",), ("dense:hashing",), ("bm25", "dense:hashing")):
-        searches = stock.search("products", specs), stock.search("passages", specs)
-        agent = retrieve._RoutingAgent(MODELS.create("views"), stock, *searches, "first and last")
+        places = {"recommendation": "products", "search": "passages"}
+        searches = {kind: stock.search(place, specs).search for kind, place in places.items()}
+        agent = retrieve._RoutingAgent(MODELS.create("views"), stock, searches, "first and last")
         runs["+".join(specs)] = agent.run(curated, 10)
     gaps = evaluate.differences(evaluate.score(curated, runs, ["nDCG@10"]), resamples=500)
     assert len(gaps) == 6
