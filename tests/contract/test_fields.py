@@ -12,6 +12,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.core.text import fold
 from crs_lib.simulate.shifts import UserState
+from tests.helpers import refused
 
 SAMPLE = sources.load("sample+plot")
 GROUNDER = Grounder(SAMPLE, tuple(ALL_FIELDS))
@@ -89,8 +90,7 @@ def test_questions_end_in_answers_and_what_is_said_of_a_film_names_its_values(ro
     ({"bridges": ("there",)}, r"field 'language': the template 'there' does not name \$value"),
 ])  # fmt: skip
 def test_a_row_that_cannot_work_is_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        replace(FIELDS["language"], **changes)
+    refused(message, replace, FIELDS["language"], **changes)
 
 
 def test_one_field_opens_a_conversation():

@@ -12,12 +12,12 @@ import pytest
 from crs_lib import figures
 from crs_lib.cli.show import READERS
 from crs_lib.core import rng
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.figures import base as registered
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import TABLES
 from crs_lib.metrics import base, constructs, evidence
-from tests.helpers import fonts
+from tests.helpers import fonts, refused
 
 pytestmark = pytest.mark.slow
 FEW = ("tracker", "echo", "random")
@@ -379,15 +379,12 @@ def assert_boxes_hold_their_text(made):
 def test_wrong_tables_are_refused(name):
     entry = figures.FIGURES.get(name)
     wanted = tables_of(entry)
-    with pytest.raises(InputError, match=r"takes .*in this order"):
-        figures.make(name, *wanted, pd.DataFrame())
-    with pytest.raises(InputError, match="'colour'"):
-        figures.make(name, *wanted, colour="red")
+    refused(r"takes .*in this order", figures.make, name, *wanted, pd.DataFrame())
+    refused("'colour'", figures.make, name, *wanted, colour="red")
     if wanted:
         with pytest.raises(figures.NoDataError, match="no rows"):
             figures.make(name, *(table.iloc[:0] for table in wanted))
-        with pytest.raises(InputError, match="has no column"):
-            figures.make(name, *(table.iloc[:, :1] for table in wanted))
+        refused("has no column", figures.make, name, *(table.iloc[:, :1] for table in wanted))
 
 
 @EACH
@@ -401,8 +398,7 @@ def test_metrics_can_be_chosen_and_are_checked(name):
     made = figures.make(name, *tables_of(entry), metrics=few)
     words = " ".join(text.get_text() for text, _ in printed(made))
     assert all(base.get(metric).short in words for metric in few)
-    with pytest.raises(InputError, match="did you mean"):
-        figures.make(name, *tables_of(entry), metrics=["item_tass"])
+    refused("did you mean", figures.make, name, *tables_of(entry), metrics=["item_tass"])
 
 
 @pytest.mark.parametrize("entry", TABLES, ids=lambda entry: entry.name)
@@ -492,26 +488,21 @@ def test_redraw_leaves_out_what_the_run_has_no_data_for_and_says_so(folder, monk
     (calls,) = [line for line in told if line.startswith("tokens_and_time")]
     assert "called no language model; make it with: python -m crs_lib run 03_simulate" in calls
     for name in ("recovery_curves", "tokens_and_time"):
-        with pytest.raises(figures.NoDataError, match=f"^{name}: "):
-            figures.redraw("test", name, read=no_shifts)
+        refused(f"^{name}: ", figures.redraw, "test", name, read=no_shifts, error=figures.NoDataError)
 
 
 def test_redraw_refuses_unknown_names_before_it_reads_and_says_what_the_reader_says(folder):
     def never(run, table):
         raise AssertionError("read before the check")
 
-    with pytest.raises(InputError, match="did you mean 'leaderboard'"):
-        figures.redraw("test", "leaderbord", read=never)
-    with pytest.raises(InputError, match="did you mean 'movies'"):
-        figures.redraw("test", study="movie", read=never)
-    with pytest.raises(InputError, match="cannot be a folder"):
-        figures.redraw("../test", read=never)
+    refused("did you mean 'leaderboard'", figures.redraw, "test", "leaderbord", read=never)
+    refused("did you mean 'movies'", figures.redraw, "test", study="movie", read=never)
+    refused("cannot be a folder", figures.redraw, "../test", read=never)
     assert not folder.exists()
 
     def missing(run, table):
         raise RunError("no finished 04_evaluate")
 
     for only in ("leaderboard", None):  # the whole run begins with diagrams, which need no table
-        with pytest.raises(RunError, match="04_evaluate"):
-            figures.redraw("test", only, read=missing)
+        refused("04_evaluate", figures.redraw, "test", only, read=missing, error=RunError)
     assert not folder.exists()

@@ -13,6 +13,7 @@ from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import SYSTEMS, SystemReply
 from crs_lib.systems.policies import Oracle
+from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import SAMPLE, WORLD
 
@@ -85,8 +86,7 @@ def test_every_registered_policy_says_what_it_is():
         elif entry.facts.get("argument"):
             assert entry.facts.get("example")
         if entry.facts.get("argument") and not entry.facts.get("default"):
-            with pytest.raises(InputError, match=rf"policy '{entry.name}' needs .* after a colon"):
-                systems.check([entry.name])
+            refused(rf"policy '{entry.name}' needs .* after a colon", systems.check, [entry.name])
     needed = {
         "oracle", "tracker", "amnesiac", "sticky", "popular", "random", "echo", "slot_echo", "silent", "noisy",
     }  # fmt: skip
@@ -176,5 +176,4 @@ def test_every_call_is_a_row(name, settings, tmp_path):
 def test_the_registry_describes_it(entry):
     assert entry.summary and entry.facts["kind"] in ("server", "offline", "engine")
     if entry.facts.get("argument"):
-        with pytest.raises(InputError, match="after a colon"):
-            LLM(entry.name)
+        refused("after a colon", LLM, entry.name)

@@ -18,6 +18,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
 from crs_lib.simulate import SimulateConfig
 from crs_lib.systems import World
+from tests.helpers import refused
 
 DIRTY = [
     ("Alpha", {"genre": ["Drama", "drama film", "France"], "actor": ["Ana  Bell", "ana bell", "nm123"], "year": "1980"}),
@@ -100,8 +101,7 @@ def test_ids_are_kept_or_made_and_never_shared():
     ("Bad", ["Drama"], r"record 2 \('Bad'\): expected an object with the film's fields, got \['Drama'\]"),
 ])  # fmt: skip
 def test_a_bad_record_is_named_with_its_field(key, record, message):
-    with pytest.raises(InputError, match=message):
-        clean([("Good", {}), (key, record)])
+    refused(message, clean, [("Good", {}), (key, record)])
 
 
 @pytest.mark.parametrize("year", [None, "", math.nan])
@@ -142,8 +142,7 @@ def test_books_have_fields_and_words_of_their_own(tmp_path):
 ])  # fmt: skip
 def test_a_declaration_of_fields_is_checked(tmp_path, text, message):
     path = written(tmp_path, text, "mine.yaml")
-    with pytest.raises(InputError, match=message):
-        sources.load(sources.with_fields(BOOKS, path))
+    refused(message, sources.load, sources.with_fields(BOOKS, path))
 
 
 GENRE, LANGUAGE, PERSON, YEAR = (
@@ -200,8 +199,7 @@ def test_a_label_gets_its_one_name_or_is_dropped_with_a_reason(clean_one, raw, v
 def test_a_bad_file_is_refused_by_name(tmp_path, name, content, message):
     path = written(tmp_path, content, name)
     before = path.read_bytes()
-    with pytest.raises(InputError, match=message):
-        sources.load(path)
+    refused(message, sources.load, path)
     assert path.read_bytes() == before
 
 
@@ -217,8 +215,7 @@ def test_spellings_codes_and_weak_genres_of_the_lexicon():
 
 @pytest.mark.parametrize("raw", ["MCMXCIV", "c. 1994", "1994-95", "19940", "1994.5"])
 def test_a_year_that_is_no_number_is_an_error(raw):
-    with pytest.raises(InputError, match="is no number; give four digits such as 1994, or leave it empty"):
-        lexicon.clean_year(raw)
+    refused("is no number; give four digits such as 1994, or leave it empty", lexicon.clean_year, raw)
 
 
 @pytest.mark.parametrize("table", [lexicon.GENRES, lexicon.LANGUAGES])
@@ -255,10 +252,9 @@ def written(folder, text, name="films.json"):
 @pytest.mark.parametrize("name", ["films.json", "films.parquet", "folder"])
 def test_a_missing_file_is_refused_with_what_may_be_given(tmp_path, name):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(
-        InputError, match=r"no catalogue at .*; give 'sample', a .json .*or a film a row as .csv"
-    ):
-        sources.load(tmp_path / name)
+    refused(
+        r"no catalogue at .*; give 'sample', a .json .*or a film a row as .csv", sources.load, tmp_path / name
+    )
 
 
 def test_a_parquet_file_written_by_others_is_read_and_one_without_fields_refused(tmp_path):
@@ -394,5 +390,4 @@ def test_a_spreadsheets_semicolons_are_read_and_another_encoding_is_named(tmp_pa
     path.write_text("Title;Year;Genre\nAmélie;2001;Comedy, Romance\n", encoding="utf-8-sig")
     assert [film["genre"] for film in load(path).export()] == [["Comedy", "Romance"]]
     path.write_text("Title;Year;Genre\nAmélie;2001;Comedy\n", encoding="latin-1")
-    with pytest.raises(InputError, match=r"films\.csv is not in UTF-8 .*; save it as CSV UTF-8"):
-        load(path)
+    refused(r"films\.csv is not in UTF-8 .*; save it as CSV UTF-8", load, path)

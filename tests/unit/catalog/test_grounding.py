@@ -14,9 +14,9 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.rules import Context, Matcher
 from crs_lib.core.dialogue import Dialogue, Turn
-from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
 from tests import helpers
+from tests.helpers import refused
 from tests.helpers.films import grounder
 
 TEN = grounder()
@@ -25,17 +25,10 @@ TEN = grounder()
 @pytest.mark.parametrize(("text", "expected"), [
     ("A drama with ADA QUILL, in french", {"genre=drama", "actor=ada quill", "language=french"}),
     ("Zoë Tarn from 1988", {"director=zoe tarn", "writer=zoe tarn", "year=1988"}),
-    ("comedies", {"genre=comedy"}),
-    ("dramatically adaquill frenchman 19881", set()),
-    ("a war film", {"genre=war"}),
-    ("the war was long", set()),
-    ("with Stig, please", {"actor=stig"}),
-    ("a stig of straw", set()),
-    ("polish the silver", set()),
-    ("in Polish", {"language=polish"}),
-    ("Ron drank rum as per habit, nor did Dan", set()),
-    ("", set()),
-    ("?!", set()),
+    ("comedies", {"genre=comedy"}), ("dramatically adaquill frenchman 19881", set()),
+    ("a war film", {"genre=war"}), ("the war was long", set()), ("with Stig, please", {"actor=stig"}),
+    ("a stig of straw", set()), ("polish the silver", set()), ("in Polish", {"language=polish"}),
+    ("Ron drank rum as per habit, nor did Dan", set()), ("", set()), ("?!", set()),
 ])  # fmt: skip
 def test_concepts_of_a_text(text, expected):
     assert TEN.topic_set(text) == expected
@@ -83,8 +76,7 @@ def test_idf_and_vectors_are_those_of_the_formula():
     only = TEN.attribute_vector("a French drama", active_fields=["language"])
     assert set(np.flatnonzero(only).tolist()) == {TEN.catalog.code("language", "French")}
     assert not TEN.attribute_vector("").any()
-    with pytest.raises(InputError, match="unknown field 'lang'"):
-        TEN.attribute_vector("x", active_fields=["lang"])
+    refused("unknown field 'lang'", TEN.attribute_vector, "x", active_fields=["lang"])
 
 
 def test_active_fields_restrict_what_is_found():
@@ -93,8 +85,7 @@ def test_active_fields_restrict_what_is_found():
         "actor=ada quill",
         "director=zoe tarn",
     }
-    with pytest.raises(InputError, match="unknown field 'people'"):
-        grounder(active_fields=["people"])
+    refused("unknown field 'people'", grounder, active_fields=["people"])
 
 
 def test_the_words_of_plots_are_found_in_the_order_of_the_text():
@@ -154,8 +145,7 @@ def verdict(rule, text, phrase):
     ("a bee can sting you", "everyday word, not capitalised"),
     ("Sting is what bees do", "everyday word that opens a sentence"),
     ("Stop. Sting is what bees do", "everyday word that opens a sentence"),
-    ('"Sting" is what I mean', ""),
-    ("*sting* is what I mean", ""),
+    ('"Sting" is what I mean', ""), ("*sting* is what I mean", ""),
 ])  # fmt: skip
 def test_a_one_word_name_needs_its_capital_inside_a_sentence_or_quotes(text, reason):
     assert verdict(evidence._capital, text, "sting") == reason
@@ -182,16 +172,14 @@ def test_a_weak_genre_needs_a_film_word_near_and_a_name_that_is_a_verb_a_capital
     ("Her", "I liked Her very much", ""),
     ("Her", "I liked her very much", "everyday words, not written as the title"),
     ("Her", "Her brother is late", "everyday word that opens a sentence"),
-    ("Her", 'I liked "her" (2013)', ""),
-    ("Her", "her (2013) is fine", ""),
+    ("Her", 'I liked "her" (2013)', ""), ("Her", "her (2013) is fine", ""),
     ("Her", "I liked HER very much", "everyday words, all in capitals"),
     ("Her", "It's 'her' that I mean", ""),
     ("Sting", "Sting's brother", "everyday word that opens a sentence"),
     ("RED", "I saw RED twice", ""),
     ("RED", "I saw Red twice", "everyday words, not written as the title"),
     ("1917", "in 1917 they met", "number or letter without quotes or year"),
-    ("1917", '"1917" is long', ""),
-    ("1917", "1917 (2019) is long", ""),
+    ("1917", '"1917" is long', ""), ("1917", "1917 (2019) is long", ""),
     ("X", "letter X here", "number or letter without quotes or year"),
     ("War of the Roses", "the War of the Roses tonight", ""),
     ("War of the Roses", "I saw the war of the roses", "everyday words, not written as the title"),
@@ -280,16 +268,14 @@ NAMED = Grounder(Catalog.from_records([(title, {}) for title in FILMS], "five ti
     ("Paper Kites isn't for you, but Iron Valley is.", ["Iron Valley"]),
     ("Skip Paper Kites, try Iron Valley.", ["Iron Valley"]),
     ("Not Paper Kites, I suggest Iron Valley.", ["Iron Valley"]),
-    ("I don't think Paper Kites fits.", []),
-    ("Don't miss Paper Kites!", ["Paper Kites"]),
+    ("I don't think Paper Kites fits.", []), ("Don't miss Paper Kites!", ["Paper Kites"]),
     ("You can't go wrong with Paper Kites.", ["Paper Kites"]),
     ("Why not Paper Kites?", ["Paper Kites"]),
     ("Paper Kites, which isn't violent, fits.", ["Paper Kites"]),
     ("There is no blood in Paper Kites.", ["Paper Kites"]),
     ("You wanted no horror, so Paper Kites it is.", ["Paper Kites"]),
     ("Try zenithar tonight, or ZENITHAR again.", ["Zenithar"]),
-    ("You could watch heat.", ["Heat"]),
-    ("I like the heat, and I would watch her.", []),
+    ("You could watch heat.", ["Heat"]), ("I like the heat, and I would watch her.", []),
     ("If you liked Paper Kites, try Iron Valley.", ["Iron Valley"]),
     ("You'd like Paper Kites, and Iron Valley too.", ["Paper Kites", "Iron Valley"]),
     ("Paper Kites feels like Iron Valley.", ["Paper Kites"]),

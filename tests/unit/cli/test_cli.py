@@ -19,6 +19,7 @@ from crs_lib.cli import app, run
 from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Entry, Field, OneOf, Seed, Settings
+from tests.helpers import refused
 
 
 class Job(Settings):
@@ -91,8 +92,7 @@ def test_every_field_is_an_option_and_what_is_not_given_is_absent():
     ("--llm {", "llm is '{'; input should be a valid dictionary"),
 ])  # fmt: skip
 def test_a_wrong_value_is_the_settings_error(words, message):
-    with pytest.raises(InputError, match=message):
-        Job(**parsed(f"--source a {words}"))
+    refused(message, Job, **parsed(f"--source a {words}"))
 
 
 def test_a_field_without_default_must_be_given(capsys):
@@ -109,8 +109,7 @@ def test_parameters_of_the_function_are_options_too(tmp_path):
     }  # fmt: skip
     assert own(f"a --log r s --log t --out {tmp_path}")["log"] == ("r", "s", "t")
     assert own("a --out ~/x")["out"] == Path.home() / "x"
-    with pytest.raises(InputError, match="n_runs is 'many'; input should be a valid integer"):
-        own("a --runs many")
+    refused("n_runs is 'many'; input should be a valid integer", own, "a --runs many")
 
 
 def test_the_help_says_what_a_field_is_its_choices_and_its_default(capsys):
@@ -177,8 +176,7 @@ SAID = "seed -1 is not usable; give a whole number >= 0"
 
 
 @pytest.mark.parametrize(("error", "code", "message"), [
-    (InputError(SAID), 2, f"InputError: {SAID}\n"),
-    (RunError(SAID), 2, f"RunError: {SAID}\n"),
+    (InputError(SAID), 2, f"InputError: {SAID}\n"), (RunError(SAID), 2, f"RunError: {SAID}\n"),
     (KeyboardInterrupt(), 130, "\nstopped; what was finished is stored, the same command continues\n"),
     (ZeroDivisionError(), None, ""),  # a defect is not hidden
 ])  # fmt: skip

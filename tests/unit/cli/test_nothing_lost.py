@@ -24,7 +24,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import sweeps
 from crs_lib.runs.ledger import Ledger
 from tests.contract.test_readers import CASES, SEED
-from tests.helpers import llm_job
+from tests.helpers import llm_job, refused
 from tests.helpers.sample import scored
 
 TALK = {
@@ -75,8 +75,7 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_pa
     assert path.read_bytes() == whole
     for damaged in ("[]", "null", '{"stages": []}', '{"stages": {"simulate": 3}}', "\x00", "[" * 9_000):
         path.with_name("manifest.json").write_text(damaged)
-        with pytest.raises(RunError, match=r"manifest\.json is damaged"):
-            runs.read_manifest("movies", "r")
+        refused(r"manifest\.json is damaged", runs.read_manifest, "movies", "r", error=RunError)
 
 
 FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
@@ -199,8 +198,7 @@ def test_a_sweep_without_end_is_refused_with_its_limit(tmp_path):
     odd = ("x-{seed:99999999}", "grid: {seed: [1]}", "cannot be a folder")
     for run, cells, says in [("x-{seed}-{n_turns}", grid, most), odd]:
         path.write_text(f'notebooks: [03_simulate]\nrun: "{run}"\n{cells}\n')
-        with pytest.raises(InputError, match=says):
-            sweeps.read(path)
+        refused(says, sweeps.read, path)
 
 
 LONG, NO_TEXT = "x" * 300, os.fsdecode(b"\xff\xfe.json")

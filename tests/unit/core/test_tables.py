@@ -18,6 +18,7 @@ from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, check_seed, stream
 from crs_lib.core.store import DamageError, Store, locked
+from tests.helpers import refused
 
 FRAME = pd.DataFrame({"model": ["a", "a"], "session_id": ["1", "2"], "turn": [1, 1], "tas": [0.1, np.nan]})
 
@@ -26,8 +27,7 @@ def test_a_contract_names_missing_columns_and_repeated_rows():
     with pytest.raises(InputError, match=r"turns.parquet: columns \['turn'\] are missing; it has"):
         tables.TURNS.check(FRAME.drop(columns="turn"))
     twice = pd.concat([FRAME, FRAME.tail(1)])
-    with pytest.raises(InputError, match=r"two rows for .*'session_id': '2'"):
-        tables.TURNS.check(twice)
+    refused(r"two rows for .*'session_id': '2'", tables.TURNS.check, twice)
 
 
 WRITERS = {
@@ -109,8 +109,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ('{"a": 1}\n{"a": \n', "line 2: not JSON"),
-    ("[1]\n", "line 1: expected an object"),
+    ('{"a": 1}\n{"a": \n', "line 2: not JSON"), ("[1]\n", "line 1: expected an object"),
     ("\n\n3\n", "line 3"),
 ])  # fmt: skip
 def test_a_broken_line_is_named(tmp_path, text, message):
@@ -229,8 +228,7 @@ def test_a_guarded_file_that_was_replaced_is_not_written(tmp_path):
     path = tmp_path / "words.sqlite"
     one = store(path, guarded=True)
     path.rename(tmp_path / "away")
-    with pytest.raises(RunError, match="removed or replaced"):
-        one.many("INSERT INTO words VALUES (?)", [("a",)])
+    refused("removed or replaced", one.many, "INSERT INTO words VALUES (?)", [("a",)], error=RunError)
     one.close()
 
 
@@ -293,5 +291,4 @@ def test_plain_seeds_fit_in_31_bits_and_follow_the_address(seed, names):
 
 @pytest.mark.parametrize("seed", [-1, 1.0, "1", None, True, np.float64(2)])
 def test_a_seed_is_a_whole_number_from_zero(seed):
-    with pytest.raises(InputError, match="give a whole number >= 0"):
-        stream(seed, "x")
+    refused("give a whole number >= 0", stream, seed, "x")

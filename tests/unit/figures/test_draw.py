@@ -9,9 +9,9 @@ import pytest
 
 from crs_lib import figures
 from crs_lib.__main__ import main
-from crs_lib.core.errors import InputError
 from crs_lib.figures import base as registered
 from crs_lib.validity import sensitivity
+from tests.helpers import refused
 from tests.helpers.sample import scored, simulated
 
 DESIGN = pd.DataFrame(
@@ -88,8 +88,7 @@ def test_the_command_draws_a_finished_run(folders, capsys):
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--run", "tiny", "--only", "leaderbord"], "did you mean 'leaderboard'"),
     (["--run", "unscored"], "run 04_evaluate -p run unscored"),
-    (["--run", "none"], "run 04_evaluate -p run none"),
-    (["--run", "../x"], "cannot be a folder"),
+    (["--run", "none"], "run 04_evaluate -p run none"), (["--run", "../x"], "cannot be a folder"),
 ])  # fmt: skip
 def test_the_command_says_what_is_missing_and_draws_nothing(arguments, message, folders, capsys):
     assert main(["figures", *arguments]) == 2
@@ -102,5 +101,4 @@ def test_systems_are_chosen_by_name():
     assert registered.of_systems(frame, ["a"])["value"].tolist() == [1, 3]
     assert registered.of_systems(frame, []) is frame
     assert len(registered.of_systems(frame[["value"]], ["a"])) == 3  # a table without systems
-    with pytest.raises(InputError, match=r"no system 'c' in this run.*\(it has a, b\)"):
-        registered.of_systems(frame, ["c"])
+    refused(r"no system 'c' in this run.*\(it has a, b\)", registered.of_systems, frame, ["c"])

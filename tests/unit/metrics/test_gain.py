@@ -59,16 +59,13 @@ NAN = math.nan
 
 @pytest.mark.parametrize(("metric", "turns", "value"), [
         # one is the best that there is, and zero is chance: all three are dramas, of five; two of three
-    (GAIN, [say(DRAMA, [0])], 1),
-    (GAIN, [say(DRAMA, [6])], (0 - 5 / 9) / (1 - 5 / 9)),
+    (GAIN, [say(DRAMA, [0])], 1), (GAIN, [say(DRAMA, [6])], (0 - 5 / 9) / (1 - 5 / 9)),
     (GAIN, [say(DRAMA, [0, 1, 2])], 1),
     (GAIN, [say(DRAMA, [0, 1, 6])], (2 - 15 / 9) / (3 - 15 / 9)),
     (gain._first_gain, [say(DRAMA, [0, 6, 7])], 1),
     (gain._first_gain, [say(DRAMA, [6, 0, 1])], (0 - 5 / 9) / (1 - 5 / 9)),
         # a longer list is measured by the best list of its length: 0 and 1 meet two, the third best meets one
-    (GAIN, [say(QUILL, [0, 1, 4])], 1),
-    (GAIN, [say(QUILL, [0, 1])], 1),
-    (GAIN, [say(QUILL, [0])], 1),
+    (GAIN, [say(QUILL, [0, 1, 4])], 1), (GAIN, [say(QUILL, [0, 1])], 1), (GAIN, [say(QUILL, [0])], 1),
     (GAIN, [say(QUILL, [0, 1, 8])], (4 - 24 / 9) / (5 - 24 / 9)),
         # an excluded value gains nothing: dramas without Ada Quill are 2, 4, 5
     (GAIN, [say(DRAMA, [2, 4], **NO_ADA)], 1),
@@ -86,18 +83,14 @@ NAN = math.nan
     ),  # shown before the state changed
         # a film named twice counts once; silence is worth one film without gain where films are asked for
     (GAIN, [say(DRAMA, [0, 0])], (1 - 10 / 9) / (2 - 10 / 9)),
-    (GAIN, [say(DRAMA, [])], -(5 / 9) / (1 - 5 / 9)),
-    (GAIN, [say(DRAMA, [], asks=False)], NAN),
+    (GAIN, [say(DRAMA, [])], -(5 / 9) / (1 - 5 / 9)), (GAIN, [say(DRAMA, [], asks=False)], NAN),
     (GAIN, [say({}, [0])], NAN),
     (GAIN, [say(DRAMA, list(range(9)))], NAN),  # every list gains the same
         # a film that is never recommended counts if it is shown: Only Pages (9) is a drama, six of ten films
-    (GAIN, [say(DRAMA, [9])], 1),
-    (GAIN, [say(QUILL, [9])], (1 - 9 / 10) / (2 - 9 / 10)),
+    (GAIN, [say(DRAMA, [9])], 1), (GAIN, [say(QUILL, [9])], (1 - 9 / 10) / (2 - 9 / 10)),
         # the strict pair: two films meet both, three are enough
-    (PRECISE, [say(QUILL, [0, 2])], 1 / 2),
-    (PRECISE, [say(QUILL, [])], NAN),
-    (FOUND, [say(QUILL, [0, 2, 5])], 1 / 2),
-    (FOUND, [say(DRAMA, [0, 1, 2, 4])], 1),
+    (PRECISE, [say(QUILL, [0, 2])], 1 / 2), (PRECISE, [say(QUILL, [])], NAN),
+    (FOUND, [say(QUILL, [0, 2, 5])], 1 / 2), (FOUND, [say(DRAMA, [0, 1, 2, 4])], 1),
     (FOUND, [say(QUILL, [])], 0),
     (FOUND, [say({"genre": "War", "actor": "Ada Quill"}, [0])], NAN),
     (FOUND, [say(QUILL, [0]), say(QUILL, [0], **MORE)], 0),  # film 1 was left
@@ -201,13 +194,10 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows()
 
 
 @pytest.mark.parametrize(("text", "false"), [
-    ("For drama films, try Cold Orchard.", 0),
-    ("For drama films, try The Tin Parrot.", 1),
+    ("For drama films, try Cold Orchard.", 0), ("For drama films, try The Tin Parrot.", 1),
     ("For drama films, try Cold Orchard or The Tin Parrot.", 1),
-    ("You want drama films. Try The Tin Parrot.", 1),
-    ("Try The Tin Parrot, a drama, or Cold Orchard.", 1),
-    ("Try The Tin Parrot or Cold Orchard, a drama.", 0),
-    ("No drama is left; there is The Tin Parrot.", 0),
+    ("You want drama films. Try The Tin Parrot.", 1), ("Try The Tin Parrot, a drama, or Cold Orchard.", 1),
+    ("Try The Tin Parrot or Cold Orchard, a drama.", 0), ("No drama is left; there is The Tin Parrot.", 0),
     ("Nothing fits drama. The nearest is The Tin Parrot.", 0),
     ("Try The Tin Parrot, a comedy.", 0),  # comedy was not asked for
     ("Try The Tin Parrot. Then there is drama.", 0),  # of which film is not said

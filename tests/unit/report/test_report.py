@@ -20,6 +20,7 @@ from crs_lib.report.compare import Comparison
 from crs_lib.simulate import SimulateConfig
 from crs_lib.stats.plan import Plan
 from tests.helpers import browser as chromium
+from tests.helpers import refused
 from tests.helpers.sample import scored
 
 pytestmark = pytest.mark.slow
@@ -135,10 +136,8 @@ def test_one_system_has_a_report_that_says_why_there_are_no_tests():
 
 
 def test_an_unknown_plan_and_an_unscored_run_are_refused(run):
-    with pytest.raises(InputError, match="no analysis plan 'guess'"):
-        report.write(run, "guess")
-    with pytest.raises(RunError, match="run 04_evaluate -p run nowhere"):
-        report.write("nowhere")
+    refused("no analysis plan 'guess'", report.write, run, "guess")
+    refused("run 04_evaluate -p run nowhere", report.write, "nowhere", error=RunError)
 
 
 @pytest.mark.full
@@ -242,8 +241,7 @@ def test_a_run_that_grows_equals_one_made_at_once(more):
     made(name, 3)
     grown, whole = made(name, **more), made(f"{name}-whole", **more)
     assert [(grown / one).read_bytes() for one in FILES] == [(whole / one).read_bytes() for one in FILES]
-    with pytest.raises(RunError, match="made with other parameters"):
-        made(name, 2)
+    refused("made with other parameters", made, name, 2, error=RunError)
 
 
 @pytest.mark.parametrize(
@@ -255,8 +253,7 @@ def test_a_run_that_grows_equals_one_made_at_once(more):
     ],
 )
 def test_a_name_is_told_what_is_wrong_with_it(systems, word):
-    with pytest.raises(InputError, match=word):
-        SimulateConfig(systems=systems)
+    refused(word, SimulateConfig, systems=systems)
 
 
 def test_the_name_is_in_the_files_and_the_spec_in_the_manifest():
@@ -299,8 +296,7 @@ def test_only_equivalence_is_called_equal(difference, spread, n, says):
 
 def test_a_comparison_needs_a_system_and_two_users():
     for wrong in ({"systems": {}}, {"systems": {"Ours": "tracker"}, "n": 1}):
-        with pytest.raises(InputError, match="at least 2"):
-            crs_lib.compare(**wrong)
+        refused("at least 2", crs_lib.compare, **wrong)
     with pytest.raises(InputError, match=r"nosuch cannot be imported .*; looked for in .*Python's path"):
         crs_lib.compare({"Ours": "python:nosuch:Mine"})
 

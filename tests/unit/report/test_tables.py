@@ -22,6 +22,7 @@ from crs_lib.report import figure_tables, statistics, tables, thesis
 from crs_lib.systems import Programs, policies, tracker
 from crs_lib.systems import base as systems
 from crs_lib.validity import sensitivity
+from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import scored, simulated
 from tests.helpers.thesis_data import external, folder
@@ -86,10 +87,8 @@ LACKS = ("judge_means", "llm_calls", "sensitivity_choices")
 @pytest.mark.slow  # they share runs that take seconds
 @pytest.mark.parametrize("table", LACKS)
 def test_what_a_run_lacks_is_no_data_and_a_run_that_is_not_there_is_an_error(table):
-    with pytest.raises(NoDataError, match="run 'rules'"):
-        figure_tables.read("rules", table)
-    with pytest.raises(RunError, match="run 04_evaluate -p run nowhere"):
-        figure_tables.read("nowhere", table)
+    refused("run 'rules'", figure_tables.read, "rules", table, error=NoDataError)
+    refused("run 04_evaluate -p run nowhere", figure_tables.read, "nowhere", table, error=RunError)
 
 
 @pytest.mark.slow  # they share runs that take seconds
@@ -119,8 +118,7 @@ def test_sensitivity_scores_the_systems_under_each_choice():
     ({"run": "rules", "sessions": 1}, "sessions is 1; give a whole number >= 2"),
 ])  # fmt: skip
 def test_sensitivity_settings_are_checked(given, message):
-    with pytest.raises(InputError, match=message):
-        sensitivity.make(**given)
+    refused(message, sensitivity.make, **given)
 
 
 @pytest.mark.slow  # they share runs that take seconds
@@ -173,8 +171,7 @@ def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the
 @pytest.mark.slow  # they share runs that take seconds
 def test_one_system_alone_has_neither_power_nor_a_ranking():
     scored(run="one", systems=("random",), n_sessions=2, n_turns=3)
-    with pytest.raises(NoDataError, match="no power"):
-        figure_tables.read("one", "power")
+    refused("no power", figure_tables.read, "one", "power", error=NoDataError)
     with pytest.raises(NoDataError, match="at least two systems"):
         figures.make("sensitivity_weights", figure_tables.read("one", "sensitivity_weights"))
 

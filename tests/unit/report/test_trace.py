@@ -35,6 +35,7 @@ from crs_lib.report.session import (
     script,
 )
 from crs_lib.report.trace import _Index, _RunFiles
+from tests.helpers import refused
 from tests.helpers.sample import scored, simulated
 
 SYSTEMS = ("tracker", "sticky", "random")
@@ -230,8 +231,7 @@ def test_fewer_pages_leave_no_page_of_before(run):
 
 def test_a_run_without_scores_says_what_makes_them():
     simulated(run="trace-bare", systems=("random",), n_sessions=1, n_turns=3)
-    with pytest.raises(RunError, match="run 04_evaluate -p run trace-bare"):
-        trace.write("trace-bare")
+    refused("run 04_evaluate -p run trace-bare", trace.write, "trace-bare", error=RunError)
 
 
 def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
