@@ -81,9 +81,8 @@ def test_values_and_support():
     assert TEN.values("genre") == ["Comedy", "Drama", "War"]
     assert TEN.values("genre", 3) == ["Comedy", "Drama"]
     assert TEN.values("genre", 99) == []
-    assert (
-        TEN.support("genre", "Drama"), TEN.support("actor", "ada  QUILL"), TEN.support("actor", "X Y"),
-    ) == (6, 3, 0)  # fmt: skip
+    asked = ("genre", "Drama"), ("actor", "ada  QUILL"), ("actor", "X Y")
+    assert [TEN.support(*one) for one in asked] == [6, 3, 0]
     assert TEN.genres(5) == TEN.get_available_genres() == ["Comedy", "Drama"]
     assert TEN.get_attribute_values("language") == ["English", "French", "Polish", "Romanian"]
     assert TEN.get_attribute_values("name") == TEN.get_attribute_values("title") == sorted(set(TITLES))
@@ -100,9 +99,8 @@ def test_popularity_facts_and_postings():
         items = TEN.items_with(code)
         assert items.tolist() == [i for i in range(len(TEN)) if code in TEN.fact_sets[i]]
         assert TEN.document_frequency[code] == len(items) > 0
-        field, value = TEN.vocabulary.field[code], TEN.vocabulary.value[code]
-        assert TEN.vocabulary.keys[code] == fields.concept(field, value)
-        assert TEN.code(TEN.vocabulary.field[code], TEN.vocabulary.value[code]) == code
+        named = TEN.vocabulary.field[code], TEN.vocabulary.value[code]
+        assert (TEN.vocabulary.keys[code], code) == (fields.concept(*named), TEN.code(*named))
 
 
 @pytest.mark.parametrize("constraints", [{}, {"genre": "Drama"}, {"genre": "Drama", "year": "1962"}])
@@ -118,19 +116,17 @@ def test_an_answer_cannot_change_the_catalogue(constraints):
 
 
 def test_recommend_is_deterministic_for_a_seed_and_clamps_its_limit():
-    wishes = {"genre": "Drama"}
-    first = [film["name"] for film in TEN.recommend(wishes, seed=1)]
-    assert first == [film["name"] for film in catalog().recommend(wishes, seed=1)]
-    orders = {tuple(f["name"] for f in TEN.recommend(wishes, seed=seed)) for seed in range(8)}
-    assert len(orders) > 1
+    def told(films, seed=1):
+        return [film["name"] for film in films.recommend({"genre": "Drama"}, seed=seed)]
+
+    assert told(TEN) == told(catalog())
+    assert len({tuple(told(TEN, seed)) for seed in range(8)}) > 1
     assert TEN.recommend({"genre": "Drama", "year": "2050"})  # relaxed, never empty
 
 
 def test_a_record_and_the_table_have_the_form_they_came_in():
-    record = TEN.record(1)
-    given = RECORDS["Paper Kites"]
-    assert {key: record[key] for key in given} == given
-    assert (record["name"], record["item_id"]) == ("Paper Kites", "paper-kites-1962")
+    wanted = RECORDS["Paper Kites"] | {"name": "Paper Kites", "item_id": "paper-kites-1962"}
+    assert TEN.record(1).items() >= wanted.items()
     frame = TEN.frame()
     many = [name for name, row in fields.FIELDS.items() if row.many]
     assert list(frame.columns) == ["item_id", "title", "year", *many, "plot"]
@@ -163,12 +159,10 @@ def test_wishes_to_try_leave_out_what_a_catalogue_lacks():
 
 
 def test_the_frequent_and_the_rare_way_to_look_up_agree():
-    records = [
-        (f"Film {i}", {"genre": ["Drama"] if i % 3 else ["War"], "actor": [f"P{i % 97} Q"]})
-        for i in range(400)
-    ]
-    many = Catalog.from_records(records)
-    found = many.query({"actor": "P7 Q", "genre": "War"}).items
+    records = (
+        (f"Film {i}", {"genre": [("War", "Drama")[i % 3 > 0]], "actor": [f"P{i % 97} Q"]}) for i in range(400)
+    )
+    found = Catalog.from_records(records).query({"actor": "P7 Q", "genre": "War"}).items
     assert found.tolist() == [i for i in range(400) if i % 97 == 7 and i % 3 == 0]
     assert found.dtype == np.int32
 
@@ -179,24 +173,19 @@ def test_a_catalogue_that_was_asked_goes_to_another_process():
     assert sent.query({"genre": "comedy"}).items.tolist() == TEN.query({"genre": "comedy"}).items.tolist()
 
 
-def array(items):
-    return np.array(sorted(items), dtype=np.int32)
-
-
 @given(st.lists(st.sets(st.integers(0, 11), min_size=1), min_size=1, max_size=4), st.sets(st.integers(0, 11)))
 def test_every_concept_is_met_or_taken_away(sets, left):
     names = [f"Person N{number}" for number in range(len(sets))]
+    casts = [[name for name, one in zip(names, sets, strict=True) if i in one] for i in range(12)]
     films = Catalog.from_records(
-        (
-            f"Film {i}",
-            {"actor": [n for n, one in zip(names, sets, strict=True) if i in one], "director": ["X Y"]},
-        )
-        for i in range(12)
+        (f"Film {i}", {"actor": c, "director": ["X Y"]}) for i, c in enumerate(casts)
     )
     every = films._search([("actor", name) for name in names], relax=False).items
     assert every.tolist() == sorted(set.intersection(*sets))
     assert films.query({"actor": names}).items.tolist() == sorted(set.union(*sets))
-    assert films.without(array(left), films.code("actor", names[0])).tolist() == sorted(left - sets[0])
+    assert films.without(np.array(sorted(left), np.int32), films.code("actor", names[0])).tolist() == sorted(
+        left - sets[0]
+    )
     assert len(films.query({}).items) == 12
 
 
@@ -212,19 +201,15 @@ LANGUAGES = {
 
 def test_films_over_a_century_with_languages_genres_and_people():
     assert len(SAMPLE) == len(RAW) >= 600
-    years = Counter(item.year for item in SAMPLE.items)
-    assert min(years) >= 1925
-    assert max(years) <= 2024
-    decades = Counter(year // 10 * 10 for year in years.elements())
+    years = [item.year for item in SAMPLE.items]
+    assert 1925 <= min(years) <= max(years) <= 2024
+    decades = Counter(year // 10 * 10 for year in years)
     assert set(decades) == set(range(1920, 2030, 10))
     assert sum(n >= 20 for n in decades.values()) >= 9
     assert len(SAMPLE.values("language")) >= 20
     assert len(SAMPLE.genres(5)) >= 18
-    films_of = Counter(
-        name
-        for item in SAMPLE.items
-        for name in {fold(v) for field in PERSON_FIELDS for v in item.values[field]}
-    )
+    casts = ({fold(v) for field in PERSON_FIELDS for v in item.values[field]} for item in SAMPLE.items)
+    films_of = Counter(name for cast in casts for name in cast)
     assert sum(n >= 3 for n in films_of.values()) >= 150
 
 
@@ -252,16 +237,11 @@ def test_every_record_has_the_form_and_cleaning_has_nothing_to_do():
 
 
 def test_people_have_whole_names_written_in_one_way():
-    spelling = {}
-    for item in SAMPLE.items:
-        for field in PERSON_FIELDS:
-            for name in item.values[field]:
-                assert spelling.setdefault(fold(name), name) == name
-    one_word = {v for item in SAMPLE.items for f in PERSON_FIELDS for v in item.values[f] if " " not in v}
-    assert len(one_word) <= 40, sorted(one_word)
-    for item in SAMPLE.items:
-        for field in PERSON_FIELDS:
-            assert not [v for v in item.values[field] if re.search(r"[()#\d/;]", v)], item.title
+    names, spelling = {v for item in SAMPLE.items for f in PERSON_FIELDS for v in item.values[f]}, {}
+    for name in names:
+        assert spelling.setdefault(fold(name), name) == name
+        assert not re.search(r"[()#\d/;]", name)
+    assert len([name for name in names if " " not in name]) <= 40
 
 
 def test_plots_are_one_or_two_sentences_that_do_not_name_the_film_s_people():
@@ -321,23 +301,19 @@ def test_plot_words_are_found_whole_and_everyday_ones_where_a_plot_is_spoken_of(
     concepts = {"genre=crime", "plot=love", "plot=death", "plot=prison", "plot=banks"}
     assert WORLD.grounder.topic_set(text) == concepts
     assert Grounder(PLAIN).topic_set(text) == {"genre=crime"}
-    for said in (
-        "I'd love a comedy.", "What is that about? I love it.", "Films about gloves and imprisonment",
-    ):  # fmt: skip
+    about = "What is that about? I love it."
+    for said in ("I'd love a comedy.", about, "Films about gloves and imprisonment"):
         assert not [key for key in WORLD.grounder.topic_set(said) if key.startswith("plot=")], said
 
 
 def test_plot_constraints_are_simulated_voiced_tracked_and_scored():
-    config = simulate.SimulateConfig(
-        catalog="sample+plot", systems=("tracker", "amnesiac", "oracle"), n_turns=12
-    )
+    systems = ("tracker", "amnesiac", "oracle")
+    config = simulate.SimulateConfig(catalog="sample+plot", systems=systems, n_turns=12)
     scorer = ItemsScorer(WORLD.grounder, conventions.get("default"))
     moved, gains = 0, {}
     for name in config.systems:
-        found = []
-        for number in range(12):
-            dialogue = simulate.session(WORLD, name, number, config)
-            found.append(dialogue)
+        found = [simulate.session(WORLD, name, number, config) for number in range(12)]
+        for dialogue in found:
             moved += sum(bool((event.get("added") or {}).get("plot")) for event in dialogue.shift_events)
             for pair in dialogue.pairs():
                 wish = pair.user.user_meta["constraints"]

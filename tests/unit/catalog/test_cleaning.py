@@ -19,6 +19,7 @@ from crs_lib.core.text import fold
 from crs_lib.simulate import SimulateConfig
 from crs_lib.systems import World
 from tests.helpers import refused
+from tests.helpers.sample import simulated
 
 DIRTY = [
     ("Alpha", {"genre": ["Drama", "drama film", "France"], "actor": ["Ana  Bell", "ana bell", "nm123"], "year": "1980"}),
@@ -29,17 +30,16 @@ DIRTY = [
 
 
 def test_values_are_cleaned_and_films_of_one_title_are_one_unless_their_years_differ():
-    items, _ = clean(DIRTY)
+    items, report = clean(DIRTY)
     alpha = items[0]
     assert alpha.values["genre"] == ("Drama", "Comedy")  # the second record is the same film and adds a genre
-    assert alpha.values["actor"] == ("Ana Bell", "Cy Hale")
-    assert (alpha.title, alpha.year, alpha.plot) == ("Alpha", 1980, "A plot.")
-    items, report = clean(DIRTY)
+    assert (alpha.values["actor"], alpha.plot) == (("Ana Bell", "Cy Hale"), "A plot.")
     assert [(item.title, item.year) for item in items] == [("Alpha", 1980), ("Alpha", 1999), ("Beta", None)]
     assert report.merged_films == [("ALPHA", "Alpha")]
     assert (report.films_read, report.films_kept) == (4, 3)
-    records = [("Alpha", {"year": "1980"}), ("Alpha", {"year": "1999"}), ("Alpha", {"actor": ["Ana Bell"]})]
-    items, _ = clean(records)
+    items, _ = clean(
+        [("Alpha", one) for one in ({"year": "1980"}, {"year": "1999"}, {"actor": ["Ana Bell"]})]
+    )
     assert [(item.year, item.values["actor"]) for item in items] == [(1980, ("Ana Bell",)), (1999, ())]
     items, report = clean([("!!!", {"actor": ["Ana Bell"]}), ("???", {"actor": ["Cy Hale"]}), ("!!!", {})])
     assert [item.title for item in items] == ["!!!", "???"]
@@ -54,30 +54,23 @@ def test_the_report_counts_every_edit():
         "distinct after": 2,
     }  # fmt: skip
     # "Ana  Bell" and "ana bell" tidied and named twice, "nm123" dropped; the twin film brings "Cy Hale"
-    assert summary.loc["actor", ["values before", "dropped", "doublets", "values after"]].tolist() == [
-        4, 1, 1, 2,
-    ]  # fmt: skip
-    changes = report.table("genre", "dropped")
-    assert changes.to_dict("records") == [
-        {"field": "genre", "action": "dropped", "from": "France", "to": "", "reason": "no genre", "films": 1}
-    ]
+    counted = ["values before", "dropped", "doublets", "values after"]
+    assert summary.loc["actor", counted].tolist() == [4, 1, 1, 2]
+    dropped = report.table("genre", "dropped")
+    assert list(dropped) == ["field", "action", "from", "to", "reason", "films"]
+    assert dropped.to_numpy().tolist() == [["genre", "dropped", "France", "", "no genre", 1]]
     assert report.table("year")["reason"].tolist() == ["before 1900"]
-    assert report.ignored_keys == {"rating": 1}
-    assert report.low_information == 1  # Beta
-    told = (
-        "4 films read, 3 kept, 1 merged; 1 without actor and director (never recommended); not used: rating"
-    )
-    assert str(report) == told
+    assert (report.ignored_keys, report.low_information) == ({"rating": 1}, 1)  # Beta
+    told = "4 films read, 3 kept, 1 merged; 1 without actor and director (never recommended); not used: "
+    assert str(report) == f"{told}rating"
 
 
 def test_the_most_frequent_spelling_wins_then_the_first_in_order():
     actors = ["José Gil", "Jose Gil", "José Gil", "Bo Ek", "BO EK"]
     items, report = clean([(f"Film {i}", {"actor": [name]}) for i, name in enumerate(actors)])
     assert [item.values["actor"][0] for item in items] == ["José Gil"] * 3 + ["BO EK"] * 2
-    assert report.table("actor")[["from", "to"]].to_numpy().tolist() == [
-        ["Bo Ek", "BO EK"],
-        ["Jose Gil", "José Gil"],
-    ]
+    merged = report.table("actor")[["from", "to"]].to_numpy().tolist()
+    assert merged == [["Bo Ek", "BO EK"], ["Jose Gil", "José Gil"]]
 
 
 def test_ids_are_kept_or_made_and_never_shared():
@@ -115,7 +108,7 @@ BOOKS = paths.samples() / "books.csv"
 
 
 def test_books_have_fields_and_words_of_their_own(tmp_path):
-    loaded = sources.load(BOOKS)  # books.yaml lies beside it
+    loaded = load(BOOKS)  # books.yaml lies beside it
     assert len(loaded) == 150
     assert loaded.support("author", "agatha christie") == 4
     assert {"author", "setting", "theme"} < set(loaded.fields)
@@ -129,9 +122,9 @@ def test_books_have_fields_and_words_of_their_own(tmp_path):
     assert "looking for a book" in told
     assert not re.search(r"\b(movies?|films?|watch)\b", said + told)
     loaded.save(tmp_path / "catalog.parquet")
-    again = sources.load(tmp_path / "catalog.parquet")
-    assert (sources.content_hash(again), again.words) == (sources.content_hash(loaded), loaded.words)
-    assert sources.load("sample").words == {}
+    again = load(tmp_path / "catalog.parquet")
+    assert (content_hash(again), again.words) == (content_hash(loaded), loaded.words)
+    assert load("sample").words == {}
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -142,12 +135,10 @@ def test_books_have_fields_and_words_of_their_own(tmp_path):
 ])  # fmt: skip
 def test_a_declaration_of_fields_is_checked(tmp_path, text, message):
     path = written(tmp_path, text, "mine.yaml")
-    refused(message, sources.load, sources.with_fields(BOOKS, path))
+    refused(message, load, sources.with_fields(BOOKS, path))
 
 
-GENRE, LANGUAGE, PERSON, YEAR = (
-    lexicon.clean_genre, lexicon.clean_language, lexicon.clean_person, lexicon.clean_year,
-)  # fmt: skip
+GENRE, LANGUAGE, PERSON, YEAR = (getattr(lexicon, f"clean_{n}") for n in "genre language person year".split())
 
 
 @pytest.mark.parametrize(("clean_one", "raw", "value", "reason"), [
@@ -199,7 +190,7 @@ def test_a_label_gets_its_one_name_or_is_dropped_with_a_reason(clean_one, raw, v
 def test_a_bad_file_is_refused_by_name(tmp_path, name, content, message):
     path = written(tmp_path, content, name)
     before = path.read_bytes()
-    refused(message, sources.load, path)
+    refused(message, load, path)
     assert path.read_bytes() == before
 
 
@@ -213,9 +204,9 @@ def test_spellings_codes_and_weak_genres_of_the_lexicon():
     assert forms >= lexicon.weak_genres()
 
 
-@pytest.mark.parametrize("raw", ["MCMXCIV", "c. 1994", "1994-95", "19940", "1994.5"])
-def test_a_year_that_is_no_number_is_an_error(raw):
-    refused("is no number; give four digits such as 1994, or leave it empty", lexicon.clean_year, raw)
+def test_a_year_that_is_no_number_is_an_error():
+    for raw in ("MCMXCIV", "c. 1994", "1994-95", "19940", "1994.5"):
+        refused("is no number; give four digits such as 1994, or leave it empty", lexicon.clean_year, raw)
 
 
 @pytest.mark.parametrize("table", [lexicon.GENRES, lexicon.LANGUAGES])
@@ -231,9 +222,8 @@ def test_any_name_keeps_its_words_and_aliases_become_their_value():
     assert lexicon.clean_name("  New   Zealand (country) #2") == ("New Zealand", "")
     assert lexicon.clean_name("?!") == (None, "empty")
     clean = lexicon._cleaner({"United States": ("USA", "U.S.")})
-    assert [clean(raw).value for raw in ("usa", "U.S. (country)", "united states", "Chile", "")] == [
-        "United States", "United States", "United States", "Chile", None,
-    ]  # fmt: skip
+    assert {clean(raw).value for raw in ("usa", "U.S. (country)", "united states")} == {"United States"}
+    assert (clean("Chile").value, clean("").value) == ("Chile", None)
 
 
 def test_plot_keywords_are_longer_words_once_in_order_without_function_words():
@@ -252,55 +242,48 @@ def written(folder, text, name="films.json"):
 @pytest.mark.parametrize("name", ["films.json", "films.parquet", "folder"])
 def test_a_missing_file_is_refused_with_what_may_be_given(tmp_path, name):
     (tmp_path / "folder").mkdir()
-    refused(
-        r"no catalogue at .*; give 'sample', a .json .*or a film a row as .csv", sources.load, tmp_path / name
-    )
+    told = r"no catalogue at .*; give 'sample', a .json .*or a film a row as .csv"
+    refused(told, load, tmp_path / name)
 
 
 def test_a_parquet_file_written_by_others_is_read_and_one_without_fields_refused(tmp_path):
     frame = pd.DataFrame({"item_id": ["a", "b"], "title": ["Alpha", "Beta"], "year": [1980, None]})
     frame = frame.assign(genre=[["Drama"], None], mood=["x", "y"])
     frame.to_parquet(tmp_path / "theirs.parquet")
-    found = sources.load(tmp_path / "theirs.parquet")
-    assert [(i.item_id, i.title, i.year, i.values["genre"]) for i in found.items] == [
-        ("a", "Alpha", 1980, ("Drama",)), ("b", "Beta", None, ()),
-    ]  # fmt: skip
+    found = load(tmp_path / "theirs.parquet")
+    read = [(i.item_id, i.title, i.year, i.values["genre"]) for i in found.items]
+    assert read == [("a", "Alpha", 1980, ("Drama",)), ("b", "Beta", None, ())]
     assert found.report.ignored_keys == {"mood": 2}
     pd.DataFrame({"title": ["A"]}).to_parquet(tmp_path / "few.parquet")
     with pytest.raises(InputError, match=r"few.parquet: 1 records and no value of any field .*\"A\""):
-        sources.load(tmp_path / "few.parquet")
+        load(tmp_path / "few.parquet")
 
 
 def test_a_json_file_is_read_with_its_own_titles_also_twice_the_same(tmp_path):
-    path = written(
-        tmp_path, json.dumps({"key": {"name": "Amélie", "year": 2001, "genre": "Comedy"}, "Beta": {}})
-    )
-    found = sources.load(path)
+    films = {"key": {"name": "Amélie", "year": 2001, "genre": "Comedy"}, "Beta": {}}
+    found = load(written(tmp_path, json.dumps(films)))
     assert [(item.title, item.year) for item in found.items] == [("Amélie", 2001), ("Beta", None)]
     assert found.source == "films.json"
     film = '"Solaris": {{"year": "{year}", "genre": "Drama"}}'
     films = ", ".join(film.format(year=year) for year in (1972, 2002, 2002))
-    path = written(tmp_path, f"{{{films}}}")
-    catalog = sources.load(path)
-    assert [(item.title, item.values["year"]) for item in catalog.items] == [
-        ("Solaris", ("1972",)), ("Solaris", ("2002",)),
-    ]  # fmt: skip
+    catalog = load(written(tmp_path, f"{{{films}}}"))
+    read = [(item.title, item.values["year"]) for item in catalog.items]
+    assert read == [("Solaris", ("1972",)), ("Solaris", ("2002",))]
     assert catalog.report.films_read == 3
 
 
 def test_a_relative_path_is_looked_up_here_and_then_in_the_repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     inside = os.path.relpath(paths.samples() / "movies.json", paths.ROOT)
-    assert len(sources.load(inside)) == len(sources.load("sample"))
+    assert len(load(inside)) == len(load("sample"))
 
 
 def test_the_hash_depends_on_what_the_films_are_only(tmp_path):
-    one = sources.load(written(tmp_path, '{"A": {"year": "1980", "actor": ["B C"]}}'))
-    same = sources.load(
-        written(tmp_path, '{"A": {"actor": "B  C (actor)", "year": 1980, "rating": 3}}', "other.json")
-    )
-    other = sources.load(written(tmp_path, '{"A": {"year": "1981", "actor": ["B C"]}}'))
-    assert sources.content_hash(one) == sources.content_hash(same) != sources.content_hash(other)
+    one = load(written(tmp_path, '{"A": {"year": "1980", "actor": ["B C"]}}'))
+    again = '{"A": {"actor": "B  C (actor)", "year": 1980, "rating": 3}}'
+    same = load(written(tmp_path, again, "other.json"))
+    other = load(written(tmp_path, '{"A": {"year": "1981", "actor": ["B C"]}}'))
+    assert content_hash(one) == content_hash(same) != content_hash(other)
 
 
 HEADS = {
@@ -323,13 +306,10 @@ def films():
 
 @pytest.fixture(scope="module")
 def rows(films):
-    texts = []
-    for film in films:
-        row = {head: film[name] for head, name in HEADS.items()}
-        texts.append(
-            {head: MARKS[head].join(v) if isinstance(v, list) else str(v or "") for head, v in row.items()}
-        )
-    return texts
+    def cell(head, value):
+        return MARKS[head].join(value) if isinstance(value, list) else str(value or "")
+
+    return [{head: cell(head, film[name]) for head, name in HEADS.items()} for film in films]
 
 
 @pytest.fixture(scope="module")
@@ -362,26 +342,22 @@ def test_any_script_and_any_genre_reach_the_end(files):
     films = load(files / "films.csv")
     assert {"李小龍", "Андрей Тарковский"} <= set(films.get_attribute_values("director"))
     assert "Bollywood Noir" in films.get_attribute_values("genre")
-    config = SimulateConfig(
-        run="films-of-a-table", catalog=str(files / "films.csv"), systems=("oracle", "tracker"),
-        n_sessions=12, n_turns=8,
-    )  # fmt: skip
-    folder = simulate.simulate(config, progress=False)
-    assert len(simulate.dialogues(config.run)) == 24
+    settings = {"systems": ("oracle", "tracker"), "n_sessions": 12, "n_turns": 8}
+    folder = simulated(run="films-of-a-table", catalog=str(files / "films.csv"), **settings)
+    assert len(simulate.dialogues("films-of-a-table")) == 24
     assert content_hash(load(folder / "catalog.parquet")) == content_hash(films)
 
 
 def test_a_column_of_another_name_is_said_to_be_a_field(files):
     text = (files / "films.csv").read_text(encoding="utf-8").replace("Cast", "Players of it", 1)
-    path = files / "other.csv"
-    path.write_text(text, encoding="utf-8")
+    path = written(files, text, "other.csv")
     assert "not used: Players of it" in str(load(path).report)
     assert content_hash(load(f"{path}+Players of it=actor")) == content_hash(load(files / "films.csv"))
 
 
 def test_what_an_export_writes_is_read_again(tmp_path):
-    path, films = tmp_path / "sample.jsonl", load()
-    path.write_text("\n".join(json.dumps(film) for film in films.export()), encoding="utf-8")
+    films = load()
+    path = written(tmp_path, "\n".join(json.dumps(film) for film in films.export()), "sample.jsonl")
     assert content_hash(load(path)) == content_hash(films)
 
 

@@ -36,9 +36,8 @@ def test_concepts_of_a_text(text, expected):
 
 
 def test_names_within_names_and_ends_of_texts():
-    nested = Grounder(
-        Catalog.from_records([("A", {"actor": ["Ian Brook"]}), ("B", {"actor": ["Ian Brook Hale"]})])
-    )
+    names = ("Ian Brook", "Ian Brook Hale")
+    nested = Grounder(Catalog.from_records([(name, {"actor": [name]}) for name in names]))
     text = "with Ian Brook Hale"
     assert nested.topic_set(text) == {"actor=ian brook", "actor=ian brook hale"}
     assert [text[m.start : m.end] for m in nested.audit(text)] == ["Ian Brook", "Ian Brook Hale"]
@@ -47,7 +46,7 @@ def test_names_within_names_and_ends_of_texts():
     assert [TEN.keys(codes) for codes in found] == [
         ["genre=drama"], ["language=french"], [], ["director=zoe tarn", "writer=zoe tarn"],
     ]  # fmt: skip
-    bare = Grounder(Catalog.from_records([("Alpha", {})]))
+    bare = of_titles(["Alpha"])
     assert bare.concepts("Alpha with anybody") == frozenset()
     assert bare.idf.shape == (0,)
 
@@ -81,10 +80,8 @@ def test_idf_and_vectors_are_those_of_the_formula():
 
 def test_active_fields_restrict_what_is_found():
     people = grounder(active_fields=["actor", "director"])
-    assert people.topic_set("a French drama with Ada Quill by Zoe Tarn") == {
-        "actor=ada quill",
-        "director=zoe tarn",
-    }
+    found = people.topic_set("a French drama with Ada Quill by Zoe Tarn")
+    assert found == {"actor=ada quill", "director=zoe tarn"}
     refused("unknown field 'people'", grounder, active_fields=["people"])
 
 
@@ -114,18 +111,16 @@ def test_titles_are_resolved_to_films_by_year_candidates_and_length():
     assert titles("Lantern Street", prefer=[8]) == [("Lantern Street", 8, 2)]
     assert titles("Lantern Street (1999)", prefer=[8]) == [("Lantern Street", 7, 2)]
     assert titles("Lantern Street (1900)", prefer=[8]) == [("Lantern Street", 8, 2)]
-    films = Catalog.from_records([("Kites", {}), ("Paper Kites", {}), ("Kites Fly Home", {})])
-    found = Grounder(films).titles("see Paper Kites Fly Home")
-    assert [films.items[m.item].title for m in found] == ["Kites Fly Home"]
+    kites = of_titles(("Kites", "Paper Kites", "Kites Fly Home"))
+    found = [kites.catalog.items[m.item].title for m in kites.titles("see Paper Kites Fly Home")]
+    assert found == ["Kites Fly Home"]
 
 
 def test_annotate_marks_spans_for_display_and_leaves_the_text():
     talk = Dialogue("0", "echo", (Turn("USER", "a French drama"), Turn("SYSTEM", "Paper Kites?")))
     marked = TEN.annotate(talk)
-    assert [[(m.field, turn.text[m.start : m.end]) for m in turn.marks] for turn in marked.turns] == [
-        [("language", "French"), ("genre", "drama")],
-        [("title", "Paper Kites")],
-    ]
+    shown = [[(m.field, turn.text[m.start : m.end]) for m in turn.marks] for turn in marked.turns]
+    assert shown == [[("language", "French"), ("genre", "drama")], [("title", "Paper Kites")]]
     assert marked.to_json() == talk.to_json()
     assert "Paper Kites" in marked._repr_html_()
 
@@ -188,10 +183,7 @@ def test_a_weak_genre_needs_a_film_word_near_and_a_name_that_is_a_verb_a_capital
 ])  # fmt: skip
 def test_titles_of_everyday_words_must_be_written_as_titles(title, text, reason):
     assert verdict(evidence.title_rule(title, EVERYDAY), text, title) == reason
-
-
-def test_a_title_with_a_rare_word_needs_nothing():
-    assert evidence.title_rule("War of the Kumquats", EVERYDAY) is evidence.no_rule
+    assert evidence.title_rule("War of the Kumquats", EVERYDAY) is evidence.no_rule  # a rare word
 
 
 @pytest.mark.parametrize(("text", "start", "end", "expected"), [
@@ -238,15 +230,10 @@ def test_every_run_of_words_that_is_a_form_is_found_once(tokens):
 ])  # fmt: skip
 def test_cues_count_within_reach_weak_ones_where_they_are_vouched_for(text, first, near):
     assert Context(text).has_film_cue(first, first + 1) is near
+    assert not Context("crime love story").has_film_cue(1, 3)  # the words of a match do not vouch beside it
 
 
-def test_the_words_of_a_match_do_not_vouch_for_the_genre_beside_them():
-    assert not Context("crime love story").has_film_cue(1, 3)
-
-
-@pytest.mark.parametrize(
-    "text", ["\ud800 a", "㍿ a", "\x00a\x00", "a\u0301", "\ue000a\ue001", "ⓐ", "ａ", "𝕒"]
-)
+@pytest.mark.parametrize("text", ["\ud800 a", "㍿ a", "\0a\0", "a\u0301", "\ue000a\ue001", "ⓐ", "ａ", "𝕒"])
 def test_any_character_is_read(text):
     near = Context(text)
     (start, end, form) = Matcher(["a"]).find(near.tokens)[0]
@@ -255,8 +242,11 @@ def test_any_character_is_read(text):
     assert 0 <= first < last <= len(text)
 
 
-FILMS = ("Paper Kites", "Iron Valley", "Zenithar", "Heat", "Her")
-NAMED = Grounder(Catalog.from_records([(title, {}) for title in FILMS], "five titles"))
+def of_titles(titles):
+    return Grounder(Catalog.from_records([(title, {}) for title in titles]))
+
+
+NAMED = of_titles(("Paper Kites", "Iron Valley", "Zenithar", "Heat", "Her"))
 
 
 @pytest.mark.parametrize(("text", "recommended"), [
@@ -286,7 +276,7 @@ def test_what_a_reply_recommends(text, recommended):
     assert [NAMED.catalog.items[item].title for item in NAMED.recommended(text)] == recommended
 
 
-def read_labelled():
+def labelled():
     """The labelled replies (tests/helpers/title_polarity.tsv): half, text, recommended, all titles named."""
     with Path(helpers.__file__).with_name("title_polarity.tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -295,10 +285,8 @@ def read_labelled():
         yield row["split"], row["text"].replace("\\n", "\n"), good, good | other
 
 
-LABELLED = list(read_labelled())
-GROUNDER = Grounder(
-    Catalog.from_records([(title, {}) for title in sorted(set().union(*(row[3] for row in LABELLED)))], "set")
-)
+LABELLED = list(labelled())
+GROUNDER = of_titles(sorted(set().union(*(row[3] for row in LABELLED))))
 
 
 def polarity_titles(items):

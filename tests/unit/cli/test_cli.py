@@ -1,18 +1,19 @@
 """The command line: options are made from settings, every command has help, every error of a user is one message."""
 
 import json
-import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
+import nbformat
 import pandas as pd
 import pytest
 
 import crs_lib
-from crs_lib import __main__ as cli
 from crs_lib import notebooks
 from crs_lib.__main__ import main
 from crs_lib.cli import app, run
@@ -70,10 +71,8 @@ def own(words):
 
 
 def test_every_field_is_an_option_and_what_is_not_given_is_absent():
-    words = (
-        "--source a --turns 7 --share 1 --systems tracker,ollama:a:1 --sizes 1,2 --way slow --final --least 0"
-    )
-    assert Job(**parsed(f'{words} --llm {{"slots":8}}')) == Job(
+    words = "--source a --turns 7 --share 1 --systems tracker,ollama:a:1 --sizes 1,2 --way slow --final"
+    assert Job(**parsed(f'{words} --least 0 --llm {{"slots":8}}')) == Job(
         source="a", n_turns=7, share=1.0, systems=("tracker", "ollama:a:1"), sizes=(1, 2), way="slow",
         final=True, least=0, llm={"slots": 8},
     )  # fmt: skip
@@ -95,12 +94,6 @@ def test_a_wrong_value_is_the_settings_error(words, message):
     refused(message, Job, **parsed(f"--source a {words}"))
 
 
-def test_a_field_without_default_must_be_given(capsys):
-    with pytest.raises(SystemExit):
-        parsed("")
-    assert "--source" in capsys.readouterr().err
-
-
 def test_parameters_of_the_function_are_options_too(tmp_path):
     usual = {"more": (), "p": (), "n_runs": 3, "out": None, "log": (), "import_": False}
     assert own("a") == {"name": "a", **usual}
@@ -113,6 +106,9 @@ def test_parameters_of_the_function_are_options_too(tmp_path):
 
 
 def test_the_help_says_what_a_field_is_its_choices_and_its_default(capsys):
+    with pytest.raises(SystemExit):
+        parsed("")
+    assert "--source" in capsys.readouterr().err  # without default, it must be given
     for one in (parsed, own):
         with pytest.raises(SystemExit):
             one("--help")
@@ -127,15 +123,14 @@ def test_the_help_says_what_a_field_is_its_choices_and_its_default(capsys):
         assert part in shown
 
 
-def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "crs_lib", *arguments], capture_output=True, text=True, check=False
-    )
+def command(*arguments, **options):
+    line = [sys.executable, "-m", "crs_lib", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=False, **options)
 
 
 def listed(capsys, *words):
     with pytest.raises(SystemExit) as ended:
-        cli.main([*words, "--help"])
+        main([*words, "--help"])
     assert ended.value.code == 0
     return " ".join(capsys.readouterr().out.split())
 
@@ -144,30 +139,26 @@ def test_every_command_and_every_group_has_a_help_that_says_what_it_does(capsys)
     shown = listed(capsys)
     assert len(app.COMMANDS) > 20
     for one in app.COMMANDS:
-        assert f"{one.name} {one.summary}" in shown and one.summary in listed(capsys, *one.name.split())
+        assert f"{one.name} {one.summary}" in shown
+        assert one.summary in listed(capsys, *one.name.split())
     assert "realtalk evaluate" in listed(capsys, "realtalk")
-    assert {name.split()[0] for name in app.COMMANDS.names()} == {
-        word for words in app._GROUPS.values() for word in words.split()
-    }
+    groups = " ".join(app._GROUPS.values())
+    assert {name.split()[0] for name in app.COMMANDS.names()} == {*groups.split()}
 
 
 def test_the_version_is_that_of_the_package_and_of_the_citation(capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == f"crs-lib {crs_lib.__version__}\n"
+        main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"crs-lib {crs_lib.__version__}\n")
     for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md"):
         assert crs_lib.__version__ in (paths.ROOT / name).read_text(encoding="utf-8")
 
 
 def test_an_old_name_works_and_says_the_new_one(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["--help"])
+    listed(capsys)
     for old, new in prompts.lists("old_commands").items():
-        capsys.readouterr()
         found, rest = app.find([*old.split(), "--seed", "1"])
-        name = new.partition(" --")[0].removesuffix(" figures").removesuffix(" report").removesuffix(" trace")
-        assert found.name in name
+        assert found.name in re.sub(r" (figures|report|trace)$", "", new.partition(" --")[0])
         assert [*found.name.split(), *rest] == [*new.split(), "--seed", "1"]
         assert capsys.readouterr().err == f"{old} is now: crs {new}\n"
 
@@ -185,19 +176,15 @@ def test_errors_are_one_message_without_traceback(monkeypatch, capsys, error, co
         raise error
 
     monkeypatch.setattr(notebooks, "refresh", refuse)
-    if code:
-        assert cli.main(["run", "--refresh"]) == code
-    else:
-        with pytest.raises(type(error)):
-            cli.main(["run", "--refresh"])
+    with nullcontext() if code else pytest.raises(type(error)):
+        assert main(["run", "--refresh"]) == code
     assert capsys.readouterr() == ("", message)
 
 
 @pytest.mark.subprocess
 def test_a_reader_that_goes_away_is_no_error_to_talk_about():
-    process = subprocess.Popen(
-        [sys.executable, "-m", "crs_lib", "data", "get"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    line = [sys.executable, "-m", "crs_lib", "data", "get"]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 141
@@ -209,24 +196,18 @@ def test_a_wrong_command_line_is_refused_by_the_real_program():
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("InputError: unknown notebook '03_simualte_'")
     assert "Traceback" not in done.stderr
-    assert command("dance").returncode == 2
-    assert command().returncode == 2
+    assert command("dance").returncode == command().returncode == 2
 
 
 def test_values_come_from_the_file_and_then_from_the_line(tmp_path):
-
     (tmp_path / "p.yaml").write_text("count: 3\nloud: true\n")
     found = run._given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], tmp_path / "p.yaml")
     assert found == {"count": 4, "loud": True, "run": "007"}
 
 
 def _book(folder):
-    import nbformat
-
-    cell = nbformat.v4.new_code_cell(
-        'run: str = "a"  # name\ncount: int = 1  # words\nloud: bool = False  # shout',
-        metadata={"tags": ["parameters"]},
-    )
+    source = 'run: str = "a"  # name\ncount: int = 1  # words\nloud: bool = False  # shout'
+    cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["parameters"]})
     path = folder / "01_hello.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
     return path
@@ -234,20 +215,14 @@ def _book(folder):
 
 @pytest.mark.subprocess
 def test_it_works_from_any_folder(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "crs_lib", "run", "--parameters", str(_book(tmp_path))],
-        capture_output=True, text=True, check=True, cwd=tmp_path, env=dict(os.environ),
-    )  # fmt: skip
-    assert "count (int)  words [1]" in done.stdout
+    done = command("run", "--parameters", str(_book(tmp_path)), cwd=tmp_path)
+    assert done.returncode == 0 and "count (int)  words [1]" in done.stdout
 
 
 def talk(number, *replies):
     """A session in the thesis's form with these replies."""
-    turns = [
-        turn
-        for reply in replies
-        for turn in ({"speaker": "USER", "text": "a film"}, {"speaker": "SYSTEM", "text": reply})
-    ]
+    asks = {"speaker": "USER", "text": "a film"}
+    turns = [turn for reply in replies for turn in (asks, {"speaker": "SYSTEM", "text": reply})]
     return {"session_id": f"{number:05d}", "model_name": "made-up", "conversation": turns}
 
 
@@ -265,10 +240,6 @@ def test_sessions_and_quirks_are_counted_and_every_case_is_written(tmp_path, cap
     repeated = cases[cases["quirk"] == "repeated reply"].iloc[0]
     assert (repeated["session"], repeated["turn"], repeated["detail"]) == (0, "2", "as in turn 1")
     assert set(cases["quirk"]) == set(kinds)
-
-
-def test_a_clean_log_says_so_and_a_missing_one_is_an_error(tmp_path, capsys):
-    path = tmp_path / "logs.json"
     path.write_text(json.dumps([talk(0, "See Kites.", "See Orchards.")]))
     assert main(["logs", str(path)]) == 0
     assert capsys.readouterr().out.rstrip().endswith("no quirks")

@@ -38,13 +38,12 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     (results / "old" / "llm_calls.jsonl").write_text("".join(json.dumps(call) + "\n" for call in calls))
     words = ["-p", "systems", "ollama:a", "-p", "n_sessions", "1800", "-p", "n_turns", "20"]
     assert main(["estimate", *words, "--log", "old"]) == 0
-    # 36,000 turns of sessions, 90,094 with straight and 21,186 with fresh users; 1,000 and 100 tokens each;
-    # 147,280 x 2 s, 2 at once as in the log
+    # turns of sessions, with straight and with fresh users; 1,000 and 100 tokens each; 147,280 x 2 s, 2 at
+    # once as in the log
     turns = SimulateConfig(systems=["ollama:a"], n_sessions=1800, n_turns=20)
     assert [turns.turns(arm) for arm in turns.arms] == [36_000, 90_094, 21_186]
-    assert capsys.readouterr().out.splitlines()[1].split() == [
-        "crs", "ollama:a", "147280", "147.28", "14.73", "40.91",
-    ]  # fmt: skip
+    told = capsys.readouterr().out.splitlines()[1].split()
+    assert told == ["crs", "ollama:a", "147280", "147.28", "14.73", "40.91"]
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -80,10 +79,8 @@ def test_the_estimate_of_a_sweep_bounds_the_calls_that_it_logs(results, capsys, 
     """Six models in all arms, against the stand-in: no fewer calls than were logged, and at most 15 % more."""
     names = [f"m{number}:latest" for number in range(6)]
     sweep = results.parent / "six.yaml"
-    given = {"systems": [f"ollama:{name}" for name in names], "user_llm": "ollama:m0", "n_turns": 12}
-    given |= {
-        "n_sessions": 2, "arms": ["shift", "straight", "fresh", "none", "calm"], "judges": ["ollama:m1"],
-    }  # fmt: skip
+    given = {"systems": [f"ollama:{name}" for name in names], "user_llm": "ollama:m0", "n_turns": 12,
+             "n_sessions": 2, "arms": ["shift", "straight", "fresh", "none", "calm"], "judges": ["ollama:m1"]}  # fmt: skip
     file = {"notebooks": ["03_simulate", "04_evaluate"], "run": "six", "parameters": given}
     sweep.write_text(json.dumps(file))
     with OllamaServer(names) as server:
@@ -102,15 +99,12 @@ def test_the_estimate_of_a_sweep_bounds_the_calls_that_it_logs(results, capsys, 
 def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys):
     assert main(["simulate", "-p", "run", "r", "-p", "systems", "tracker", *SIZE]) == 0
     llm = '{"num_ctx": 4096, "temperature": 0, "slots": 3}'
-    words = ["judge", "r", "--judges", "template", "--llm", llm]
     for _ in range(2):
-        assert main(words) == 0
+        assert main(["judge", "r", "--judges", "template", "--llm", llm]) == 0
         settings = runs.read_manifest("movies", "r")["stages"]["judge"]["parameters"]["settings"]
         assert (settings["num_ctx"], settings["temperature"]) == (4096, 0)
     calls = [json.loads(line) for line in (results / "r" / "llm_calls.jsonl").read_text().splitlines()]
-    assert (
-        len(calls) == 2 * 2 * 3
-    )  # sessions and their canaries x constructs, the second time nothing is asked
+    assert len(calls) == 2 * 2 * 3  # sessions and canaries x constructs; the second time nothing is asked
     assert {call["options"]["num_ctx"] for call in calls} == {4096}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from crs_lib import catalog, evaluate, judge, llm, runs, simulate
+from crs_lib import catalog, evaluate, judge, llm, runs
 from crs_lib.__main__ import main
 from crs_lib.cli import app
 from crs_lib.core import paths, tables
@@ -25,7 +25,22 @@ from crs_lib.notebooks import sweeps
 from crs_lib.runs.ledger import Ledger
 from tests.contract.test_readers import CASES, SEED
 from tests.helpers import llm_job, refused
-from tests.helpers.sample import scored
+from tests.helpers.sample import scored, simulated
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Where results lie, beside the tests' other files."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def here(results, monkeypatch):
+    """The folder where the command is given."""
+    monkeypatch.chdir(results.parent)
+    return results.parent
+
 
 TALK = {
     "session_id": "1", "model_name": "m", "true_genre": "Drama", "shift_events": [],
@@ -47,31 +62,31 @@ def test_an_empty_log_takes_nothing_from_an_earlier_result(tmp_path, capsys):
 
 
 def test_files_that_belong_together_take_their_names_together(tmp_path):
-    tables.write_json(tmp_path / "a.json", {"old": 1})
+    one, two = tmp_path / "a.json", tmp_path / "b.parquet"
+    tables.write_json(one, {"old": 1})
     with pytest.raises(InputError, match="nothing to write"), tables.together():
-        tables.write_json(tmp_path / "a.json", {"new": 1})
-        tables.write_parquet(tmp_path / "b.parquet", iter([]))
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    assert json.loads((tmp_path / "a.json").read_text()) == {"old": 1}
+        tables.write_json(one, {"new": 1})
+        tables.write_parquet(two, iter([]))
+    assert [*tmp_path.iterdir()] == [one] and json.loads(one.read_text()) == {"old": 1}
     with tables.together():
-        tables.write_json(tmp_path / "a.json", {"new": 1})
-        tables.write_parquet(tmp_path / "b.parquet", pd.DataFrame({"x": [1]}))
-        assert json.loads((tmp_path / "a.json").read_text()) == {"old": 1}
+        tables.write_json(one, {"new": 1})
+        tables.write_parquet(two, pd.DataFrame({"x": [1]}))
+        assert json.loads(one.read_text()) == {"old": 1}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.parquet"]
 
 
 @pytest.mark.slow
-def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_path, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    config = simulate.SimulateConfig(run="r", systems=["oracle"], n_sessions=2, n_turns=3)
-    path = simulate.simulate(config, progress=False) / "dialogues.jsonl"
+@pytest.mark.usefixtures("results")
+def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged():
+    config = {"run": "r", "systems": ["oracle"], "n_sessions": 2, "n_turns": 3}
+    path = simulated(**config) / "dialogues.jsonl"
     whole = path.read_bytes()
     for damaged in (whole[:-100], whole + whole, b""):
         path.write_bytes(damaged)
         with pytest.raises(RunError, match=r"dialogues.jsonl of run 'r' is not as it .*03_simulate -p run r"):
             evaluate.evaluate(evaluate.EvaluateConfig(run="r"))
         assert main(["judge", "r", "--judges", "template"]) == 2
-    simulate.simulate(config, progress=False)
+    simulated(**config)
     assert path.read_bytes() == whole
     for damaged in ("[]", "null", '{"stages": []}', '{"stages": {"simulate": 3}}', "\x00", "[" * 9_000):
         path.with_name("manifest.json").write_text(damaged)
@@ -113,15 +128,13 @@ REFUSED = [
 
 
 @pytest.fixture
-def outside_files(tmp_path, monkeypatch):
+def outside_files(here):
     """Files that are wrong, in the folder where the command is given."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     Path("log.jsonl").write_text(json.dumps(TALK) + "\n")
     Path("twice.jsonl").write_text(json.dumps(TALK)[:-1] + ', "session_id": "2"}\n')
     Path("events.jsonl").write_text(json.dumps(TALK | {"shift_events": [5]}) + "\n")
-    for name, record in [("plots", {"plot": ["a", "b"]}), ("names", {"name": ["a", "b"]}), ("titles", {"title": {"a": 1}})]:  # fmt: skip
-        Path(f"{name}.json").write_text(json.dumps({"F": FILM | record, "G": FILM}))
+    for name, value in (("plot", ["a", "b"]), ("name", ["a", "b"]), ("title", {"a": 1})):
+        Path(f"{name}s.json").write_text(json.dumps({"F": FILM | {name: value}, "G": FILM}))
     Path("by_id.json").write_text(json.dumps({"1": {"name": ["a"], "star": ["A"]}}))
     catalog.load("sample").save(Path("empty.parquet"))
     pd.read_parquet("empty.parquet").iloc[:0].to_parquet("empty.parquet")
@@ -142,11 +155,8 @@ def test_what_is_wrong_is_refused_in_one_sentence(capsys):
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_run_whose_folder_is_removed_says_so_at_the_next_session_and_begins_anew(
-    tmp_path, monkeypatch, replaced
-):
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    config = simulate.SimulateConfig(run="r", systems=["echo"], n_sessions=25, n_turns=2)
+def test_a_run_whose_folder_is_removed_says_so_and_begins_anew(results, monkeypatch, replaced):
+    config = {"run": "r", "systems": ["echo"], "n_sessions": 25, "n_turns": 2}
     recorded, record = [], Ledger.record
 
     def remove(ledger, batch):
@@ -159,35 +169,28 @@ def test_a_run_whose_folder_is_removed_says_so_at_the_next_session_and_begins_an
                 ledger.path.write_bytes(b"")
 
     monkeypatch.setattr(Ledger, "record", remove)
-    with pytest.raises(RunError, match=r"ledger.sqlite was removed or replaced; put the folder back"):
-        simulate.simulate(config, progress=False)
-    assert recorded == [10]  # the first chunk alone was made in vain
+    told = r"ledger.sqlite was removed or replaced; put the folder back"
+    refused(told, simulated, **config, error=RunError)
+    assert recorded == [10]  # the first chunk alone was made in vain: the next session says so
     if replaced:
-        (tmp_path / "movies" / "r" / "ledger.sqlite").unlink()
-    assert len((simulate.simulate(config, progress=False) / "dialogues.jsonl").read_text().splitlines()) == 25
+        (results / "movies" / "r" / "ledger.sqlite").unlink()
+    assert len((simulated(**config) / "dialogues.jsonl").read_text().splitlines()) == 25
 
 
-def test_a_clock_that_goes_backwards_changes_no_byte(tmp_path, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+def test_a_clock_that_goes_backwards_changes_no_byte(results, monkeypatch):
     clock = itertools.count(2_000_000_000, -3_600)
+    given = {"catalog": llm_job.catalogue(results.parent), "systems": ["template"], "user_llm": "template"}
 
     def made(run):
-        config = simulate.SimulateConfig(
-            run=run, catalog=llm_job.catalogue(tmp_path), systems=["template"], n_sessions=1, n_turns=3,
-            user_llm="template",
-        )  # fmt: skip
-        folder = simulate.simulate(config, progress=False)
+        folder = simulated(run=run, n_sessions=1, n_turns=3, **given)
         judge.judge_run(run, ["template"], progress=False)
         evaluate.evaluate(evaluate.EvaluateConfig(run=run))
-        return [
-            (folder / name).read_bytes()
-            for name in ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
-        ]
+        return [(folder / name).read_bytes() for name in llm_job.FILES]
 
     forwards = made("forwards")
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
     assert made("backwards") == forwards
-    calls = llm.usage(tables.read_jsonl(tmp_path / "movies" / "backwards" / "llm_calls.jsonl"))
+    calls = llm.usage(tables.read_jsonl(results / "movies" / "backwards" / "llm_calls.jsonl"))
     assert calls["failed"].sum() == 0 and (calls["seconds"] >= 0).all()
 
 
@@ -219,15 +222,12 @@ SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+def folder(here):
     Path("log.jsonl").write_text("{}\n")
     Path("loop").symlink_to("pool")
     Path("pool").symlink_to("loop")
     Path("folder").mkdir()
     os.mkfifo("pipe")
-    return tmp_path
 
 
 @pytest.mark.usefixtures("folder")
@@ -239,9 +239,8 @@ def test_what_is_odd_is_one_sentence(capsys):
             shown = capsys.readouterr().err
             assert "Traceback" not in shown and "damaged" not in shown and len(shown) < 1_200, (given, shown)
     for text in SWEEPS:
-        Path("s.yaml").write_text(
-            f"notebooks: [01_catalog]\n{'' if text.startswith('run') else 'run: r'}\n{text}\n"
-        )
+        run = "" if text.startswith("run") else "run: r"
+        Path("s.yaml").write_text(f"notebooks: [01_catalog]\n{run}\n{text}\n")
         assert main(["sweep", "s.yaml"]) == 2, text
         assert capsys.readouterr().err.count("\n") == 1
 
@@ -249,24 +248,19 @@ def test_what_is_odd_is_one_sentence(capsys):
 @pytest.mark.slow
 def test_a_run_whose_files_lack_parts_is_one_sentence(capsys):
     run = paths.run_folder("movies", scored("faulty", systems=("oracle",), n_sessions=2, n_turns=4))
-    manifest, words = run / "manifest.json", ["show", "trace", "report", "--run", "faulty"]
-    whole = json.loads(manifest.read_text())
-    for change in ({"packages": 3}, {"code": [1]}, {"stages": {"simulate": {}}}):
-        manifest.write_text(json.dumps({**whole, **change}))
-        assert main(words) == 2, change
-    manifest.write_text(json.dumps(whole))
-    turns = (run / "turns.parquet").read_bytes()
-    pd.DataFrame({"x": [1]}).to_parquet(run / "turns.parquet")
-    assert main(words) == 2
-    (run / "turns.parquet").write_bytes(b"no table")
-    assert main(words) == 2
-    (run / "turns.parquet").write_bytes(turns)
-    report = run / "cleaning_report.csv"
-    changes = report.read_bytes()
-    for damage in (b"", b"a,b\n1\n"):
-        report.write_bytes(damage)
-        assert main(["show", "report", "--run", "faulty"]) == 2
-    report.write_bytes(changes)
+
+    def assert_refused_with(path, *damages):
+        whole = path.read_bytes()
+        for damage in damages:
+            path.write_bytes(damage)
+            assert main(["show", "trace", "report", "--run", "faulty"]) == 2, damage
+        path.write_bytes(whole)
+
+    whole = json.loads((run / "manifest.json").read_text())
+    changes = ({"packages": 3}, {"code": [1]}, {"stages": {"simulate": {}}})
+    assert_refused_with(run / "manifest.json", *(json.dumps({**whole, **one}).encode() for one in changes))
+    assert_refused_with(run / "turns.parquet", pd.DataFrame({"x": [1]}).to_parquet(), b"no table")
+    assert_refused_with(run / "cleaning_report.csv", b"", b"a,b\n1\n")
     (run / "llm_calls.jsonl").write_text("{}\n")
     assert main(["show", "report", "--run", "faulty"]) == 2
     assert main(["simulate", "--estimate", "--log", "faulty", "-p", "systems", "ollama:x"]) == 2
@@ -278,14 +272,11 @@ def test_a_run_whose_files_lack_parts_is_one_sentence(capsys):
     (run / ".lock").unlink()
 
 
-def started(words, *, limit=None, flags=(), **streams):
-    """A command in a process of its own, with so many file handles."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    few = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))) if limit else None
-    return subprocess.run(
-        [sys.executable, *flags, "-m", "crs_lib", *words], env=env, preexec_fn=few, text=True,
-        stderr=subprocess.PIPE, timeout=120, check=False, **streams,
-    )  # fmt: skip
+def started(words, flags=("-m", "crs_lib"), program=sys.executable, **options):
+    """What becomes of a command in a process of its own."""
+    given = {"stderr": subprocess.PIPE, "text": True, "timeout": 120, "check": False, **options}
+    given["env"] = {**os.environ, "PYTHONPATH": str(paths.ROOT), **given.get("env", {})}
+    return subprocess.run([program, *flags, *words], **given)
 
 
 @pytest.mark.slow
@@ -294,9 +285,9 @@ def started(words, *, limit=None, flags=(), **streams):
 def test_with_few_file_handles_nothing_is_called_damaged(limit):
     run = paths.run_folder("movies", scored("handles", systems=("oracle",), n_sessions=2, n_turns=4))
     before = {path: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != ".lock"}
-    done = started(
-        ["validity", "annotate", "--run", "handles", "--n", "2"], limit=limit, stdout=subprocess.DEVNULL
-    )
+    few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # noqa: E731
+    words = ["validity", "annotate", "--run", "handles", "--n", "2"]
+    done = started(words, preexec_fn=few, stdout=subprocess.DEVNULL)
     assert not [word for word in ("damaged", "remove", "Move it away") if word in done.stderr], done.stderr
     assert {path: path.read_bytes() for path in before} == before
 
@@ -304,13 +295,11 @@ def test_with_few_file_handles_nothing_is_called_damaged(limit):
 @pytest.mark.subprocess
 def test_closed_and_full_outputs_and_no_docstrings(tmp_path):
     words = ["catalog", "export", "--out"]
-    closed = started([*words, str(tmp_path / "a.jsonl")], flags=["-OO"], stdout=None, close_fds=True)
+    optimised = ["-OO", "-m", "crs_lib"]
+    closed = started([*words, str(tmp_path / "a.jsonl")], optimised, stdout=None, close_fds=True)
     assert closed.returncode == 0 and (tmp_path / "a.jsonl").stat().st_size > 1_000
     shell = f'"{sys.executable}" -m crs_lib {" ".join(words)} "{tmp_path}/b.jsonl" >&-'
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    done = subprocess.run(
-        ["sh", "-c", shell], env=env, stderr=subprocess.PIPE, text=True, timeout=120, check=False
-    )
+    done = started(["-c", shell], (), "sh")
     assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "b.jsonl").stat().st_size > 1_000
     with open("/dev/full", "w") as full:
         told = started([*words, str(tmp_path / "c.jsonl")], stdout=full)
@@ -333,11 +322,8 @@ def test_folders_without_permission_are_one_sentence():
     given = [words.replace("@", place) for words in COMMANDS for place in ("shut/x", "read/x")]
     given += ["simulate -p run r -p systems random -p n_sessions 1 -p n_turns 2", "show report --run r"]
     code = "import sys; from crs_lib.__main__ import main; print([w for w in sys.argv[1:] if main(w.split()) != 2])"
-    env = {**os.environ, "PYTHONPATH": str(paths.ROOT), "CRS_RESULTS": "shut"}
-    done = subprocess.run(
-        [sys.executable, "-OO", "-c", code, *given], env=env, preexec_fn=without_privileges, text=True,
-        capture_output=True, timeout=120, check=False,
-    )  # fmt: skip
+    options = {"env": {"CRS_RESULTS": "shut"}, "preexec_fn": without_privileges, "stdout": subprocess.PIPE}
+    done = started(given, ["-OO", "-c", code], **options)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
     assert "Traceback" not in done.stderr and "damaged" not in done.stderr
     assert len(done.stderr) < 400 * len(given), done.stderr
@@ -362,30 +348,27 @@ def test_every_command_says_which_options_are_files(one):
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch):
+def world(here, monkeypatch):
     """A run, notebooks that are committed, and a file and a folder that commands read."""
-    run, books, folder = tmp_path / "results" / "movies" / "r", tmp_path / "books", tmp_path / "in"
+    run, books, folder = here / "results" / "movies" / "r", here / "books", here / "in"
     for place in (run, books, folder):
         place.mkdir(parents=True)
     for name in ("manifest.json", "dialogues.jsonl", "catalog.parquet", ".lock", "turns.parquet"):
         (run / name).write_text(name)
     shutil.copy(paths.notebooks() / "01_catalog.ipynb", books / "01_catalog.ipynb")
     (folder / "one.jsonl").write_text("{}\n")
-    os.link(run / "turns.parquet", tmp_path / "hard.parquet")
-    (tmp_path / "link").symlink_to(run / "manifest.json")
-    (tmp_path / "books.ipynb").symlink_to(books / "01_catalog.ipynb")
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    os.link(run / "turns.parquet", here / "hard.parquet")
+    (here / "link").symlink_to(run / "manifest.json")
+    (here / "books.ipynb").symlink_to(books / "01_catalog.ipynb")
     monkeypatch.setattr(paths, "notebooks", lambda: books)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return here
 
 
 def words(one, given):
     """A command line with these options, and something for every other one that is required."""
     found, parameters = one.name.split(), inspect.signature(one.make).parameters
-    required = {
-        name: "x" for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD
-    }
+    asked = [name for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    required = dict.fromkeys(asked, "x")
     required |= {"validity people": {"part": "rated"}, "catalog": {"kind": "export"}}.get(one.name, {})
     if "catalog" in options(one, "reads"):
         required["catalog"] = "sample"
@@ -406,17 +389,11 @@ def test_no_output_is_an_input_a_file_of_a_run_or_a_committed_notebook(one, worl
     run = world / "results" / "movies" / "r"
     places = [(name, {}) for name in ("results/movies/r/manifest.json", "link", run / ".." / "r" / ".lock", "books.ipynb",
                                       "books/01_catalog.ipynb", run / "dialogues.jsonl", run)]  # fmt: skip
+    file = "in/one.jsonl"
     for name in set(options(one, "reads")) & set(inspect.signature(one.make).parameters):
-        places += [
-            ("in/one.jsonl", {name: "in/one.jsonl"}),
-            ("in/../in/one.jsonl", {name: world / "in" / "one.jsonl"}),
-        ]
-        places += [("in/one.jsonl", {name: "in"})]
+        places += [(file, {name: file}), ("in/../in/one.jsonl", {name: world / file}), (file, {name: "in"})]
     if "catalog" in options(one, "reads"):
-        places += [
-            ("in/one.jsonl", {"catalog": "in/one.jsonl+plot"}),
-            ("in/one.jsonl+plot", {"catalog": "in/one.jsonl+plot"}),
-        ]
+        places += [(place, {"catalog": f"{file}+plot"}) for place in (file, f"{file}+plot")]
     for entry in one.facts["writes"].split():
         option, _, file = entry.partition("/")
         for place, given in places:
