@@ -155,7 +155,9 @@ def test_what_is_wrong_is_refused_in_one_sentence(capsys):
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_run_whose_folder_is_removed_says_so_and_begins_anew(results, monkeypatch, replaced):
+def test_a_run_whose_folder_is_removed_says_so_at_the_next_session_and_begins_anew(
+    results, monkeypatch, replaced
+):
     config = {"run": "r", "systems": ["echo"], "n_sessions": 25, "n_turns": 2}
     recorded, record = [], Ledger.record
 

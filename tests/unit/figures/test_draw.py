@@ -3,7 +3,10 @@
 import base64
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import IPython
+import IPython.display
 import pandas as pd
 import pytest
 
@@ -21,20 +24,11 @@ pytestmark = pytest.mark.slow  # they share runs that take seconds
 ROLES = ["catalogue", "user", "system", "log", "judge", "grounding", "metrics", "statistics"]
 
 
-def test_outside_a_notebook_nothing_is_shown(capsys):
+def test_in_a_notebook_one_picture_is_shown_with_its_caption_and_elsewhere_nothing(monkeypatch, capsys):
     assert figures.draw("experimental_design", DESIGN) is None
     assert capsys.readouterr() == ("", "")
-
-
-def test_in_a_notebook_one_picture_is_shown_with_its_caption(monkeypatch):
-    import IPython
-    import IPython.display
-
-    class Shell:
-        kernel = object()
-
     seen = []
-    monkeypatch.setattr(IPython, "get_ipython", Shell)
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=object()))
     monkeypatch.setattr(IPython.display, "display", lambda data, raw: seen.append((data, raw)))
     assert figures.draw("experimental_design", DESIGN) is None
     ((data, raw),) = seen
@@ -60,10 +54,11 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
-        scored(
-            run="tiny", n_sessions=4, n_turns=8, systems=("oracle", "tracker", "sticky", "random", "echo"),
-            arms=("shift", "straight", "fresh", "none"),
-        )  # fmt: skip
+        systems, arms = (
+            ("oracle", "tracker", "sticky", "random", "echo"),
+            ("shift", "straight", "fresh", "none"),
+        )
+        scored(run="tiny", n_sessions=4, n_turns=8, systems=systems, arms=arms)
         sensitivity.make("tiny", 2)
         simulated(run="unscored", n_sessions=1, n_turns=2, systems=("echo",))
     return folder

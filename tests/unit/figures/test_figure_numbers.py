@@ -8,12 +8,14 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.text import Text
 from scipy import stats as scipy_stats
 
 from crs_lib.core import rng
-from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError, base, latex, pairs, recovery, scores, shifts, stability, style
 from crs_lib.systems.base import SYSTEMS
+from tests.helpers import refused
+from tests.helpers.fonts import contrast, luminance
 
 NA = None
 
@@ -39,9 +41,8 @@ def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
 
 def test_waiting_is_censored_and_a_curve_ends_where_ten_shifts_wait():
     """Watched for 4 replies (0 to 3) without recovery: still waiting after reply 3; unwatched: left out."""
-    found = recovery.waiting(
-        pd.DataFrame({"model": ["a"] * 4, "watched": [4, 3, 2, 0], "delay_item": [np.nan, 0, 1, np.nan]})
-    )
+    frame = pd.DataFrame({"model": "a", "watched": [4, 3, 2, 0], "delay_item": [np.nan, 0, 1, np.nan]})
+    found = recovery.waiting(frame)
     assert found["time"].tolist() == [3.0, 0.0, 1.0]
     assert found["event"].tolist() == [False, True, True]
     # Twelve at risk before reply 2, nine before reply 3; of four shifts all count.
@@ -58,9 +59,7 @@ def test_pairs_on_a_page():
 
 
 def test_means_leave_out_what_is_missing_and_resample_sessions_not_turns():
-    values = {
-        "model": ["a"] * 3 + ["b"] * 3, "session_id": ["1", "2", "3"] * 2, "score": [0, 1] + [np.nan] * 4,
-    }  # fmt: skip
+    values = {"model": [*"aaabbb"], "session_id": [*"123123"], "score": [0, 1] + [np.nan] * 4}
     found = base.means(pd.DataFrame(values), ["model"], "score").set_index("model")
     assert found.loc["a", ["mean", "n", "n_missing"]].tolist() == [0.5, 2, 1]
     assert np.isnan(found.loc["b", "mean"]) and found.loc["b", "n"] == 0
@@ -109,9 +108,8 @@ def test_correlations_are_those_within_systems():
     frame.loc[:4, "y"] = np.nan
     found = pairs._within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
     both = found.loc["x", "y"]
-    assert both["correlation"] == pytest.approx(
-        scipy_stats.spearmanr(*frame[["x", "y"]].dropna().T.values)[0]
-    )
+    theirs = scipy_stats.spearmanr(*frame[["x", "y"]].dropna().T.values)[0]
+    assert both["correlation"] == pytest.approx(theirs)
     assert both["low"] < both["correlation"] < both["high"]
     assert np.isnan(found.loc[("x", "c"), "correlation"])
     # Within systems x and y rise together; over all sessions they fall, as the systems' means do.
@@ -145,8 +143,8 @@ def test_numbers_and_cells_are_printed_in_one_form(printed, given, text):
 
 
 def test_missing_columns_are_named():
-    with pytest.raises(InputError, match=r"no column \['turn'\]; it has \['model'\]"):
-        base.require(pd.DataFrame({"model": ["a"]}), ["turn"])
+    told = r"no column \['turn'\]; it has \['model'\]"
+    refused(told, base.require, pd.DataFrame({"model": ["a"]}), ["turn"])
     frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
     assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
 
@@ -193,9 +191,9 @@ def test_the_plane_shows_ratios_of_means_of_those_who_have_something_to_lose():
     middles = [line.get_xydata()[0] for line in plane.lines if len(line.get_xdata()) == 1]
     assert np.array(middles) == pytest.approx(np.array([[0.7, 0.25 / 0.7]]))
     assert sum(len(line.get_xdata()) == 1 for line in beside.lines) == 2
-    lacking = dict.fromkeys(("straight_gain", "shift_cost", "conversation_cost"), np.nan)
-    with pytest.raises(NoDataError, match="no straight users; the arms shift and straight are needed"):
-        shifts._ability_adaptation(four_shifts(primary=True, **lacking))
+    lacking = four_shifts(primary=True, straight_gain=np.nan, shift_cost=np.nan, conversation_cost=np.nan)
+    told = "no straight users; the arms shift and straight are needed"
+    refused(told, shifts._ability_adaptation, lacking, error=NoDataError)
     costs = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, np.nan]
     found = shifts._by_scenario(pd.concat(four_shifts(shift_cost=c) for c in costs), "a", ["shift_cost"])
     assert found["shift_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])
@@ -207,8 +205,8 @@ def test_the_profile_is_over_all_replies_to_a_shift():
     frame = frame.assign(turn=frame["turn"] + 3, uptake=after, release=np.nan, retention=np.nan)
     table = shifts._profile(frame, four_shifts().iloc[:2]).set_index(["part", "type"])["mean"]
     assert table.to_dict() == {("uptake", "switch"): 0.7, ("uptake", "all types"): 0.7}
-    with pytest.raises(NoDataError, match="no reply after a shift"):
-        shifts._profile(frame.assign(uptake=np.nan), four_shifts())
+    frame = frame.assign(uptake=np.nan)
+    refused("no reply after a shift", shifts._profile, frame, four_shifts(), error=NoDataError)
 
 
 def at_risk(answers, system, happened):
@@ -232,20 +230,17 @@ def test_systems_with_the_same_scores_stand_beside_one_another():
 
 
 def test_seeds_are_not_joined_by_lines():
-    ends = {"model": "a", "metric": "normalised_gain", "mean": 0.5, "low": 0.4, "high": 0.6}
-    rows = [
-        {"parameter": name, "value": value, "convention": "default"} | ends
-        for name in ("seed", "n_turns") for value in ("1", "2")
-    ]  # fmt: skip
-    seeds, lengths = scores.sweep_outcomes(pd.DataFrame(rows)).axes
+    rows = pd.DataFrame(
+        {"parameter": ["seed"] * 2 + ["n_turns"] * 2, "value": [*"1212"], "convention": "default"}
+    )
+    rows = rows.assign(model="a", metric="normalised_gain", mean=0.5, low=0.4, high=0.6)
+    seeds, lengths = scores.sweep_outcomes(rows).axes
     assert seeds.lines[0].get_linestyle() == "None" and lengths.lines[0].get_linestyle() == "-"
 
 
 SCEPTICAL = "crs_lib.systems.gamed"  # policies of the gate and the red team, which no figure of a study shows
 CONTROLS = [
-    e.name
-    for e in SYSTEMS
-    if not e.facts.get("argument") and not e.facts.get("llm") and e.make.__module__ != SCEPTICAL
+    e.name for e in SYSTEMS if not {"argument", "llm"} & {*e.facts} and e.make.__module__ != SCEPTICAL
 ]
 
 
@@ -255,14 +250,11 @@ def test_every_control_policy_has_a_look_of_its_own_that_stays():
     assert len({look.colour for look in looks.values()}) == len(looks)
     assert len({look.marker for look in looks.values()}) == len(looks)
     looks = style.looks(["oracle", "tracker", "echo"])
-    assert {name: look.colour for name, look in looks.items()} == {
-        "oracle": "#000000", "tracker": "#0072B2", "echo": "#CC79A7",
-    }  # fmt: skip
+    assert [look.colour for look in looks.values()] == ["#000000", "#0072B2", "#CC79A7"]
     alone = style.looks(["tracker"])["tracker"]
     assert style.looks(["ollama:a", "echo", "tracker"])["tracker"] == alone
     first, second = style.looks(["noisy:0.3", "noisy:0.6"]).values()
-    assert first.colour == second.colour
-    assert first.marker != second.marker
+    assert first.colour == second.colour and first.marker != second.marker
 
 
 def test_other_systems_look_the_same_in_any_order_and_differ():
@@ -271,17 +263,8 @@ def test_other_systems_look_the_same_in_any_order_and_differ():
     assert looks == style.looks(list(reversed(names)))
     assert list(looks) == names
     assert len(set(looks.values())) == len(names)
-    assert not {look.colour for look in looks.values()} & {
-        look.colour for look in style.looks(CONTROLS).values()
-    }
-
-
-def luminance(colour):
-    """Relative luminance in [0, 1] (WCAG 2.1): how dark a colour prints in grey."""
-    channels = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in matplotlib.colors.to_rgb(colour)
-    ]
-    return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), channels, strict=True))
+    controls = {look.colour for look in style.looks(CONTROLS).values()}
+    assert controls.isdisjoint(look.colour for look in looks.values())
 
 
 def test_looks_are_told_apart_in_grey_and_from_white():
@@ -290,9 +273,8 @@ def test_looks_are_told_apart_in_grey_and_from_white():
             assert (first.marker, str(first.line)) != (second.marker, str(second.line))
     # Contrast of at least 1.8 to 1 on paper for lines and markers; the text is in INK, far above.
     for look in style.looks([*CONTROLS, *(f"llm{k}" for k in range(8))]).values():
-        assert 1.05 / (luminance(look.colour) + 0.05) > 1.8, look
-    assert 1.05 / (luminance(style.INK) + 0.05) > 12
-    assert 1.05 / (luminance(style.FAINT) + 0.05) > 4.5
+        assert contrast("white", look.colour) > 1.8, look
+    assert contrast("white", style.INK) > 12 and contrast("white", style.FAINT) > 4.5
 
 
 def test_metrics_have_short_names_and_long_names_are_cut_so_that_they_differ():
@@ -301,26 +283,22 @@ def test_metrics_have_short_names_and_long_names_are_cut_so_that_they_differ():
     assert style.titled("topic_interference_leakage") == "leakage † ↓"  # fails orderings of the gate
     assert style.titled("novelty") == "non-repetition"
     assert style.labels(["tracker"]) == ["tracker"]
-    names = ["ollama:llama3.1:8b-instruct", "ollama:llama3.2:8b-instruct"]
-    cut = style.labels(names, 18)
-    assert cut[0] != cut[1]
-    assert all(len(text) <= 18 for text in cut)
+    cut = style.labels(["ollama:llama3.1:8b-instruct", "ollama:llama3.2:8b-instruct"], 18)
+    assert cut[0] != cut[1] and max(map(len, cut)) <= 18
 
 
 @given(st.lists(st.text("ab:", max_size=40), unique=True), st.integers(8, 30))
 def test_labels_keep_distinct_names_distinct(names, width):
     cut = style.labels(names, width)
-    assert len(cut) == len(names)
-    assert len(set(cut)) == len(names)
+    assert len(cut) == len(set(cut)) == len(names)
 
 
 def test_a_note_keeps_numbers_with_their_unit():
     with style.applied():
         made, _ = style.figure(1)
     style.note(made, "word " * 20 + "a 95 % interval " + "word " * 5)
-    lines = made.get_supxlabel().split("\n")
-    assert len(lines) == 2
-    assert not lines[1].startswith("%")
+    _, second = made.get_supxlabel().split("\n")
+    assert not second.startswith("%")
 
 
 @pytest.mark.parametrize("ends", [(float("nan"), 1.0), (0.0, float("nan"))])
@@ -333,8 +311,6 @@ def test_an_interval_that_is_not_defined_is_not_drawn(ends):
 
 
 def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
-    from matplotlib.text import Text
-
     made, axes = style.figure(2)
     panel = axes[0][0]
     panel.plot([0, 0.97], [0, 0.97], color=style.INK)
@@ -346,6 +322,5 @@ def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
     texts = [one for one in made.findobj(Text) if one.get_text() and one.get_visible()]
     light = {matplotlib.colors.to_hex(one.get_color()) for one in texts}
     assert len(texts) > 12 and light == {"#e6e8eb"}
-    paper = luminance("#16181b")
-    assert all((luminance(line.get_color()) + 0.05) / (paper + 0.05) >= 3 for line in systems)
+    assert all(contrast(line.get_color(), "#16181b") >= 3 for line in systems)
     assert [matplotlib.colors.to_hex(line.get_color()) for line in systems[-2:]] == ["#0072b2", "#e69f00"]

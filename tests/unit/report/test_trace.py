@@ -5,7 +5,6 @@ import math
 import re
 from types import SimpleNamespace
 
-import matplotlib
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -22,20 +21,13 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
+from crs_lib.report import session as records
 from crs_lib.report import trace
 from crs_lib.report.page import Link, Mean, _cell, fill, table
-from crs_lib.report.session import (
-    TITLE,
-    SessionView,
-    _constraint_list,
-    _judge_notes,
-    _lean,
-    _pieces,
-    number,
-    script,
-)
+from crs_lib.report.session import SessionView, _pieces, number, script
 from crs_lib.report.trace import _Index, _RunFiles
 from tests.helpers import refused
+from tests.helpers.fonts import contrast
 from tests.helpers.sample import scored, simulated
 
 SYSTEMS = ("tracker", "sticky", "random")
@@ -72,23 +64,25 @@ def test_numbers_constraints_and_odd_letters_are_written_so_that_nothing_is_lost
     values = (0.123456, -0.00001, 1, math.nan, math.inf, None, "x")
     assert [number(v) for v in values] == [0.1235, 0.0, 1.0, None, None, None, None]
     full = {"a": 0, "b": [], "c": None, "d": "", "e": False, "f": {}, "g": [0], "h": 0.0}
-    assert _lean(full) == {"a": 0, "g": [0], "h": 0.0}
+    assert records._lean(full) == {"a": 0, "g": [0], "h": 0.0}
     given = {"genre": ["War", "Drama"], "year": 1994, "actor": None}
-    assert _constraint_list(given) == [["genre", "War"], ["genre", "Drama"], ["year", "1994"]]
-    assert _constraint_list(None) == _constraint_list("War") == []
+    assert records._constraint_list(given) == [["genre", "War"], ["genre", "Drama"], ["year", "1994"]]
+    assert records._constraint_list(None) == records._constraint_list("War") == []
     assert _pieces("War", [(0, 3, "genre", "War", "")]) == [["War", [["genre"]]]]
     reason = ("genre", "War", "no film word")
     assert _pieces("war", [(0, 3, *reason)]) == [["war", [list(reason)]]]
 
 
+FILMS = {
+    "Harbour Lights": {"genre": ["Drama"], "director": ["Mara Lindqvist"], "year": "1994"},
+    "The Long Quay": {"genre": ["Comedy"], "director": ["Mara Lindqvist"], "year": "1999"},
+    "Saltwind": {"genre": ["War"], "director": ["Ode Farrow"], "year": "1994"},
+}
+
+
 @pytest.fixture(scope="module")
 def view():
-    films = {
-        "Harbour Lights": {"genre": ["Drama"], "director": ["Mara Lindqvist"], "year": "1994"},
-        "The Long Quay": {"genre": ["Comedy"], "director": ["Mara Lindqvist"], "year": "1999"},
-        "Saltwind": {"genre": ["War"], "director": ["Ode Farrow"], "year": "1994"},
-    }
-    catalog = Catalog.from_records(films.items())
+    catalog = Catalog.from_records(FILMS.items())
     return SessionView(Scorer(Grounder(catalog), conventions.get("default")), ["item_tas"])
 
 
@@ -107,8 +101,7 @@ def test_films_name_the_constraints_they_meet_and_what_was_dropped_or_excluded(v
         ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"]),
     ), [], [])  # fmt: skip
     first, second = (turn["films"] for turn in made["turns"])
-    titles = ("harbour lights", "the long quay", "saltwind")
-    harbour, quay, salt = (view.catalog.title_index[title][0] for title in titles)
+    harbour, quay, salt = (view.catalog.title_index[title.lower()][0] for title in FILMS)
     assert first == [{"film": harbour, "met": [True, True]}, {"film": salt, "met": [False, True]}]
     assert second == [
         {"film": harbour, "met": [True], "dropped": [["genre", "Drama"], ["year", "1994"]], "again": True},
@@ -178,9 +171,8 @@ def test_texts_and_scores_of_the_pages_are_those_of_the_run(run, data):
     sessions = [session for page in pages for session in page["sessions"]]
     for dialogue, session in zip(simulate.dialogues(run), sessions, strict=True):
         texts = [turn[who] for turn in session["turns"] for who in ("user", "system")]
-        assert ["".join(p if isinstance(p, str) else p[0] for p in text) for text in texts] == [
-            t.text for t in dialogue.turns
-        ]
+        shown = ["".join(p if isinstance(p, str) else p[0] for p in text) for text in texts]
+        assert shown == [turn.text for turn in dialogue.turns]
     index, _ = data
     results = evaluate.read(run, "results")
     assert index["scores"]["item_tas"] == pytest.approx(results["item_tas"].tolist(), abs=1e-4)
@@ -213,11 +205,11 @@ def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(ru
 
 def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
     folder = paths.run_folder("movies", run)
-    files = {path: path.read_bytes() for path in (folder / "trace").rglob("*") if path.is_file()}
-    manifest = (folder / "manifest.json").read_bytes()
+    places = [*(path for path in (folder / "trace").rglob("*") if path.is_file()), folder / "manifest.json"]
+    files = {path: path.read_bytes() for path in places}
     trace.write(run, page_size=5)
-    assert {path: path.read_bytes() for path in (folder / "trace").rglob("*") if path.is_file()} == files
-    assert (folder / "manifest.json").read_bytes() == manifest
+    assert {path: path.read_bytes() for path in places} == files
+    assert {path for path in (folder / "trace").rglob("*") if path.is_file()} < {*files}
     assert sorted(path.name for path in folder.glob(".trace*")) == []
 
 
@@ -243,7 +235,7 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
         stage.path(judge_records.SCORES).write_text("\n".join(map(json.dumps, lines)) + "\n")
     found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in _RunFiles(run)}
     assert found["tracker", "00002"]["judge"] == {"coherence": 4.0}
-    assert _judge_notes(found["tracker", "00001"]) is None
+    assert records._judge_notes(found["tracker", "00001"]) is None
 
 
 def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():
@@ -262,50 +254,29 @@ def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():
     assert "Nothing to show" in table(pd.DataFrame({"name": []}))
 
 
-class Files:
-    """What the index of a trace asks of a run."""
-
-    run, models, types, session_metrics = "colours", ["tracker", "oracle", "ollama:a"], [], []
-
-
-class View:
-    """What it asks of the records of sessions."""
-
-    scorer = SimpleNamespace(convention=SimpleNamespace(name="default"))
-    catalog, metrics = SimpleNamespace(fields=FIELDS), []
+MODELS = ["tracker", "oracle", "ollama:a"]
 
 
 @pytest.fixture
 def index():
-    return _Index(Files(), View(), 10).data()
-
-
-def contrast(ink, paper):
-    """The ratio of luminances (WCAG 2.1), 1 to 21."""
-
-    def luminance(colour):
-        parts = [
-            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-            for c in matplotlib.colors.to_rgb(colour)
-        ]
-        return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
-
-    bright, dark = sorted((luminance(ink), luminance(paper)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
+    """The index of a trace, from all that it asks of a run and of the records of its sessions."""
+    files = SimpleNamespace(run="colours", models=MODELS, types=[], session_metrics=[])
+    scorer = SimpleNamespace(convention=SimpleNamespace(name="default"))
+    view = SimpleNamespace(scorer=scorer, catalog=SimpleNamespace(fields=FIELDS), metrics=[])
+    return _Index(files, view, 10).data()
 
 
 def test_systems_and_new_fields_have_one_colour_that_stays(index):
-    looks = style.looks(Files.models)
-    assert {m["name"]: m["colour"] for m in index["models"]} == {
-        name: look.colour for name, look in looks.items()
-    }
+    looks = style.looks(MODELS)
+    colours = {name: look.colour for name, look in looks.items()}
+    assert {m["name"]: m["colour"] for m in index["models"]} == colours
     assert tint_place("country") == tint_place("country") in range(8)
 
 
 def test_a_field_has_one_colour_in_the_notebook_and_in_the_trace(index):
     """A dialogue with this field alone, so that no order of fields can decide."""
     rules = dict(re.findall(r"--(f\d): (#\w{6})", tint_css().split("@media")[0]))
-    for field in (*FIELDS, TITLE):
+    for field in (*FIELDS, records.TITLE):
         turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
         shown = Dialogue("00000", "tracker", turns)._repr_html_()
         place = index["fields"][field]
