@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from pydantic import BaseModel, Field, create_model
 
-from crs_lib.core import paths, rng, safety
+from crs_lib.core import paths, rng, safety, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -163,7 +163,9 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
         expected = f"expected a CSV, or a folder with {pattern}"
         raise InputError(f"no judge scores in {paths.shown(place)}; {expected}")
     for file in files:
-        for model, part in _table_of(file).groupby("model", sort=False):
+        frame = pd.read_csv(file, dtype=str, keep_default_na=False)
+        contract = tables.Contract(file.name, ("model", *constructs.names()), ())
+        for model, part in contract.check(frame).groupby("model", sort=False):
             if str(model) in owner:
                 told = f"{file.name}: model {model!r} has rows in {owner[str(model)]} too"
                 raise InputError(f"{told}, so its sessions cannot be counted; choose one set of files")
@@ -174,14 +176,6 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
                     found = _check_score(_number(texts[name]), name)
                     rows.append(head | {"construct": name} | found._asdict())
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
-
-
-def _table_of(path: Path) -> pd.DataFrame:
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    missing = [name for name in ("model", *constructs.names()) if name not in frame.columns]
-    if missing:
-        raise InputError(f"{path.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")
-    return frame
 
 
 def _number(text: str) -> float | str | None:

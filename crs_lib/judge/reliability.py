@@ -180,12 +180,12 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:
     """The scores of dialogues as they were; InputError for a table that lacks a column."""
-    _require(scores, "sample")
+    _require(scores)
     return scores[scores["canary"] == ""]
 
 
-def _require(scores: pd.DataFrame, *more: str) -> None:
-    columns = ["model", "session_id", "canary", "judge", "construct", "score", *more]
+def _require(scores: pd.DataFrame) -> None:
+    columns = ["model", "session_id", "canary", "judge", "construct", "score", "sample"]
     if missing := [column for column in columns if column not in scores]:
         raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
 

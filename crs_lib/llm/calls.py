@@ -41,8 +41,7 @@ def row(spec: str, request: Request, outcome: Reply | LLMError, seconds: float, 
     20,000 characters, and ``text_cut`` says so.
     """
     error = outcome if isinstance(outcome, LLMError) else None
-    reply = outcome if isinstance(outcome, Reply) else None
-    told = reply or Reply("", stop="", seconds=seconds, digest=digest)
+    told = Reply("", stop="", seconds=seconds, digest=digest) if isinstance(outcome, LLMError) else outcome
     record: _Row = {
         **{name: request.tags[name] for name in sorted(request.tags)},
         "role": request.role, "model": spec, "digest": told.digest,
@@ -60,7 +59,7 @@ def row(spec: str, request: Request, outcome: Reply | LLMError, seconds: float, 
         "thinking": shorten(told.thinking, TEXT_LIMIT),
     }  # fmt: skip
     record |= {"tool_calls": [one._asdict() for one in told.calls]} if request.tools else {}
-    return record | ({"probabilities": dict(told.probabilities)} if reply and request.choices else {})
+    return record | ({"probabilities": dict(told.probabilities)} if request.choices and not error else {})
 
 
 class Cache(Store):

@@ -10,13 +10,9 @@ from crs_lib.core.rng import address_seed
 from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request, tokens_at_least
 from crs_lib.llm.text import checked, likeliest
 
-_CANDIDATE = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+(?:\[([^\]]+)\]\s*)?(\S.*?)\s*\(\d{4}\)", re.M)
+# A film of a list "- [id] Title (1999)": its id or "", and its title.
+_OFFERED = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+(?:\[([^\]]+)\]\s*)?(\S.*?)\s*\(\d{4}\)", re.M)
 _BLOCK = re.compile(r":[ \t]*\n(?P<block>(?:.+\n?)+)")
-
-
-def _candidates(prompt: str) -> list[tuple[str, str]]:
-    """The movies that list lines ``- [id] Title (1999)`` of a prompt offer: (id or "", title), in order."""
-    return _CANDIDATE.findall(prompt)
 
 
 def answer(prompt: str, schema: Mapping[str, Any] | None, seed: int) -> str:
@@ -25,7 +21,7 @@ def answer(prompt: str, schema: Mapping[str, Any] | None, seed: int) -> str:
     where there is none. With a schema it is JSON that keeps it: numbers within their limits and choices among
     those allowed are drawn by ``seed``.
     """
-    offered, item = _candidates(prompt), ""
+    offered, item = _OFFERED.findall(prompt), ""
     if offered:
         item, title = offered[address_seed(seed, "template", prompt) % len(offered)]
         text = f"How about {title}? It fits what you asked for."

@@ -280,9 +280,8 @@ class Study:
         written = [(spec, *output) for spec in self.stages.values() for output in spec.outputs.items()]
         self._maker_of = {key: spec for spec, name, file in written for key in (name, file, Path(file).name)}
 
-    def run(self, name: str, settings: Any, *, variant: str = "") -> dict[str, Any]:
-        """Make a stage with checked settings and write its tables; returns all that ``make`` returned.
-        ``variant`` tells apart several stages of one kind in a run (scores under several conventions). Raises
+    def run(self, name: str, settings: Any) -> dict[str, Any]:
+        """Make a stage with checked settings and write its tables; returns all that ``make`` returned. Raises
         RunError as :func:`crs_lib.runs.stage`, and where an earlier stage's file is not there.
         """
         spec = self.stages[name]
@@ -292,8 +291,7 @@ class Study:
             raise InputError(f"stage {name!r} takes {spec.settings.__name__}, not {type(settings).__name__}")
         inputs = {**spec.needs(settings)}
         inputs |= {file: sha256(self.path(settings.run, file)) for file in spec.inputs}
-        called, given = f"{name} {variant}".strip(), spec.parameters(settings)
-        with stage(self.name, settings.run, called, given, inputs, fixed=False) as work:
+        with stage(self.name, settings.run, name, spec.parameters(settings), inputs, fixed=False) as work:
             made = dict(spec.make(settings, work) or {})
             for table, file in spec.outputs.items():
                 if table in made:
@@ -304,7 +302,9 @@ class Study:
         return made
 
     def finished(self, run: str, name: str, *, variant: str = "") -> dict[str, Any]:
-        """The manifest's entry of a finished stage; RunError with the command that makes it."""
+        """The manifest's entry of a finished stage; RunError with the command that makes it. ``variant`` tells
+        apart several stages of one kind in a run (scores under several conventions).
+        """
         return finished(self.name, run, f"{name} {variant}".strip(), self.stages[name].notebook)
 
     def path(self, run: str, table: str, *, variant: str = "") -> Path:

@@ -127,7 +127,8 @@ def job(
                     for spec in {*part.models}.difference(*(rest.models for rest in parts[place + 1 :])):
                         shared().models.release(spec)
                 else:
-                    chunk = 1 if part.models else _part_size(len(part.keys))
+                    # Handing out a task costs a cluster as much as ten sessions; a lost worker loses its own.
+                    chunk = 1 if part.models else max(10, min(100, len(part.keys) // 1000))
                     told |= {"workers": workers, "scheduler": scheduler, "chunk": chunk}
                     sessions(ledger, part.keys, make, (*arguments, far), **told)
                 _check_weights(start, part, llm)
@@ -218,13 +219,6 @@ def sessions(
         except KeyboardInterrupt as error:
             results.throw(error)  # wherever it arrived: the sessions under way are not waited for
     return len(todo)
-
-
-def _part_size(sessions: int) -> int:
-    """Sessions of one task of a large batch without models: 10, and up to 100 where there are 1,000 tasks.
-    Handing out a task costs a cluster as much as ten sessions; a worker that is lost loses its tasks.
-    """
-    return max(10, min(100, sessions // 1000))
 
 
 def _check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:

@@ -26,7 +26,7 @@ from crs_lib.llm.base import (
     tokens_at_most,
 )
 from crs_lib.llm.client import Retry, persist
-from crs_lib.llm.template import _candidates, answer
+from crs_lib.llm.template import _OFFERED, answer
 from crs_lib.llm.text import _split_thinking, checked
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
@@ -159,7 +159,7 @@ PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2
 
 
 def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
-    assert _candidates(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
+    assert _OFFERED.findall(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
     named = {answer(PROMPT, None, seed).split("How about ")[1].split("?")[0] for seed in range(40)}
     assert named == {"Heat", "Ronin", "Fargo"}
     assert (
@@ -183,7 +183,7 @@ def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
     ]
     assert {record["a"]["score"] for record in seen} == {1, 2, 3, 4, 5}
     for record in seen:
-        named = [one for one, title in _candidates(PROMPT) if title in record["reply"]]
+        named = [one for one, title in _OFFERED.findall(PROMPT) if title in record["reply"]]
         assert len(named) == 1 and record["ids"][0] in ("m1", "m2")
         assert named[0] in ("", record["ids"][0])  # the id and the words speak of the same movie
 
