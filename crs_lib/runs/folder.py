@@ -302,8 +302,8 @@ class Study:
         return made
 
     def finished(self, run: str, name: str, *, variant: str = "") -> dict[str, Any]:
-        """The manifest's entry of a finished stage; RunError with the command that makes it. ``variant`` tells
-        apart several stages of one kind in a run (scores under several conventions).
+        """The manifest's entry of a finished stage; RunError with the command that makes it. ``variant``
+        tells apart several stages of one kind in a run (scores under several conventions).
         """
         return finished(self.name, run, f"{name} {variant}".strip(), self.stages[name].notebook)
 
