@@ -20,6 +20,7 @@ METRICS = [
     "satisfaction_corrected", "item_tas", "item_recovery_rate", "topic_interference_leakage",
     "topic_adaptation_score", "copying", "normalised_gain",
 ]  # fmt: skip
+ITEM_METRICS = ["satisfaction_corrected", "item_tas", "normalised_gain"]
 GOLDEN = {
     "oracle":    (0.79, 0.70, 1.00, 0.00, 0.10, 0.02, 1.00),
     "tracker":   (0.77, 0.69, 0.98, 0.02, 0.10, 0.02, 0.94),
@@ -51,9 +52,8 @@ def test_shift_turns_and_types_of_seed_7_are_those_that_were_published():
 
 
 def test_the_table_has_every_system_and_metric(sessions):
-    table = (
-        sessions.groupby("model")[METRICS].agg(lambda column: column.astype(float).mean()).loc[list(GOLDEN)]
-    )
+    table = sessions.groupby("model")[METRICS].agg(lambda column: column.astype(float).mean())
+    table = table.loc[list(GOLDEN)]
     print("\n" + table.round(2).to_string())
     assert table.isna().sum().sum() == sum(value is None for row in GOLDEN.values() for value in row)
 
@@ -75,7 +75,7 @@ def difference(sessions, metric, better, worse):
     return gap.mean(), 1.96 * gap.std() / len(gap) ** 0.5
 
 
-@pytest.mark.parametrize("metric", ["satisfaction_corrected", "item_tas", "normalised_gain"])
+@pytest.mark.parametrize("metric", ITEM_METRICS)
 @pytest.mark.parametrize(("better", "worse"), [
     ("tracker", "amnesiac"), ("tracker", "sticky"), ("amnesiac", "popular"), ("amnesiac", "random"),
     ("random", "slot_echo"), ("random", "echo"), ("random", "silent"),
@@ -95,15 +95,11 @@ def test_nothing_gains_more_than_the_oracle(sessions):
     assert (wide.drop(columns="tracker") < 1 - 1e-12).all(axis=None)
 
 
-@pytest.mark.parametrize(
-    "metric", ["satisfaction_corrected", "item_tas", "item_recovery_rate", "normalised_gain"]
-)
+@pytest.mark.parametrize("metric", [*ITEM_METRICS, "item_recovery_rate"])
 def test_item_metrics_fall_with_the_dose_of_noise(sessions, metric):
-    means = sessions.groupby("model")[metric].mean().astype(float).loc[DOSES]
-    assert means.is_monotonic_decreasing
-    assert means["noisy:1"] == pytest.approx(
-        sessions.loc[sessions["model"] == "random", metric].astype(float).mean(), abs=0.1
-    )
+    means = sessions.groupby("model")[metric].mean().astype(float)
+    assert means[DOSES].is_monotonic_decreasing
+    assert means["noisy:1"] == pytest.approx(means["random"], abs=0.1)
 
 
 def test_following_pays_in_item_scores_and_not_in_the_plain_one(sessions):

@@ -14,11 +14,12 @@ pytestmark = [*external, pytest.mark.slow]
 LOG, REFERENCE = "logs_20turns", "logs_20turns_lda_sessions.csv"
 
 
+def vocabulary():
+    return "vocabulary", str(folder() / "reference" / "tfidf_vocabulary_4096.txt")
+
+
 def scored():
-    vocabulary = str(folder() / "reference" / "tfidf_vocabulary_4096.txt")
-    return sessions(
-        LOG, "thesis_legacy", (("topic_model", str(folder() / "lda")), ("vocabulary", vocabulary))
-    )
+    return sessions(LOG, "thesis_legacy", (("topic_model", str(folder() / "lda")), vocabulary()))
 
 
 def differences(both, column):
@@ -40,13 +41,11 @@ def test_topic_columns_shifts_and_ranking_agree_within_a_change_of_seed():
                               ("topic_interference", 2e-3), ("context_adaptation_score", 1e-3)]:  # fmt: skip
         assert differences(both, column) < tolerance, column
     assert ((both["topic_recovery_rate_original"] - both["topic_recovery_rate"]).abs() < 1e-9).mean() > 0.85
-    both = merged(scored(), REFERENCE)
     apart = (both["num_topic_shifts"] - both["detail_n_shifts"]).abs()
     assert apart.mean() < 0.1
     assert (apart == 0).mean() > 0.99
-    both = merged(scored(), REFERENCE).groupby("model")
     column = "context_adaptation_score"
-    ranks = both[[f"{column}_original", column]].mean().rank()
+    ranks = both.groupby("model")[[f"{column}_original", column]].mean().rank()
     assert (ranks.iloc[:, 0] == ranks.iloc[:, 1]).all()
 
 
@@ -80,8 +79,7 @@ COUNTS = {
 
 
 def grounded(extractor):
-    vocabulary = str(folder() / "reference" / "tfidf_vocabulary_4096.txt")
-    return sessions(THESIS_GROUNDED_LOG, CONVENTION, (("extractor", extractor), ("vocabulary", vocabulary)))
+    return sessions(THESIS_GROUNDED_LOG, CONVENTION, (("extractor", extractor), vocabulary()))
 
 
 @pytest.mark.parametrize(("extractor", "reference"), [("embed", "embed"), ("substring", "catalog")])

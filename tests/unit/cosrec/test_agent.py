@@ -12,7 +12,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, evaluate, index, retrieve
 from crs_lib.cosrec.generate import _Writer
 from crs_lib.cosrec.intents import MODELS, _training
-from crs_lib.cosrec.records import topic
+from crs_lib.cosrec.records import MAPPINGS, topic
 from crs_lib.cosrec.settings import GenerateSettings, RetrieveSettings
 from crs_lib.cosrec.study import STUDY
 from crs_lib.retrieval.runs import Hit
@@ -49,10 +49,8 @@ def test_end_to_end_on_the_sample(config, curated):
     means = evaluate.joint_means(evaluate.joint(scores, routes)).set_index(["system", "kind"])
     assert (means["routed"] <= means["oracle"]).all()
     # a rewrite that carries the opening request finds products that the last turn does not name
-    assert (
-        means.loc[("bm25-first-and-last", "recommendation"), "oracle"]
-        > (means.loc[("bm25-last-turn", "recommendation"), "oracle"])
-    )
+    found = means["oracle"].xs("recommendation", level="kind")
+    assert found["bm25-first-and-last"] > found["bm25-last-turn"]
     links = evaluate.score_links(curated, retrieve.read_runs(folder / "links")).set_index("system")
     spelt = links.loc["bm25-last-turn", "P@1"]  # some questions say "the first one"
     assert 0.5 < spelt < 1
@@ -101,11 +99,8 @@ def test_a_folder_without_runs_and_a_run_of_something_else_are_refused(tmp_path)
         evaluate.score(CURATED, {"ours": {"C_9_0_0": [Hit("x", 1)]}})
 
 
-RUN = {
-    "C_1_0_0#0": [Hit("T1", 2.0), Hit("T2", 1.0)],
-    "C_1_0_0#1": [Hit("T1", 2.0), Hit("T2", 1.0)],
-    "C_1_1_0": [Hit("m#9", 3.0), Hit("m#1", 2.0)],
-}
+SHOWN = [Hit("T1", 2.0), Hit("T2", 1.0)]
+RUN = {"C_1_0_0#0": SHOWN, "C_1_0_0#1": SHOWN, "C_1_1_0": [Hit("m#9", 3.0), Hit("m#1", 2.0)]}
 
 
 def test_scores_by_hand():
@@ -134,9 +129,8 @@ def test_routing_costs_what_it_sends_wrong():
     assert joint["oracle"].to_dict() == {"C_1_0_0": 0.75, "C_1_1_0": 0.5, "C_2_0_0": 0.0}
     assert joint["routed"].to_dict() == {"C_1_0_0": 0.75, "C_1_1_0": 0.0, "C_2_0_0": 0.0}
     means = evaluate.joint_means(joint.reset_index()).set_index("kind")
-    assert means.loc["macro", ["right_module", "routed", "oracle"]].tolist() == pytest.approx(
-        [0.25, 0.1875, 0.4375]
-    )
+    macro = means.loc["macro", ["right_module", "routed", "oracle"]].tolist()
+    assert macro == pytest.approx([0.25, 0.1875, 0.4375])
     assert means["n"].to_dict() == {"recommendation": 2, "search": 1, "macro": 3}
     with pytest.raises(InputError, match="no routes for 'ours'"):
         evaluate.joint(frame, {})
@@ -144,12 +138,10 @@ def test_routing_costs_what_it_sends_wrong():
 
 def test_the_reader_of_an_index_under_both_mappings():
     frame = evaluate.score(CURATED, {"ours": RUN}, ["RR@10"])
-    found = {
-        m: evaluate.reader(CURATED, frame, m)["reader"].tolist() for m in ("as_documented", "zero_is_generic")
-    }
+    found = {m: evaluate.reader(CURATED, frame, m)["reader"].tolist() for m in MAPPINGS}
     assert found["as_documented"][:2] == ["user", "unresolved"]
     assert found["zero_is_generic"][:2] == ["generic", "user"]
-    assert found["as_documented"][2] is None or pd.isna(found["as_documented"][2])
+    assert pd.isna(found["as_documented"][2])
 
 
 def test_the_floors_stand_beside():
@@ -251,10 +243,8 @@ def test_a_broken_line_leaves_nothing_behind(tmp_path, change, what):
 def test_passages_of_ms_marco_are_read_from_their_own_files(tmp_path):
     """A folder of v2.1's segments and of v1's table, by name; both make an index."""
     (place := tmp_path / "passages").mkdir()
-    segments = [
-        {"docid": f"msmarco_v2.1_doc_00_{n}#0_{n}", "title": "Tents", "segment": f"tent {n}", "url": "u"}
-        for n in (1, 2)
-    ]
+    form = {"title": "Tents", "url": "u"}
+    segments = [form | {"docid": f"msmarco_v2.1_doc_00_{n}#0_{n}", "segment": f"tent {n}"} for n in (1, 2)]
     with gzip.open(place / "msmarco_v2.1_doc_segmented_00.json.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(one) + "\n" for one in segments)
     (place / "zz_collection.tsv").write_text("7\tA stove {is} hot.\n8\tno\tstove\n", encoding="utf-8")

@@ -154,9 +154,8 @@ def test_order_of_lines_changes_nothing(large, tmp_path):
     (tmp_path / "in").mkdir()
     for path in sorted((large / "in").iterdir()):
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        (tmp_path / "in" / path.name.removesuffix(".gz")).write_bytes(
-            b"".join(text.splitlines(keepends=True)[::-1])
-        )
+        turned = b"".join(text.splitlines(keepends=True)[::-1])
+        (tmp_path / "in" / path.name.removesuffix(".gz")).write_bytes(turned)
     build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options())
     assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
 
@@ -167,11 +166,9 @@ def test_other_formats_hold_the_same(large, ends):
     for name in ("a", "b"):
         build(large / "in", large / "in", large / f"{name}{ends}", Options(parts=1 if name == "a" else 4))
     assert (large / f"a{ends}").read_bytes() == (large / f"b{ends}").read_bytes()
-    unpack = {
-        ".jsonl.gz": gzip.decompress,
-        ".jsonl.zst": zstandard.ZstdDecompressor().decompressobj().decompress,
-    }
-    assert unpack[ends]((large / f"a{ends}").read_bytes()) == (large / "whole.jsonl").read_bytes()
+    unpack_zstandard = zstandard.ZstdDecompressor().decompressobj().decompress
+    unpack = gzip.decompress if ends == ".jsonl.gz" else unpack_zstandard
+    assert unpack((large / f"a{ends}").read_bytes()) == (large / "whole.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
@@ -190,10 +187,8 @@ def test_unreadable_lines_go_to_quarantine(tmp_path):
     assert len(rows) == 1
     found = read(tmp_path / "out.jsonl.quarantine.jsonl")
     assert [(q["file"], q["line"], q["why"]) for q in found] == [
-        ("meta_Home.jsonl", 2, "not a JSON object"),
-        ("meta_Home.jsonl", 3, "not a JSON object"),
-        ("Home.jsonl", 1, "not UTF-8"),
-    ]
+        *(("meta_Home.jsonl", line, "not a JSON object") for line in (2, 3)), ("Home.jsonl", 1, "not UTF-8"),
+    ]  # fmt: skip
     assert manifest["totals"]["products"]["unreadable"] == 2
 
 
@@ -201,9 +196,8 @@ def test_unreadable_lines_go_to_quarantine(tmp_path):
 def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path, ends):
     a, b = fixture.asin(1), fixture.asin(2)
     write(tmp_path / "in", "Alpha", [fixture.meta(1)], [fixture.review(1, a)])
-    many = [
-        fixture.review(i, b, text=f"{i * 7919 % 104729} words about this {i} product") for i in range(3000)
-    ]
+    texts = (f"{i * 7919 % 104729} words about this {i} product" for i in range(3000))
+    many = [fixture.review(i, b, text=text) for i, text in enumerate(texts)]
     write(tmp_path / "in", "Beta", [fixture.meta(2)], many, ends)
     whole = (tmp_path / "in" / f"Beta{ends}").read_bytes()
     (tmp_path / "in" / f"Beta{ends}").write_bytes(whole[: len(whole) // 2])

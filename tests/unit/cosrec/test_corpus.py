@@ -20,12 +20,9 @@ def write(folder, **files):
     files = {"conversations": {"C_1": TALK}} | files
     for name, records in files.items():
         path = base / (f"{name}.qrels" if name == "qrels" else f"{name}.jsonl")
-        lines = (
-            records
-            if isinstance(records, str)
-            else "".join(json.dumps({k: v}) + "\n" for k, v in records.items())
-        )
-        path.write_text(lines, encoding="utf-8")
+        if not isinstance(records, str):
+            records = "".join(json.dumps({key: value}) + "\n" for key, value in records.items())
+        path.write_text(records, encoding="utf-8")
     return folder
 
 
@@ -33,8 +30,8 @@ def intent(name, *variants, kind="search"):
     return {"id": name, "type": kind, "query_variants": list(variants)}
 
 
-def given_intent(value):
-    return {"intents": {"C_1": [{"utterance": 0, "intents": [value]}]}}
+def given_intent(value, name="C_1"):
+    return {"intents": {name: [{"utterance": 0, "intents": [value]}]}}
 
 
 def annotated(*cells):
@@ -43,26 +40,18 @@ def annotated(*cells):
 
 def test_a_small_corpus(tmp_path):
     write(
-        tmp_path,
-        conversations={"C_10": TALK, "C_2": "U: Hello\nS: Hi\nand welcome"},
-        quality={"C_2": [SCORES]},
-        intents={
-            "C_10": [{"utterance": 0, "intents": [intent("C_10_0_0", "tent", "light tent", "small tent")]}]
-        },
-        profiles={"C_10": {"B": "likes light things"}},
-        keywords={"C_10": {"A": ["cheap", ""], "B": ["light"]}},
-        qrels="C_10_0_0\t0\tdoc#1_2\t2\n",
-    )
+        tmp_path, conversations={"C_10": TALK, "C_2": "U: Hello\nS: Hi\nand welcome"},
+        quality={"C_2": [SCORES]}, profiles={"C_10": {"B": "likes light things"}},
+        keywords={"C_10": {"A": ["cheap", ""], "B": ["light"]}}, qrels="C_10_0_0\t0\tdoc#1_2\t2\n",
+        **given_intent(intent("C_10_0_0", "tent", "light tent", "small tent"), "C_10"),
+    )  # fmt: skip
     found = corpus.load(tmp_path, "curated")
     assert list(found.conversations) == ["C_2", "C_10"]  # by number, not by letter
     assert found.conversations["C_10"].turns == [0, 2]
     assert found.conversations["C_2"].utterances[1] == Utterance("S", "Hi\nand welcome")
     assert found.ratings["C_2"][0].logicality == 3
     assert found.intents["C_10"][0].canonical == "light tent"  # as long as "small tent", but first
-    assert [(u.id, u.profile, u.keywords) for u in found.users["C_10"]] == [
-        ("A", None, ("cheap", "")),
-        ("B", "likes light things", ("light",)),
-    ]
+    assert found.users["C_10"] == (("A", None, ("cheap", "")), ("B", "likes light things", ("light",)))
     assert found.absent == ("intent_annotations.jsonl",)
 
 
@@ -143,9 +132,8 @@ def test_missing_partitions_name_the_command(tmp_path):
 def test_topics_are_read_from_the_right():
     search, recommendation = topic("CoSRec-Curated_3_12_0"), topic("CoSRec-Curated_3_12_0#2")
     assert (search.kind, search.conversation, search.turn) == ("search", "CoSRec-Curated_3", 12)
-    assert (recommendation.kind, recommendation.intent, recommendation.user_index) == (
-        "recommendation", search.id, 2,
-    )  # fmt: skip
+    assert (recommendation.kind, recommendation.intent) == ("recommendation", search.id)
+    assert recommendation.user_index == 2
     for bad in ("C_1", "C_1_x_0", "C_1_0_0#", "C_1_0_0#a"):
         with pytest.raises(InputError, match="has not the form"):
             topic(bad)
@@ -167,7 +155,6 @@ def test_the_user_of_an_index_is_never_guessed(tmp_path):
         user_of(found, topic("C_1_0_0#0"), "zero")
 
 
-ALL_ONES = {"fluency": 1, "informativeness": 1, "logicality": 1, "coherence": 1}
 SEARCH, RECOMMEND = {"type": "search", "query": "q"}, {"type": "recommendation", "query": "q"}
 
 
@@ -178,16 +165,12 @@ def test_every_kind_of_quirk_is_found_once(tmp_path):
             "C_1": "U: I need a tent. Which one?\nS: The [Brand Name] one\nS: For two\nU: For two",
             "C_2": "S: Hola, ¿qué es lo que busca para la casa?\nU: Una lámpara para el salón, por favor\nS:  x",
         },
-        quality={"C_1": [ALL_ONES]},
+        quality={"C_1": [dict.fromkeys(SCORES, 1)]},
         intent_annotations={
             "C_1": [{"utterance": 1, "intent_annotations": [[SEARCH, SEARCH], []]}],
             "C_2": [{"utterance": 0, "intent_annotations": [[SEARCH]]}],
         },
-        intents={
-            "C_1": [
-                {"utterance": 0, "intents": [intent("C_1_0_0", "a", "bcd", "a", "efg") | {"product": "B1"}]}
-            ]
-        },
+        **given_intent(intent("C_1_0_0", "a", "bcd", "a", "efg") | {"product": "B1"}),
         profiles={"C_1": {"A": "p", "B": "p"}},
         keywords={"C_1": {"A": ["x", "", "x", "y", "z", "w"], "C": []}},
         qrels="C_1_0_0\t0\tm#1\t1\nC_1_0_0#0\t0\tb01\t1\nC_1_0_0#9\t0\tB02\t2\n",
@@ -222,11 +205,8 @@ def test_a_clean_corpus_has_no_quirks_and_a_majority_is_more_than_half(tmp_path)
     write(tmp_path, conversations={"C_1": "U: I need a light tent\nS: Take the blue one"})
     report = audit.find_quirks(corpus.load(tmp_path, "curated"))
     assert report.empty and audit.quirk_summary(report).empty
-    write(
-        tmp_path,
-        # turn 0: search 2 of 4 (a tie), recommendation 3 of 4; turn 1 has no record
-        **annotated([SEARCH, RECOMMEND], [SEARCH], [RECOMMEND], [RECOMMEND]),
-    )
+    # turn 0: search 2 of 4 (a tie), recommendation 3 of 4; turn 1 has no record
+    write(tmp_path, **annotated([SEARCH, RECOMMEND], [SEARCH], [RECOMMEND], [RECOMMEND]))
     first, second = majority_labels(corpus.load(tmp_path, "curated")).to_dict("records")
     assert (first["search"], first["recommendation"], first["ties"], first["annotators"]) == (0, 1, 1, 4)
     assert (second["recorded"], second["recommendation"], second["ties"]) == (False, 0, 0)

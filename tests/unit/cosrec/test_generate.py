@@ -219,10 +219,8 @@ def test_collections_of_the_sample():
 
 def test_profiles_by_rule_say_what_the_reviews_speak_of():
     texts = [
-        "Worth it. It is light and packs small.",
-        "Light! Half the weight of my old one.",
-        "It broke. Not sturdy.",
-    ]
+        "Worth it. It is light and packs small.", "Light! Half the weight of my old one.", "It broke. Not sturdy."
+    ]  # fmt: skip
     found = drafts.profile_by_rule("A", texts)
     assert found["keywords"] == ["light", "durable", "good value", "compact"]
     assert found["summary"] == "This buyer cares about: light, durable, good value, compact."
@@ -239,10 +237,8 @@ def test_keywords_that_cannot_be_read(reply):
 
 def test_template_asks_about_each_title_once():
     target = product("B1", 3)
-    found = [
-        Passage(f"p{n}", title, f"Fact {n} is known.")
-        for n, title in enumerate(("Oil", "Wicks", "Wicks", "Soot"))
-    ]
+    titles = enumerate(("Oil", "Wicks", "Wicks", "Soot"))
+    found = [Passage(f"p{n}", title, f"Fact {n} is known.") for n, title in titles]
     text = drafts.conversation_by_rule(target, [], found, "a lamp", stream(1, "test"))
     assert drafts.judge(text, target.title, 1, 8).problems == ()
     places = [text.index(word) for word in ("oil", "wicks", "soot")]
@@ -272,9 +268,8 @@ def test_tokens_are_counted_by_a_tokenizer_file(tmp_path):
     bound, plain = writer(obedient)
     assert exact.record(1)["query"] == bound.record(1)["query"]
     assert [one.tokens for one in plain.asked] == [0] * len(plain.asked)
-    asked = model.asked[1].messages[0].content
-    assert (
-        model.asked[1].tokens == len(counter.encode(asked).ids) + 16 < tokens_at_most(model.asked[1].messages)
-    )
+    asked = model.asked[1]
+    count = len(counter.encode(asked.messages[0].content).ids) + 16
+    assert asked.tokens == count < tokens_at_most(asked.messages)
     with pytest.raises(InputError, match="no tokenizer file"):
         writer(obedient, tokenizer=str(tmp_path / "none.json"))

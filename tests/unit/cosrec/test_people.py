@@ -90,10 +90,8 @@ def test_quality_agreement_has_every_aspect_and_measure():
 
 
 def test_signals_by_hand():
-    odd = Conversation(
-        "C_1", tuple(Utterance(s, t) for s, t in (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c")))
-    )
-    found = audit._signals(odd)
+    said = (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c"))
+    found = audit._signals(Conversation("C_1", tuple(Utterance(*one) for one in said)))
     assert (found["lines"], found["words per line"], found["questions by the user"]) == (4, 7 / 4, 1 / 2)
     assert (found["distinct words"], found["repeated lines"]) == (3 / 7, 1 / 4)
     assert (found["ends with the user"], found["same speaker twice"]) == (1.0, 1.0)

@@ -36,14 +36,9 @@ def test_the_audit_is_written():
 def test_runs_of_anybody_are_scored(results):
     source = part_of_sample(results / "source", curated=8)
     curated = corpus.load(source, "curated")
-    best = {
-        topic: ranked({d: float(g) for d, g in grades.items()}) for topic, grades in curated.qrels.items()
-    }
-    worst = {
-        topic: ranked({d: -float(g) for d, g in grades.items()}) for topic, grades in curated.qrels.items()
-    }
-    write_run(results / "mine" / "best.run", best, "best")
-    write_run(results / "mine" / "worst.run", worst, "worst")
+    for name, sign in (("best", 1.0), ("worst", -1.0)):
+        run = {t: ranked({d: sign * g for d, g in grades.items()}) for t, grades in curated.qrels.items()}
+        write_run(results / "mine" / f"{name}.run", run, name)
     config = ScoreSettings(run="b", source=str(source), runs=str(results / "mine"), resamples=50)
     found = STUDY.run("evaluate", config)
     means = found["means"][found["means"]["measure"] == "nDCG@10"].set_index(["kind", "system"])["mean"]
@@ -90,16 +85,12 @@ def test_people_on_a_part_of_the_sample(results):
 
 WRONG = {
     ScoreSettings: {"measure": "NDCG", "mapping": "x", "resamples": 0, "run": "a/b"},
-    RetrieveSettings: {
-        "rewriters": ("magic",), "fusion": "sum", "router": "oracle", "mapping": "x", "depth": 0,
-    },
+    RetrieveSettings: {"rewriters": ("magic",), "fusion": "sum", "router": "oracle", "mapping": "x", "depth": 0},
     GenerateSettings: {"conversations": 0, "fewest_turns": 9, "fusion": "sum", "seed": -1},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, fields in WRONG.items() for name in fields]
-)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in WRONG for name in WRONG[kind]])
 def test_settings_are_checked(kind, name):
     with pytest.raises(InputError):
         kind(**{name: WRONG[kind][name]})
@@ -139,9 +130,8 @@ def test_the_files_give_what_the_corpus_gives():
     assert aspects.groupby("aspect")["conversations"].sum().tolist() == [len(ratings)] * 4
     judged = figure_table("a", "judgments")
     per_intent = audit.judgments_per_intent(found["curated"])
-    assert judged.groupby("grade")["intents"].sum().to_dict() == dict.fromkeys(
-        ("not relevant", "partially relevant", "highly relevant"), len(per_intent)
-    )
+    every = dict.fromkeys(("not relevant", "partially relevant", "highly relevant"), len(per_intent))
+    assert judged.groupby("grade")["intents"].sum().to_dict() == every
     assert set(judged["n_intents"]) == {len(per_intent)}
 
 
@@ -152,9 +142,8 @@ def test_the_command_finds_the_study_of_a_run(place, capsys):
     drawn = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
     names = [name for name in registered.names("cosrec") if name != "cosrec_systems"]
     assert drawn == [f"{name}.{kind}" for name in names for kind in ("png", "pdf")] + ["captions.md"]
-    assert lines[-1].startswith(
-        "left out: cosrec_systems: no finished 14_cosrec_evaluate in run 'a'; make it with"
-    )
+    left = "left out: cosrec_systems: no finished 14_cosrec_evaluate in run 'a'; make it with"
+    assert lines[-1].startswith(left)
     assert sorted(path.name for path in (place / "cosrec-a").iterdir()) == sorted(drawn)
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import tracemalloc
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -33,10 +34,8 @@ def plain(turns=2, **more):
     """The older form: no user_meta, no shift events, no session id."""
     conversation = []
     for i in range(turns):
-        conversation.append({"speaker": "USER", "text": f"A quiet comedy, please, take {i}."})
-        conversation.append(
-            {"speaker": "SYSTEM", "text": f"Try number {i}.", "constraints": {"genre": "comedy"}}
-        )
+        reply = {"speaker": "SYSTEM", "text": f"Try number {i}.", "constraints": {"genre": "comedy"}}
+        conversation += [{"speaker": "USER", "text": f"A quiet comedy, please, take {i}."}, reply]
     return {"model_name": "gemma:2b", "true_genre": "comedy", "conversation": conversation, **more}
 
 
@@ -70,6 +69,10 @@ def read(path):
     return list(logs.read(path))
 
 
+def said(dialogue):
+    return [(turn.speaker, turn.text) for turn in dialogue.turns]
+
+
 def test_both_forms_of_a_session_keep_what_they_say(tmp_path):
     (dialogue,) = read(write(tmp_path / "gemma-2b_session_gemma-2b_17.json", plain()))
     assert (dialogue.model_name, dialogue.session_id) == ("gemma:2b", "17")  # the record's name wins
@@ -87,15 +90,11 @@ def test_both_forms_of_a_session_keep_what_they_say(tmp_path):
     assert read(tmp_path / "marked.json") == [dialogue]  # a byte-order mark is no content
 
 
-@pytest.mark.parametrize(
-    ("model", "session", "key"),
-    [
-        ("ollama:llama3:instruct", "00000", ("ollama-llama3-instruct", 0)),
-        ("../odd name/é:1b", 12, ("odd-name-e-1b", 12)),
-        ("m", "a-7", ("m", "a-7")),
-        ("m", "٣", ("m", "٣")),  # a digit, but no number as the tables write it
-    ],
-)
+@pytest.mark.parametrize(("model", "session", "key"), [
+    ("ollama:llama3:instruct", "00000", ("ollama-llama3-instruct", 0)),
+    ("../odd name/é:1b", 12, ("odd-name-e-1b", 12)), ("m", "a-7", ("m", "a-7")),
+    ("m", "٣", ("m", "٣")),  # a digit, but no number as the tables write it
+])  # fmt: skip
 def test_keys_are_file_names_and_whole_numbers(tmp_path, model, session, key):
     (dialogue,) = read(write(tmp_path / "a.json", plain(model_name=model, session_id=session)))
     assert session_key(dialogue) == _SessionKey(*key)  # type: ignore[arg-type]
@@ -126,10 +125,7 @@ KIT = {
 
 def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path):
     first, second = read(write(tmp_path / "export.json", KIT))
-    assert [(t.speaker, t.text) for t in first.turns] == [
-        (USER, "Hello,\na western?"),
-        (SYSTEM, "Here is one."),
-    ]
+    assert said(first) == [(USER, "Hello,\na western?"), (SYSTEM, "Here is one.")]
     assert first.turns[0].meta["merged"] == [{"text": "Hello,", "intent": "GREET"}, {"text": "a western?"}]
     assert first.turns[1].meta == {"original_text": "kept apart"}
     assert first.extra == {
@@ -137,7 +133,7 @@ def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path):
         "annotations": {"user": {"id": "13"}, "metadata": {"rating": 4}},
     }  # fmt: skip
     assert session_key(first) == _SessionKey("MovieBot", "c1")
-    assert [t.text for t in second.turns] == ["Hi"]
+    assert said(second) == [(USER, "Hi")]
     (tmp_path / "stored.jsonl").write_text(first.dumps() + "\n", encoding="utf-8")
     assert read(tmp_path / "stored.jsonl") == [first]
     report = logs.log_quirks([first, second])
@@ -151,24 +147,17 @@ def test_no_word_is_lost_in_merging(speakers):
     entries = [{"participant": s, "utterance": f"w{i}"} for i, s in enumerate(speakers)]
     record = {"conversation_id": "c", "agent": "bot", "conversation": entries}
     dialogue = dialogue_of(record, RecordOrigin("here"))
-    kept = [
-        *dialogue.extra.get("opening", []),
-        *(w for turn in dialogue.turns for w in turn.text.split("\n")),
-    ]
-    assert kept == [f"w{i}" for i in range(len(speakers))]
+    turns = [word for turn in dialogue.turns for word in turn.text.split("\n")]
+    assert [*dialogue.extra.get("opening", []), *turns] == [f"w{i}" for i in range(len(speakers))]
     changes = sum(a != b for a, b in itertools.pairwise(speakers))
     assert len(dialogue.turns) == changes + 1 - (speakers[0] == "AGENT")
 
 
 def test_arena_dialogues_keep_their_ratings(tmp_path):
-    record = {
-        "conv_id": "some_crs_0a1b-22",
-        "dialogue": [
-            {"turn_ind": 0, "role": "USER", "utterance": "Something sad?"},
-            {"turn_ind": 1, "role": "ASST", "utterance": "", "turn_level_aggregated": {"relevance": 2}},
-        ],
-        "dial_level_aggregated": {"understanding": 1},
-    }
+    record = {"conv_id": "some_crs_0a1b-22", "dial_level_aggregated": {"understanding": 1}, "dialogue": [
+        {"turn_ind": 0, "role": "USER", "utterance": "Something sad?"},
+        {"turn_ind": 1, "role": "ASST", "utterance": "", "turn_level_aggregated": {"relevance": 2}},
+    ]}  # fmt: skip
     (dialogue,) = read(write(tmp_path / "arena.json", [record]))
     assert session_key(dialogue) == _SessionKey("some_crs", "some_crs_0a1b-22")
     assert dialogue.turns[1].meta["turn_level_aggregated"] == {"relevance": 2}
@@ -203,12 +192,10 @@ def test_sessions_come_before_the_file_is_read_to_its_end(tmp_path):
 def peak(path):
     """Largest number of bytes that Python objects held while a file was read through."""
     tracemalloc.start()
-    try:
-        for _ in logs.read(path):
-            pass
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    deque(logs.read(path), maxlen=0)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most
 
 
 @pytest.mark.slow
@@ -217,9 +204,7 @@ def test_peak_memory_does_not_grow_with_the_number_of_sessions(tmp_path):
     for path, n in ((few, 50), (many, 1000)):
         path.write_text("\n".join(json.dumps(rich(20, session=str(i))) for i in range(n)))
     peak(few)  # what is imported and cached once
-    assert (
-        peak(many) - peak(few) < 0.05 * many.stat().st_size
-    )  # the keys of 950 more sessions, not their text
+    assert peak(many) - peak(few) < 0.05 * many.stat().st_size  # the keys of 950 sessions, not their text
 
 
 def change(edit):
@@ -228,9 +213,7 @@ def change(edit):
     return record
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
+@pytest.mark.parametrize(("record", "message"), [
         (change(lambda r: r["conversation"].pop(0)), r"session '00007': turn 1 is spoken by 'SYSTEM', expected USER"),
         (change(lambda r: r["conversation"].insert(2, r["conversation"][1])), r"turn 3 is spoken by 'SYSTEM'"),
         (change(lambda r: r.update(conversation=[])), "'conversation' must be a list of turns, and not empty"),
@@ -255,8 +238,7 @@ def change(edit):
          "session 'c': the user says nothing"),
         ({"conversation_id": "c", "conversation": [{"participant": "USER", "utterance": "x"}]},
          "the system's name .* is None"),
-    ],
-)  # fmt: skip
+])  # fmt: skip
 def test_what_breaks_the_form_is_refused_with_its_place(tmp_path, record, message):
     with pytest.raises(InputError, match=rf"^odd\.json.*{message}"):
         read(write(tmp_path / "odd.json", record))
@@ -278,9 +260,8 @@ def test_a_damaged_file_is_named(tmp_path, name, data, message):
 def test_a_session_twice_is_refused_and_an_empty_place_says_what_was_expected(tmp_path):
     write(tmp_path / "a.jsonl", [rich(session="00007")])
     write(tmp_path / "b.jsonl", [plain(session_id=7)])
-    with pytest.raises(
-        InputError, match=r"b\.jsonl, line 1: session 7 of 'gemma-2b' was already read from a\.jsonl"
-    ):
+    twice = r"b\.jsonl, line 1: session 7 of 'gemma-2b' was already read from a\.jsonl"
+    with pytest.raises(InputError, match=twice):
         read(tmp_path)
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "absent"):
@@ -354,11 +335,9 @@ def test_lengths_and_gaps_show_beside_other_sessions():
     many = [Dialogue.from_json(rich(3, session=str(i))) for i in (0, 1, 5)]
     report = logs.log_quirks([*many, Dialogue.from_json(rich(2, session="6"))])
     assert report[["session", "quirk", "detail"]].values.tolist() == [
-        [6, "other length", "2 turns, most have 3"],
-        [None, "missing sessions", "3: 2, 3, 4"],
-    ]
-    table = logs.log_quirk_counts(report)
-    assert table["cases"].tolist() == [1, 1]
+        [6, "other length", "2 turns, most have 3"], [None, "missing sessions", "3: 2, 3, 4"],
+    ]  # fmt: skip
+    assert logs.log_quirk_counts(report)["cases"].tolist() == [1, 1]
 
 
 def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path):
@@ -385,20 +364,14 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder, turns):
     dialogues = read(place)
     assert {len(d.pairs()) for d in dialogues} == {turns}
     keys = [session_key(d) for d in dialogues]
-    reference = real("thesis", "reference")
     name = "logs_20turns_lda_sessions.csv" if turns == 20 else "logs_50turns_embed_sessions.csv"
-    table = pd.read_csv(reference / name)
-    expected = {
-        (model.replace(":", "-"), n) for model, n in zip(table["model"], table["session"], strict=True)
-    }
+    table = pd.read_csv(real("thesis", "reference") / name)
+    expected = set(zip(table["model"].str.replace(":", "-"), table["session"], strict=True))
     here = {path.name.removesuffix(".jsonl.gz") for path in place.glob("*.jsonl.gz")}
     assert set(keys) == {key for key in expected if key[0] in here}  # session ids are the tables' own
     assert keys == sorted(keys)
-
-    def lines():
-        return [json.loads(line) for path in sorted(place.glob("*.gz")) for line in gzip.open(path, "rt")]
-
-    raw = lines()
+    bodies = (gzip.decompress(path.read_bytes()) for path in sorted(place.glob("*.gz")))
+    raw = [json.loads(line) for body in bodies for line in body.splitlines()]
     for dialogue, record in zip(dialogues, raw, strict=True):
         again = dialogue.to_json()
         assert again["conversation"] == record["conversation"]
@@ -410,9 +383,8 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder, turns):
     assert len(printed) == sum("{'" in text for text in users)
     texts = [turn["text"] for record in raw for turn in record["conversation"]]
     assert (report["quirk"] == "N/A in text").sum() == sum("N/A" in text for text in texts)
-    assert not set(report["quirk"]) & {
-        "other length", "missing sessions", "shift not listed", "shift not flagged",
-    }  # fmt: skip
+    never = {"other length", "missing sessions", "shift not listed", "shift not flagged"}
+    assert never.isdisjoint(report["quirk"])
 
 
 @pytest.fixture
@@ -431,7 +403,7 @@ def converted(stored, to, name):
 
 
 def texts(path):
-    return {(d.model_name, d.session_id): [(t.speaker, t.text) for t in d.turns] for d in logs.read(path)}
+    return {(d.model_name, d.session_id): said(d) for d in logs.read(path)}
 
 
 @pytest.mark.parametrize(("to", "name"), [("openai", "o.jsonl"), ("dialoguekit", "d.json")])
@@ -446,8 +418,8 @@ def test_a_log_goes_out_and_comes_back_with_every_word_and_name(stored, to, name
 def test_dialoguekit_keeps_what_is_logged_of_each_turn(stored):
     out = converted(stored, "dialoguekit", "d.json")
     for old, new in zip(logs.read(stored), logs.read(out), strict=True):
-        assert [dict(t.meta) | {"utterance ID": 0} for t in old.turns] == [
-            dict(t.meta) | {"utterance ID": 0} for t in new.turns]  # fmt: skip
+        before, after = ([{**t.meta, "utterance ID": 0} for t in one.turns] for one in (old, new))
+        assert before == after
         assert new.extra["annotations"]["metadata"] == dict(old.extra)
     (record, _) = json.loads(out.read_text())
     assert set(record) == {"conversation ID", "agent", "user", "conversation", "metadata"}
@@ -470,7 +442,7 @@ def test_instructions_and_tools_of_messages_are_no_turns(tmp_path):
     path = tmp_path / "m.jsonl"
     path.write_text(json.dumps({"id": "c1", "model": "gpt", "messages": messages}) + "\n")
     (talk,) = logs.read(path)
-    assert [(t.speaker, t.text) for t in talk.turns] == [(USER, "A western?"), (SYSTEM, "None.")]
+    assert said(talk) == [(USER, "A western?"), (SYSTEM, "None.")]
     assert (talk.model_name, talk.session_id) == ("gpt", "c1")
     assert talk.extra["instructions"] == [messages[0], messages[2], messages[3]]
 
@@ -487,20 +459,19 @@ def test_an_inspect_log_opens_with_its_own_reader(stored):
     assert log.status == "success" and log.eval.dataset.samples == 2
     found = {(one.metadata["model_name"], one.metadata["session_id"]): one.messages for one in log.samples}
     roles = {"user": USER, "assistant": SYSTEM}
-    assert {key: [(roles[m.role], m.text) for m in said] for key, said in found.items()} == texts(stored)
+    assert {key: [(roles[m.role], m.text) for m in all_of] for key, all_of in found.items()} == texts(stored)
     assert texts(converted(stored, "inspect", "run.json")) == texts(stored)
 
 
 def test_an_inspect_log_as_json_is_read(tmp_path):
-    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A western?"},
+    told = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A western?"},
             {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "…"},
                                               {"type": "text", "text": "Rio Bravo (1959)."}]}]  # fmt: skip
     log = {"version": 2, "status": "success", "eval": {"model": "openai/m"},
-           "samples": [{"id": 4, "epoch": 2, "messages": said, "metadata": {}}]}  # fmt: skip
+           "samples": [{"id": 4, "epoch": 2, "messages": told, "metadata": {}}]}  # fmt: skip
     (tmp_path / "run.json").write_text(json.dumps(log), encoding="utf-8")
-    assert texts(tmp_path / "run.json") == {
-        ("openai/m", "4.2"): [(USER, "A western?"), (SYSTEM, "Rio Bravo (1959).")]
-    }
+    expected = [(USER, "A western?"), (SYSTEM, "Rio Bravo (1959).")]
+    assert texts(tmp_path / "run.json") == {("openai/m", "4.2"): expected}
     (tmp_path / "run.json").write_text(json.dumps({"samples": [1, {"messages": [2]}]}), encoding="utf-8")
     with pytest.raises(InputError, match=r"run\.json"):
         texts(tmp_path / "run.json")

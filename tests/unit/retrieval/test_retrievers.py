@@ -151,11 +151,7 @@ def test_an_index_is_saved_and_loaded_and_another_folder_kept(tmp_path):
 
 ONE = [Hit("a", 9.0), Hit("b", 5.0), Hit("c", 1.0)]
 TWO = [Hit("b", 0.9), Hit("d", 0.5), Hit("a", 0.1)]
-RANKINGS = st.lists(
-    st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-10, 10), max_size=8).map(ranked),
-    min_size=1,
-    max_size=4,
-)
+RANKING = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-10, 10), max_size=8).map(ranked)
 
 
 def test_each_fusion_by_hand():
@@ -171,7 +167,7 @@ def test_each_fusion_by_hand():
 
 
 @pytest.mark.parametrize("name", FUSIONS.names())
-@given(rankings=RANKINGS, k=st.integers(1, 10))
+@given(rankings=st.lists(RANKING, min_size=1, max_size=4), k=st.integers(1, 10))
 @pytest.mark.slow
 def test_every_fusion(name, rankings, k):
     fused = fuse(name, rankings)
@@ -219,13 +215,10 @@ def test_missing_and_damaged_ids_are_named(tmp_path):
         StoredIds(tmp_path)
 
 
-IDS = st.text("ab#_1", min_size=1, max_size=4)
-SCORES = st.lists(
-    st.one_of(st.integers(-2, 4).map(float), st.floats(-5, 5, width=32), st.just(float("nan"))), max_size=700
-)
+SCORE = st.one_of(st.integers(-2, 4).map(float), st.floats(-5, 5, width=32), st.just(float("nan")))
 
 
-@given(SCORES, st.integers(1, 40))
+@given(st.lists(SCORE, max_size=700), st.integers(1, 40))
 @pytest.mark.slow
 def test_the_best_equal_a_full_sort(values, k):
     scores = np.array(values, dtype=np.float32)
@@ -249,9 +242,10 @@ def test_ties_go_to_the_lower_index_and_the_floor_can_be_moved():
         top_k(np.ones(3, dtype=np.float32), 0)
 
 
-@given(
-    st.dictionaries(IDS, st.dictionaries(IDS, st.floats(allow_nan=False, allow_infinity=False), min_size=1))
-)
+IDS, FINITE = st.text("ab#_1", min_size=1, max_size=4), st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.dictionaries(IDS, st.dictionaries(IDS, FINITE, min_size=1)))
 @pytest.mark.slow
 def test_runs_come_back(tmp_path_factory, run):
     path = tmp_path_factory.mktemp("run") / "a.run"
@@ -262,13 +256,11 @@ def test_runs_come_back(tmp_path_factory, run):
 
 def test_order_of_lines_does_not_matter(tmp_path):
     lines = [f"t#0 Q0 d{i} {i} {i % 3} x" for i in range(20)]
-    orders = []
+    every = sorted((Hit(f"d{i}", float(i % 3)) for i in range(20)), key=lambda hit: (-hit.score, hit.id))
     for seed in range(4):
         random.Random(seed).shuffle(lines)
         (tmp_path / "a.run").write_text("\n".join(lines) + "\n")
-        orders.append(read_run(tmp_path / "a.run"))
-    assert all(order == orders[0] for order in orders)
-    assert orders[0]["t#0"][:3] == [Hit("d11", 2.0), Hit("d14", 2.0), Hit("d17", 2.0)]
+        assert read_run(tmp_path / "a.run") == {"t#0": every}
 
 
 @pytest.mark.parametrize(("read", "text", "message"), [
