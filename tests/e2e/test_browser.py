@@ -217,8 +217,7 @@ def test_filters_by_type_and_order_by_score_narrow_and_sort_the_list(opened):
     assert opened.text("#count") == f"{wanted} of 36 sessions"
     opened.choose("#order", "low")
     values = [float(t.replace("−", "-")) for t in opened.texts("#rows .item .value")]
-    assert values == sorted(values)
-    assert len(values) == wanted
+    assert values == sorted(values) and len(values) == wanted
     results = evaluate.read("trace-e2e", "results")
     mine = results[[kind in events[session] for session in results["session_id"]]]
     worst = mine.sort_values("item_tas", kind="stable").iloc[0]

@@ -39,10 +39,8 @@ def test_noise_is_simulated_and_scored(engine):
         assert pair.user.user_meta["worded_by"] == "template"  # noise voices no plan
         assert len(pair.user.user_meta["faults"]) == 2
     usage = judging.usage("noise").set_index("role")
-    assert usage.loc["crs", "calls"] == 2
-    assert usage.loc["user", "calls"] == 4
-    assert usage["failed"].sum() == 0
-    assert usage["tokens_in"].min() > 0
+    assert usage.loc["crs", "calls"] == 2 and usage.loc["user", "calls"] == 4
+    assert usage["failed"].sum() == 0 and usage["tokens_in"].min() > 0
     assert (folder / "results.jsonl").exists()
 
 

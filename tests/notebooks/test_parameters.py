@@ -70,8 +70,7 @@ def test_another_kind_of_line_is_named(line, part):
 ])  # fmt: skip
 def test_typed_text_becomes_the_declared_type(name, text, value):
     read_value = by_name()[name].from_text(text)
-    assert read_value == value
-    assert type(read_value) is type(value)
+    assert read_value == value and type(read_value) is type(value)
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -134,8 +133,7 @@ def test_every_json_list_passes_unchanged(value):
 def test_a_literal_default_survives_being_written_in_a_cell(text):
     cell = f"note: str = {text!r}  # a text\nseed: int = 1  # next"
     found = by_name(cell)
-    assert found["note"].default == text
-    assert found["note"].help == "a text"
+    assert found["note"].default == text and found["note"].help == "a text"
 
 
 LONG = "Follows the user's logged state and shows the films of the largest part of it that any film meets."

@@ -60,8 +60,7 @@ def test_silence_agrees_with_silence_and_clipping_moves_the_mean_in_the_thesis(c
     theirs = scored(catalog, one, "thesis_grounded", extractor="words").session
     assert ours["cross_coherence"] == 1.0
     assert ours["detail"]["n_both_empty_turns"] == theirs["detail"]["n_both_empty_turns"] == 1
-    assert theirs["cross_coherence"] == 1.0
-    assert theirs["context_retention"] == 0.5
+    assert theirs["cross_coherence"] == 1.0 and theirs["context_retention"] == 0.5
     assert math.isclose(theirs["topic_adaptation_score"], (1.0 + 1.0) / 2)
     # Turn 1: 1 + 1 − 0 = 2, cut to 1. Turn 2: 1 + 0 − 0 = 1. Mean 1, not CC + CR − I = 1.5.
     one = dialogue("Drama?", "Drama.", "Hm.", "Yes.")
@@ -80,10 +79,8 @@ def test_recovery_may_come_after_the_next_shift_only_in_the_thesis(catalog):
     )  # fmt: skip
     theirs = scored(catalog, one, "thesis_grounded", extractor="words")
     ours = scored(catalog, one, "default")
-    assert theirs.session["topic_recovery_rate"] == 1.0
-    assert theirs.session["avg_recovery_delay"] == 1.5
-    assert ours.session["topic_recovery_rate"] == 0.5
-    assert ours.session["avg_recovery_delay"] == 1.0
+    assert theirs.session["topic_recovery_rate"] == 1.0 and theirs.session["avg_recovery_delay"] == 1.5
+    assert ours.session["topic_recovery_rate"] == 0.5 and ours.session["avg_recovery_delay"] == 1.0
 
 
 @pytest.mark.slow
@@ -108,8 +105,7 @@ def test_logged_wishes_are_the_reference_and_a_log_without_any_is_told_apart(cat
     record = scored(catalog, one, "thesis_grounded", extractor="words").session
     assert [record[f"dst_{name}_mean"] for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
     assert record["dst_joint_accuracy_mean"] == 0.0
-    assert record["recommendation_satisfaction_mean"] == 1.0
-    assert record["preference_coverage"] == 0.5
+    assert record["recommendation_satisfaction_mean"] == 1.0 and record["preference_coverage"] == 0.5
     assert all(repr(record[alias]) == repr(record[name]) for alias, name in ALIASES.items())
     # No "constraints": the user's words are the wishes. Empty ones: nothing is wished, so nothing is met.
     for meta, joint in (({}, 1.0), ({"constraints": {}}, 0.0), ({"constraints": None}, 0.0)):
@@ -139,10 +135,8 @@ def test_legacy_shift_detection_recovery_and_score(catalog):
     one = dialogue("love", "love", "dark", "love", "dark", "dark", "love", "dark")
     record = scored(catalog, one, "thesis_legacy", topics="heuristic")
     session = record.session
-    assert session["detail"]["shift_points"] == [2, 4]
-    assert session["topic_recovery_rate"] == 0.5
-    assert session["avg_recovery_delay"] == 2.0
-    assert session["topic_interference"] == (1 / 2 + 1 / 1) / 2
+    assert session["detail"]["shift_points"] == [2, 4] and session["topic_recovery_rate"] == 0.5
+    assert session["avg_recovery_delay"] == 2.0 and session["topic_interference"] == (1 / 2 + 1 / 1) / 2
     speed = 1 - (2 - 1) / 5
     cc, cr = session["cross_coherence"], session["context_retention"]
     expected = (0.01 * 0.5 + 0.02 * speed + 0.02 * (1 - 0.75) + 0.30 * cc + 0.15 * cr) / 0.50
@@ -151,15 +145,15 @@ def test_legacy_shift_detection_recovery_and_score(catalog):
 
 @pytest.mark.slow
 def test_settings_that_a_convention_does_not_use_or_find_are_errors(catalog):
-    for wrong in ({"topics": "lda"}, {"similarity": "tfidf"}, {"vocabulary": "x.txt"}, {"topic_model": "x"}):
-        with pytest.raises(InputError, match="leave it out"):
-            choose.ScoringConfig(catalog=catalog, convention="default", **wrong)
-    with pytest.raises(InputError, match="leave it out"):
-        choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", extractor="words")
-    with pytest.raises(InputError, match="did you mean 'thesis_legacy'"):
-        choose.ScoringConfig(catalog=catalog, convention="thesis_legcy")
-    with pytest.raises(InputError, match="did you mean 'tfidf'"):
-        choose.ScoringConfig(catalog=catalog, convention="thesis_grounded", similarity="tfid")
+    for convention, wrong, message in (
+        *(("default", {name: "lda"}, "leave it out") for name in ("topics", "vocabulary", "topic_model")),
+        ("default", {"similarity": "tfidf"}, "leave it out"),
+        ("thesis_legacy", {"extractor": "words"}, "leave it out"),
+        ("thesis_legcy", {}, "did you mean 'thesis_legacy'"),
+        ("thesis_grounded", {"similarity": "tfid"}, "did you mean 'tfidf'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            choose.ScoringConfig(catalog=catalog, convention=convention, **wrong)
     with pytest.raises(InputError, match="python -m crs_lib catalog topics"):
         choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
     with pytest.raises(InputError, match="empty is 'half'; give one of skip, zero, one"):
@@ -208,10 +202,8 @@ COMMANDS = (
 def tables_of(written, place, hash_seed, threads, workers):
     """The bytes of all tables that the command writes under each convention, in one fresh interpreter."""
     folder, logs = written
-    environment = os.environ | {
-        "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads,
-        "PYTHONPATH": str(paths.ROOT),
-    }  # fmt: skip
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(paths.ROOT)}
+    environment |= {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     lines = [
         ["score", "--logs", str(logs), "--catalog", "sample", "--convention", name, "--workers", workers,
          "--out", str(folder / place / name), *(str(folder / part) if part == "topics" else part for part in given)]
@@ -221,10 +213,8 @@ def tables_of(written, place, hash_seed, threads, workers):
         [sys.executable, "-c", COMMANDS, json.dumps(lines)], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    return {
-        name: {path.name: path.read_bytes() for path in sorted((folder / place / name).iterdir())}
-        for name in SETTINGS
-    }
+    made = {name: sorted((folder / place / name).iterdir()) for name in SETTINGS}
+    return {name: {path.name: path.read_bytes() for path in files} for name, files in made.items()}
 
 
 @pytest.fixture(scope="module")
@@ -249,9 +239,8 @@ def test_the_command_writes_the_same_bytes_whatever_the_hash_seed_and_threads(wr
     assert metrics[sorted(told)].notna().all(axis=None)
     line = json.loads(first["results.jsonl"].splitlines()[0])
     assert told <= set(line) and line["weights"] and "dialogues" not in line["versions"]
-    for key in ("cross_coherence", "context_retention", "topic_recovery_rate", "avg_recovery_delay",
-                "topic_interference", "context_adaptation_score", "judge", "detail"):  # fmt: skip
-        assert key in line
+    assert {"cross_coherence", "context_retention", "topic_recovery_rate", "avg_recovery_delay", "topic_interference",
+            "context_adaptation_score", "judge", "detail"} <= set(line)  # fmt: skip
 
 
 TEN = grounder()
@@ -259,18 +248,15 @@ HARBOUR, KITES, ORCHARD = "harbour-lights-1951", "paper-kites-1962", "cold-orcha
 
 
 def user(text, wishes, *, asks=True, avoid=None, shift=False):
-    return Turn(
-        "USER",
-        text,
-        {"user_meta": {"constraints": wishes, "avoid": avoid or {}, "asks": asks, "shift_event": shift}},
-    )
+    log = {"constraints": wishes, "avoid": avoid or {}, "asks": asks, "shift_event": shift}
+    return Turn("USER", text, {"user_meta": log})
 
 
 def system(text, *ids):
     return Turn("SYSTEM", text, {"rec_ids": list(ids), "rec_titles": []})
 
 
-def scoring_scored(*turns, events=(), **changes):
+def on_paper(*turns, events=(), **changes):
     rule = conventions.Convention(**changes)
     return next(score_all([Dialogue("00000", "hand", turns, shift_events=events)], TEN, rule))
 
@@ -283,7 +269,7 @@ TALK = (
     user("More like that, please", NEW), system("See Cold Orchard.", ORCHARD),
 )  # fmt: skip
 EVENT = {"turn": 2, "type": "replace"}
-FOUND = scoring_scored(*TALK, events=(EVENT,))
+FOUND = on_paper(*TALK, events=(EVENT,))
 
 
 def close(value):
@@ -291,9 +277,7 @@ def close(value):
 
 
 def column(name, found=FOUND):
-    return [
-        None if isinstance(row[name], float) and math.isnan(row[name]) else row[name] for row in found.turns
-    ]
+    return [None if row[name] != row[name] else row[name] for row in found.turns]
 
 
 def test_text_and_slot_scores_turn_by_turn():
@@ -307,11 +291,11 @@ def test_text_and_slot_scores_turn_by_turn():
     assert column("hallucinated_concepts") == [["year=1951"], [], []]
     # replies name {1951}, {drama, comedy} and nothing; wished are {drama, ada}, {comedy, ada} twice
     assert column("slot_f1") == [0, 1 / 2, 0]
-    found = scoring_scored(*TALK, events=(EVENT,), empty="one")
+    found = on_paper(*TALK, events=(EVENT,), empty="one")
     assert column("cross_coherence", found) == [0, 1, 1]
     assert column("context_retention", found) == [0, close(1), 0]
     assert column("topic_adaptation_score", found) == [0, close(2), 1]
-    assert scoring_scored(*TALK, empty="zero").session["cross_coherence"] == close(1 / 3)
+    assert on_paper(*TALK, empty="zero").session["cross_coherence"] == close(1 / 3)
 
 
 def test_item_scores_turn_by_turn():
@@ -339,14 +323,13 @@ def test_chance_by_popularity_weighs_connected_films_more():
     ada = popularity[[0, 1, 3]].sum() / popularity.sum()
     expected = (drama + ada) / 2
     assert FOUND.turns[0]["satisfaction_popular"] == close((1 - expected) / (1 - expected))
-    only_one = scoring_scored(user("x", OLD), system("x", ORCHARD)).turns[0]
+    only_one = on_paper(user("x", OLD), system("x", ORCHARD)).turns[0]
     assert only_one["satisfaction_popular"] == close((0.5 - expected) / (1 - expected))
 
 
 def test_the_session_is_the_mean_of_what_is_defined_and_a_shift_has_a_row():
     session = FOUND.session
-    assert session["cross_coherence"] == 1 / 2
-    assert session["topic_adaptation_score"] == close(1)
+    assert session["cross_coherence"] == 1 / 2 and session["topic_adaptation_score"] == close(1)
     assert session["topic_interference_leakage"] == 1 / 2
     assert session["satisfaction"] == close((1 + 3 / 4 + 0) / 3)
     assert session["tas_volatility"] == close(1)  # of 0 and 2
@@ -360,35 +343,31 @@ def test_the_session_is_the_mean_of_what_is_defined_and_a_shift_has_a_row():
     assert (detail["missing_concepts"], detail["hallucinated_concepts"]) == (2, 1)
     assert detail["defined_turns"]["cross_coherence"] == 2
     assert detail["defined_turns"]["satisfaction"] == 3
-    row = FOUND.shifts[0]
-    assert {k: row[k] for k in ("model", "session_id", "turn", "type", "watched")} == {
+    expected = {
         "model": "hand", "session_id": "00000", "turn": 2, "type": "replace", "watched": 2,
+        "delay_item": 0, "recovered_item": True, "delay_text": 0, "recovered_text": True,
     }  # fmt: skip
-    assert (row["delay_item"], row["recovered_item"], row["delay_text"], row["recovered_text"]) == (
-        0, True, 0, True,
-    )  # fmt: skip
+    assert {name: FOUND.shifts[0][name] for name in expected} == expected
 
 
 def test_silence_satisfies_nothing_and_unknown_wishes_are_left_out():
-    found = scoring_scored(
+    found = on_paper(
         user("I'd like drama films", OLD), system("Noted."), user("Well", OLD, asks=False), system("Yes.")
     )
     assert column("satisfaction", found) == [0, None]
     assert column("novelty", found) == [None, None]
-    offered = scoring_scored(user("Well", OLD, asks=False), system("x", HARBOUR))
+    offered = on_paper(user("Well", OLD, asks=False), system("x", HARBOUR))
     assert column("satisfaction", offered) == [1]  # what is offered counts also when it is not asked for
     assert column("item_tas", found) == [close(0.6 * -(4 / 9) / (5 / 9)), None]
-    row = scoring_scored(
-        user("x", {"genre": "Drama", "actor": "Nobody", "mood": "dark"}), system("x", ORCHARD)
-    ).turns[0]
+    wishes = {"genre": "Drama", "actor": "Nobody", "mood": "dark"}
+    row = on_paper(user("x", wishes), system("x", ORCHARD)).turns[0]
     assert (row["n_wishes"], row["satisfaction"]) == (1, 1)
-    row = scoring_scored(user("drama films", {"genre": "Drama"}), system("")).turns[0]
+    row = on_paper(user("drama films", {"genre": "Drama"}), system("")).turns[0]
     assert (row["cross_coherence"], row["topic_interference"], row["satisfaction"]) == (0, 0, 0)
-    found = scoring_scored(Turn("USER", "a drama"), Turn("SYSTEM", "a drama, yes"))
+    found = on_paper(Turn("USER", "a drama"), Turn("SYSTEM", "a drama, yes"))
     row = found.turns[0]
     assert (row["cross_coherence"], row["slot_f1"]) == (1, 1)
-    assert math.isnan(row["satisfaction"])
-    assert math.isnan(found.session["topic_recovery_rate"])
+    assert math.isnan(row["satisfaction"]) and math.isnan(found.session["topic_recovery_rate"])
     assert found.shifts == []
 
 
@@ -396,41 +375,37 @@ RETRACTED = user("not films with Ada Quill", {"genre": "Comedy"}, avoid={"actor"
 
 
 def test_retracted_and_dropped_wishes_are_no_recovery_and_leak():
-    kept_on = scoring_scored(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES), user("x", {"genre": "Comedy"}), system("x", "lantern-street-1999"))  # fmt: skip
+    kept_on = on_paper(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES), user("x", {"genre": "Comedy"}), system("x", "lantern-street-1999"))  # fmt: skip
     row = kept_on.shifts[0]
     # turn 2: Paper Kites is a comedy with Ada Quill; turn 3, where nothing is to be avoided by its log, is one without
     assert (row["delay_item"], row["recovered_item"]) == (1, True)
     assert kept_on.turns[1]["satisfaction"] == 1  # a wish is met all the same
-    stuck = scoring_scored(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES))
+    stuck = on_paper(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES))
     assert stuck.session["item_recovery_rate"] == 0
     back = (
         user("drama films", {"genre": "Drama"}), system("x", ORCHARD),
         user("comedy films", {"genre": "Comedy"}, shift=True), system("x", ORCHARD),
         user("drama films", {"genre": "Drama"}, shift=True), system("x", ORCHARD),
     )  # fmt: skip
-    assert column("topic_interference_leakage", scoring_scored(*back)) == [None, 1, 0]
+    assert column("topic_interference_leakage", on_paper(*back)) == [None, 1, 0]
 
 
 # at the end drama is in force again, and what is dropped by then (comedy) the film does not have
 def test_recommended_items_come_from_ids_then_titles_then_the_text():
     wish = {"genre": "Drama"}
-    by_id = scoring_scored(
-        user("x", wish),
+    replies = (
         Turn("SYSTEM", "Paper Kites", {"rec_ids": [ORCHARD, "nowhere"], "rec_titles": ["Her"]}),
-    )
-    by_title = scoring_scored(
-        user("x", wish), Turn("SYSTEM", "Paper Kites", {"rec_titles": ["cold orchard", "Unknown"]})
-    )
-    by_text = scoring_scored(user("x", wish), Turn("SYSTEM", "Paper Kites or Cold Orchard"))
-    assert [found.turns[0]["n_items"] for found in (by_id, by_title, by_text)] == [1, 1, 2]
-    assert scoring_scored(user("x", wish), Turn("SYSTEM", "x", {"rec_titles": None})).turns[0]["n_items"] == 0
+        Turn("SYSTEM", "Paper Kites", {"rec_titles": ["cold orchard", "Unknown"]}),
+        Turn("SYSTEM", "Paper Kites or Cold Orchard"), Turn("SYSTEM", "x", {"rec_titles": None}),
+    )  # fmt: skip
+    assert [on_paper(user("x", wish), one).turns[0]["n_items"] for one in replies] == [1, 1, 2, 0]
 
 
 def test_copying_leaves_the_values_out_and_interference_does_not():
     wish = {"actor": "Ada Quill"}
-    found = scoring_scored(
-        user("films with Ada Quill", wish), system("Fine films with Ada Quill", HARBOUR)
-    ).turns[0]
+    found = on_paper(user("films with Ada Quill", wish), system("Fine films with Ada Quill", HARBOUR)).turns[
+        0
+    ]
     # 3-grams of the reply: 2 of 3 are the user's, 4-grams 1 of 2; without the name "fine films with" is left
     assert (found["topic_interference"], found["copying"]) == (2 / 3, 0)
 
@@ -440,12 +415,12 @@ def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
     late = [user("war films", wish, shift=True), system("x", ORCHARD)]
     late += [t for _ in range(3) for t in (user("x", wish), system("x", ORCHARD))]
     late[-1] = system("x", "iron-valley-1988")  # recovered with the fourth reply, delay 3
-    row = scoring_scored(*late).shifts[0]
+    row = on_paper(*late).shifts[0]
     assert (row["delay_item"], row["recovered_item"], row["watched"]) == (3, False, 4)
-    assert scoring_scored(*late, window=4).shifts[0]["recovered_item"] is True
+    assert on_paper(*late, window=4).shifts[0]["recovered_item"] is True
     late[4] = user("x", wish, shift=True)  # the first shift is now watched for two replies
-    assert [row["watched"] for row in scoring_scored(*late).shifts] == [2, 2]
-    assert scoring_scored(*late, window=4, within_segment=False).shifts[0]["recovered_item"] is True
+    assert [row["watched"] for row in on_paper(*late).shifts] == [2, 2]
+    assert on_paper(*late, window=4, within_segment=False).shifts[0]["recovered_item"] is True
 
 
 WEIGHTS = st.floats(0, 10, allow_nan=False)
@@ -458,8 +433,7 @@ def test_a_changed_knob_stands_in_the_name_and_knobs_add_up():
     assert conventions.derived(conventions.get("default"), {}) == conventions.get("default")
     rule = conventions.derived(conventions.get("thesis_grounded(gamma=0.5)"), {"window": 5})
     assert rule.name == "thesis_grounded(gamma=0.5, window=5)"
-    again = conventions.derived(rule, {"gamma": 1.0})
-    assert again.name == "thesis_grounded(window=5)"
+    assert conventions.derived(rule, {"gamma": 1.0}).name == "thesis_grounded(window=5)"
     with pytest.raises(InputError, match="recovery_cc is 3"):
         conventions.get("thesis_grounded(recovery_cc=3)")
     with pytest.raises(InputError, match="expected a finite number"):
@@ -480,8 +454,7 @@ def test_every_derived_name_parses_back(name, data):
     }  # fmt: skip
     chosen = data.draw(st.sets(st.sampled_from(sorted(values))))
     rule = conventions.derived(base, {knob: data.draw(values[knob]) for knob in sorted(chosen)})
-    assert conventions.get(rule.name) == rule
-    assert conventions.base_of(rule.name) == name
+    assert conventions.get(rule.name) == rule and conventions.base_of(rule.name) == name
 
 
 def test_each_convention_is_led_by_its_own_score():

@@ -11,14 +11,12 @@ from crs_lib import evaluate, figures, simulate
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, NoDataError, RunError
 from crs_lib.evaluate import arms
-from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.metrics import base
 from crs_lib.report import findings, statistics
 from crs_lib.report import tables as views
 from crs_lib.simulate import scenarios
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.thesis import legacy as thesis_legacy
-from tests.helpers.sample import simulated
+from tests.helpers.sample import scored
 
 RESULT_KEYS = {
     "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "topic_interference_leakage",
@@ -30,11 +28,9 @@ SYSTEMS = ["oracle", "random", "silent"]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A small finished and scored run; returns its folder."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
-    simulated(run="r", systems=SYSTEMS, n_sessions=4, n_turns=12, seed=3)
-    yield evaluate.evaluate(EvaluateConfig(run="r"))
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
+        yield simulate.run_folder(scored("r", systems=SYSTEMS, n_sessions=4, n_turns=12, seed=3))
 
 
 def test_results_are_complete_by_construction(run):
@@ -53,10 +49,8 @@ def test_results_are_complete_by_construction(run):
 
 def test_missing_is_null_with_a_reason_never_zero(run):
     record = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()][-1]
-    assert record["model"] == "silent"
-    assert record["novelty"] is None
-    assert record["avg_recovery_delay"] is None
-    assert record["item_recovery_rate"] == 0
+    assert record["model"] == "silent" and record["novelty"] is None
+    assert record["avg_recovery_delay"] is None and record["item_recovery_rate"] == 0
     turns = evaluate.read("r", "turns").query("model == 'silent'")
     empty = turns["cross_coherence"].isna()
     assert (turns.loc[empty, "undefined"] == "no concept on either side").all()
@@ -84,10 +78,7 @@ def test_means_are_those_of_sessions_and_of_turns(run):
                 assert math.isnan(row["low"])  # one scenario tells nothing of others
         else:
             assert math.isnan(row["mean"])
-    turns, results = (
-        evaluate.read("r", "turns"),
-        evaluate.read("r", "results").set_index(["model", "session_id"]),
-    )
+    turns, results = evaluate.read("r", "turns"), results.set_index(["model", "session_id"])
     for name in ("topic_adaptation_score", "satisfaction_corrected", "topic_interference_leakage"):
         means = turns.groupby(["model", "session_id"])[name].mean()
         expected = results[name].astype(float).reindex(means.index)
@@ -123,22 +114,21 @@ def test_reading_checks_names_order_and_freshness(run):
 ])  # fmt: skip
 def test_settings_that_are_misspelt_or_of_no_use_are_refused(options, message):
     with pytest.raises(InputError, match=message):
-        EvaluateConfig(**options)
+        evaluate.EvaluateConfig(**options)
 
 
 def test_tables_leave_out_what_the_older_convention_does_not_give():
     turns = pd.DataFrame({"model": ["a"], "session_id": ["0"], "turn": [1], "cross_coherence": [0.5]})
     assert list(views.turn_table(turns)) == list(turns)
-    assert EvaluateConfig(run="r", convention="thesis_legacy").metrics == thesis_legacy.METRICS
+    assert evaluate.EvaluateConfig(run="r", convention="thesis_legacy").metrics == thesis_legacy.METRICS
 
 
 @pytest.mark.slow
 def test_the_scores_of_several_conventions_lie_side_by_side(run):
     """Notebook 04's cells on a run scored as the thesis did; the default's files keep their bytes."""
-    before = {
-        name: (run / name).read_bytes() for name in ("results.jsonl", "turns.parquet", "model_metrics.csv")
-    }
-    config = EvaluateConfig(run="r", convention="thesis_grounded")
+    names = ("results.jsonl", "turns.parquet", "model_metrics.csv")
+    before = {name: (run / name).read_bytes() for name in names}
+    config = evaluate.EvaluateConfig(run="r", convention="thesis_grounded")
     assert evaluate.evaluate(config) == run / "scores" / "thesis_grounded"
     turns, results, means = evaluate.scored("r", "thesis_grounded")
     assert set(means["metric"]) == set(config.metrics) < {*results.columns}
@@ -146,10 +136,12 @@ def test_the_scores_of_several_conventions_lie_side_by_side(run):
     assert len(views.scoreboard(means)) == len(SYSTEMS)
     assert views.scoreboard(means).columns[1] == "TAS †"
     assert {name: (run / name).read_bytes() for name in before} == before
-    assert set(evaluate.read("r", "model_metrics")["metric"]) == set(EvaluateConfig(run="r").metrics)
+    assert set(evaluate.read("r", "model_metrics")["metric"]) == set(evaluate.EvaluateConfig(run="r").metrics)
     with pytest.raises(RunError, match=r"under .*thesis_grounded, not under 'thesis_legacy'.*04_evaluate"):
         evaluate.read("r", "results", "thesis_legacy")
-    weighted = EvaluateConfig(run="r", convention="thesis_grounded", tas_weights={"gamma": 0.5}, window=2)
+    weighted = evaluate.EvaluateConfig(
+        run="r", convention="thesis_grounded", tas_weights={"gamma": 0.5}, window=2
+    )
     evaluate.evaluate(weighted)
     assert weighted.rule.name == "thesis_grounded(gamma=0.5, window=2)"
     assert evaluate.conventions_of("r")[0] == "default"
@@ -163,7 +155,7 @@ def test_the_scores_of_several_conventions_lie_side_by_side(run):
 
 def test_a_convention_with_other_settings_stands_in_for_the_named_one(run):
     """The notebooks after 04 take the convention that was asked for, whatever its settings."""
-    evaluate.evaluate(EvaluateConfig(run="r", convention="thesis_legacy", topics="heuristic"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="r", convention="thesis_legacy", topics="heuristic"))
     assert evaluate.convention_of("r", "thesis_legacy") == "thesis_legacy(topics=heuristic)"
     assert evaluate.convention_of("r") == "default"
     legacy = evaluate.read("r", "model_metrics", "thesis_legacy")
@@ -179,10 +171,8 @@ def config(tmp_path_factory):
     """Three arms of ten scenarios, simulated and scored; gone with the module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
-        made = SimulateConfig(run="three", systems=ARMS_SYSTEMS, n_sessions=10, seed=1, arms=THREE)
-        simulate.simulate(made, progress=False)
-        evaluate.evaluate(evaluate.EvaluateConfig(run="three"))
-        yield made
+        settings = {"systems": ARMS_SYSTEMS, "n_sessions": 10, "seed": 1, "arms": THREE}
+        yield simulate.SimulateConfig(run=scored("three", **settings), **settings)
 
 
 def dialogues(run, arm=""):
@@ -205,7 +195,9 @@ def test_further_arms_change_no_byte_of_the_others(config):
 
 
 @pytest.mark.slow  # they share runs that take seconds
-def test_a_fresh_user_states_all_that_holds_and_goes_on_as_planned(world, config):
+def test_a_fresh_user_states_all_that_holds_and_goes_on_as_planned_with_a_system_that_remembers_nothing(
+    world, config
+):
     for number in range(config.n_sessions):
         shifting = simulate.scenario(world, number, config)
         talks = {talk.session_id: talk for talk in users(world, number, config)["fresh"]}
@@ -223,13 +215,8 @@ def test_a_fresh_user_states_all_that_holds_and_goes_on_as_planned(world, config
             assert not any(pair.user.user_meta["shift_event"] for pair in pairs)
             assert all(pair.user.user_meta["constraints"] == state.constraints for pair in pairs)
             assert all(pair.user.user_meta["avoid"] == state.avoid for pair in pairs)
-
-
-@pytest.mark.slow  # they share runs that take seconds
-def test_a_fresh_user_meets_a_system_that_remembers_nothing(world, config):
-    talk = users(world, 0, config, "sticky")["fresh"][0]
-    constraints = talk.pairs()[0].user.user_meta["constraints"]
-    assert dict(talk.pairs()[0].system.meta["constraints"]) == constraints
+    first = users(world, 0, config, "sticky")["fresh"][0].pairs()[0]  # the system remembers nothing
+    assert dict(first.system.meta["constraints"]) == first.user.user_meta["constraints"]
 
 
 def means(config):
@@ -246,8 +233,7 @@ def test_only_those_pay_that_cling_or_lag_and_the_placebo_shows_who_forgets(conf
         assert found["history_cost_v2"][system] == pytest.approx(0, abs=1e-9)
     assert 0.1 < cost["oracle_lag:1"] < cost["oracle_lag:3"]
     assert cost["sticky"] > 0.1
-    assert ability["oracle"] == 1
-    assert ability["sticky"] > 0.6 > ability["amnesiac"]
+    assert ability["oracle"] == 1 and ability["sticky"] > 0.6 > ability["amnesiac"]
     for system in ARMS_SYSTEMS:
         both = found["conversation_cost"][system] + cost[system]
         assert found["history_cost"][system] == pytest.approx(both)
@@ -255,7 +241,7 @@ def test_only_those_pay_that_cling_or_lag_and_the_placebo_shows_who_forgets(conf
             assert found["share_lost"][system] == pytest.approx(cost[system] / ability[system])
         else:
             assert found["share_lost"][system] != found["share_lost"][system]  # unable
-    placebo = means(config)["placebo_cost"]
+    placebo = found["placebo_cost"]
     assert max(abs(placebo[name]) for name in ("oracle", "random", "silent")) < 0.03
     assert placebo["oracle_lag:1"] < 0.03
     # Sticky keeps what it misreads: .06 [.03, .10] on 60 scenarios; forgetting costs the amnesiac .31 [.28, .34].
@@ -267,10 +253,8 @@ def test_first_refinements_cost_nothing_and_sessions_have_the_costs_of_their_pri
     shifts = evaluate.read(config.run, "shifts")
     first = shifts.groupby(["model", "session_id"], sort=False).head(1)
     control = first[first["type"] == "refine"]
-    assert len(control) >= len(ARMS_SYSTEMS)
-    assert control["shift_cost"].dropna().eq(0).all()
+    assert len(control) >= len(ARMS_SYSTEMS) and control["shift_cost"].dropna().eq(0).all()
     assert not control["primary"].any()
-    shifts = evaluate.read(config.run, "shifts")
     results = evaluate.read(config.run, "results").set_index(["model", "session_id"])
     primary = shifts[shifts["primary"]].set_index(["model", "session_id"])
     assert primary.index.is_unique
@@ -280,20 +264,13 @@ def test_first_refinements_cost_nothing_and_sessions_have_the_costs_of_their_pri
     assert results["shift_cost"].notna().sum() == primary["shift_cost"].notna().sum()
 
 
-@pytest.fixture(scope="module")
-def plain(config):
-    """A run whose users have no straight twin, as in logs of others and in the thesis's own."""
-    made = config.changed(run="plain", systems=("oracle", "sticky"), n_sessions=4, arms=("shift",))
-    simulate.simulate(made, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig(run="plain"))
-    return "plain"
-
-
 COSTS = [one.name for one in base.scored() if one.primary]
 
 
 @pytest.mark.slow  # they share runs that take seconds
-def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(plain):
+def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(config):
+    """As in logs of others and in the thesis's own."""
+    plain = scored("plain", systems=("oracle", "sticky"), n_sessions=4, seed=1, arms=("shift",))
     values = evaluate.read(plain, "results")[[*COSTS, "placebo_cost"]]
     windowless = ["stale", "wrong"]  # these two need no other arm
     assert values.drop(columns=windowless).isna().all(axis=None)
@@ -318,7 +295,7 @@ def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(p
 
 @pytest.mark.slow  # they share runs that take seconds
 def test_scores_older_than_an_arm_and_runs_of_other_settings_are_refused(config):
-    alone = SimulateConfig(run="later", systems=("oracle",), n_sessions=2, n_turns=8)
+    alone = simulate.SimulateConfig(run="later", systems=("oracle",), n_sessions=2, n_turns=8)
     simulate.simulate(alone, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run="later"))
     assert evaluate.read("later", "results")["placebo_cost"].isna().all()
@@ -327,7 +304,7 @@ def test_scores_older_than_an_arm_and_runs_of_other_settings_are_refused(config)
         evaluate.read("later", "results")
     evaluate.evaluate(evaluate.EvaluateConfig(run="later"))
     assert evaluate.read("later", "results")["placebo_cost"].notna().any()
-    own = SimulateConfig(run="own", systems=("oracle",), n_sessions=2, n_turns=8)
+    own = simulate.SimulateConfig(run="own", systems=("oracle",), n_sessions=2, n_turns=8)
     simulate.simulate(own, progress=False)
     simulate.simulate(own.changed(run="own-none", n_sessions=1, arms=("none",)), progress=False)
     with pytest.raises(RunError, match="'own' and 'own-none' were made with different settings"):

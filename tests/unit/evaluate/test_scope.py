@@ -15,7 +15,6 @@ from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
 from crs_lib.report import statistics
 from crs_lib.simulate import scenarios, users
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import scenario
 from crs_lib.systems import base
 from crs_lib.systems.base import SystemReply
@@ -89,30 +88,23 @@ class _Asks(Oracle):
 
 def scores(policy, scope="open", n=N):
     """The sessions and shifts of a policy's conversations, and the conversations."""
+    kinds = ["refine", "replace", "switch"]
+    config = simulate.SimulateConfig(systems=["oracle"], scope=scope, n_turns=12, shift_types=kinds)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            base, "create", lambda _, world, seed, session, films: policy(world, seed, session, "x")
-        )
-        config = SimulateConfig(
-            systems=["oracle"], scope=scope, n_turns=12, shift_types=["refine", "replace", "switch"]
-        )
+        patch.setattr(base, "create", lambda _, world, seed, number, films: policy(world, seed, number, "x"))
         talks = [simulate.arms_of(WORLD, "oracle", number, config) for number in range(n)]
     scorer = ItemsScorer(WORLD.grounder, RULE)
     windows = [talk for one in talks for kind in ("straight", "fresh") for talk in one[kind]]
     scorer.gains = arms.gains_of(windows, (), scorer._scorer)
-    found = ItemsScorer(WORLD.grounder, RULE, gains=scorer.gains).score_many(
-        [one["shift"][0] for one in talks]
-    )
+    shifting = [one["shift"][0] for one in talks]
+    found = ItemsScorer(WORLD.grounder, RULE, gains=scorer.gains).score_many(shifting)
     return [one.session for one in found], [row for one in found for row in one.shifts], talks
 
 
 @pytest.fixture(scope="module")
 def found():
-    policies = {
-        "log": Oracle, "replace": _Reads, "keep": _KeepAll, "drop": _DropAll, "mixes": _Mixes,
-        "asks": _Asks,
-    }  # fmt: skip
-    return {name: scores(policy) for name, policy in policies.items()}
+    policies = {"log": Oracle, "replace": _Reads, "keep": _KeepAll, "drop": _DropAll, "mixes": _Mixes}
+    return {name: scores(policy) for name, policy in (policies | {"asks": _Asks}).items()}
 
 
 def mean(found, name, metric):
@@ -128,8 +120,7 @@ def test_a_system_that_keeps_to_any_reading_scores_the_same_and_one_that_mixes_t
     read = {
         name: Counter(row["reading"] for row in found[name][1] if row["scope"] == "open") for name in found
     }
-    assert set(read["drop"]) == {"drop"}
-    assert set(read["replace"]) == {"keep", "replace"}
+    assert set(read["drop"]) == {"drop"} and set(read["replace"]) == {"keep", "replace"}
 
 
 def test_a_clarifying_question_costs_a_turn_only(found):
@@ -202,7 +193,7 @@ def test_natural_users_shift_as_often_and_in_the_types_of_people():
 
 
 def test_natural_users_talk_as_plainly_and_name_as_little_as_people():
-    batch = SimulateConfig(systems=["tracker"], pace="natural", scope="mixed")
+    batch = simulate.SimulateConfig(systems=["tracker"], pace="natural", scope="mixed")
     talks = [simulate.session(WORLD, "tracker", n, batch) for n in range(24)]
     firsts = [dict(talk.pairs()[0].user.user_meta["constraints"]) for talk in talks]
     assert {len(first) for first in firsts} == {0, 1}  # people add what else they wish later: a shift

@@ -14,12 +14,11 @@ from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios, shifts, voices
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import conversation_id
-from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState
 from crs_lib.simulate.users import User, _must_voice, check_voiced
 from crs_lib.systems.base import World
+from crs_lib.systems.contract import Answer
 from tests.helpers.sample import GROUNDER, SAMPLE
 
 TYPES = ("refine", "switch", "replace", "relax", "contradict", "return")  # those of the study
@@ -30,16 +29,13 @@ def test_every_state_has_an_answer_and_plans_open_with_a_genre():
     for plan in PLANS:
         for step in plan.steps:
             answers = step.state.answers(SAMPLE)
-            assert step.n_answers == len(answers) > 0
-            assert step.state.anchor in answers
+            assert step.n_answers == len(answers) > 0 and step.state.anchor in answers
             assert 1 <= len(step.state.constraints) <= 3
             assert not set(step.state.constraints.items()) & set(step.state.avoid.items())
     for plan in PLANS[:10]:
         for step in plan.steps:
-            if step.turn == 1 or step.act == "refine" or step.shift is not None:
-                assert _must_voice(step, step.act)
-            else:
-                assert _must_voice(step, step.act) == []
+            states = step.turn == 1 or step.act == "refine" or step.shift is not None
+            assert bool(_must_voice(step, step.act)) == states
     for plan in PLANS:
         first, second = plan.steps[:2]
         assert (first.act, dict(first.state.constraints)) == ("initial", {"genre": plan.true_genre})
@@ -66,9 +62,8 @@ def test_types_are_planned_in_equal_numbers_over_every_block():
         rows = [scenarios._type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
         given = Counter(kind for row in rows for kind in row)
         assert set(given) == set(TYPES)
-        assert max(given.values()) - min(given.values()) <= 2, (
-            given
-        )  # 24 shifts, 4 of each type but for the state
+        # 24 shifts, 4 of each type but for the state
+        assert max(given.values()) - min(given.values()) <= 2, given
         assert all(row[0] != "return" for row in rows), "nothing was given up yet"
 
 
@@ -89,8 +84,7 @@ def test_twins_and_longer_sessions_begin_alike_and_seeds_give_other_plans():
     for plan in PLANS[:15]:
         twin = scenarios.plan(SAMPLE, 7, plan.session, 20, arm="none")
         first = plan.events[0]["turn"]
-        assert twin.events == []
-        assert twin.steps[: first - 1] == plan.steps[: first - 1]
+        assert twin.events == [] and twin.steps[: first - 1] == plan.steps[: first - 1]
         assert all(step.shift is None for step in twin.steps)
         assert twin.steps[-1].state.constraints == twin.steps[first - 2].state.constraints
     short, long = scenarios.plan(SAMPLE, 7, 3, 9), scenarios.plan(SAMPLE, 7, 3, 20)
@@ -136,8 +130,6 @@ def test_an_event_tells_the_whole_shift_bridges_are_shared_and_retractions_stay(
                 name, value = step.shift.bridge
                 assert value in SAMPLE.items[before.state.anchor].values[name]
                 assert step.state.constraints[name] == value
-    for plan in PLANS:
-        for before, step in itertools.pairwise(plan.steps):
             kind = step.event["type"] if step.event else None
             if kind in ("switch", "return"):
                 assert not step.state.avoid
@@ -147,16 +139,14 @@ def test_an_event_tells_the_whole_shift_bridges_are_shared_and_retractions_stay(
                 assert step.state.avoid == before.state.avoid
 
 
-@pytest.mark.parametrize(
-    ("n", "name"), [(0, "0"), (1, "1-9"), (9, "1-9"), (10, "10-49"), (49, "10-49"), (50, "50+")]
-)
-def test_strata(n, name):
-    assert scenarios.stratum(n) == name
+def test_strata():
+    names = ["0", "1-9", "1-9", "10-49", "10-49", "50+"]
+    assert [scenarios.stratum(n) for n in (0, 1, 9, 10, 49, 50)] == names
 
 
 def test_rates_steer_the_ordinary_turns_and_the_pace_the_shifts():
     def acts(**rates):
-        plan = scenarios.plan(SAMPLE, 7, 0, 60, arm="none", rates=Rates(**rates))
+        plan = scenarios.plan(SAMPLE, 7, 0, 60, arm="none", rates=scenarios.Rates(**rates))
         return {step.act for step in plan.steps[3:]}
 
     assert acts(hesitation=1, contradiction=0, question=0) == {"hesitate", "aside"}
@@ -169,17 +159,13 @@ def test_rates_steer_the_ordinary_turns_and_the_pace_the_shifts():
         assert turns[0] == 8
         assert {later - earlier for earlier, later in itertools.pairwise(turns)} <= {6, 7}
         events = [event["turn"] for event in scenarios.plan(SAMPLE, 7, session, 40, pace=pace).events]
-        assert set(events) <= set(turns)
-        assert len(events) >= len(turns) - 1
+        assert set(events) <= set(turns) and len(events) >= len(turns) - 1
 
 
 def test_a_catalogue_without_a_genre_of_five_films_is_refused():
     small = Catalog.from_records([(f"Film {i}", {"genre": ["Drama"], "actor": ["A B"]}) for i in range(4)])
     with pytest.raises(InputError, match=r"has no genre with five films; .* Give a larger catalogue"):
         scenarios.plan(small, 7, 0, 5)
-
-
-STUDY = ("refine", "switch", "replace", "relax", "contradict", "return")
 
 
 def proposals(kind, n=12):
@@ -192,7 +178,7 @@ def proposals(kind, n=12):
 
 
 def allowed(shape):
-    return {kind for kind in STUDY if SHIFTS.create(kind).allows(shape)}
+    return {kind for kind in TYPES if SHIFTS.create(kind).allows(shape)}
 
 
 def after(shape, *kinds):
@@ -233,8 +219,7 @@ def test_returns_bring_back_what_was_given_up_and_nothing_else():
     assert all(set(shift.added.items()) <= set(before.past) for before, shift in found)
     past = (("genre", "War"), ("genre", "Drama"), ("actor", "A B"))
     state = UserState({"genre": "Drama"}, "genre", 0, avoid={"actor": "A B"}, past=past)
-    assert state.returnable == [("genre", "War")]
-    assert state.shape == StateShape(1, given_up=True)
+    assert state.returnable == [("genre", "War")] and state.shape == StateShape(1, given_up=True)
     assert state.without("genre") == {}
     shift = PlannedShift(UserState({}, "actor", 0), "switch", {"actor": "A B"}, {}, ("actor", "A B"))
     assert SHIFTS.create("switch").to_voice(shift) == [("actor", "A B")]
@@ -302,11 +287,8 @@ def test_who_keeps_nothing_asks_openly():
         if plan.steps[turn - 1].kind == "switch" and not straight.steps[turn - 2].state.constraints:
             seen += 1
             assert straight.steps[0].act == voices.ANY_FILM
-            assert {step.act for step in straight.steps[:turn]}.isdisjoint(
-                {"initial", "contradiction", "insist"}
-            )
-            heard = said(straight, turn)
-            assert not any(one.meta["constraints"] for one in heard)
+            assert not {step.act for step in straight.steps[:turn]} & {"initial", "contradiction", "insist"}
+            assert not any(one.meta["constraints"] for one in said(straight, turn))
     assert seen > 5
 
 
@@ -342,8 +324,6 @@ class Counting:
         self.remembers, self.known, self.order = remembers, {}, []
 
     def ask(self, spec, request, tags=None, lane=0):
-        from crs_lib.systems.contract import Answer
-
         if request["turn"] == 1:
             self.order.append(request["session"])
         heard = self.known.setdefault(request["session"], set()) if self.remembers else set()
@@ -354,19 +334,19 @@ class Counting:
         return Answer("Here you are.", ids)
 
 
+def talks_with(program, number):
+    config = simulate.SimulateConfig(systems=["http://127.0.0.1:9"], n_turns=12, seed=3)
+    return simulate.arms_of(World(SAMPLE, GROUNDER, programs=program), config.systems[0], number, config)
+
+
 def test_a_program_that_keeps_state_by_id_scores_as_one_that_keeps_none():
-    config = SimulateConfig(systems=["http://127.0.0.1:9"], n_turns=12, seed=3)
     rule, found = conventions.get("default"), {}
     for remembers in (False, True):
-        program = Counting(remembers)
-        world = World(SAMPLE, GROUNDER, programs=program)
-        rows = []
-        for number in range(4):
-            talks = simulate.arms_of(world, config.systems[0], number, config)
+        program, rows = Counting(remembers), []
+        for talks in (talks_with(program, number) for number in range(4)):
             gains = arms.gains_of(talks["straight"] + talks["fresh"], (), Scorer(GROUNDER, rule))
-            rows += [
-                row for one in evaluate.score_all(talks["shift"], GROUNDER, rule, gains) for row in one.shifts
-            ]
+            for one in evaluate.score_all(talks["shift"], GROUNDER, rule, gains):
+                rows += one.shifts
         names = ("shift_cost", "conversation_cost", "straight_gain")
         found[remembers] = [[row[name] for name in names] for row in rows]
         assert len(set(program.order)) == len(program.order)
@@ -375,19 +355,17 @@ def test_a_program_that_keeps_state_by_id_scores_as_one_that_keeps_none():
 
 
 def test_the_users_of_a_scenario_come_in_random_order_and_the_files_do_not_show_it():
-    config = SimulateConfig(systems=["http://127.0.0.1:9"], n_turns=12, seed=3)
     orders = []
     for number in range(6):
         program = Counting(False)
-        talks = simulate.arms_of(World(SAMPLE, GROUNDER, programs=program), config.systems[0], number, config)
-        ids = {}
-        for place, talk in enumerate(talk for several in talks.values() for talk in several):
-            ids[conversation_id(3, talk.session_id, talk.extra["arm"])] = place
+        talks = talks_with(program, number)
+        every = itertools.chain.from_iterable(talks.values())
+        names = [conversation_id(3, talk.session_id, talk.extra["arm"]) for talk in every]
+        ids = {name: place for place, name in enumerate(names)}
         orders.append([ids[one] for one in program.order])
         assert sorted(orders[-1]) == list(range(len(ids)))
         assert list(talks) == ["shift", "straight", "fresh"]
-        assert [talk.session_id for talk in talks["straight"]] == sorted(
-            t.session_id for t in talks["straight"]
-        )
+        straight = [talk.session_id for talk in talks["straight"]]
+        assert straight == sorted(straight)
     assert sum(order[0] == 0 for order in orders) < 6
     assert any(order != sorted(order) for order in orders)

@@ -1,6 +1,7 @@
 """Implicit shifts: the table of situations, how a session voices them, and what the log says."""
 
 from collections import Counter
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios, user_llm, users, voices
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.users import SITUATION
 from crs_lib.validity import realism
 from tests.helpers.sample import SAMPLE, WORLD
@@ -35,8 +35,7 @@ def test_there_are_enough_situations_and_half_is_for_confirmation():
 @pytest.mark.parametrize("one", TABLE, ids=lambda one: one.text[:40])
 def test_a_situation_names_neither_its_value_nor_anything_else_of_the_catalogue(one):
     assert SAMPLE.code(one.field, one.value) is not None
-    assert not WORLD.grounder.concepts(one.text)
-    assert not WORLD.grounder.titles(one.text)
+    assert not WORLD.grounder.concepts(one.text) and not WORLD.grounder.titles(one.text)
 
 
 @pytest.mark.parametrize("voice", ["A", "quoting", "texting"])
@@ -62,7 +61,7 @@ def test_mixed_lies_between():
 
 @pytest.mark.parametrize("voice", ["A", "quoting", "texting"])
 def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
-    config = SimulateConfig(systems=["oracle", "tracker"], explicitness="implicit", voices=voice)
+    config = simulate.SimulateConfig(systems=["oracle", "tracker"], explicitness="implicit", voices=voice)
     talks = [simulate.session(WORLD, spec, n, config) for spec in config.systems for n in range(10)]
     scorer = ItemsScorer(WORLD.grounder, conventions.get("default"))
     scored = scorer.score_many(talks)
@@ -70,13 +69,11 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
     found = Counter((row["model"], row["explicitness"]) for row in rows)
     assert min(found["oracle", "implicit"], found["oracle", "explicit"]) >= 3
     assert found["oracle", "implicit"] == found["tracker", "implicit"]
-    told = {
-        (row["model"], row["session_id"], row["turn"]) for row in rows if row["explicitness"] == "implicit"
-    }
+    place = itemgetter("model", "session_id", "turn")
+    told = {place(row) for row in rows if row["explicitness"] == "implicit"}
     gains = {spec: [] for spec in config.systems}
-    for turn in (turn for one in scored for turn in one.turns):
-        if (turn["model"], turn["session_id"], turn["turn"]) in told:
-            gains[turn["model"]].append(turn["normalised_gain"])
+    for turn in (turn for one in scored for turn in one.turns if place(turn) in told):
+        gains[turn["model"]].append(turn["normalised_gain"])
     # rules that look for values hear no situation
     assert np.nanmean(gains["oracle"]) > np.nanmean(gains["tracker"]) + 0.1
     for talk in talks:
@@ -92,10 +89,8 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
 def test_words_without_the_situation_are_an_error_from_models_too():
     step = next(step for plan in plans("implicit") for step in plan.steps if step.situation)
     with pytest.raises(RunError, match="does not voice situation"):
-        said = " ".join(
-            f"{value} films," for field, value in users._must_voice(step, step.act) if field != SITUATION
-        )
-        users.check_voiced(WORLD.grounder, step, step.act, said)
+        said = [f"{value} films," for name, value in users._must_voice(step, step.act) if name != SITUATION]
+        users.check_voiced(WORLD.grounder, step, step.act, " ".join(said))
     text = "The kids have just come home and want to sit with us."
     needed = [(SITUATION, text)]
     assert user_llm._fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""

@@ -12,16 +12,13 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
-from crs_lib.simulate import scenarios, users, voices
-from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.scenarios import Rates
+from crs_lib.simulate import conversation, scenarios, users, voices
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.simulate.users import User
-from crs_lib.systems.base import World
 from crs_lib.validity import realism
 from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
 
-CALM = Rates(hesitation=0, contradiction=0, question=0.5)
+CALM = scenarios.Rates(hesitation=0, contradiction=0, question=0.5)
 THESIS_KEYS = {
     "turn", "stage", "focus_field", "focus_value", "anchor_title", "constraints", "shift_event",
     "shift_event_obj",
@@ -58,10 +55,8 @@ def test_the_log_says_what_was_planned_and_whether_an_utterance_asks():
         assert (log["turn"], log["constraints"], log["avoid"]) == (
             step.turn, dict(step.state.constraints), dict(step.state.avoid),
         )  # fmt: skip
-        assert (log["shift_event"], log["shift_event_obj"]) == (
-            step.event is not None,
-            dict(step.event) if step.event else None,
-        )
+        assert log["shift_event"] == (step.event is not None)
+        assert log["shift_event_obj"] == (dict(step.event) if step.event else None)
         assert (log["stage"], log["planned_act"]) == (said.act, step.act)
         assert log["focus_value"] == step.state.constraints.get(step.state.focus)
         assert log["n_answers"] == step.n_answers > 0
@@ -77,10 +72,8 @@ def test_what_is_wished_never_depends_on_the_system():
     for session in range(5):
         scenario = plan(session)
         runs = [talk(scenario, heard) for heard in (good, bad, lambda step: ())]
-        logs = [
-            [{k: v for k, v in said.meta.items() if k not in ("stage", "asks")} for said in run]
-            for run in runs
-        ]
+        free = ("stage", "asks")
+        logs = [[{k: v for k, v in said.meta.items() if k not in free} for said in run] for run in runs]
         assert logs[0] == logs[1] == logs[2]
         shifts = [[said.text for said in run if said.meta["shift_event"]] for run in runs]
         assert shifts[0] == shifts[1] == shifts[2]
@@ -88,20 +81,15 @@ def test_what_is_wished_never_depends_on_the_system():
 
 def test_a_user_who_hears_no_title_asks_for_one_and_one_who_is_not_served_insists():
     acts = {"none": set(), "bad": set(), "good": set()}
-    for session in range(8):
-        scenario = plan(session, rates=CALM)
-        acts["none"] |= {said.act for said in talk(scenario)}
-        acts["bad"] |= {said.act for said in talk(scenario, bad)}
-        acts["good"] |= {said.act for said in talk(scenario, good)}
-    assert "nothing_named" in acts["none"]
-    assert "insist" not in acts["none"]
-    assert "insist" in acts["bad"]
-    assert "nothing_named" not in acts["bad"]
-    assert not {"insist", "nothing_named"} & acts["good"]
+    for scenario in (plan(session, rates=CALM) for session in range(8)):
+        for name, heard in (("none", lambda step: ()), ("bad", bad), ("good", good)):
+            acts[name] |= {said.act for said in talk(scenario, heard)}
+    told = {name: found & {"insist", "nothing_named"} for name, found in acts.items()}
+    assert told == {"none": {"nothing_named"}, "bad": {"insist"}, "good": set()}
 
 
 def test_questions_are_about_films_just_recommended_each_once():
-    scenario = plan(3, arm="none", rates=Rates(hesitation=0, contradiction=0, question=1))
+    scenario = plan(3, arm="none", rates=scenarios.Rates(hesitation=0, contradiction=0, question=1))
     user, asked = User(SAMPLE, scenario), []
     films = good(scenario.steps[2])
     for step in scenario.steps:
@@ -131,14 +119,12 @@ def test_a_realiser_words_the_plan_anew_and_is_told_what_must_be_voiced():
 def test_no_utterance_is_empty_or_has_a_hole(arm):
     for session in range(10):
         for said in talk(plan(session, arm=arm), bad):
-            assert said.text.strip()
-            assert not set("{}|") & set(said.text)
-            assert "  " not in said.text
-            assert "None" not in said.text
+            assert said.text.strip() and not set("{}|") & set(said.text)
+            assert "  " not in said.text and "None" not in said.text
 
 
 def test_a_user_who_heard_of_all_that_fits_asks_for_what_comes_close_and_does_not_insist():
-    calm = Rates(hesitation=0, contradiction=0, question=0)
+    calm = scenarios.Rates(hesitation=0, contradiction=0, question=0)
     seen = 0
     for session in range(20):
         scenario = plan(session, rates=calm)
@@ -164,7 +150,7 @@ def test_insisting_is_a_factor_and_praise_comes_only_where_something_was_met():
     praise = re.compile(
         r"\b(good|nice|great|lovely|thank(s| you)|not bad|sounds fine|that fits|had in mind)\b", re.I
     )
-    calm = Rates(hesitation=0, contradiction=0, question=0)
+    calm = scenarios.Rates(hesitation=0, contradiction=0, question=0)
     said = {name: [] for name in ("good", "bad", "none")}
     for session in range(12):
         for name, heard in (("good", good), ("bad", bad), ("none", lambda step: ())):
@@ -256,11 +242,11 @@ def test_first_words_and_small_talk_state_nothing():
 
 
 def test_a_request_for_nothing_demands_no_list():
-    config = SimulateConfig(systems=["silent"], voices="texting", n_turns=12)
-    world, scorer = World(SAMPLE, GROUNDER), ItemsScorer(GROUNDER, conventions.get("default"))
+    config = simulate.SimulateConfig(systems=["silent"], voices="texting", n_turns=12)
+    scorer = ItemsScorer(GROUNDER, conventions.get("default"))
     acts = set()
     for number in range(8):
-        dialogue = simulate.session(world, "silent", number, config)
+        dialogue = simulate.session(WORLD, "silent", number, config)
         rows = scorer.score_many([dialogue])[0].turns
         for pair, row in zip(dialogue.pairs(), rows, strict=True):
             act = pair.user.user_meta["stage"]
@@ -272,11 +258,10 @@ def test_a_request_for_nothing_demands_no_list():
 
 
 def test_casual_users_voice_every_shift_leak_none_and_state_everything_at_once_when_fresh():
-    config = SimulateConfig(systems=["tracker"], voices="texting")
-    world = World(SAMPLE, GROUNDER)
-    talks = [simulate.session(world, "tracker", number, config) for number in range(8)]
-    assert len(realism._voiced(talks, GROUNDER)) > 20
-    assert realism._voiced(talks, GROUNDER)["voiced"].all()
+    config = simulate.SimulateConfig(systems=["tracker"], voices="texting")
+    talks = [simulate.session(WORLD, "tracker", number, config) for number in range(8)]
+    voiced = realism._voiced(talks, GROUNDER)["voiced"]
+    assert len(voiced) > 20 and voiced.all()
     assert not realism._leaks(talks, GROUNDER)["leaked"].any()
     for casual in CASUAL[:8]:
         turn = casual.events[-1]["turn"]
@@ -289,15 +274,9 @@ def test_casual_users_voice_every_shift_leak_none_and_state_everything_at_once_w
         assert {fields.concept(*pair) for pair in wanted} <= named, said.text
 
 
-def shifted(kind, session=range(30)):
-    """A planned step of a shift type."""
-    steps = (step for n in session for step in scenarios.plan(SAMPLE, 7, n, 20).steps)
-    return next(step for step in steps if step.kind == kind)
-
-
 @pytest.mark.parametrize("kind", SHIFTS.names())
 def test_words_that_leave_out_a_planned_value_are_an_error(kind):
-    step = shifted(kind)
+    step = next(step for n in range(30) for step in plan(n).steps if step.kind == kind)
     needed = users._must_voice(step, step.act)
     assert needed
     films = {"genre": " films"}  # an everyday genre counts beside a film word only
@@ -307,10 +286,8 @@ def test_words_that_leave_out_a_planned_value_are_an_error(kind):
         rest = ", ".join(said[:place] + said[place + 1 :])
         with pytest.raises(RunError) as caught:
             users.check_voiced(GROUNDER, step, step.act, f"Well. {rest}")
-        text = str(caught.value)
-        assert text.startswith(
-            f"shift {kind!r} at turn {step.turn} does not voice {field} {value!r}: 'Well. {rest}'"
-        )
+        text, lost = str(caught.value), f"does not voice {field} {value!r}: 'Well. {rest}'"
+        assert text.startswith(f"shift {kind!r} at turn {step.turn} {lost}")
         assert text.endswith(
             f"mend the phrases of {field!r} in catalog/fields.py, or the templates [{step.act}] in user.wording"
         )
@@ -320,17 +297,13 @@ def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypat
     found = dict(prompts.sections("user"))
     found["shift_replace"] = prompts.compiled(("Let's have $wish instead.",))
     monkeypatch.setattr(prompts, "sections", lambda name, small=False: found)
-    config = SimulateConfig(systems=["silent"], voices="A", n_turns=20, shift_types=["replace"])
+    config = simulate.SimulateConfig(systems=["silent"], voices="A", n_turns=20, shift_types=["replace"])
     with pytest.raises(RunError, match=r"shift 'replace' at .*voice .*\[shift_replace\] in user.wording"):
         simulate.session(WORLD, "silent", 0, config)
 
 
 def test_a_model_that_does_not_voice_the_plan_is_checked_too(monkeypatch):
-    from crs_lib.simulate import conversation
-    from crs_lib.simulate.users import Phrasing
-
-    monkeypatch.setattr(
-        conversation, "_realiser", lambda *given: lambda text, needed, turn: Phrasing("Hm.", {})
-    )
+    said = users.Phrasing("Hm.", {})
+    monkeypatch.setattr(conversation, "_realiser", lambda *given: lambda text, needed, turn: said)
     with pytest.raises(RunError, match=r"act 'initial' at turn 1 does not voice genre '.*': 'Hm\.'"):
-        simulate.session(WORLD, "silent", 0, SimulateConfig(systems=["silent"], voices="A"))
+        simulate.session(WORLD, "silent", 0, simulate.SimulateConfig(systems=["silent"], voices="A"))

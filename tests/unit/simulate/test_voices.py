@@ -12,13 +12,10 @@ from crs_lib import simulate
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.simulate import voices
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import tracker
-from crs_lib.systems.base import World
 from crs_lib.validity import realism
-from tests.helpers.sample import GROUNDER, SAMPLE
+from tests.helpers.sample import GROUNDER, WORLD
 
-WORLD = World(SAMPLE, GROUNDER)
 KEPT = Path(__file__).with_name("confirmation.json")
 PEOPLE = [name for name in voices.every() if name != voices.FIRST]
 
@@ -50,7 +47,7 @@ def test_voices_are_shuffled_within_blocks_so_that_more_scenarios_change_nothing
 
 def test_a_dialogue_says_whose_voice_it_is_but_for_the_first():
     for choice in ("all", "A"):
-        batch = SimulateConfig(systems=["silent"], voices=choice, n_turns=8)
+        batch = simulate.SimulateConfig(systems=["silent"], voices=choice, n_turns=8)
         made = simulate.arms_of(WORLD, "silent", 3, batch)
         said = {talk.extra.get("voice") for talks in made.values() for talk in talks}
         assert said == ({voices.drawn("all", batch.seed, 3)} if choice == "all" else {None})
@@ -59,15 +56,15 @@ def test_a_dialogue_says_whose_voice_it_is_but_for_the_first():
 @pytest.mark.parametrize("old", ["B", "C"])
 def test_the_old_sets_are_refused_with_the_names_that_there_are(old):
     with pytest.raises(InputError, match=rf"voices is '{old}'.*development"):
-        SimulateConfig(voices=old)
+        simulate.SimulateConfig(voices=old)
     with pytest.raises(InputError, match="templates"):
-        SimulateConfig(templates="A")
+        simulate.SimulateConfig(templates="A")
 
 
 @pytest.mark.parametrize("voice", PEOPLE)
 def test_no_voice_states_what_the_log_does_not_hold(voice):
     """benchmarks/voiced.py asks the same of 20,000 turns."""
-    batch, talks = SimulateConfig(systems=["tracker"], voices=voice), []
+    batch, talks = simulate.SimulateConfig(systems=["tracker"], voices=voice), []
     for number in range(4):
         made = simulate.arms_of(WORLD, "tracker", number, batch)
         talks += [talk for several in made.values() for talk in several]

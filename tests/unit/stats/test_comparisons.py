@@ -11,21 +11,11 @@ from scipy import stats as sp
 
 from crs_lib import stats
 from crs_lib.core.errors import InputError
-from crs_lib.stats.effects import (
-    _noncentral_f_interval,
-    partial_eta_squared,
-    rank_biserial,
-)
+from crs_lib.stats.effects import _noncentral_f_interval, partial_eta_squared, rank_biserial
 from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova, tost_pairs
 from crs_lib.stats.ranking import leaderboard
-from tests.helpers.stats_examples import (
-    PLANT_GROWTH,
-    groups_frame,
-    matrix_frame,
-    paired_frame,
-    random_matrix,
-)
+from tests.helpers.stats_examples import PLANT_GROWTH, groups_frame, matrix_frame, paired_frame, random_matrix
 
 GAPS = st.lists(st.integers(-4, 4), min_size=2, max_size=8)
 
@@ -42,8 +32,7 @@ def test_wilcoxon_pratt_equals_full_enumeration(gaps):
     sums = [sum(s * r for s, r in zip(one, active, strict=True)) for one in signs]
     observed = abs(row["w_plus"] - row["w_minus"])
     expected = np.mean([abs(s) >= observed - 1e-9 for s in sums])
-    assert row["p"] == pytest.approx(expected, abs=1e-12)
-    assert row["n_zero"] == gaps.count(0)
+    assert row["p"] == pytest.approx(expected, abs=1e-12) and row["n_zero"] == gaps.count(0)
 
 
 def test_differences_that_rounding_alone_tells_apart_tie_and_equal_systems_have_p_one():
@@ -281,8 +270,7 @@ def test_partial_eta_squared_from_f_and_degrees_of_freedom():
     frame = matrix_frame(random_matrix(2, 15, 4))
     fit, row = rm_anova(frame).iloc[0], partial_eta_squared(frame).iloc[0]
     share = 3 * fit["statistic"] / (3 * fit["statistic"] + 42)
-    assert row["estimate"] == pytest.approx(share)
-    assert row["low"] < share < row["high"]
+    assert row["estimate"] == pytest.approx(share) and row["low"] < share < row["high"]
 
 
 def test_rank_biserial_interval_equals_a_plain_bootstrap():

@@ -34,8 +34,7 @@ def test_weights_are_multinomial_and_independent_of_the_chunks():
     parts = list(estimates.bootstrap_weights(7, 3000, 5, width=estimates._CELLS // 100))
     assert len(parts) == 30
     np.testing.assert_array_equal(whole, np.vstack(parts))
-    assert (whole.sum(axis=1) == 7).all()
-    assert whole.mean() == 1.0
+    assert (whole.sum(axis=1) == 7).all() and whole.mean() == 1.0
     assert whole.var() == pytest.approx(6 / 7, rel=0.05)  # a cell of a multinomial(7, 1/7): 7 * 1/7 * 6/7
     assert np.corrcoef(whole.T)[0, 1] == pytest.approx(-1 / 6, abs=0.06)
 
@@ -210,8 +209,7 @@ RHO = pd.DataFrame({"model": ["m"], "rho": [0.3], "low": [0.1], "high": [0.5], "
      "With 10 scenarios, 0.01 are not resolved."),
 ])  # fmt: skip
 def test_a_sentence_is_filled_from_its_table(sentence, start):
-    assert sentence().startswith(start)
-    assert sentence().borne
+    assert sentence().startswith(start) and sentence().borne
 
 
 @pytest.mark.parametrize(("sentence", "reason"), [
@@ -232,8 +230,7 @@ def test_a_sentence_is_filled_from_its_table(sentence, start):
     (lambda: stats.finding_count("{some}.", THREE.head(0)), "the table has no rows"),
 ])  # fmt: skip
 def test_a_table_that_bears_no_sentence_says_why(sentence, reason):
-    assert sentence().startswith(f"No finding: {reason}")
-    assert not sentence().borne
+    assert sentence().startswith(f"No finding: {reason}") and not sentence().borne
 
 
 def test_a_limit_without_an_interval_is_empty_and_an_unknown_word_is_refused():

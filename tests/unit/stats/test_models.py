@@ -154,8 +154,7 @@ def test_lists_by_chance_recover_nothing_beyond_chance():
     frame = pd.DataFrame({"system": "s", "scenario": case, "time": time, "event": hit[waits]})
     found = net_incidence(frame.assign(expected=chance[waits]), stats.Design(resamples=50))
     assert found["incidence"].abs().max() < 0.05  # the error of the last share is .014
-    assert (found["low"] < found["incidence"]).all()
-    assert (found["incidence"] < found["high"]).all()
+    assert (found["low"] < found["incidence"]).all() and (found["incidence"] < found["high"]).all()
 
 
 def crossed(seed=3, scenarios=25, drop=0):
@@ -329,8 +328,7 @@ def test_crossed_components_are_those_of_the_two_way_table():
     assert found["scenario"] == pytest.approx(max(0, (4 * x.mean(axis=0).var(ddof=1) - left) / 4))
     row = stats.scenarios_needed(stats.facet_variances(frame, {"scenario": ()}), 0.1).iloc[0]
     assert row["half_width"] == pytest.approx(1.96 * (2 * left / 30) ** 0.5)
-    assert row["scenarios"] == np.ceil(2 * left * (1.96 / 0.1) ** 2)
-    assert row["floor"] == 0
+    assert row["scenarios"] == np.ceil(2 * left * (1.96 / 0.1) ** 2) and row["floor"] == 0
 
 
 def test_components_of_a_nested_mixture_are_found():
@@ -443,5 +441,4 @@ def test_extremes_errors_and_many_items():
     x = np.random.default_rng(1).normal(size=(1, 600)) + np.random.default_rng(2).normal(size=(3, 600))
     for level in ("interval", "ordinal"):
         row = alpha(ratings(x), level, resamples=40)
-        assert row["low"] < row["alpha"] < row["high"]
-        assert row["alpha"] == pytest.approx(0.5, abs=0.1)
+        assert row["low"] < row["alpha"] < row["high"] and row["alpha"] == pytest.approx(0.5, abs=0.1)

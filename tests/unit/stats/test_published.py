@@ -174,8 +174,7 @@ def covered_alpha(rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sample", "runs"),
-    [(covered_mean, 400), (covered_difference, 400), (covered_alpha, 200)],
+    ("sample", "runs"), [(covered_mean, 400), (covered_difference, 400), (covered_alpha, 200)]
 )
 def test_intervals_cover_as_they_say(sample, runs):
     """90 % intervals of data sets drawn anew."""

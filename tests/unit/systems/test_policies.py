@@ -67,8 +67,7 @@ def test_a_wish_that_no_film_meets_changes_nothing():
 def test_the_oracle_acts_on_the_log_and_the_tracker_on_the_words():
     meta = {"constraints": {"genre": "War"}, "avoid": {"actor": "Stig"}}
     reply = system("oracle").reply(1, "I'd like comedy films", meta)
-    assert dict(reply.constraints) == {"genre": "War"}
-    assert films(reply)[0] == "Iron Valley"
+    assert dict(reply.constraints) == {"genre": "War"} and films(reply)[0] == "Iron Valley"
     assert "1947" not in films(reply)
     reply = system("tracker").reply(1, "I'd like comedy films", meta)
     assert dict(reply.constraints) == {"genre": "Comedy"}
@@ -108,8 +107,7 @@ def test_popular_names_the_best_connected_films_and_random_draws_without_looking
     counts = np.bincount(drawn, minlength=10)
     assert counts[9] == 0
     # 900 draws over nine films: expected 100 each, standard deviation about 8
-    assert counts[:9].min() > 65
-    assert counts[:9].max() < 135
+    assert counts[:9].min() > 65 and counts[:9].max() < 135
 
 
 def test_echo_slot_echo_and_silent_recommend_nothing():
@@ -179,11 +177,9 @@ DRAMAS, COMEDIES, WARS = {0, 1, 2, 4, 5}, {1, 3, 7, 8}, {5, 6}
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_the_oracle_shows_as_many_films_as_it_is_told(k):
     first, second = talk(f"oracle:{k}", wish("Drama"), wish("Drama", stage="follow_up"))
-    assert len(first) == k
-    assert set(first) <= DRAMAS
+    assert len(first) == k and set(first) <= DRAMAS
     # asked for others, films shown are worth nothing, and no other film meets the only wish
-    assert set(second) <= DRAMAS - set(first)
-    assert len(second) == min(k, 5 - k)
+    assert set(second) <= DRAMAS - set(first) and len(second) == min(k, 5 - k)
     assert len(talk(f"tracker:{k}", wish("Drama"))[0]) == k
 
 
@@ -226,8 +222,7 @@ def test_the_policies_of_the_sceptic_do_what_their_names_say():
     assert kinds.count("war") >= 2 and kinds.count("comedy") >= 2
     first, second = talk("hedge", wish("War"), wish("Comedy", shift=True))
     assert set(first[:2]) == WARS
-    assert set(second[:2]) <= COMEDIES
-    assert set(second[2:]) == WARS
+    assert set(second[:2]) <= COMEDIES and set(second[2:]) == WARS
 
     def items(spec, conversation):
         world = dataclasses.replace(WORLD, conversation=conversation)

@@ -72,8 +72,7 @@ def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
     assert {row["error"] for row in rows} == {None}
     entry = runs.finished("movies", "r", "simulate", "03_simulate")
     assert entry["inputs"][f"program {server.url}"] == f"address:{server.url}"
-    assert entry["counts"]["llm_calls"] == 48
-    assert entry["parameters"]["want"] == 3
+    assert entry["counts"]["llm_calls"] == 48 and entry["parameters"]["want"] == 3
 
 
 def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_not():
@@ -158,8 +157,7 @@ def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
     assert main(["estimate", *given, "--log", "r"]) == 0
     *_, mine, total = capsys.readouterr().out.strip().splitlines()
     assert mine.split()[-4:-2] == ["18000", "-"]
-    assert total.split()[:3] == ["all", "18000", "0.0"]
-    assert float(total.split()[-1]) < 5
+    assert total.split()[:3] == ["all", "18000", "0.0"] and float(total.split()[-1]) < 5
     before = (folder / "dialogues.jsonl").read_bytes()
     simulate.simulate(config(spec, n_sessions=20, workers=2), progress=False)
     assert len(seen.read_text().splitlines()) == 60
@@ -181,8 +179,7 @@ def test_a_node_script_answers(tmp_path, world):
         reply = systems.create(f"exec:node {adapter}", mine, 7, 0).reply(
             1, "I like drama", {"constraints": 1}
         )
-    assert reply.constraints == {"genre": "Drama"}
-    assert reply.extra["state"] == {"genre": "drama"}
+    assert reply.constraints == {"genre": "Drama"} and reply.extra["state"] == {"genre": "drama"}
     assert [world.catalog.items[i].item_id for i in reply.items] == ["metropolis-1927"]
 
 

@@ -117,8 +117,7 @@ def test_the_manifest_holds_what_changes_replies_and_work_goes_model_by_model():
     assert set(SimulateConfig().parameters("shift")) == names | {"windows"}
     llm = {"host": "gpu1", "temperature": 0.2}
     found = SimulateConfig(systems=["ollama:a:1"], user_llm="ollama:b", llm=llm).parameters("shift")
-    assert found["user_llm"] == "ollama:b"
-    assert found["llm"]["temperature"] == 0.2
+    assert found["user_llm"] == "ollama:b" and found["llm"]["temperature"] == 0.2
     assert not {"host", "slots", "timeout"} & set(found["llm"])
     config = SimulateConfig(systems=["ollama:a", "tracker", "ollama:b", "popular"], n_sessions=2)
     parts = config.parts()
@@ -244,8 +243,7 @@ def test_twice_in_vain_the_template_speaks_and_is_flagged(world, answers):
     words, _ = wording(world, answers)
     text, meta = words(TEMPLATE, MUST, 5)
     assert text == TEMPLATE
-    assert meta["worded_by"] == "template"
-    assert meta["fallback"] is True
+    assert meta["worded_by"] == "template" and meta["fallback"] is True
     assert len(meta["faults"]) == 2
 
 
@@ -254,8 +252,7 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
     mine = World(world.catalog, world.grounder, pool, LLMSettings())
     config = SimulateConfig(systems=["tracker", "popular"], n_sessions=1, n_turns=3, user_llm="template")
     first, second = (simulate.session(mine, spec, 0, config).turns[0] for spec in config.systems)
-    assert first == second
-    assert first.user_meta["worded_by"] in ("llm", "template")
+    assert first == second and first.user_meta["worded_by"] in ("llm", "template")
 
 
 @pytest.mark.parametrize(("settings", "message"), [

@@ -59,12 +59,10 @@ def test_every_extractor_keeps_the_contract(name):
     ]  # fmt: skip
     sets = extractor.sets(texts)
     assert isinstance(extractor.embedder, str)
-    assert len(sets) == len(texts)
-    assert sets[0] == sets[4]
+    assert len(sets) == len(texts) and sets[0] == sets[4]
     assert sets[1] == sets[2] == frozenset()
     assert all(0 <= code < len(extractor.space) for codes in sets for code in codes)
-    assert extractor.sets(list(reversed(texts))) == list(reversed(sets))
-    assert extractor.sets([]) == []
+    assert extractor.sets(list(reversed(texts))) == list(reversed(sets)) and extractor.sets([]) == []
     assert "actor=maya lind" in extractor.space.keys(sets[0])
 
 
@@ -77,8 +75,7 @@ IN_WORD = [
 
 @pytest.mark.parametrize(("concept", "text"), IN_WORD)
 def test_only_substrings_look_inside_words(concept, text):
-    assert concept in found("substring", text)
-    assert concept not in found("words", text)
+    assert concept in found("substring", text) and concept not in found("words", text)
     assert concept not in found("rules", text)
 
 

@@ -219,8 +219,7 @@ def test_an_open_beginning_gives_no_arm_away():
         if named == 1:
             begun[arm].append("t1_xvalue" in text)
     shifting, straight = np.mean(begun[0]), np.mean(begun[1])
-    assert shifting < 0.95
-    assert abs(shifting - straight) < 0.2
+    assert shifting < 0.95 and abs(shifting - straight) < 0.2
 
 
 def test_conversation_ids_are_digits_that_never_come_twice():

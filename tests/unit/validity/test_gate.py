@@ -59,10 +59,8 @@ def test_each_demand_is_one_test_and_the_demands_of_a_metric_are_adjusted_togeth
     assert found["p"][0] == pytest.approx(p)
     low = stats.ttest_1samp(NONE, -0.03, alternative="greater").pvalue
     high = stats.ttest_1samp(NONE, 0.03, alternative="less").pvalue
-    assert found["p"][1] == pytest.approx(max(low, high))
-    assert (found["p_holm"] >= found["p"]).all()
-    assert found["protocol"].nunique() == 1
-    assert len(found["protocol"][0]) == 64
+    assert found["p"][1] == pytest.approx(max(low, high)) and (found["p_holm"] >= found["p"]).all()
+    assert found["protocol"].nunique() == 1 and len(found["protocol"][0]) == 64
 
 
 def test_what_does_not_hold_fails(tmp_path):
@@ -176,8 +174,7 @@ def test_a_policy_is_its_spec_and_the_search_is_seeded():
     with pytest.raises(InputError, match="give 9 shares"):
         systems.check(["gamed:1/2"])
     first, again = redteam._drawn(40, 1), redteam._drawn(40, 1)
-    assert first == again != redteam._drawn(40, 2)
-    assert first[0] == Tricks(abstention=1, echoes=1)
+    assert first == again != redteam._drawn(40, 2) and first[0] == Tricks(abstention=1, echoes=1)
     assert len(first) == 40
 
 
@@ -203,8 +200,7 @@ def test_exploitability_is_the_rise_above_silence_and_chance_without_use():
 def test_a_short_search_finds_the_parrot_and_spares_the_gain():
     found = redteam._exploitability(redteam.search(redteam.GateConfig(budget=12, n_sessions=2, n_turns=10)))
     rise = found.set_index("metric")["exploitability"]
-    assert rise["topic_adaptation_score"] > 0.5
-    assert rise["normalised_gain"] < 0.05
+    assert rise["topic_adaptation_score"] > 0.5 and rise["normalised_gain"] < 0.05
 
 
 def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):

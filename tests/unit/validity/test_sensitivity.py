@@ -42,8 +42,7 @@ def test_the_simplex_is_complete_and_tau_agrees_with_scipy():
     assert sensitivity._tau(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
     assert pd.isna(sensitivity._tau(a[:1], b))
     table = sensitivity.weights(turns().assign(satisfaction_corrected=float("nan")))
-    assert table["tau"].isna().all()
-    assert set(table["best"]) == {""}
+    assert table["tau"].isna().all() and set(table["best"]) == {""}
 
 
 def scores(**by_system):
@@ -88,12 +87,10 @@ def test_choices_that_touch_only_text_leave_the_item_grounded_ranking_alone(smal
     asked = {(choice, setting) for choice, setting, _ in sensitivity._choices()}
     assert set(zip(table["choice"], table["setting"], strict=True)) == asked
     empty = table[(table["choice"] == "empty sets") & (table["metric"] == "item_tas")]
-    assert (empty["tau"] == 1).all()
-    assert (empty[["low", "high"]] == 1).all(axis=None)
+    assert (empty["tau"] == 1).all() and (empty[["low", "high"]] == 1).all(axis=None)
     same = table.set_index(["choice", "setting", "metric"]).sort_index()
     assert same.loc[("empty sets", "skip", "topic_adaptation_score"), "tau"] == 1
-    assert set(table["n_systems"]) == {4}
-    assert set(table["n_sessions"]) == {3}
+    assert set(table["n_systems"]) == {4} and set(table["n_sessions"]) == {3}
     found = sensitivity.stability(table, "metric").set_index("metric")
     assert found.loc["item_tas", "lowest_tau"] >= found.loc["topic_adaptation_score", "lowest_tau"]
 
@@ -131,8 +128,7 @@ def test_a_small_study_says_where_scores_vary(metric, tmp_path, monkeypatch):
     assert found.needed["holds_for"].tolist() == list(precision.SCOPES.values())[:3]
     widths = found.needed["half_width"]
     assert (widths.diff().dropna() >= -1e-12).all()  # whoever generalises further knows less
-    assert (found.needed["floor"] <= widths + 1e-12).all()
-    assert found.needed["floor"].iloc[0] == 0
+    assert (found.needed["floor"] <= widths + 1e-12).all() and found.needed["floor"].iloc[0] == 0
     assert (tmp_path / "movies" / "precision" / "precision.csv").exists()
 
 
@@ -171,8 +167,7 @@ def dialogue(shift=3):
 
 def test_every_turn_but_the_first_has_a_row_for_every_detector():
     rows = detectors.run(OFFLINE, [dialogue()], TEN)
-    assert len(rows) == 3 * len(OFFLINE)
-    assert rows.loc[rows["shift"], "turn"].unique().tolist() == [3]
+    assert len(rows) == 3 * len(OFFLINE) and rows.loc[rows["shift"], "turn"].unique().tolist() == [3]
     with pytest.raises(InputError, match="no dialogue"):
         detectors.run(OFFLINE, [], TEN)
     with pytest.raises(InputError, match="did you mean 'jaccard'"):
