@@ -7,7 +7,6 @@ import pytest
 
 from crs_lib import evaluate, figures, metrics, simulate
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout
@@ -17,6 +16,7 @@ from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT
 from crs_lib.report import statistics
 from crs_lib.report import tables as views
 from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
+from tests.helpers import refused
 from tests.helpers.made_up import restored
 from tests.helpers.sample import WORLD, scored
 
@@ -27,26 +27,23 @@ EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
 @pytest.fixture(scope="module")
 def scores():
     """All control policies on a few users, and three on users who leave the scope of their shifts open."""
-    config = SimulateConfig(
-        systems=[*DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"], n_sessions=3, n_turns=14,
-        voices="A",
-    )  # fmt: skip
+    systems = [*DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"]
+    config = SimulateConfig(systems=systems, n_sessions=3, n_turns=14, voices="A")
     open_scope = {"scope": "open", "voices": "critic", "n_sessions": 8, "shift_types": ("refine", "replace")}
     return [*_scores(config), *_scores(config.changed(**open_scope, systems=("oracle", "sticky", "random")))]
 
 
 def _scores(config):
-    world, keys = WORLD, config.keys()
-    talks = [simulate.session(world, key.system, key.session, config) for key in keys]
+    keys, rule, windows = config.keys(), conventions.get("default"), []
     none = config.changed(arms=("none", "fresh"))
-    windows = []
     for key in keys:
         for arm, given in (("shift", config), ("none", none)):
-            found = simulate.arms_of(world, key.system, key.session, given, arm)
+            found = simulate.arms_of(WORLD, key.system, key.session, given, arm)
             windows += [t for name in ("straight", "fresh") for t in found.get(name, ())]
-    twins = [simulate.session(world, key.system, key.session, none) for key in keys]
-    gains = arms.gains_of(windows, twins, Scorer(world.grounder, conventions.get("default")))
-    return list(evaluate.score_all(talks, world.grounder, conventions.get("default"), gains))
+    talks = [simulate.session(WORLD, key.system, key.session, config) for key in keys]
+    twins = [simulate.session(WORLD, key.system, key.session, none) for key in keys]
+    gains = arms.gains_of(windows, twins, Scorer(WORLD.grounder, rule))
+    return list(evaluate.score_all(talks, WORLD.grounder, rule, gains))
 
 
 @EACH
@@ -54,10 +51,7 @@ def test_a_metric_is_declared_whole(one):
     assert base.get(one.name) is one
     assert one.low < one.high
     assert one.direction in (HIGHER, LOWER, NEITHER)
-    assert one.short
-    assert one.source
-    assert one.level
-    assert one.version >= 1
+    assert one.short and one.source and one.level and one.version >= 1
 
 
 @pytest.mark.parametrize("table", layout.SHOWN)
@@ -92,8 +86,7 @@ def test_values_stay_in_the_declared_range_and_tell_policies_apart(name, scores)
     values = pd.Series([row[name] for row in rows], dtype=float)
     known = values.dropna()
     assert len(known), "no policy ever gets a value"
-    assert known.between(one.low - 1e-9, one.high + 1e-9).all()
-    assert known.map(math.isfinite).all()
+    assert known.between(one.low - 1e-9, one.high + 1e-9).all() and known.map(math.isfinite).all()
     frame = pd.DataFrame([found.session for found in scores])
     means = frame.groupby("model")[name].mean().dropna()
     assert means.max() - means.min() > 0.01
@@ -102,9 +95,7 @@ def test_values_stay_in_the_declared_range_and_tell_policies_apart(name, scores)
 def register_three():
     """A metric of every level, each one function."""
 
-    @metric(
-        "films_shown", "films", TURN, 0, math.inf, NEITHER, source="made up",
-    )  # fmt: skip
+    @metric("films_shown", "films", TURN, 0, math.inf, NEITHER, source="made up")
     def films_shown(turn):
         """The number of films that a reply recommends."""
         return float(len(turn.items)) if turn.asked else math.nan
@@ -159,7 +150,6 @@ def test_a_made_up_metric_is_a_column_of_its_level_with_a_mean_for_each_system(r
     keys = results.set_index(["model", "session_id"])
     assert (keys["last_films"] == last.loc[keys.index]).all()
     means = evaluate.read(run, "model_metrics")
-    results = evaluate.read(run, "results")
     assert set(MADE_UP) <= set(means["metric"])
     assert len(means) == 4 * len(base.scored_names())
     row = means.set_index(["model", "metric"]).loc[("oracle", "films_shown")]
@@ -171,14 +161,13 @@ def test_a_made_up_metric_is_a_column_of_its_level_with_a_mean_for_each_system(r
 
 
 def test_a_made_up_metric_is_tabled_drawn_and_put_through_the_gate(run):
-    turns, means = evaluate.read(run, "turns"), evaluate.read(run, "model_metrics")
+    turns, means, results = (evaluate.read(run, name) for name in ("turns", "model_metrics", "results"))
     assert list(views.turn_table(turns))[-1] == "films_shown"
     board = views.scoreboard(means)
     assert list(board)[-1] == "films"
     assert board.set_index("system").loc["silent", "films"].startswith("0.000")
-    assert set(MADE_UP) <= set(statistics.stats_frame(evaluate.read(run, "results")))
+    assert set(MADE_UP) <= set(statistics.stats_frame(results))
     assert set(MADE_UP) <= set(metrics.describe()["metric"])
-    means, results = evaluate.read(run, "model_metrics"), evaluate.read(run, "results")
     bars = figures.make("metric_bars", means)
     titles = [panel.get_title() for panel in bars.axes]
     assert [title for title in titles if title][-3:] == ["last † ↓", "answered † ↑", "films"]
@@ -187,17 +176,15 @@ def test_a_made_up_metric_is_tabled_drawn_and_put_through_the_gate(run):
     assert named.axes[-1].get_title() == "films"
     assert figures.make("distributions", results).axes[-1].get_title() == "films"
     assert "films" in TABLES.get("table_model_metrics").make(means)
-    lacking = evaluate.read(run, "results").drop(columns=["films_shown"])
-    means = evaluate.read(run, "model_metrics")
+    lacking = results.drop(columns=["films_shown"])
     assert figures.make("distributions", lacking).axes[-1].get_title() != "films"
     assert "films" not in views.scoreboard(means[means["metric"] != "films_shown"])
     assert "films_shown" not in statistics.stats_frame(lacking)
 
 
 def test_a_name_is_taken_once_and_levels_are_known(run):
-    with pytest.raises(InputError, match="'films_shown' is registered twice"):
-        metric("films_shown", "films", TURN, 0, 1, HIGHER, source="made up")(len)
-    with pytest.raises(InputError, match="'week' is none of turn, shift, session"):
-        metric("weekly", "weekly", "week", 0, 1, HIGHER, source="made up")
-    with pytest.raises(InputError, match="'up' is none of higher is better"):
-        metric("upwards", "upwards", TURN, 0, 1, "up", source="made up")
+    again = metric("films_shown", "films", TURN, 0, 1, HIGHER, source="made up")
+    refused("'films_shown' is registered twice", again, len)
+    unknown = "'week' is none of turn, shift, session"
+    refused(unknown, metric, "weekly", "weekly", "week", 0, 1, HIGHER, source="made up")
+    refused("'up' is none of higher is better", metric, "upwards", "up", TURN, 0, 1, "up", source="made up")

@@ -59,38 +59,33 @@ def run(tmp_path, monkeypatch, warmth):
     with OllamaServer({"j:1": "a" * 64}, answer=answer) as server:
         judging.judge_run("kind", ["ollama:j:1"], canaries=(), llm={"host": server.url}, progress=False)
         assert server.chats == 6 * 4  # dialogues x constructs
-        prompts = [body["messages"] for body in server.bodies]
-        schemas = [body["format"] for body in server.bodies]
+        prompts, schemas = ([body[name] for body in server.bodies] for name in ("messages", "format"))
     evaluate.evaluate(evaluate.EvaluateConfig(run="kind"))
     mine = [place for place, (_, user) in enumerate(prompts) if CRITERION in user["content"]]
     assert len(mine) == 6
     assert all("a whole number from 0 to 4" in prompts[place][0]["content"] for place in mine)
     assert sum("a whole number from 1 to 5" in system["content"] for system, _ in prompts) == 18
-    for place in mine:
-        assert schemas[place]["$defs"]["Verdict"]["properties"]["score"] == {
-            "maximum": 4, "minimum": 0, "title": "Score", "type": "integer",
-        }  # fmt: skip
+    scale = {"maximum": 4, "minimum": 0, "title": "Score", "type": "integer"}
+    assert all(schemas[place]["$defs"]["Verdict"]["properties"]["score"] == scale for place in mine)
     return "kind"
 
 
 def test_it_goes_from_prompt_to_scores_results_table_and_panel(run, warmth):
     for found in judging.scores_of(run).values():
-        assert found["judge"] == {name: float(score) for name, score in SCORES.items()}
-        assert found["scores"] == 4
+        assert (found["judge"], found["scores"]) == (SCORES, 4)
     table = judging.score_table(run)
-    assert table.groupby("construct")["score"].mean().to_dict() == {k: float(v) for k, v in SCORES.items()}
+    assert table.groupby("construct")["score"].mean().to_dict() == SCORES
     assert list(judging.shown_scores(run)["construct"]) == sorted(SCORES)
     assert {*judging.reliability_of(run)["construct"]} - {""} == {*SCORES}
     path = simulate.run_folder(run) / "results.jsonl"
     for line in path.read_text(encoding="utf-8").splitlines():
-        assert json.loads(line)["judge"] == {name: float(score) for name, score in SCORES.items()}
+        assert json.loads(line)["judge"] == SCORES
     scored(run="silent", systems=["tracker"], n_sessions=1, n_turns=2)
     record = json.loads((simulate.run_folder("silent") / "results.jsonl").read_text(encoding="utf-8"))
     assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
     means = figure_tables.read(run, "judge_means")
     assert {*means["construct"]} == {*SCORES}
-    results = evaluate.read(run, "results")
-    scatter = figures.make("judge_scatter", results)
+    scatter = figures.make("judge_scatter", evaluate.read(run, "results"))
     assert any("warmth ↑" in axes.get_title() for axes in scatter.axes)
     assert scatter.axes[0].get_ylim()[0] < 0  # the axis begins at the lowest level of all constructs
 

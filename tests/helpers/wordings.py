@@ -1,7 +1,9 @@
-"""Every text that a wording file, or the templates in the rows of the fields, can say."""
+"""Every text that a wording file, or the templates in the rows of the fields, can say; and words by hand."""
 
 import csv
 import itertools
+import re
+import unicodedata
 from pathlib import Path
 
 from crs_lib.catalog import fields
@@ -28,6 +30,18 @@ def readings():
     """
     with Path(__file__).with_name("shift_readings.tsv").open(encoding="utf-8", newline="") as file:
         return {row["text"]: (row["first"], row["second"]) for row in csv.DictReader(file, delimiter="\t")}
+
+
+def words_by_hand(text):
+    """The definition, step by step: decompose, fold case, drop accents and strokes, find runs of letters."""
+    plainer = dict(zip("øłıđðħŧæœþ_", (*"oliddht", "ae", "oe", "th", " "), strict=True))
+    out = ""
+    for character in text:
+        plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
+        for c in plain:
+            if not unicodedata.combining(c) and unicodedata.category(c) not in ("Mn", "Me"):
+                out += plainer.get(c, c)
+    return re.findall(r"\w+", out)
 
 
 def expansions(template, slot):

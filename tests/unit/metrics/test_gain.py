@@ -1,6 +1,7 @@
 """Gain on ten films: every number worked out on paper, and a second opinion from the definition."""
 
 import math
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -24,22 +25,23 @@ DRAMA, QUILL = {"genre": "Drama"}, {"genre": "Drama", "actor": "Ada Quill"}
 def say(wishes, films, *, avoid=(), stage="initial", asks=True, shift=False, text=None):
     """A user turn with its log, and the reply that shows these films."""
     text = f"How about {', '.join(TITLES[i] for i in films)}." if text is None else text
-    return (
-        {"speaker": "USER", "text": "…", "user_meta": {
-            "constraints": dict(wishes), "avoid": dict(avoid), "stage": stage, "asks": asks,
-            "shift_event": shift,
-        }},
-        {"speaker": "SYSTEM", "text": text, "rec_ids": [TEN.items[i].item_id for i in films]},
-    )  # fmt: skip
+    log = {
+        "constraints": dict(wishes),
+        "avoid": dict(avoid),
+        "stage": stage,
+        "asks": asks,
+        "shift_event": shift,
+    }
+    reply = {"speaker": "SYSTEM", "text": text, "rec_ids": [TEN.items[i].item_id for i in films]}
+    return {"speaker": "USER", "text": "…", "user_meta": log}, reply
 
 
 def session(*pairs):
     """The prepared record of a session."""
-    turns = [turn for pair in pairs for turn in pair]
-    events = [{"turn": n, "type": "switch"} for n, (user, _) in enumerate(pairs, 1)
-              if user["user_meta"]["shift_event"]]  # fmt: skip
-    record = {"session_id": "0", "model_name": "m", "true_genre": "", "shift_events": events}
-    talk = Dialogue.from_json({**record, "conversation": turns}, source="test")
+    at = [number for number, (user, _) in enumerate(pairs, 1) if user["user_meta"]["shift_event"]]
+    record = {"session_id": "0", "model_name": "m", "true_genre": "", "conversation": [*chain(*pairs)]}
+    record["shift_events"] = [{"turn": number, "type": "switch"} for number in at]
+    talk = Dialogue.from_json(record, source="test")
     texts = [Text((), WORDS.concepts(turn.text)) for turn in talk.turns]
     return SCORER.prepare(talk, texts)
 
@@ -50,8 +52,6 @@ def last(metric, *pairs):
 
 # Nine films may be recommended (the tenth has no credits). Drama: 0, 1, 2, 4, 5. Ada Quill: 0, 1, 3.
 # Both: 0, 1; one: 2, 3, 4, 5; none: 6, 7, 8. Mean number met: (2·2 + 4·1)/9 = 8/9.
-
-
 GAIN, PRECISE, FOUND = gain._normalised_gain, gain._precise, gain._found_at_3
 NO_ADA, MORE = {"avoid": {"actor": "Ada Quill"}}, {"stage": "follow_up"}
 NAN = math.nan
@@ -76,11 +76,7 @@ NAN = math.nan
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [0], **MORE)], -(4 / 9) / (1 - 4 / 9)),
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [1], **MORE)], 1),
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [0], stage="question_year")], 1),
-    (
-        GAIN,
-        [say({"language": "English"}, [0]), say(DRAMA, [0], **MORE)],
-        1,
-    ),  # shown before the state changed
+    (GAIN, [say({"language": "English"}, [0]), say(DRAMA, [0], **MORE)], 1),  # shown before the state changed
         # a film named twice counts once; silence is worth one film without gain where films are asked for
     (GAIN, [say(DRAMA, [0, 0])], (1 - 10 / 9) / (2 - 10 / 9)),
     (GAIN, [say(DRAMA, [])], -(5 / 9) / (1 - 5 / 9)), (GAIN, [say(DRAMA, [], asks=False)], NAN),
@@ -109,6 +105,12 @@ def test_a_window_begins_anew():
 
 
 PAIRS = sorted({(f, v) for f in ("genre", "actor", "language", "year") for v in TEN.values(f)})
+WISHES = st.lists(st.sampled_from(PAIRS), min_size=1, max_size=3).map(dict)
+AVOID = st.lists(st.sampled_from(PAIRS), max_size=2).map(dict)
+
+
+def films_up_to(most):
+    return st.lists(st.integers(0, 8), unique=True, max_size=most)
 
 
 def by_definition(wishes, avoid, films, stale):
@@ -127,25 +129,14 @@ def by_definition(wishes, avoid, films, stale):
     return (gains[list(films)].sum() - chance) / (best - chance) if best - chance > 1e-12 else math.nan
 
 
-@given(
-    wishes=st.lists(st.sampled_from(PAIRS), min_size=1, max_size=3).map(dict),
-    avoid=st.lists(st.sampled_from(PAIRS), max_size=2).map(dict),
-    before=st.lists(st.integers(0, 8), unique=True, max_size=3),
-    films=st.lists(st.integers(0, 8), unique=True, max_size=5),
-)
+@given(wishes=WISHES, avoid=AVOID, before=films_up_to(3), films=films_up_to(5))
 def test_the_index_gives_what_the_definition_gives(wishes, avoid, before, films):
     first, then = say(wishes, before, avoid=avoid), say(wishes, films, avoid=avoid, stage="follow_up")
     found = last(gain._normalised_gain, first, then)
     assert found == pytest.approx(by_definition(wishes, avoid, films, before), nan_ok=True)
 
 
-@given(
-    wishes=st.lists(st.sampled_from(PAIRS), min_size=1, max_size=3).map(dict),
-    avoid=st.lists(st.sampled_from(PAIRS), max_size=2).map(dict),
-    before=st.lists(st.integers(0, 8), unique=True, max_size=4),
-    k=st.integers(1, 6),
-    seed=st.integers(0, 99),
-)
+@given(wishes=WISHES, avoid=AVOID, before=films_up_to(4), k=st.integers(1, 6), seed=st.integers(0, 99))
 def test_the_films_of_the_largest_gain_score_one_whatever_their_number(wishes, avoid, before, k, seed):
     films = most_gain(TEN, wishes, avoid, before, before, stream(seed, "x"), k)
     found = last(GAIN, say(wishes, before, avoid=avoid), say(wishes, films, avoid=avoid, **MORE))
@@ -187,9 +178,8 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows()
     """A list that gives up the kept constraint for the added one takes up no more than 1."""
     wishes = {"genre": "War", "actor": "Ada Quill"}  # no film has both, so the best list keeps one of the two
     for metric in (gain._uptake, gain._retention):
-        values = [
-            last(metric, say({"genre": "War"}, [2]), say(wishes, [film], shift=True)) for film in range(9)
-        ]
+        turns = ((say({"genre": "War"}, [2]), say(wishes, [film], shift=True)) for film in range(9))
+        values = [last(metric, *pair) for pair in turns]
         assert max(v for v in values if not math.isnan(v)) <= 1
 
 
@@ -204,10 +194,7 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows()
 ])  # fmt: skip
 def test_a_claim_ties_a_constraint_to_a_film(text, false):
     assert last(gain._false_claims, say(DRAMA, [3], text=text)) == false
-
-
-def test_a_reply_without_films_claims_nothing():
-    assert math.isnan(last(gain._false_claims, say(DRAMA, [], text="Drama it is.")))
+    assert math.isnan(last(gain._false_claims, say(DRAMA, [], text="Drama it is.")))  # nothing is claimed
 
 
 def fair(*pairs):
@@ -223,9 +210,7 @@ def test_fair_gains_are_those_of_the_films_that_a_window_could_show():
     # 0 and 1 are gone: the best left meets one, and four of seven films do
     assert math.isnan(fair(say(DRAMA, [0, 1]), say(QUILL, [2], shift=True))[0])
     before = say(DRAMA, [0, 1, 2])
-    assert fair(before, say(QUILL, [0, 1], shift=True)) == [
-        1
-    ]  # a repeat is back in the best list, and counts
+    assert fair(before, say(QUILL, [0, 1], shift=True)) == [1]  # a repeat is back in the best list
     assert fair(before, say(QUILL, [3, 4], shift=True)) == [1]  # the best of those not shown
     assert fair(before, say(QUILL, [0, 8], shift=True))[0] < 1
     shifted = say(QUILL, [0], shift=True)
@@ -258,9 +243,7 @@ def test_costs_compare_the_replies_that_all_arms_have():
     mine = (own[0] + own[2]) / 2
     assert gain._shift_cost(shift) == pytest.approx(0.6 - mine)
     assert gain._conversation_cost(shift) == pytest.approx(0.2)
-    assert gain._history_cost(shift) == pytest.approx(
-        gain._conversation_cost(shift) + gain._shift_cost(shift)
-    )
+    assert gain._history_cost(shift) == pytest.approx(0.2 + 0.6 - mine)  # the sum of both
     assert gain.misfit(shift) == pytest.approx(0.8 - mine)  # the straight user's third reply shows no film
     assert gain.delay(shift) == pytest.approx(0.6 - 0.8)
     assert gain._cost_undefined(shift) == ""
@@ -301,8 +284,6 @@ def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
 def test_the_second_editions_cost_is_a_mean_over_the_replies_that_both_users_got():
     shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [0])).shifts[0]
     # gains in the session: (1 − 8/9)/(2 − 8/9) = .1 and 1
-    shift.arms = {
-        gain.FRESH_V2: [1.0, 0.5, 1.0], gain.PLACEBO: [0.5, math.nan], gain.PLACEBO_FRESH: [1.0, 1.0],
-    }  # fmt: skip
+    shift.arms = {gain.FRESH_V2: [1.0, 0.5, 1.0], gain.PLACEBO: [0.5, NAN], gain.PLACEBO_FRESH: [1.0, 1.0]}
     assert gain._history_cost_v2(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
     assert gain._placebo_cost(shift) == pytest.approx(0.5)

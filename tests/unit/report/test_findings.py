@@ -34,26 +34,22 @@ def results(**levels):
 def shifts(cost=0.5, delay=2.0, ability=0.8, spread=0.01, n=10):
     """Two shifts in each of ``n`` sessions; sticky pays ``cost`` for the first, and tracker waits ``delay``."""
     rows = []
-    for name in SYSTEMS:
-        for number in range(n):
-            for turn in (4, 8):
-                off = spread * (-1) ** number
-                pays = cost + off if name == "sticky" else off
-                wait = {"oracle": 0.0, "tracker": delay if number % 2 else 0.0, "sticky": np.nan}[name]
-                rows.append(
-                    {"model": name, "session_id": f"{number:05d}", "turn": turn, "watched": 4,
-                     "delay_item": wait, "recovered_item": wait == wait, "straight_gain": ability - off,
-                     "shift_cost": pays, "primary": turn == 4}
-                )  # fmt: skip
+    for name, number, turn in itertools.product(SYSTEMS, range(n), (4, 8)):
+        off = spread * (-1) ** number
+        wait = {"oracle": 0.0, "tracker": delay if number % 2 else 0.0, "sticky": np.nan}[name]
+        rows.append({
+            "model": name, "session_id": f"{number:05d}", "turn": turn, "watched": 4, "primary": turn == 4,
+            "delay_item": wait, "recovered_item": wait == wait, "straight_gain": ability - off,
+            "shift_cost": cost * (name == "sticky") + off,
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def test_the_plain_score_is_praised_only_where_it_agrees():
     apart = results(oracle=(1, 0.1), tracker=(0.8, 0.2), sticky=(0.4, 0.9))
     told = findings.plain_score(apart)
-    assert told.startswith(
-        "TAS, which compares words, puts sticky first, 0.80 (too few scenarios differ) above"
-    ) and told.endswith("by gain sticky ranks 3 of 3.")
+    start = "TAS, which compares words, puts sticky first, 0.80 (too few scenarios differ) above"
+    assert told.startswith(start) and told.endswith("by gain sticky ranks 3 of 3.")
     alike = results(oracle=(1, 0.9), tracker=(0.8, 0.2), sticky=(0.4, 0.1))
     assert findings.plain_score(alike) == "TAS and gain put the same system first, oracle."
     assert not findings.plain_score(apart.drop(columns="normalised_gain")).borne
@@ -62,10 +58,8 @@ def test_the_plain_score_is_praised_only_where_it_agrees():
 def test_the_cost_of_a_shift_is_told_as_it_is_shown():
     """Different, equivalent, and neither: no sentence takes an interval that includes 0 for no cost."""
     told = findings.adaptation(shifts(spread=0.03))
-    assert re.match(
-        r"At a change of mind sticky, whose gain with straight users is 0\.80, loses 0\.50 \[0\.48, 0\.52\]",
-        told,
-    )
+    start = "At a change of mind sticky, whose gain with straight users is 0.80, loses 0.50 [0.48, 0.52]"
+    assert told.startswith(start)
     assert "tracker, the ablest other system, loses no more than 0.05 (0.00 [−0.02, 0.02])" in told
     wide = findings.adaptation(shifts(spread=0.3))
     assert re.search(r"is not shown to lose anything: .*, so a loss of 0\.2", str(wide))
@@ -99,22 +93,18 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
 def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
     """``make thesis`` writes both; a README edited by hand is found here."""
     kept = (paths.ROOT / "figures" / "movies-demo" / "findings.md").read_text(encoding="utf-8")
-    page = tmp_path / "README.md"
-    page.write_text((paths.ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    page, readme = tmp_path / "README.md", (paths.ROOT / "README.md").read_text(encoding="utf-8")
+    page.write_text(readme, encoding="utf-8")
     findings.quote(kept, page)
-    assert page.read_text(encoding="utf-8") == (paths.ROOT / "README.md").read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == readme
     findings.quote("- Another sentence.", page)
-    assert "- Another sentence." in page.read_text(encoding="utf-8")
-    assert kept.strip() not in page.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("text", ["no markers", "<!-- findings --> only one"])
-def test_a_page_without_markers_stays_as_it_is(tmp_path, text):
-    page = tmp_path / "page.md"
-    page.write_text(text)
-    findings.quote("- x.", page)
+    text = page.read_text(encoding="utf-8")
+    assert "- Another sentence." in text and kept.strip() not in text
+    for text in ("no markers", "<!-- findings --> only one"):
+        page.write_text(text)
+        findings.quote("- x.", page)
+        assert page.read_text() == text
     findings.quote("- x.", tmp_path / "none.md")
-    assert page.read_text() == text
 
 
 def talk(name, number, by):
@@ -130,22 +120,17 @@ def test_turns_of_users_say_who_insists_and_who_words_them():
     assert views.user_turns([]).empty
 
 
-def model_habits_talk(model, *replies):
+def habits_talk(*replies):
+    """The replies of system a: text, ids of its films, titles that are none."""
     turns = []
-    for text, ids, foreign, user in replies:
-        turns.append(Turn(USER, "Hello", {"user_meta": user}))
-        turns.append(Turn(SYSTEM, text, {"rec_ids": ids, "hallucinated_titles": foreign}))
-    return Dialogue("00000", model, tuple(turns))
+    for text, ids, foreign in replies:
+        turns += [Turn(USER, "Hello"), Turn(SYSTEM, text, {"rec_ids": ids, "hallucinated_titles": foreign})]
+    return Dialogue("00000", "a", tuple(turns))
 
 
 def test_habits_count_films_repetitions_and_unknown_titles():
-    films = ["x", "y"]
-    first = model_habits_talk(
-        "a", ("One.", films, [], {}), ("One.", [], ["Lamps", "Lights"], {}), ("Two.", ["x"], [], {})
-    )
-    second = model_habits_talk("a", ("One.", ["x"], [], {}))
-    table = models.habits([first, second])
-    row = table.loc["a"]
+    replies = ("One.", ["x", "y"], []), ("One.", [], ["Lamps", "Lights"]), ("Two.", ["x"], [])
+    row = models.habits([habits_talk(*replies), habits_talk(("One.", ["x"], []))]).loc["a"]
     assert row["replies"] == 4 and row["films"] == 1 and row["without film"] == 0.25
     assert row["said before"] == 0.25  # within the session alone
     assert row["films again"] == 0.33  # of the three replies with films
@@ -154,10 +139,12 @@ def test_habits_count_films_repetitions_and_unknown_titles():
 
 def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
     gains = {
-        "m": (0.5, 0.6, 0.4, 0.7, 0.5), "list": (0.5, 0.5, 0.5, 0.6, 0.6), "poor": (0.1, 0.1, 0, 0.2, 0.1),
-    }  # fmt: skip
-    rows = [(name, f"{i:05d}", value) for name, values in gains.items() for i, value in enumerate(values)]
-    results = pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain"])
+        "m": (0.5, 0.6, 0.4, 0.7, 0.5),
+        "list": (0.5, 0.5, 0.5, 0.6, 0.6),
+        "poor": (0.1, 0.1, 0, 0.2, 0.1),
+    }
+    results = pd.DataFrame(gains).melt(var_name="model", value_name="normalised_gain")
+    results["session_id"] = [*"01234"] * 3
     table = models.against(results, [("m", "list"), ("m", "poor"), ("m", "m"), ("poor", "m")])
     assert table["shown"].tolist() == ["not better", "better", "worse"]
     assert [text.split()[0] for text in table["difference"]] == ["+0.00", "+0.44", "-0.44"]
@@ -166,9 +153,7 @@ def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
 
 def test_a_reply_that_repeats_eight_words_of_the_instructions_is_a_copied_prompt():
     rule = "a wish holds until the user takes it back"
-    table = models.habits(
-        [model_habits_talk("a", (f"Well, {rule}!", [], [], {}), (rule.rpartition(" ")[0][:-3], [], [], {}))]
-    )
+    table = models.habits([habits_talk((f"Well, {rule}!", [], []), (rule.rpartition(" ")[0][:-3], [], []))])
     assert table.loc["a", "copied prompt"] == 0.5
     metric = base.get("copied_prompt")
     assert (metric.low, metric.high, metric.direction) == (0, 1, base.LOWER)
@@ -176,11 +161,9 @@ def test_a_reply_that_repeats_eight_words_of_the_instructions_is_a_copied_prompt
 
 def test_the_kept_calls_of_the_small_model_are_counted():
     rows = [row for row in read_jsonl(calls.kept("smollm2")) if row["role"] == "crs" and not row.get("error")]
-    copied = [
-        row["system"].partition(":")[0] for row in rows if copied_prompt(json.loads(row["text"])["reply"])
-    ]
+    copied = [row["system"] for row in rows if copied_prompt(json.loads(row["text"])["reply"])]
     assert len(rows) == 911 and len(copied) == 563
-    assert "worded" not in copied
+    assert not [spec for spec in copied if spec.partition(":")[0] == "worded"]
     rows = [row for row in read_jsonl(calls.kept("qwen")) if row["role"] == "crs" and "qwen" in row["model"]]
     assert sum(copied_prompt(row["text"]) for row in rows) < 0.02 * len(rows)  # 0 of what users read: 08
 
@@ -196,9 +179,8 @@ def test_who_serves_nobody_is_not_ranked_however_little_it_loses():
     assert board.loc["echo", ["tied", "rank_low"]].tolist() == ["not ranked", ""]
     assert board["straight_gain"].tolist() == [0.8, 0.8, 0.0]
     told = statistics.held(ladder, config)
-    assert told.startswith(
-        "Of 1 declared contrast 1 differs; the largest difference is oracle less tracker, −0.30 ["
-    )
+    start = "Of 1 declared contrast 1 differs; the largest difference is oracle less tracker, −0.30 ["
+    assert told.startswith(start)
 
 
 def test_costs_stand_by_type_of_the_first_shift_with_the_control_and_later_shifts_beside():
@@ -216,30 +198,27 @@ def test_a_metric_by_voice_has_rows_for_what_voices_are_for_and_none_where_one_v
     draw = np.random.default_rng(1)
     names = ["terse", "critic", "quoting", "chatty"]
     rows = [
-        {
-            "model": system,
-            "session_id": f"{n:05d}",
-            "voice": names[n % 4],
-            "shift_cost": cost + draw.normal(0, 0.1),
-        }
-        for n in range(80)
-        for system, cost in (("tracker", 0.3 if n % 4 == 1 else 0.1), ("oracle", 0.0))
-    ]
-    table = statistics.by_voice(pd.DataFrame(rows)).set_index("voice")
+        (system, f"{n:05d}", names[n % 4], cost + draw.normal(0, 0.1))
+        for n in range(80) for system, cost in (("tracker", 0.3 if n % 4 == 1 else 0.1), ("oracle", 0.0))
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["model", "session_id", "voice", "shift_cost"])
+    table = statistics.by_voice(frame).set_index("voice")
     assert list(table.index[:2]) == ["confirmation", "development"]
     assert list(table["scenarios"]) == [40, 40, 20, 20, 20, 20]
     assert table.loc["critic", "tracker"].startswith(("0.2", "0.3"))
     assert table.loc["chatty", "tracker"].startswith(("0.0", "0.1"))
-    assert statistics.by_voice(pd.DataFrame(rows).assign(voice="A")) is None
-    assert statistics.by_voice(pd.DataFrame(rows).drop(columns="voice")) is None
+    assert (
+        statistics.by_voice(frame.assign(voice="A"))
+        is statistics.by_voice(frame.drop(columns="voice"))
+        is None
+    )
 
 
 def test_scores_without_straight_users_say_that_no_adaptation_is_tested():
     """Logs of the thesis and of others: the outcome is another, and the table of the plan says what is missing."""
     scores = made(0.3, 0.2).rename(columns={"model": "system", "session_id": "scenario"})
-    both = [statistics.plan_for("movies", ["oracle", "tracker"], "default", frame) for frame in (
-        scores, scores.drop(columns=["shift_cost", "straight_gain"]),
-    )]  # fmt: skip
+    lacking = scores.drop(columns=["shift_cost", "straight_gain"])
+    both = [statistics.plan_for("movies", ["oracle", "tracker"], "default", one) for one in (scores, lacking)]
     told = [statistics.plan_table(plan).set_index("declared")["how"] for plan in both]
     assert [plan.primary_outcome for plan in both] == ["shift_cost", "normalised_gain"]
     assert "adaptation" not in told[0] and told[1]["adaptation"].startswith("not tested")
@@ -304,25 +283,17 @@ def contradictions(told):
         "equivalent": r"^(\w+) and (\w+) are equivalent within",
         "not settled": r"^Whether (\w+) and (\w+) differ is not settled",
     }
-    said = {
-        frozenset(hit.groups()): kind
-        for line in notebook
-        for kind, words in kinds.items()
-        if (hit := re.match(words, line))
-    }
+    pairs = itertools.product(notebook, kinds.items())
+    said = {frozenset(hit.groups()): kind for line, (kind, words) in pairs if (hit := re.match(words, line))}
     apart = [pair for pair, kind in said.items() if kind == "differ"]
+    unsettled = r"The test of all .* not conclusive|Whether any system|\d+ scenarios cannot show"
+    counts = {"differ": "differ", "equivalent": "(?:is|are) equi", "not settled": "(?:is|are) not s"}
     for line in notebook:
-        if apart and re.match(
-            r"The test of all .* not conclusive|Whether any system|\d+ scenarios cannot show", line
-        ):
+        if apart and re.match(unsettled, line):
             found.append(f"{line} / {apart}")
         if hit := re.match(r"Of \d+ declared contrasts? (.*)", line):
-            for kind, words in (
-                ("differ", r"(\d+) differ"),
-                ("equivalent", r"(\d+) (?:is|are) equi"),
-                ("not settled", r"(\d+) (?:is|are) not s"),
-            ):
-                count = re.search(words, hit[1])
+            for kind, words in counts.items():
+                count = re.search(rf"(\d+) {words}", hit[1])
                 if (int(count[1]) if count else 0) != list(said.values()).count(kind):
                     found.append(f"{line} / {said}")
         if hit := re.match(r"(\w+) has the best mean", line):
@@ -345,9 +316,8 @@ def against_the_leader(line, leader, said, notebook):
         (other,) = pair - {leader}
         if kind == "differ" and (other in listed["not settled"] | listed["equivalent"]):
             found.append(f"{line} / {leader} and {other} differ")
-        if any(
-            other in listed[name] and kind not in (name, "differ") for name in ("not settled", "equivalent")
-        ):
+        settled = [name for name in ("not settled", "equivalent") if other in listed[name]]
+        if any(kind not in (name, "differ") for name in settled):
             found.append(f"{line} / {leader} and {other} are {kind}")
         worse = f"{leader} scores higher than {other} ", f"{other} scores lower than {leader} "
         if any(text.startswith(worse) for text in notebook) and other not in listed["better"]:
@@ -395,14 +365,11 @@ def made(difference, spread, n=60):
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize(
-    ("frame", "contrast", "cost"),
-    [
-        (made(0.0, 0.5), "Whether oracle and tracker differ is not settled", "is not shown to lose anything"),
-        (made(0.0, 0.1), "oracle and tracker are equivalent within ±0.05", "loses no more than 0.05"),
-        (made(0.3, 0.2), "oracle scores lower than tracker by 0.30", "loses 0.30 ["),
-    ],
-)
+@pytest.mark.parametrize(("frame", "contrast", "cost"), [
+    (made(0.0, 0.5), "Whether oracle and tracker differ is not settled", "is not shown to lose anything"),
+    (made(0.0, 0.1), "oracle and tracker are equivalent within ±0.05", "loses no more than 0.05"),
+    (made(0.3, 0.2), "oracle scores lower than tracker by 0.30", "loses 0.30 ["),
+])  # fmt: skip
 def test_no_difference_is_accepted_because_none_was_found(frame, contrast, cost):
     """Wide and not significant, equivalent, different: each frame has its own sentence, here and in 05."""
     scores = frame.rename(columns={"model": "system", "session_id": "scenario"})
@@ -410,9 +377,5 @@ def test_no_difference_is_accepted_because_none_was_found(frame, contrast, cost)
     told = stats.conclusions_by_subject(stats.ladder(scores, config), config)["contrasts"]
     assert told[0].startswith(contrast)
     assert cost in findings.adaptation(frame)
-
-
-def test_the_sentences_are_those_of_the_notebook():
-    """The template of 04 stands here, too; a changed notebook is found."""
-    text = (paths.notebooks() / "04_evaluate.ipynb").read_text(encoding="utf-8")
-    assert ORDER in text
+    # the template of 04 stands here, too; a changed notebook is found
+    assert ORDER in (paths.notebooks() / "04_evaluate.ipynb").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from crs_lib.simulate import SimulateConfig
 from crs_lib.stats.plan import Plan
 from tests.helpers import browser as chromium
 from tests.helpers import refused
-from tests.helpers.sample import scored
+from tests.helpers.sample import scored, simulated
 
 pytestmark = pytest.mark.slow
 SYSTEMS = ("oracle", "tracker", "random")
@@ -88,11 +88,10 @@ def test_the_figures_are_those_of_the_figure_command(run, page):
 
 
 def test_means_contrasts_and_undefined_values_are_those_of_the_tables(run, page):
-    means = evaluate.read(run, "model_metrics").set_index(["metric", "model"])
-    row = means.loc[("item_tas", "tracker")]
+    means = evaluate.read(run, "model_metrics")
+    row = means.set_index(["metric", "model"]).loc[("item_tas", "tracker")]
     assert f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" in page
     assert f"{row['mean']:.3f}<small>{row['low']:.3f} to {row['high']:.3f}</small>" in page
-    means = evaluate.read(run, "model_metrics")
     gaps = means[means["n_missing"] > 0]
     assert len(gaps) > 0
     for row in gaps.to_dict("records"):
@@ -167,22 +166,23 @@ def test_in_a_browser_it_opens_with_its_figures_and_leads_into_the_trace(run, pa
         assert [url for url in tab.requests() if not url.startswith(allowed)] == []
 
 
-FILES = ("dialogues.jsonl", "dialogues_straight.jsonl", "dialogues_fresh.jsonl")
-
-
 def same_film(messages):
     assert messages[-1]["role"] == "user"
     return ["Metropolis (1927)"]
 
 
 def made(run, n, systems=("Ours=tracker", "sticky")):
-    config = SimulateConfig(run=run, systems=systems, n_sessions=n, n_turns=8)
-    return simulate.simulate(config, progress=False)
+    return simulated(run=run, systems=systems, n_sessions=n, n_turns=8)
+
+
+def compared(**options):
+    systems = {"Fixed": same_film, "Clings": "sticky"}
+    return crs_lib.compare(systems, run="compare-unit", progress=False, **options)
 
 
 @pytest.fixture(scope="module")
 def found():
-    return crs_lib.compare({"Fixed": same_film, "Clings": "sticky"}, n=24, run="compare-unit", progress=False)
+    return compared(n=24)
 
 
 def test_a_function_and_a_named_policy_are_compared_with_every_baseline(found):
@@ -199,6 +199,8 @@ def test_a_system_without_ability_is_not_said_to_adapt(found):
     assert "its shift cost says nothing" in found.verdict[0]
     assert "Fixed and tracker are not compared: the gain of Fixed is below 0.1." in told
     assert "Fixed adapts" not in told
+    assert any(one.startswith("tracker adapts better than Clings") for one in found.verdict)  # what clings
+    assert "loses" in found.verdict[1]
 
 
 @pytest.mark.parametrize(("voices", "marked"), [(["A", "A"], True), (["polite", "terse"], False)])
@@ -207,11 +209,6 @@ def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
     places = range(len(found.shifts))
     one.__dict__["shifts"] = found.shifts.assign(voice=[voices[place % 2] for place in places])
     assert ("All users speak with one voice" in one.verdict[-1]) == marked
-
-
-def test_what_clings_is_found_out(found):
-    assert any(one.startswith("tracker adapts better than Clings") for one in found.verdict)
-    assert "loses" in found.verdict[1]
 
 
 def test_the_page_stands_alone_and_is_the_same_again(found):
@@ -227,9 +224,7 @@ def test_the_page_stands_alone_and_is_the_same_again(found):
 
 def test_the_same_call_continues_and_grows(found):
     before = runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"]
-    again = crs_lib.compare(
-        {"Fixed": same_film, "Clings": "sticky"}, n=26, width=0.001, run="compare-unit", progress=False
-    )
+    again = compared(n=26, width=0.001)
     assert before == 4 * 24
     assert runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"] == 4 * 26
     assert again.shifts["session_id"].nunique() >= found.shifts["session_id"].nunique()
@@ -240,20 +235,16 @@ def test_a_run_that_grows_equals_one_made_at_once(more):
     name = f"grows-{more['n']}"
     made(name, 3)
     grown, whole = made(name, **more), made(f"{name}-whole", **more)
-    assert [(grown / one).read_bytes() for one in FILES] == [(whole / one).read_bytes() for one in FILES]
+    for one in ("dialogues.jsonl", "dialogues_straight.jsonl", "dialogues_fresh.jsonl"):
+        assert (grown / one).read_bytes() == (whole / one).read_bytes()
     refused("made with other parameters", made, name, 2, error=RunError)
 
 
-@pytest.mark.parametrize(
-    ("systems", "word"),
-    [
-        (["Ours=trakcer"], "tracker"),
-        (["oracle=tracker"], "another name"),
-        (["Ours=tracker", "Ours=sticky"], "more than once"),
-    ],
-)
-def test_a_name_is_told_what_is_wrong_with_it(systems, word):
-    refused(word, SimulateConfig, systems=systems)
+def test_a_name_is_told_what_is_wrong_with_it():
+    twice = ["Ours=tracker", "Ours=sticky"]
+    told = {"tracker": ["Ours=trakcer"], "another name": ["oracle=tracker"], "more than once": twice}
+    for word, systems in told.items():
+        refused(word, SimulateConfig, systems=systems)
 
 
 def test_the_name_is_in_the_files_and_the_spec_in_the_manifest():
@@ -281,15 +272,10 @@ def verdict_of(difference, spread, n, seed=1):
     return next(text for text in one.verdict if "Ours" in text and "tracker" in text)
 
 
-@pytest.mark.parametrize(
-    ("difference", "spread", "n", "says"),
-    [
-        (0.2, 0.1, 40, "tracker adapts better than Ours"),
-        (-0.2, 0.1, 40, "Ours adapts better than tracker"),
-        (0.0, 0.01, 40, "equally within"),
-        (0.02, 0.3, 10, "not settled"),
-    ],
-)
+@pytest.mark.parametrize(("difference", "spread", "n", "says"), [
+    (0.2, 0.1, 40, "tracker adapts better than Ours"), (-0.2, 0.1, 40, "Ours adapts better than tracker"),
+    (0.0, 0.01, 40, "equally within"), (0.02, 0.3, 10, "not settled"),
+])  # fmt: skip
 def test_only_equivalence_is_called_equal(difference, spread, n, says):
     assert says in verdict_of(difference, spread, n)
 

@@ -1,5 +1,6 @@
 """The tables behind the figures that only some runs have: judged, worded by models, made sensitive."""
 
+import itertools
 import json
 import re
 
@@ -28,6 +29,7 @@ from tests.helpers.sample import scored, simulated
 from tests.helpers.thesis_data import external, folder
 
 SYSTEMS = ("ollama:m:1", "tracker", "random")
+SLOW = pytest.mark.slow  # they share runs that take seconds
 
 
 def answer(prompt, schema, seed):
@@ -61,7 +63,7 @@ def place(results, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(results))
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_the_judges_means_are_those_of_the_scores_in_the_runs_order():
     table = figure_tables.read("models", "judge_means")
     assert list(dict.fromkeys(table["model"])) == list(SYSTEMS)
@@ -70,7 +72,7 @@ def test_the_judges_means_are_those_of_the_scores_in_the_runs_order():
     assert set(table["n_sessions"]) == {3}
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_calls_are_those_of_the_log_and_counted_by_role_and_model():
     table = figure_tables.read("models", "llm_calls")
     usage = judging.usage("models").set_index(["role", "model"])
@@ -81,47 +83,36 @@ def test_calls_are_those_of_the_log_and_counted_by_role_and_model():
     assert set(table["session_id"]) == {"00000", "00001", "00002"}
 
 
-LACKS = ("judge_means", "llm_calls", "sensitivity_choices")
-
-
-@pytest.mark.slow  # they share runs that take seconds
-@pytest.mark.parametrize("table", LACKS)
+@SLOW
+@pytest.mark.parametrize("table", ["judge_means", "llm_calls", "sensitivity_choices"])
 def test_what_a_run_lacks_is_no_data_and_a_run_that_is_not_there_is_an_error(table):
     refused("run 'rules'", figure_tables.read, "rules", table, error=NoDataError)
     refused("run 04_evaluate -p run nowhere", figure_tables.read, "nowhere", table, error=RunError)
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
     figure_tables.draw("rules", "judge_scatter", "tokens_and_time")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(
-        "judge_scatter: no session has a score by a judge; make it with: python -m crs_lib"
-    )
+    told = "judge_scatter: no session has a score by a judge; make it with: python -m crs_lib"
+    assert lines[0].startswith(told)
     assert lines[1].startswith("tokens_and_time: run 'rules' called no language model")
     figure_tables.draw("models", "judge_scatter")
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_sensitivity_scores_the_systems_under_each_choice():
     sensitivity.make("models", 2)
     choices = sensitivity.read("models")
     assert set(choices["n_systems"]) == {3}
     assert set(choices["metric"]) == set(sensitivity.METRICS)
     assert "0.35/0.65" in set(choices["setting"])
+    refused("cannot be a folder", sensitivity.make, "../x", 2)
+    refused("sessions is 1; give a whole number >= 2", sensitivity.make, "rules", 1)
 
 
-@pytest.mark.slow  # they share runs that take seconds
-@pytest.mark.parametrize(("given", "message"), [
-    ({"run": "../x", "sessions": 2}, "cannot be a folder"),
-    ({"run": "rules", "sessions": 1}, "sessions is 1; give a whole number >= 2"),
-])  # fmt: skip
-def test_sensitivity_settings_are_checked(given, message):
-    refused(message, sensitivity.make, **given)
-
-
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_power_is_that_of_each_contrast_and_rises():
     """Every declared contrast by the deviation of its own differences, none by a pooled one."""
     draw = np.random.default_rng(3)
@@ -146,19 +137,18 @@ def test_power_is_that_of_each_contrast_and_rises():
     assert rising[0.05]["oracle", "tracker", 100] > 2 * rising[0.05]["tracker", "amnesiac", 100]
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_power_of_a_run_is_that_of_its_scores():
     scores = statistics.stats_frame(evaluate.read("rules", "results"))
-    plan = statistics.plan_for("movies", ["tracker", "random"]).changed(
-        smallest_effect=0.2, primary_outcome="normalised_gain", secondary_outcomes=(), lower_is_better=()
-    )
+    changes = {"primary_outcome": "normalised_gain", "secondary_outcomes": (), "lower_is_better": ()}
+    plan = statistics.plan_for("movies", ["tracker", "random"]).changed(smallest_effect=0.2, **changes)
     table = statistics.power_table(scores, plan)
     assert table[["a", "b"]].drop_duplicates().to_numpy().tolist() == [["tracker", "random"]]
     assert set(table["n"]) == {3}
     pd.testing.assert_frame_equal(table, figure_tables.power("rules", plan=plan))
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the_power_curve(capsys):
     scores = statistics.stats_frame(evaluate.read("rules", "results"))
     plan = statistics.plan_for("movies", ["tracker", "random"])
@@ -168,7 +158,7 @@ def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the
     assert lines.startswith("power_curve: no power without a variance of paired differences")
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_one_system_alone_has_neither_power_nor_a_ranking():
     scored(run="one", systems=("random",), n_sessions=2, n_turns=3)
     refused("no power", figure_tables.read, "one", "power", error=NoDataError)
@@ -176,7 +166,7 @@ def test_one_system_alone_has_neither_power_nor_a_ranking():
         figures.make("sensitivity_weights", figure_tables.read("one", "sensitivity_weights"))
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_recovery_ratios_are_those_of_the_declared_contrasts():
     """Tracker recovers at once, sticky only by its second reply, random never: a ratio above 1, and none."""
     shifts = pd.DataFrame({
@@ -195,7 +185,7 @@ def test_recovery_ratios_are_those_of_the_declared_contrasts():
     assert "note" in statistics.recovery_ratios(shifts.iloc[:0], plan)
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
     turns = pd.DataFrame({
         "model": "tracker", "session_id": "00000", "turn": range(1, 7),
@@ -215,14 +205,13 @@ def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
     assert "note" in statistics.shift_model(untouched, nothing, "item_tas")
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_the_shift_model_tells_an_interaction_from_none():
     """Sticky behind tracker after replace only is an interaction; behind after both types is none."""
+    keys = itertools.product(range(12), ((4, "refine"), (9, "replace")), ("tracker", "sticky"))
     rows = [
         (system, f"{n:05}", turn, kind, 0.5 + 0.01 * ((7 * n + 3 * turn + len(system)) % 5))
-        for n in range(12)
-        for turn, kind in ((4, "refine"), (9, "replace"))
-        for system in ("tracker", "sticky")
+        for n, (turn, kind), system in keys
     ]
     shifts = pd.DataFrame(rows, columns=["model", "session_id", "turn", "type", "item_tas"])
     turns = shifts.drop(columns="type").assign(since_shift=pd.array([0] * len(shifts), dtype="Int64"))
@@ -237,13 +226,13 @@ def test_the_shift_model_tells_an_interaction_from_none():
     assert even["p"]["system:shift_type"] != "p < .001"
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_the_share_of_best_draws_is_no_p_value():
     shown = statistics.tidy(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
     assert shown.iloc[0].tolist() == ["p < .001", "p = .020", 0.999]
 
 
-@pytest.mark.slow  # they share runs that take seconds
+@SLOW
 def test_recovery_is_read_from_users_who_never_insist_where_there_are_any():
     scored(run="moods", systems=("random", "silent"), n_sessions=3, n_turns=9, arms=("shift", "calm"))
     own = figure_tables.read("moods", "replies_at_risk")
@@ -252,9 +241,10 @@ def test_recovery_is_read_from_users_who_never_insist_where_there_are_any():
     calm = figure_tables.read("moods", "replies_at_risk")
     assert set(calm["users"]) == {"Users never insist"}
     said = {run: list(simulate.iter_dialogues(run)) for run in ("moods", "moods-calm")}
-    stages = {run: {p.user.user_meta["stage"] for d in talks for p in d.pairs()} for run, talks in said.items()}  # fmt: skip
-    assert {"insist", "nothing_named"} & stages["moods"]
-    assert not {"insist", "nothing_named"} & stages["moods-calm"]
+    own, calm_ones = (
+        {p.user.user_meta["stage"] for d in talks for p in d.pairs()} for talks in said.values()
+    )
+    assert {"insist", "nothing_named"} & own and not {"insist", "nothing_named"} & calm_ones
     for one, other in zip(*said.values(), strict=True):
         assert one.shift_events == other.shift_events  # the same wishes at the same turns
 
@@ -276,8 +266,8 @@ def session(model, reply, number):
     asks = [f"I want a comedy about number {number}.", "Something with Ann Lee.", "Now a drama, please."]
     turns = []
     for place, text in enumerate(asks):
-        turns.append({"speaker": "USER", "text": text})
-        turns.append({"speaker": "SYSTEM", "text": reply + " Yes." * ((number + place) % 3)})
+        said = reply + " Yes." * ((number + place) % 3)
+        turns += [{"speaker": "USER", "text": text}, {"speaker": "SYSTEM", "text": said}]
     return {"session_id": number, "model_name": model, "conversation": turns}
 
 
@@ -355,9 +345,8 @@ def test_the_diagrams_tell_the_convention_that_was_scored(logs):
         assert roles["grounding"].startswith(head)
         fields = figure_tables.read("told", "catalogue_fields", convention).set_index("field")
         assert use in fields["steps"].iloc[0] and fields["topic"].any() == texts
-        assert ("name" in fields.index) == (
-            "plot keywords" in fields["steps"].iloc[0] and convention != "default"
-        )
+        named = "plot keywords" in fields["steps"].iloc[0] and convention != "default"
+        assert ("name" in fields.index) == named
         counted = fields["steps"].iloc[0].split("Attribute pools\n")[1]
         assert f"genre {fields.loc['genre', 'values']:,}" in counted
     legacy = figure_tables.read("told", "roles", "thesis_legacy(topics=heuristic)").set_index("role")["lines"]
@@ -430,28 +419,20 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     wanted = table.astype(dict.fromkeys(names, float)).groupby("model")[names].mean()
     assert scores.groupby("model").size().tolist() == [3, 3]
     shown = scores.groupby("model")[list(names)].mean().dropna(axis=1, how="all")
-    assert set(names) - set(shown) == {"shift_cost", "straight_gain"}, (
-        "a tour has no straight users, so no column for their gain"
-    )
+    assert set(names) - set(shown) == {"shift_cost", "straight_gain"}  # a tour has no straight users
     pd.testing.assert_frame_equal(shown, wanted[list(shown)], check_names=False)
 
 
 def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkeypatch):
     notebook = nbformat.read(paths.notebooks() / "00_start.ipynb", as_version=4)
-    code = [
-        found
-        for cell in notebook.cells
-        if cell.cell_type == "markdown"
-        for found in re.findall(r"```python\n(.*?)```", cell.source, re.DOTALL)
-    ]
-    assert len(code) == 1
+    told = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    (code,) = re.findall(r"```python\n(.*?)```", told, re.DOTALL)
     monkeypatch.setattr(systems.SYSTEMS, "_entries", dict(systems.SYSTEMS._entries))
-    exec(code[0], {"SYSTEMS": systems.SYSTEMS, "Recommender": policies.Recommender, "tracker": tracker})
+    exec(code, {"SYSTEMS": systems.SYSTEMS, "Recommender": policies.Recommender, "tracker": tracker})
     config = simulate.SimulateConfig(systems=("genre_only", "tracker"), n_sessions=2, n_turns=8)
     made, full = (simulate.session(world, name, 1, config) for name in config.systems)
     held = [pair.system.meta["constraints"] for pair in made.pairs()]
-    assert all(set(constraints) <= {"genre"} for constraints in held)
-    assert any(held)
+    assert any(held) and all(set(constraints) <= {"genre"} for constraints in held)
     assert any(set(pair.system.meta["constraints"]) - {"genre"} for pair in full.pairs())
 
 
