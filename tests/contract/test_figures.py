@@ -8,6 +8,8 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.patches import FancyBboxPatch
+from matplotlib.text import Text
 
 from crs_lib import figures
 from crs_lib.cli.show import READERS
@@ -61,35 +63,23 @@ def frames(systems=FEW):
                 arms["primary"] = shift == SHIFTS[0]
                 shifts.append(key | row | arms | {"recovered_item": bool(delay < 2)})
     turn_table, shift_table = pd.DataFrame(turns), pd.DataFrame(shifts)
-    risks = shift_table.assign(
-        reply=0, event=shift_table["delay_item"] == 0, expected=0.1, answers="1 to 9", users="Users insist"
-    )
+    risks = shift_table.assign(event=shift_table["delay_item"] == 0, expected=0.1, users="Users insist")
+    risks = risks.assign(reply=0, answers="1 to 9")
     risks = pd.concat([risks, risks.assign(reply=1, answers="50 and more")], ignore_index=True)
     turn_table["since_shift"] = turn_table["since_shift"].astype("Int64")
     keys = ["model", "session_id"]
     results = turn_table.groupby(keys, sort=False)[list(TURN_METRICS)].mean().reset_index()
-    results["item_recovery_rate"] = (
-        shift_table.groupby(keys, sort=False)["recovered_item"].mean().to_numpy(dtype=float)
-    )
+    recovered = shift_table.groupby(keys, sort=False)["recovered_item"].mean()
+    results["item_recovery_rate"] = recovered.to_numpy(dtype=float)
     results["found_at_3"] = results["normalised_gain"]
     for place, name in enumerate(("shift_cost", "straight_gain")):
         results[name] = results["item_tas"] - place
     results["topic_recovery_rate"] = results["cross_coherence"].round(1)
-    results["judge"] = [
-        {name: 1 + float(draw.integers(0, 9)) / 2 for name in CONSTRUCTS} for _ in results.index
-    ]
-    return {
-        "turns": turn_table,
-        "shifts": shift_table,
-        "results": results,
-        "model_metrics": model_metrics(results),
-        "redteam": exploited(),
-        "replies_at_risk": risks[["model", "session_id", "turn", "reply", "event", "expected", "answers", "users"]],
-        **judged(systems),
-        **design(systems),
-        **sensitivity(systems),
-        **OTHER_STUDIES,
-    }  # fmt: skip
+    results["judge"] = [{c: 1 + float(draw.integers(0, 9)) / 2 for c in CONSTRUCTS} for _ in results.index]
+    shown = ["model", "session_id", "turn", "reply", "event", "expected", "answers", "users"]
+    found = {"turns": turn_table, "shifts": shift_table, "results": results, "replies_at_risk": risks[shown]}
+    found |= {"model_metrics": model_metrics(results), "redteam": exploited()}
+    return found | judged(systems) | design(systems) | sensitivity(systems) | OTHER_STUDIES
 
 
 def exploited():
@@ -124,22 +114,17 @@ def design(systems):
 
 def judged(systems):
     """What judges and language models leave behind: means by construct, and calls of every system and a judge."""
-    means = grid(
-        ("model", systems), ("construct", CONSTRUCTS), low=2.8, high=4.6, n=N_SESSIONS - 1, n_missing=1
-    )
-    means = means.assign(
-        mean=3 + means.groupby("model").cumcount() / 2, own_family=means["model"] == systems[0]
-    )
+    facts = {"low": 2.8, "high": 4.6, "n": N_SESSIONS - 1, "n_missing": 1, "n_sessions": N_SESSIONS}
+    means = grid(("model", systems), ("construct", CONSTRUCTS), **facts)
+    means["mean"] = 3 + means.groupby("model").cumcount() / 2
+    means["own_family"] = means["model"] == systems[0]
     asked = [("crs", name) for name in systems] + [("judge", systems[-1]), ("judge", "ollama:a-judge:1")]
     calls = grid(("who", asked), ("session", range(N_SESSIONS)))
     calls[["role", "model"]] = calls.pop("who").tolist()
     k = calls.pop("session")
     sent = (calls["role"] != "judge") | (k != 3)
     calls = calls.assign(session_id=k.map("{:05d}".format), tokens_in=900 + 40 * k, tokens_out=30 + k)
-    return {
-        "judge_means": means.assign(n_sessions=N_SESSIONS),
-        "llm_calls": calls.assign(seconds=1.5 + k / 10, sent=sent),
-    }
+    return {"judge_means": means, "llm_calls": calls.assign(seconds=1.5 + k / 10, sent=sent)}
 
 
 def sensitivity(systems):
@@ -158,9 +143,8 @@ def sensitivity(systems):
     diff = 0.1 * effects.index
     effects = effects.assign(diff=diff, low=diff - 0.05, high=diff + 0.05, neighbours=effects.index < 9)
     facts = {"outcome": "item_tas", "smallest": 0.05, **n}
-    power = grid(
-        ("pair", list(pairwise(systems))), ("effect", (0.025, 0.05, 0.1)), ("sessions", (5, 20, 50, 200))
-    )
+    effect, size = ("effect", (0.025, 0.05, 0.1)), ("sessions", (5, 20, 50, 200))
+    power = grid(("pair", list(pairwise(systems))), effect, size)
     power[["a", "b"]] = power.pop("pair").tolist()
     power = power.assign(power=(power["effect"] * power["sessions"] / 4).clip(upper=1.0), alpha=0.007)
     return {
@@ -176,16 +160,11 @@ GRADES = ("not relevant", "partially relevant", "highly relevant")
 BINS = [f"{25 * k}-{25 * k + 24}" for k in range(11)]
 RANKED = ("bm25-dense-hashing-first-and-last", "bm25-last-turn", "random order of the pool")
 ENDS = {"mean": 0.5, "low": 0.4}
-LOST = pd.DataFrame(
-    [("all", "all"), ("category", "1"), ("category", "2"), ("chat", "Chat_1")], columns=["by", "group"]
-)
+LOST = pd.DataFrame({"by": ["all", "category", "category", "chat"], "group": ["all", "1", "2", "Chat_1"]})
+AVERAGES = pd.DataFrame({"from": ["1.0", "1.5", "2.0"], "conversations": [1, 0, 7]})
 OTHER_STUDIES = {
-    "average_ratings": pd.DataFrame({"from": ["1.0", "1.5", "2.0"], "conversations": [1, 0, 7]}).assign(
-        n_conversations=N_SESSIONS
-    ),
-    "aspect_ratings": grid(
-        ("rating", range(1, 6)), ("aspect", ASPECTS), conversations=2, n_conversations=N_SESSIONS
-    ),
+    "average_ratings": AVERAGES.assign(n_conversations=N_SESSIONS),
+    "aspect_ratings": grid(("rating", range(1, 6)), ("aspect", ASPECTS), conversations=2, n_conversations=N_SESSIONS),
     "judgments": grid(("judgments", BINS), ("grade", GRADES), intents=3, n_intents=N_SESSIONS),
     "systems": grid(
         ("kind", ("recommendation", "search")), ("system", RANKED), measure="nDCG@10", high=0.7,
@@ -230,8 +209,6 @@ def forgotten():
 
 def printed(made):
     """Every visible text of a figure with its box in pixels."""
-    from matplotlib.text import Text
-
     renderer, hidden = made.canvas.get_renderer(), set()
     for axes in made.axes:
         if not axes.get_visible():
@@ -251,24 +228,19 @@ def printed(made):
 def unused_labels(axis, low, high):
     """Labels of the ticks that an axis keeps but does not draw: outside its limits, or left from before."""
     slack = 1e-9 * (high - low)
-    used = [
-        tick
-        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
-        if low - slack <= tick.get_loc() <= high + slack
-    ]
-    labels = {
-        id(text) for tick in (*axis.majorTicks, *axis.minorTicks) for text in (tick.label1, tick.label2)
-    }
-    return labels - {id(text) for tick in used for text in (tick.label1, tick.label2)}
+    shown = (*axis.get_major_ticks(), *axis.get_minor_ticks())
+    used = [tick for tick in shown if low - slack <= tick.get_loc() <= high + slack]
+    kept = (*axis.majorTicks, *axis.minorTicks)
+    labels, drawn = ({id(text) for t in ticks for text in (t.label1, t.label2)} for ticks in (kept, used))
+    return labels - drawn
 
 
 ALL = registered.names()
 SIZES = pytest.mark.parametrize("systems", [FEW, MANY], ids=["few", "many"])
 EACH = pytest.mark.parametrize("name", ALL)
 EVERYDAY = ("leaderboard", "recovery_curves", "correlation_heatmap", "cosrec_systems")  # one of each kind
-SETTINGS = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.full) for name in ALL]
-)
+MARKED = [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.full) for name in ALL]
+SETTINGS = pytest.mark.parametrize("name", MARKED)
 
 
 @EACH
@@ -307,9 +279,8 @@ def test_the_same_tables_give_the_same_bytes_under_any_settings_silently(name, f
     tables = tables_of(figures.FIGURES.get(name))
     copies = [table.copy() for table in tables]
     first = figures.make(name, *tables)
-    with matplotlib.rc_context(
-        {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "figure.dpi": 50}
-    ):
+    odd = {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "figure.dpi": 50}
+    with matplotlib.rc_context(odd):
         second = figures.make(name, *tables)
         again = written(second, folder)
     png, pdf = written(first, folder)
@@ -318,8 +289,7 @@ def test_the_same_tables_give_the_same_bytes_under_any_settings_silently(name, f
     assert dict(matplotlib.rcParams) == before
     for table, copy in zip(tables, copies, strict=True):
         pd.testing.assert_frame_equal(table, copy)
-    assert b"Software" not in png
-    assert b"CreationDate" not in pdf
+    assert b"Software" not in png and b"CreationDate" not in pdf
     assert b"/FontFile2" in pdf, "TrueType outlines are embedded"
     assert b"/Type3" not in pdf, "Type 3 fonts are refused by publishers"
 
@@ -335,15 +305,11 @@ def test_the_text_is_large_enough_lies_on_the_page_and_does_not_overlap(name, sy
         assert text.get_fontsize() >= style.SMALL, text.get_text()
         inside = box.x0 > -1 and box.y0 > -1 and box.x1 < made.bbox.x1 + 1 and box.y1 < made.bbox.y1 + 1
         assert inside, f"{text.get_text()!r} leaves the page: {box}, {made.bbox}"
-    for place, (text, box) in enumerate(texts):
-        if text.get_rotation() % 90:
-            continue
-        for other, its in texts[place + 1 :]:
-            if other.get_rotation() % 90:
-                continue
-            across = min(box.x1, its.x1) - max(box.x0, its.x0)
-            down = min(box.y1, its.y1) - max(box.y0, its.y0)
-            assert min(across, down) < 3, f"{text.get_text()!r} overlaps {other.get_text()!r}"
+    straight = [pair for pair in texts if not pair[0].get_rotation() % 90]
+    for (text, box), (other, its) in combinations(straight, 2):
+        across = min(box.x1, its.x1) - max(box.x0, its.x0)
+        down = min(box.y1, its.y1) - max(box.y0, its.y0)
+        assert min(across, down) < 3, f"{text.get_text()!r} overlaps {other.get_text()!r}"
 
 
 @EACH
@@ -363,8 +329,6 @@ def test_axes_are_labelled_and_boxes_hold_their_text(name):
 
 
 def assert_boxes_hold_their_text(made):
-    from matplotlib.patches import FancyBboxPatch
-
     boxes = [patch.get_window_extent() for patch in made.axes[0].patches if isinstance(patch, FancyBboxPatch)]
     assert boxes
     for text, extent in printed(made):
@@ -382,8 +346,8 @@ def test_wrong_tables_are_refused(name):
     refused(r"takes .*in this order", figures.make, name, *wanted, pd.DataFrame())
     refused("'colour'", figures.make, name, *wanted, colour="red")
     if wanted:
-        with pytest.raises(figures.NoDataError, match="no rows"):
-            figures.make(name, *(table.iloc[:0] for table in wanted))
+        rows = (table.iloc[:0] for table in wanted)
+        refused("no rows", figures.make, name, *rows, error=figures.NoDataError)
         refused("has no column", figures.make, name, *(table.iloc[:, :1] for table in wanted))
 
 
@@ -448,12 +412,9 @@ def test_redraw_writes_everything_once_silently_and_the_same_again(study, folder
     monkeypatch.setattr(style, "write", some)
     done = figures.redraw("test", study=study, read=read)
     first = {path.name: path.read_bytes() for path in done}
-    assert sorted(first) == sorted(
-        [f"{n}.{k}" for n in drawn for k in ("png", "pdf")]
-        + [f"{n}-dark.png" for n in drawn if figures.FIGURES.get(n).facts.get("dark")]
-        + [f"{n}.tex" for n in printed]
-        + ["captions.md"]
-    )
+    wanted = [f"{n}.{k}" for n in drawn for k in ("png", "pdf")] + [f"{n}.tex" for n in printed]
+    wanted += [f"{n}-dark.png" for n in drawn if figures.FIGURES.get(n).facts.get("dark")]
+    assert sorted(first) == sorted([*wanted, "captions.md"])
     assert sorted(path.name for path in (folder.parent / f"{study}-test").iterdir()) == sorted(first)
     assert all(f"**{name}.** " in first["captions.md"].decode() for name in drawn)
     for name in (*few, *printed[-1:]):

@@ -27,10 +27,8 @@ EACH = pytest.mark.parametrize("spec", SPECS)
 @pytest.fixture(scope="module")
 def talks():
     """Three sessions of each policy."""
-    return {
-        spec: [simulate.session(WORLD, spec, n, SimulateConfig(systems=[spec], n_turns=10)) for n in range(3)]
-        for spec in SPECS
-    }
+    config = SimulateConfig(systems=SPECS, n_turns=10)
+    return {spec: [simulate.session(WORLD, spec, n, config) for n in range(3)] for spec in SPECS}
 
 
 @EACH
@@ -57,24 +55,17 @@ def test_a_spec_is_a_name_that_can_be_given_back_and_only_oracles_see_the_state(
 
 @EACH
 def test_the_answer_is_a_function_of_what_was_said_in_its_own_session(spec):
-    def replies():
-        system = systems.create(spec, WORLD, 9, 4)
-        return [
-            system.reply(turn, text, META)
-            for turn, text in enumerate(("I'd like drama films", "More, please", ""), 1)
-        ]
+    def replies(*said, session=4):
+        system = systems.create(spec, WORLD, 9, session)
+        return [system.reply(turn, text, META) for turn, text in enumerate(said, 1)]
 
-    first = replies()
-    assert first == replies()
+    talk = ("I'd like drama films", "More, please", "")
+    first = replies(*talk)
+    assert first == replies(*talk)
     assert all(isinstance(reply, SystemReply) and isinstance(reply.text, str) for reply in first)
-
-    def opening():
-        return systems.create(spec, WORLD, 9, 4).reply(1, "I'd like war films", META)
-
-    alone, other = opening(), systems.create(spec, WORLD, 9, 5)
-    for turn in range(1, 4):
-        other.reply(turn, "I'd like comedy films", META)
-    assert opening() == alone
+    alone = replies("I'd like war films")
+    replies(*["I'd like comedy films"] * 3, session=5)
+    assert replies("I'd like war films") == alone
 
 
 def test_every_registered_policy_says_what_it_is():
@@ -85,13 +76,9 @@ def test_every_registered_policy_says_what_it_is():
             assert systems.check([entry.name]) == [entry.name]
         elif entry.facts.get("argument"):
             assert entry.facts.get("example")
-        if entry.facts.get("argument") and not entry.facts.get("default"):
             refused(rf"policy '{entry.name}' needs .* after a colon", systems.check, [entry.name])
-    needed = {
-        "oracle", "tracker", "amnesiac", "sticky", "popular", "random", "echo", "slot_echo", "silent", "noisy",
-    }  # fmt: skip
-    assert needed <= set(SYSTEMS.names())
-    assert set(DEFAULT_SYSTEMS) <= needed
+    needed = {*"oracle tracker amnesiac sticky popular random echo slot_echo silent noisy".split()}
+    assert set(DEFAULT_SYSTEMS) <= needed <= set(SYSTEMS.names())
 
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -110,12 +97,8 @@ def weights():
         return False
 
 
-ANSWERING = [
-    pytest.param(name, marks=pytest.mark.skipif(not weights(), reason="needs the engine and smollm2"))
-    if name == "local"
-    else name
-    for name in NAMES
-]
+ENGINE = pytest.mark.skipif(not weights(), reason="needs the engine and smollm2")
+ANSWERING = [pytest.param(name, marks=[ENGINE] if name == "local" else []) for name in NAMES]
 
 
 @pytest.fixture
@@ -129,17 +112,15 @@ def settings(tmp_path, monkeypatch):
         yield {
             "ollama": {"spec": "ollama:tiny", "host": server.url},
             "openai": {"spec": "openai:tiny:latest", "host": server.url},
-            "scripted": {
-                "spec": "scripted", "answers": lambda r: '{"n": 3}' if r.schema else "hello",
-            },
+            "scripted": {"spec": "scripted", "answers": lambda r: '{"n": 3}' if r.schema else "hello"},
             "template": {"spec": "template"},
             "replay": {"spec": "replay:demo"},
             "local": {"spec": "local:smollm2", "options": {"temperature": 0}},
-        }  # fmt: skip
+        }
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-def test_a_reply_is_complete_and_the_same_again(name, settings):
+def test_a_reply_is_complete_the_same_again_and_that_of_the_backend_itself(name, settings):
     with LLM(**settings[name]) as llm:
         first, second = llm.complete(TEXT), llm.complete(TEXT)
         data = json.loads(llm.complete(JSON).text)
@@ -148,10 +129,6 @@ def test_a_reply_is_complete_and_the_same_again(name, settings):
     assert first.digest and first.stop == "stop" and first.attempts == 1 and not first.cache_hit
     assert first.tokens_in is None or first.tokens_in >= 4
     assert llm.spec == settings[name]["spec"] == llm.backend.spec
-
-
-@pytest.mark.parametrize("name", ANSWERING)
-def test_the_backend_itself_can_be_asked(name, settings):
     with LLM(**settings[name]) as llm:
         backend, filled = llm.backend, llm.filled(TEXT)
         assert backend.complete(filled).text == llm.complete(TEXT).text
@@ -167,8 +144,9 @@ def test_every_call_is_a_row(name, settings, tmp_path):
     rows = list(recorder.rows())
     assert len(rows) == 2 and all(isinstance(reply, Reply) for reply in replies)
     for row in rows:
-        assert {"role", "model", "digest", "options", "tokens_in", "tokens_out", "seconds", "cache_hit",
-                "attempts", "error", "session"} <= {*row}  # fmt: skip
+        assert {
+            *"role model digest options tokens_in tokens_out seconds cache_hit attempts session".split()
+        } <= {*row}
         assert row["model"] == settings[name]["spec"] and row["error"] is None
 
 

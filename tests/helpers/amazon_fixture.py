@@ -15,18 +15,14 @@ _NOUNS = (
     "tent lamp kettle stove bottle blanket chair table clock mug pan knife rug shelf basket mirror".split()
 )
 _KINDS = "light sturdy small large red blue folding steel wooden quiet bright warm classic compact".split()
-_OPEN = (
-    "I bought this for my kitchen", "We use it every day", "This was a gift for my brother",
-    "It arrived on time",
-)  # fmt: skip
-_MIDDLE = (
-    "and it works as described", "but the handle is a little loose", "and the colour is nice",
-    "and I would buy it again",
-)  # fmt: skip
+_OPEN = ("I bought this for my kitchen", "We use it every day", "This was a gift for my brother", "It arrived on time")  # fmt: skip
+_MIDDLE = ("and it works as described", "but the handle is a little loose", "and the colour is nice", "and I would buy it again")  # fmt: skip
 _END = (
-    "The price was fair.", "It is easy to clean.", "It feels solid in the hand.",
+    "The price was fair.",
+    "It is easy to clean.",
+    "It feels solid in the hand.",
     "Not bad for what it is.",
-)  # fmt: skip
+)
 
 
 def asin(number):
@@ -149,20 +145,12 @@ def dirty_reviews(product):
         ("helpful -1", {"helpful_vote": -1}, "helpful"),
         ("verified a text", {"verified_purchase": "yes"}, "verified"),
     ]  # fmt: skip
-    rows = [
-        _line(review(70_000 + i, product, **row), about, *found) for i, (about, row, *found) in enumerate(cases)
-    ]  # fmt: skip
+    numbered = enumerate(cases, 70_000)
+    rows = [_line(review(n, product, **row), about, *found) for n, (about, row, *found) in numbered]
     return rows + [Dirty("cut off", b'{"rating": 5.0, "title": "go', "unreadable", "unreadable")]
 
 
-def _lines(rows):
-    for row in rows:
-        yield json.dumps(row).encode() + b"\n"
-
-
-def write_category(
-    folder, name, products, reviews, *, seed = 0, first = 0, packed = False
-):  # fmt: skip
+def write_category(folder, name, products, reviews, *, seed=0, first=0, packed=False):
     """Write clean ``meta_<name>.jsonl`` and ``<name>.jsonl`` (packed: .gz); returns the two paths. Reviews go
     to products as a Zipf law has it, as in real catalogues. Half of the reviews are of products that the
     metas lack: of real items only a quarter passes the filters.
@@ -182,10 +170,6 @@ def write_category(
                 yield review(number, asin(10**7 + place) if absent else known[place])
 
     for path, rows in zip(paths, ((meta(first + i) for i in range(products)), review_rows()), strict=True):
-        with path.open("wb") as file:
-            if packed:
-                with gzip.GzipFile("", "wb", 1, file, mtime=0) as stream_out:
-                    stream_out.writelines(_lines(rows))
-            else:
-                file.writelines(_lines(rows))
+        with path.open("wb") as file, gzip.GzipFile("", "wb", 1, file, mtime=0) if packed else file as out:
+            out.writelines(json.dumps(row).encode() + b"\n" for row in rows)
     return paths

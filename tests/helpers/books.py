@@ -56,14 +56,10 @@ def book(name, *, replace=None, drop=()):
     ]
     made = nbformat.v4.new_notebook()
     made.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    for key, kind, source, tags in cells:
-        if key in drop:
-            continue
+    for key, kind, source, tags in (cell for cell in cells if cell[0] not in drop):
         new = nbformat.v4.new_code_cell if kind == "code" else nbformat.v4.new_markdown_cell
-        cell = new((replace or {}).get(key, source), id=key)
-        if tags:
-            cell.metadata["tags"] = list(tags)
-        made.cells.append(cell)
+        facts = {"metadata": {"tags": list(tags)}} if tags else {}
+        made.cells.append(new((replace or {}).get(key, source), id=key, **facts))
     return made
 
 

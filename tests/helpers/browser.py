@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-KEYS = {
-    "Escape": 27, "Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "ArrowLeft": 37, "ArrowRight": 39, "Tab": 9,
-}  # fmt: skip
+ARROWS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, **ARROWS}
 AXE_LEAVES = {"exclude": [["tbody tr:nth-child(n+6)"], [".pair:nth-child(n+12)"]]}
 PATIENCE = 30  # seconds until a test gives up on the browser
 
@@ -60,10 +59,9 @@ class Browser:
         ]  # fmt: skip
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             options.append("--no-sandbox")  # the sandbox refuses to run as root
-        self.process = subprocess.Popen(
-            [program, *options, "about:blank"],
-            pass_fds=(3, 4), preexec_fn=wire, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        line = [program, *options, "about:blank"]
+        self.process = subprocess.Popen(line, pass_fds=(3, 4), preexec_fn=wire, **quiet)
         os.close(ours[0])
         os.close(theirs[1])
         self._write, self._read = ours[1], theirs[0]
@@ -138,20 +136,16 @@ class Page:
         self.browser.send("Target.closeTarget", targetId=self.target)
 
     def size(self, width, height):
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False,
-        )  # fmt: skip
+        facts = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.send("Emulation.setDeviceMetricsOverride", **facts)
 
     def dark(self, on=True):
         feature = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
         self.send("Emulation.setEmulatedMedia", features=[feature])
 
     def _events(self, method):
-        return [
-            e["params"]
-            for e in self.browser.events
-            if e.get("sessionId") == self.session and e["method"] == method
-        ]
+        mine = (e for e in self.browser.events if e.get("sessionId") == self.session)
+        return [e["params"] for e in mine if e["method"] == method]
 
     def open(self, address):
         """Go to an address (a path is one, too) and wait until it is loaded."""
@@ -186,13 +180,10 @@ class Page:
         )
 
     def key(self, key):
-        code = KEYS.get(key, ord(key[0].upper()))
+        facts = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0].upper()))}
         text = {"text": key} if len(key) == 1 else {}
-        for kind in ("keyDown", "keyUp"):
-            self.send(
-                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
-                **(text if kind == "keyDown" else {}),
-            )  # fmt: skip
+        self.send("Input.dispatchKeyEvent", type="keyDown", **facts, **text)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **facts)
 
     def type(self, text):
         self.send("Input.insertText", text=text)
@@ -230,14 +221,10 @@ class Page:
     def complaints(self):
         """What the console holds of errors and warnings, exceptions included."""
         found = [e["exceptionDetails"]["text"] for e in self._events("Runtime.exceptionThrown")]
-        found += [
-            str(e["args"])
-            for e in self._events("Runtime.consoleAPICalled")
-            if e["type"] in ("error", "warning", "assert")
-        ]
-        return found + [
-            f"{e['entry']['level']}: {e['entry']['text']}" for e in self._events("Log.entryAdded")
-        ]
+        said = self._events("Runtime.consoleAPICalled")
+        found += [str(e["args"]) for e in said if e["type"] in ("error", "warning", "assert")]
+        entries = (e["entry"] for e in self._events("Log.entryAdded"))
+        return found + [f"{entry['level']}: {entry['text']}" for entry in entries]
 
     def requests(self):
         return [e["request"]["url"] for e in self._events("Network.requestWillBeSent")]

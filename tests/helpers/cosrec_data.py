@@ -40,16 +40,12 @@ CURATED = Partition(
     },
 )  # fmt: skip
 S, R, D = IntentLabel("search", "q"), IntentLabel("recommendation", "q"), IntentLabel("product_details", "q")
-GRADES = {
-    "K_1": (5, 5, 4), "K_2": (1, 2, 1), "K_3": (3, 3, 3), "K_4": (4, 4, 5), "K_5": (2, 2, 1),
-    "K_6": (5, 4, 5),
-}  # fmt: skip
+GRADES = {f"K_{n}": grades for n, grades in enumerate(
+    [(5, 5, 4), (1, 2, 1), (3, 3, 3), (4, 4, 5), (2, 2, 1), (5, 4, 5)], 1)}  # fmt: skip
 VOTES = (AnnotatedTurn(0, ((R,), (R,), (R, S))), AnnotatedTurn(1, ((S,), (S,), (D,))))
 CROWD = Partition(
     name="crowd",
-    conversations={
-        name: talk(name, "first please", "ok", "what is it?", "this", "thanks") for name in GRADES
-    },
+    conversations={n: talk(n, "first please", "ok", "what is it?", "this", "thanks") for n in GRADES},
     annotations=dict.fromkeys(GRADES, VOTES),
     ratings={name: tuple(Rating(g, g, g, g) for g in grades) for name, grades in GRADES.items()},
 )

@@ -62,9 +62,8 @@ def contents(folder):
 def answered_twice(folder):
     """Requests that a model answered more than once, and all that it answered, from the call log."""
     rows = [json.loads(line) for line in (Path(folder) / "llm_calls.jsonl").read_text().splitlines()]
-    sent = Counter(
-        (row["model"], row["request"]) for row in rows if not row["cache_hit"] and not row["error"]
-    )
+    answered = (row for row in rows if not row["cache_hit"] and not row["error"])
+    sent = Counter((row["model"], row["request"]) for row in answered)
     return sum(n > 1 for n in sent.values()), len(sent)
 
 

@@ -43,9 +43,7 @@ def imports(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, (
-                f"{path.name}, line {node.lineno}: write the whole name, not a relative one"
-            )
+            assert node.level == 0, f"{path.name}, line {node.lineno}: write the whole name"
             whole = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= (whole & MODULES.keys()) | ({node.module} if whole - MODULES.keys() else set())
     return sorted(name for name in found if name in MODULES)

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sqlite3
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,11 +65,9 @@ def work(folder, url, run, n_models, n_sessions, n_turns, llm=None, agent=False)
     if agent:
         systems[-1] = f"agent:{systems[-1]}"
         llm = {"retriever": "bm25", **(llm or {})}
-    config = SimulateConfig(
-        run=run, catalog=catalogue(folder), systems=systems, n_sessions=n_sessions, n_turns=n_turns, user_llm="ollama:user:1",
-        llm={"host": url, "slots": 4, **(llm or {})},
-    )  # fmt: skip
-    simulate.simulate(config, progress=False)
+    size = {"n_sessions": n_sessions, "n_turns": n_turns, "catalog": catalogue(folder)}
+    given = {"user_llm": "ollama:user:1", "llm": {"host": url, "slots": 4, **(llm or {})}, **size}
+    simulate.simulate(SimulateConfig(run=run, systems=systems, **given), progress=False)
     how = {"llm": {"host": url, "slots": 4}, "canaries": (), "progress": False}
     judging.judge_run(run, ["ollama:judge:1"], **how)
     evaluate.evaluate(evaluate.EvaluateConfig(run=run))
@@ -124,13 +123,9 @@ class Kills:
 def _kept(cache):
     if not cache.exists():
         return set()
-    reader = sqlite3.connect(cache, timeout=60)
-    try:
+    with closing(sqlite3.connect(cache, timeout=60)) as reader, suppress(sqlite3.OperationalError):
         return {json.loads(reply)["tokens_out"] for (reply,) in reader.execute("SELECT reply FROM replies")}
-    except sqlite3.OperationalError:  # killed before the table was made
-        return set()
-    finally:
-        reader.close()
+    return set()  # killed before the table was made
 
 
 def killed_until_done(server, job, targets):

@@ -16,14 +16,6 @@ def blocks(heading: str) -> list[str]:
     return re.findall(r"^```\w*\n(.*?)^```", part[1], re.MULTILINE | re.DOTALL)
 
 
-def copy_package(folder: Path) -> Path:
-    """A copy of the package and its samples in a folder; returns the folder, to be put on PYTHONPATH."""
-    without = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "crs_lib", folder / "crs_lib", ignore=without)
-    shutil.copytree(ROOT / "data" / "samples", folder / "data" / "samples", ignore=without)
-    return folder
-
-
 def insert(file: Path, lines: str, above: str = "") -> None:
     """Put lines above the only line that begins with a text, or at the end of a file; nothing if they are there."""
     text = file.read_text(encoding="utf-8")
@@ -35,33 +27,6 @@ def insert(file: Path, lines: str, above: str = "") -> None:
     places = [found.start() for found in re.finditer(rf"^{re.escape(above)}", text, re.MULTILINE)]
     assert len(places) == 1, f"{file.name} has {len(places)} lines that begin with {above!r}"
     file.write_text(f"{text[: places[0]]}{lines}{text[places[0] :]}", encoding="utf-8")
-
-
-def year_row(file: Path) -> str:
-    """The beginning of the row of the year in fields.py, up to its name."""
-    found = re.search(r"^ +Field\(\n +name=YEAR_FIELD", file.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found
-    return found[0]
-
-
-def add_field(folder: Path) -> None:
-    """Steps of "A catalogue field"."""
-    file = folder / "crs_lib" / "catalog" / "fields.py"
-    (row,) = blocks("A catalogue field")
-    insert(file, row, above=year_row(file))
-
-
-def add_shift_type(folder: Path) -> None:
-    """Steps of "A shift type"."""
-    made, words = blocks("A shift type")
-    insert(folder / "crs_lib" / "simulate" / "shifts.py", made)
-    insert(folder / "crs_lib" / "prompts" / "movies" / "user.wording", f"{words}\n", above="[noun]")
-
-
-def add_policy(folder: Path) -> None:
-    """Steps of "A policy"."""
-    (made,) = blocks("A policy")
-    insert(folder / "crs_lib" / "systems" / "policies.py", made)
 
 
 def show_metric(folder: Path, name: str, *lists: str) -> None:
@@ -83,7 +48,23 @@ def new_file(folder: Path, heading: str) -> None:
     (folder / place[1]).write_text(blocks(heading)[0], encoding="utf-8")
 
 
-def add_data_set(folder: Path) -> None:
-    """Step 1 of "A data set"."""
-    with (folder / "crs_lib" / "data" / "registry.toml").open("a", encoding="utf-8") as registry:
+def package_with_members(folder: Path) -> Path:
+    """A copy of the package and its samples with a member of each heading, to be put on PYTHONPATH."""
+    without = shutil.ignore_patterns("__pycache__")
+    for part in ("crs_lib", "data/samples"):
+        shutil.copytree(ROOT / part, folder / part, ignore=without)
+    package = folder / "crs_lib"
+    (row,), (made, words), (policy,) = map(blocks, ("A catalogue field", "A shift type", "A policy"))
+    fields = package / "catalog" / "fields.py"
+    year = re.search(r"^ +Field\(\n +name=YEAR_FIELD", fields.read_text(encoding="utf-8"), re.MULTILINE)
+    assert year
+    insert(fields, row, above=year[0])
+    insert(package / "simulate" / "shifts.py", made)
+    insert(package / "prompts" / "movies" / "user.wording", f"{words}\n", above="[noun]")
+    insert(package / "systems" / "policies.py", policy)
+    with (package / "data" / "registry.toml").open("a", encoding="utf-8") as registry:
         registry.write(f"\n{blocks('A data set')[0]}")
+    for heading in ("A metric", "A figure", "A retriever"):
+        new_file(folder, heading)
+    show_metric(folder, "first_film_met", "metric_bars", "turn_table")
+    return folder

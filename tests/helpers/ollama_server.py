@@ -119,13 +119,6 @@ class OllamaServer(Served):
     def tokens(self, body, text):
         return len(text) // 4
 
-    @property
-    def stopped(self):
-        return self._stopped.is_set()
-
-    def wait(self, seconds):
-        self._stopped.wait(seconds)
-
 
 class _Handler(Answering):
     def do_GET(self):
@@ -148,7 +141,7 @@ class _Handler(Answering):
 
     def do_POST(self):
         owner = self.owner
-        if owner.stopped:
+        if owner._stopped.is_set():
             return self._hang_up()
         told = self.rfile.read(size := int(self.headers.get("content-length", 0)))
         if len(told) < size:  # the client died while it wrote
@@ -172,7 +165,7 @@ class _Handler(Answering):
             return self.answer({"error": f"{model} does not support tools"}, 400)
         owner.work()
         if fault == "hang":
-            owner.wait(30)
+            owner._stopped.wait(30)
         if fault in ("endless", "drip"):
             return self._on_and_on(b'{"model": "tiny", "text": "' if fault == "drip" else b"x" * 2**16, fault)
         if fault.isdigit():
@@ -188,11 +181,11 @@ class _Handler(Answering):
         self.send_header("content-type", "application/json")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        while not self.owner.stopped:
+        while not self.owner._stopped.is_set():
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             self.wfile.flush()
             if fault == "drip":
-                self.owner.wait(0.1)
+                self.owner._stopped.wait(0.1)
 
     def _chat(self, body, fault):
         openai = self.path.startswith("/v1")
@@ -222,9 +215,7 @@ class _Handler(Answering):
         return send({**_piece(body, facts, field, facts.text), **facts.end(done)})
 
     def _openai(self, body, facts):
-        message = {
-            "role": "assistant", "content": facts.text, "reasoning_content": facts.thinking,
-        }  # fmt: skip
+        message = {"role": "assistant", "content": facts.text, "reasoning_content": facts.thinking}
         if facts.calls:
             message["tool_calls"] = [
                 {"id": f"call-{i}", "type": "function",

@@ -34,20 +34,15 @@ SHROUT_FLEISS = np.array(
     [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
 )
 # Krippendorff (2011), part C: four observers, twelve units.
-KRIPPENDORFF = np.array(
-    [
-        [1, 2, 3, 3, 2, 1, 4, 1, 2, np.nan, np.nan, np.nan],
-        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, np.nan, 3],
-        [np.nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, np.nan],
-        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, np.nan],
-    ]
-)
+KRIPPENDORFF = np.array([
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, np.nan, np.nan, np.nan], [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, np.nan, 3],
+    [np.nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, np.nan], [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, np.nan],
+])  # fmt: skip
 # Freireich et al. (1963): weeks in remission, + marks censored; Kalbfleisch and Prentice (2002), p. 2.
 FREIREICH = {
     "6-MP": "6 6 6 6+ 7 9+ 10 10+ 11+ 13 16 17+ 19+ 20+ 22 23 25+ 32+ 32+ 34+ 35+".split(),
     "placebo": "1 1 2 2 3 4 4 5 5 8 8 8 8 11 11 12 12 15 17 22 23".split(),
 }
-# Pinheiro and Bates (2000), table 1.1: travel time in six rails, three tries each.
 
 
 def groups_frame(groups):
