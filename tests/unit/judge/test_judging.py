@@ -66,8 +66,7 @@ def test_every_dialogue_is_scored_for_every_construct_and_nothing_is_asked_twice
             (folder / name).unlink()
         assert (judge(run, server, samples=2) / judging.SCORES).read_bytes() == first
         assert server.chats == 36
-    assert (folder / CACHE).exists()
-    assert (folder / LOG).exists()
+    assert (folder / CACHE).exists() and (folder / LOG).exists()
     judge(run, server, ["ollama:j:1", "ollama:k:1"], samples=2)
     assert server.counts["chat j:1"] == server.counts["chat k:1"] == 36
     assert {len(row["scores"]) for row in judging.read_records(run)} == {12}
@@ -130,9 +129,8 @@ def test_expected_scores_are_replayed_from_the_log_of_a_run(run, tmp_path):
     assert all(sum(json.loads(line)["probabilities"].values()) == 1 for line in calls)
     shutil.copytree(folder, folder.with_name("kept"))
     judging.judge_run(run, ["replay:kept"], canaries=(), llm=asked, progress=False)
-    both = judging.score_table(run).pivot_table(
-        index=["model", "session_id", "construct"], columns="judge", values="score"
-    )
+    keys = ["model", "session_id", "construct"]
+    both = judging.score_table(run).pivot_table(index=keys, columns="judge", values="score")
     assert (both["template"] == both["replay:kept"]).all() and len(both) == 18
 
 
@@ -172,9 +170,7 @@ def test_the_models_settings_are_those_that_were_given(run, server):
     asked = {"num_ctx": 4096, "num_predict": 300, "temperature": 0.1}
     folder = judge(run, server, llm=asked)
     assert server.chats == 18
-    assert [body["options"] for body in server.bodies] == [
-        {**asked, "seed": body["options"]["seed"]} for body in server.bodies
-    ]
+    assert all(body["options"] == {**asked, "seed": body["options"]["seed"]} for body in server.bodies)
     entry = runs.read_manifest("movies", run)["stages"]["judge"]
     assert asked.items() <= entry["parameters"]["settings"].items()
     assert all(asked.items() <= row["settings"].items() for row in judging.read_records(run))
@@ -237,15 +233,11 @@ def test_of_a_judge_with_new_weights_only_the_new_scores_count(run, server):
     judge(run, server, ["ollama:k:1"])
     table = judging.score_table(run)
     scores = [score for row in judging.read_records(run) for score in row["scores"]]
-    assert {(score["judge"], score["digest"][0]) for score in scores} == {
-        ("ollama:j:1", "c"),
-        ("ollama:k:1", "b"),
-    }
+    of = {(score["judge"], score["digest"][0]) for score in scores}
+    assert of == {("ollama:j:1", "c"), ("ollama:k:1", "b")}
     assert set(table["judge"]) == {"ollama:j:1", "ollama:k:1"}
-    assert {(row["canary"], len(row["scores"])) for row in judging.read_records(run)} == {
-        ("", 6),
-        ("sticky", 3),
-    }
+    kinds = {(row["canary"], len(row["scores"])) for row in judging.read_records(run)}
+    assert kinds == {("", 6), ("sticky", 3)}
 
 
 def test_a_finished_judgement_needs_no_server(run, server):

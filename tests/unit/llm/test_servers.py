@@ -156,21 +156,18 @@ def test_a_key_that_a_server_echoes_is_kept_nowhere(kind, echo, tmp_path, monkey
 
 @pytest.mark.parametrize("logprob", ["1000", "1e999", "NaN", "0.5"])
 def test_odd_numbers_of_a_server_are_failed_calls(logprob):
-    weighed = json.dumps(openai("4")).replace(
-        '"finish_reason"',
-        f'"logprobs": {{"content": [{{"token": "4", "logprob": {logprob}, "top_logprobs": [{{"token": "4", "logprob": {logprob}}}]}}]}}, "finish_reason"',
-    )
-    with RawServer(http_answer(weighed)) as server, LLM("openai:m", host=server.url, retry=ONCE) as llm:
-        with pytest.raises(LLMError) as found:
-            llm.complete(Request.ask("judge", "A level?", seed=1, choices=("4", "5")))
-        assert found.value.kind in ("bad reply", "garbled")
+    four = f'"token": "4", "logprob": {logprob}'
+    told = f'"logprobs": {{"content": [{{{four}, "top_logprobs": [{{{four}}}]}}]}}, "finish_reason"'
+    weighed = json.dumps(openai("4")).replace('"finish_reason"', told)
+    with talking(http_answer(weighed), retry=ONCE) as llm, pytest.raises(LLMError) as found:
+        llm.complete(Request.ask("judge", "A level?", seed=1, choices=("4", "5")))
+    assert found.value.kind in ("bad reply", "garbled")
     for length in ("Infinity", '"many"', "[1]", "1e400", "{}"):
         told = http_answer(f'{{"model_info": {{"a.context_length": {length}}}}}')
         tags = http_answer({"models": [{"model": "m:latest", "digest": "0"}]})
-        with RawServer(http_answer({"version": "0.6.0"}), tags, told) as server:
-            llm = LLM("ollama:m", host=server.url, timeout=TIMEOUT, retry=ONCE)
-            with pytest.raises(LLMError, match="no chat answer"):
-                llm.backend.served()
+        answers = http_answer({"version": "0.6.0"}), tags, told
+        with talking(*answers, kind="ollama", timeout=TIMEOUT) as llm, failing("garbled", "no chat answer"):
+            llm.backend.served()
 
 
 AGAIN = Retry(waits=1, seeds=1, first=0.0, longest=0.0)
@@ -182,9 +179,10 @@ def drama(**rest):
 
 
 @contextmanager
-def raw(answers):
-    with RawServer(*answers) as server:
-        yield server.url
+def talking(*answers, kind="openai", **how):
+    """A model on a server that gives these answers; no more than one further attempt."""
+    with RawServer(*answers) as server, LLM(f"{kind}:m", host=server.url, **{"retry": AGAIN, **how}) as llm:
+        yield llm
 
 
 DEEP = '{"model": "m", "choices": ' + "[" * 100_000 + "]" * 100_000 + "}"
@@ -213,10 +211,8 @@ POISON = {
 def test_poison_is_an_error_that_is_logged_and_asked_again(name, tmp_path):
     body, kind = POISON[name]
     recorder = Recorder(tmp_path / "calls.sqlite")
-    with (
-        raw([http_answer(body), http_answer(openai("Try Ronin."))]) as url,
-        LLM("openai:m", host=url, retry=AGAIN, recorder=recorder, timeout=20.0) as llm,
-    ):
+    answers = http_answer(body), http_answer(openai("Try Ronin."))
+    with talking(*answers, recorder=recorder, timeout=20.0) as llm:
         reply = llm.complete(drama())
     assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
     (row,) = recorder.rows()
@@ -231,10 +227,8 @@ def test_poison_is_an_error_that_is_logged_and_asked_again(name, tmp_path):
     (ollama("x" * 2**24), "garbled"),
 ])  # fmt: skip
 def test_poison_from_ollama_too(body, kind, monkeypatch):
-    with (
-        raw([http_answer(body), http_answer(ollama("Try Ronin."))]) as url,
-        LLM("ollama:m", host=url, retry=AGAIN, timeout=20.0) as llm,
-    ):
+    answers = http_answer(body), http_answer(ollama("Try Ronin."))
+    with talking(*answers, kind="ollama", timeout=20.0) as llm:
         monkeypatch.setattr(llm.backend, "digest", lambda: "5" * 64)
         reply = llm.complete(drama())
     assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
@@ -244,7 +238,7 @@ def test_a_compressed_bomb_is_not_unpacked_and_parts_of_a_message_are_joined():
     bomb = http_answer(gzip.compress(b" " * 50_000_000), "200 OK", "content-encoding: gzip")
     parts = [{"type": "text", "text": "Try "}, {"type": "text", "text": "Heat."}]
     whole = http_answer(openai(parts, model="m-2026-11-01"))
-    with raw([bomb, whole]) as url, LLM("openai:m", host=url, retry=AGAIN) as llm:
+    with talking(bomb, whole) as llm:
         reply = llm.complete(drama())
     assert (reply.tried, reply.text) == (("garbled",), "Try Heat.")
 
@@ -253,7 +247,7 @@ def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path):
     said = '{"reply": "a\\ud800b\\u0000c \\ud83d\\ude00"}'
     cache = Cache(tmp_path / "cache.sqlite")
     for answer in (said, "unused"):
-        with raw([http_answer(openai(answer))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
+        with talking(http_answer(openai(answer)), cache=cache) as llm:
             reply = llm.complete(drama(schema=REPLY_SCHEMA))
             assert json.loads(reply.text) == {"reply": "a\ufffdb\ufffdc 😀"}
     assert reply.cache_hit and checked('{"reply": "é"}', "stop", REPLY_SCHEMA) == '{"reply": "é"}'
@@ -264,7 +258,7 @@ def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path):
 )
 def test_a_cached_reply_that_cannot_be_used_is_dropped_and_asked_again(tmp_path, damage):
     cache = Cache(tmp_path / "cache.sqlite")
-    with raw([http_answer(openai("Try Ronin."))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
+    with talking(http_answer(openai("Try Ronin.")), cache=cache) as llm:
         llm.complete(drama())
         cache.do("UPDATE replies SET reply = ?", (damage,))
         assert [llm.complete(drama()).cache_hit for _ in range(2)] == [False, True]
@@ -293,10 +287,8 @@ def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_pat
 
 
 def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch):
-    with (
-        OllamaServer({"tiny:latest": "a" * 64}) as server,
-        LLM("ollama:tiny", host=server.url, retry=AGAIN, weights="a" * 64) as llm,
-    ):
+    server = OllamaServer({"tiny:latest": "a" * 64})
+    with server, LLM("ollama:tiny", host=server.url, retry=AGAIN, weights="a" * 64) as llm:
         assert llm.complete(drama()).digest == "a" * 64
         real = llm.backend.complete
         monkeypatch.setattr(llm.backend, "complete", lambda *given: replace(real(*given), digest="b" * 64))
@@ -306,17 +298,11 @@ def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch):
 
 def test_what_is_shown_of_a_server_is_escaped_and_stops_at_its_port():
     assert http.shown("http://me:s3cret@gpu1:8000/s3cret;s3cret?s3cret") == "http://gpu1:8000"
-    with (
-        LLM("openai:m", host="http://127.0.0.1:9/s3cret", retry=Retry(waits=0)) as llm,
-        pytest.raises(LLMError, match=r"http://127\.0\.0\.1:9") as told,
-    ):
+    llm = LLM("openai:m", host="http://127.0.0.1:9/s3cret", retry=Retry(waits=0))
+    with llm, pytest.raises(LLMError, match=r"http://127\.0\.0\.1:9") as told:
         llm.complete(drama())
     assert "s3cret" not in str(told.value)
-    with (
-        raw([http_answer("no \x1b[31mred\x07", "400 Bad")]) as url,
-        LLM("openai:m", host=url) as llm,
-        pytest.raises(LLMError) as told,
-    ):
+    with talking(http_answer("no \x1b[31mred\x07", "400 Bad")) as llm, failing("refused") as told:
         llm.complete(drama())
     assert "no \\x1b[31mred\\x07" in str(told.value)
 
@@ -374,10 +360,8 @@ def test_each_call_has_a_connection_of_its_own(answer):
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_not_used():
-    with (
-        RawServer(WHOLE, WHOLE, hang_up=True) as server,
-        LLM("openai:m", host=server.url, retry=NEVER) as llm,
-    ):
+    server = RawServer(WHOLE, WHOLE, hang_up=True)
+    with server, LLM("openai:m", host=server.url, retry=NEVER) as llm:
         first = llm.complete(Request.ask("crs", "hi"))
         time.sleep(0.05)
         assert first.text == llm.complete(Request.ask("crs", "hi")).text == "hello"

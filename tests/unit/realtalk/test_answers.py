@@ -15,18 +15,7 @@ from crs_lib.cli import app
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import (
-    answers,
-    arcs,
-    compare,
-    corpus,
-    describe,
-    index,
-    query,
-    ranker,
-    scoring,
-    study,
-)
+from crs_lib.realtalk import answers, arcs, compare, corpus, describe, index, query, ranker, scoring, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.report import page as pages
 

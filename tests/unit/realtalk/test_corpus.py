@@ -84,15 +84,10 @@ def test_questions_that_are_none_are_left_out_and_answers_become_text():
 
 
 def test_locomo_is_read_by_its_conversation_key():
+    said = {"speaker": "Ann", "dia_id": "D1:1", "text": "hi", "img_url": ["u"], "blip_caption": "a cat"}
+    opened = {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": [said]}
     record = {
-        "conversation": {
-            "speaker_a": "Ann",
-            "speaker_b": "Ben",
-            "session_1_date_time": "1:56 pm on 8 May, 2023",
-            "session_1": [
-                {"speaker": "Ann", "dia_id": "D1:1", "text": "hi", "img_url": ["u"], "blip_caption": "a cat"}
-            ],
-        },
+        "conversation": {"speaker_a": "Ann", "speaker_b": "Ben", **opened},
         "qa": [{"question": "q?", "adversarial_answer": "no", "evidence": ["D1:1"], "category": 5}],
     }
     chat = corpus._parse_chat(record, "Chat_9_Ann_Ben")
@@ -131,7 +126,6 @@ def test_the_quirk_report_counts_slips_of_the_annotation(sample):
 
 def test_half_a_character_is_replaced_and_reported_wherever_it_stands(tmp_path):
     record = {
-        "name": {"speaker_1": "Ann", "speaker_2": "Ben"},
         "session_1": [{**MESSAGE, "clean_text": "cut \ud83d off"}],
         "qa": [{"question": "What \udfff?", "evidence": ["D1:1"], "category": 1}],
     }
@@ -139,10 +133,8 @@ def test_half_a_character_is_replaced_and_reported_wherever_it_stands(tmp_path):
     path.write_text(json.dumps(record))
     chat = corpus.read_chat(path)
     assert (chat.messages[0].text, chat.questions[0].text) == ("cut \ufffd off", "What \ufffd?")
-    assert [(q.kind, *q.place) for q in chat.quirks] == [
-        ("broken character", "session_1[0].clean_text"),
-        ("broken character", "qa[0].question"),
-    ]
+    places = [("session_1[0].clean_text",), ("qa[0].question",)]
+    assert [(q.kind, q.place) for q in chat.quirks] == [("broken character", place) for place in places]
     chat.questions[0].text.encode("utf-8")
 
 
@@ -161,18 +153,11 @@ def test_odd_annotations_are_counted_and_not_lost_in_silence(given, evidence, ca
 def chat_with(evidence, photo_at=(), missing=()):
     """Twelve messages D1:1 … D1:12, some with photo, some dropped; one question."""
     session = [
-        {
-            "clean_text": f"m{i}",
-            "speaker": "Ann",
-            "date_time": f"01.01.2024, 10:{i:02d}:00",
-            "dia_id": f"D1:{i}",
-            "img_file": ["x.jpg"] if i in photo_at else [],
-        }
+        MESSAGE | {"clean_text": f"m{i}", "dia_id": f"D1:{i}", "img_file": ["x.jpg"] * (i in photo_at)}
         for i in range(1, 13)
         if i not in missing
     ]
-    record = {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "session_1": session}
-    return corpus._parse_chat({**record, "qa": [{"question": "q?", "evidence": evidence}]}, "c")
+    return parse(session, qa=[{"question": "q?", "evidence": evidence}])
 
 
 def ids(chat, reading):
@@ -205,9 +190,8 @@ def test_a_missing_photo_moves_to_the_nearest_photo_only_when_repaired():
     chat = chat_with(["D1:6"], photo_at=(2, 8), missing=(6,))
     assert ids(chat, corpus.VALID) == ([], ["D1:6"])
     assert ids(chat, corpus.REPAIRED) == (["D1:8"], [])  # 8 is two away, 2 is four away
-    assert ids(chat_with(["D1:6"], (4, 8), (6,)), corpus.REPAIRED)[0] == [
-        "D1:4"
-    ]  # of two as near the earlier
+    between = chat_with(["D1:6"], (4, 8), (6,))
+    assert ids(between, corpus.REPAIRED)[0] == ["D1:4"]  # of two as near the earlier
     assert ids(chat_with(["D1:12"], (5,), (12,)), corpus.REPAIRED)[0] == []  # seven away
     with pytest.raises(InputError, match="strict, valid, repaired"):
         ids(chat, "loose")

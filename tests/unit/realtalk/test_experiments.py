@@ -17,6 +17,15 @@ CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 
+MESSAGE = {"clean_text": "I ski in the Alps", "speaker": "Ann", "dia_id": "D1:1", "date_time": "never"}
+NAMES = {"speaker_1": "Ann", "speaker_2": "Ben"}
+
+
+def chat_file(path, messages, qa):
+    path.write_text(json.dumps({"name": NAMES, "session_1": messages, "qa": qa}))
+    return str(path)
+
+
 def record(run, recall, precision=None, **asked):
     """A finished evaluation as the stage would leave it."""
     config = RealTalkConfig(run=run, **asked)
@@ -78,13 +87,10 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
     config = RealTalkConfig(run="around", data="realtalk", split="test")
     with pytest.raises(RunError, match="final=true"):
         study.REALTALK.run("evaluate", config)
-    assert study.is_test([make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
-    assert not study.is_test([make_chat([("Ann", "a")], name="Chat_3_Ann_Ben")])
-    chat = {
-        "session_1": [{"clean_text": "I ski", "speaker": "Ann", "dia_id": "D1:1"}],
-        "qa": [{"question": "Does Ann ski?", "evidence": ["D1:1"]}],
-    }
-    (tmp_path / "Chat_8_Ann_Ben.json").write_text(json.dumps(chat))
+    for number, is_test in ((9, True), (3, False)):
+        assert study.is_test([make_chat([("Ann", "a")], name=f"Chat_{number}_Ann_Ben")]) is is_test
+    qa = [{"question": "Does Ann ski?", "evidence": ["D1:1"]}]
+    chat_file(tmp_path / "Chat_8_Ann_Ben.json", [MESSAGE], qa)
     config = RealTalkConfig(run="sneaky", data=str(tmp_path))
     study.predict(config)
     with pytest.raises(RunError, match="test split"):
@@ -106,18 +112,11 @@ def run_cli(name, *words):
 
 
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
-    message = {"clean_text": "I ski in the Alps", "speaker": "Ann", "dia_id": "D1:1", "date_time": "never"}
-    chat = {
-        "session_1": [message, message, {**message, "dia_id": "D1:2", "speaker": "Eve", "clean_text": ""}],
-        "name": {"speaker_1": "Ann", "speaker_2": "Ben"},
-        "qa": [
-            {"question": "Where does Ann ski?"},
-            {"question": "Who?", "answer": "x", "evidence": ["D77:1", ""]},
-        ],
-    }
-    source, out = tmp_path / "any name.json", tmp_path / "out.jsonl"
-    source.write_text(json.dumps(chat))
-    run_cli("predict", "--chat", str(source), "--out", str(out), "--encoder", "hashing", "--ranker", "hand")
+    messages = [MESSAGE, MESSAGE, {**MESSAGE, "dia_id": "D1:2", "speaker": "Eve", "clean_text": ""}]
+    asked = {"question": "Who?", "answer": "x", "evidence": ["D77:1", ""]}
+    source = chat_file(tmp_path / "any name.json", messages, [{"question": "Where does Ann ski?"}, asked])
+    out = tmp_path / "out.jsonl"
+    run_cli("predict", "--chat", source, "--out", str(out), "--encoder", "hashing", "--ranker", "hand")
     said = capsys.readouterr().out
     for kind in ("broken time: 2", "duplicate id: 1", "empty text: 1", "unknown speaker: 1"):
         assert kind in said
@@ -128,11 +127,7 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
 
 @pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
 def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
-    message = {"clean_text": "I ski", "speaker": "Ann", "dia_id": "D1:1", "date_time": "01.01.2024, 10:00:00"}
-    chat = {"session_1": [message], "name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "qa": qa}
-    source = tmp_path / "own.json"
-    source.write_text(json.dumps(chat))
-    config = RealTalkConfig(run="own", data=str(source))
+    config = RealTalkConfig(run="own", data=chat_file(tmp_path / "own.json", [MESSAGE], qa))
     assert len(study.predict(config)) == len(qa)
     with pytest.raises(InputError, match="has evidence that exists in its chat"):
         study.evaluate(config)

@@ -41,9 +41,8 @@ def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
 
 @needs_minilm
 def test_minilm_knows_meaning():
-    vectors = encoders.ENCODERS.create("minilm").encode(
-        ["I bought a puppy", "We got a young dog", "The tax form"]
-    )
+    texts = ["I bought a puppy", "We got a young dog", "The tax form"]
+    vectors = encoders.ENCODERS.create("minilm").encode(texts)
     near = vectors.sentences @ vectors.sentences.T
     assert near[0, 1] > 0.5 > near[0, 2]
 
@@ -66,9 +65,8 @@ def test_a_chat_is_searched_by_the_widest_update_that_it_did_not_teach(
     other = make_chat([("Ann", "a talk about something else entirely")])
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
     assert index._tuned_for(other).startswith("tuned all ")
-    assert index._tuned_for(sample).startswith("tuned rest ") and index._tuned_for(half) == index._tuned_for(
-        sample
-    )
+    assert index._tuned_for(sample).startswith("tuned rest ")
+    assert index._tuned_for(half) == index._tuned_for(sample)
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path / "x", {"all": ["own"]}, own))
     assert index._tuned_for(sample) == "" and set(index.build(sample, "hashing+tuned").encoders) == {""}
     assert not np.any(
@@ -160,9 +158,8 @@ def test_only_texts_not_seen_before_are_encoded_each_once(tmp_path):
     both = encoders.cached("hashing", ["", "a bird", "a dog"], Spy, tmp_path)
     assert asked == [["a dog", "a cat", ""], ["a bird"]]
     assert both.starts.tolist() == [0, 0, 2, 4] and both.tokens.dtype == np.float16
-    assert np.allclose(
-        both.sentences, encoders._Hashing().encode(["", "a bird", "a dog"]).sentences, atol=1e-3
-    )
+    alone = encoders._Hashing().encode(["", "a bird", "a dog"])
+    assert np.allclose(both.sentences, alone.sentences, atol=1e-3)
 
 
 def test_each_way_of_running_minilm_keeps_its_own_vectors(tmp_path, monkeypatch):
@@ -212,10 +209,8 @@ def test_minilm_by_onnxruntime_and_in_numpy_agree():
     if not encoders.onnx_available("minilm-onnx"):
         pytest.skip("the ONNX file is not here: python -m crs_lib data get minilm-onnx")
     texts = ["I bought a puppy", "", "We went to the lake on Sunday, all of us!"]
-    one, two = (
-        encoders.ENCODERS.create("minilm").encode(texts),
-        encoders.UpdatedMiniLM("plain", {}).encode(texts),
-    )
+    ways = encoders.ENCODERS.create("minilm"), encoders.UpdatedMiniLM("plain", {})
+    one, two = (way.encode(texts) for way in ways)
     assert np.allclose(one.sentences, two.sentences, atol=1e-5)
     assert np.allclose(one.tokens, two.tokens, atol=1e-3)
 
@@ -242,9 +237,8 @@ def test_a_long_silence_and_a_change_of_topic_cut(make_chat):
 
 
 def test_signals_of_one_message(make_chat):
-    chat = make_chat(
-        [("Ann", "Yes, I paid $20 for it yesterday, I love the “Blue Door” film!"), ("Ben", "Are you ok?")]
-    )
+    said = "Yes, I paid $20 for it yesterday, I love the “Blue Door” film!"
+    chat = make_chat([("Ann", said), ("Ben", "Are you ok?")])
     found = levels.read(chat)
     row = dict(zip(levels.COLUMNS, found.table[0], strict=True))
     assert row["reaction"] == 1 and row["money"] == 1 and row["when_words"] == 1 and row["quoted"] == 1
@@ -271,14 +265,8 @@ def test_threads_join_sessions_and_their_pairs_are_compared_with_all_pairs(built
 
 
 def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
-    chat = make_chat(
-        [
-            ("Ann", "I bought a red bicycle"),
-            ("Ben", "I bought a red bicycle too"),
-            ("Ann", "the weather is fine"),
-        ]
-        * 2
-    )
+    said = [("Ann", "I bought a red bicycle"), ("Ben", "I bought a red bicycle too")]
+    chat = make_chat([*said, ("Ann", "the weather is fine")] * 2)
     built = index.build(chat, "hashing")
     fused = channels.fuse(built, *search(built, "What did Ben buy, a bicycle?"))
     assert {int(p) for p in channels.ranking(fused)[:2]} == {1, 4}
