@@ -49,10 +49,7 @@ def frames(systems=FEW):
                 row = {name: round(float(draw.random()) / 2 + place * 0.04, 6) for name in TURN_METRICS}
                 if model == "echo":
                     row |= {"novelty": np.nan, "topic_interference_leakage": np.nan, "copying": 1.0}
-                words = {
-                    "missing_concepts": ["genre=drama"],
-                    "hallucinated_concepts": [f"year={1990 + turn}"],
-                }
+                words = {"missing_concepts": ["genre=drama"], "hallucinated_concepts": [f"year={turn}"]}
                 since = None if last is None else turn - last
                 parts = {name: float(draw.random()) for name in ("uptake", "release", "retention")}
                 turns.append(key | {"turn": turn, **row, "since_shift": since, **words, **parts})

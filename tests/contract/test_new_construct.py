@@ -51,9 +51,8 @@ def run(tmp_path, monkeypatch, warmth):
     def answer(text, schema, seed):
         if not schema or schema.get("title") != "Judgement":
             return template_answer(text, schema, seed)
-        return json.dumps(
-            {name: {"evidence": "turn 1", "score": SCORES[name]} for name in schema["properties"]}
-        )
+        verdicts = {name: {"evidence": "turn 1", "score": SCORES[name]} for name in schema["properties"]}
+        return json.dumps(verdicts)
 
     simulated(run="kind", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
     with OllamaServer({"j:1": "a" * 64}, answer=answer) as server:

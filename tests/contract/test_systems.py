@@ -81,6 +81,7 @@ def test_every_registered_policy_says_what_it_is():
     assert set(DEFAULT_SYSTEMS) <= needed <= set(SYSTEMS.names())
 
 
+FACTS = {*"role model digest options tokens_in tokens_out seconds cache_hit attempts session".split()}
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = Request.ask("crs", "Say this:\nhello there\n", seed=7, tags={"session": 1})
 JSON = Request.ask("judge", "Score it:\nhello there\n", seed=7, schema=SCHEMA, tags={"session": 1})
@@ -144,9 +145,7 @@ def test_every_call_is_a_row(name, settings, tmp_path):
     rows = list(recorder.rows())
     assert len(rows) == 2 and all(isinstance(reply, Reply) for reply in replies)
     for row in rows:
-        assert {
-            *"role model digest options tokens_in tokens_out seconds cache_hit attempts session".split()
-        } <= {*row}
+        assert {*row} >= FACTS
         assert row["model"] == settings[name]["spec"] and row["error"] is None
 
 

@@ -175,9 +175,8 @@ class Page:
         return self.js(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def texts(self, selector):
-        return self.js(
-            f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)"
-        )
+        found = f"[...document.querySelectorAll({json.dumps(selector)})]"
+        return self.js(f"{found}.map((node) => node.innerText)")
 
     def key(self, key):
         facts = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0].upper()))}

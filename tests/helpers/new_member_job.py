@@ -42,12 +42,13 @@ def texts(name, *frames):
     return [text.get_text() for text in made.findobj(matplotlib.text.Text) if text.get_text().strip()]
 
 
+def scored(run, **settings):
+    simulate.simulate(SimulateConfig(run=run, voices="A", **settings), progress=False)
+    evaluate.evaluate(EvaluateConfig(run=run))
+
+
 def run(path, n_sessions):
-    simulate.simulate(
-        SimulateConfig(run="new", catalog=path, systems=SYSTEMS, n_sessions=n_sessions, voices="A"),
-        progress=False,
-    )
-    evaluate.evaluate(EvaluateConfig(run="new"))
+    scored("new", catalog=path, systems=SYSTEMS, n_sessions=n_sessions)
     catalog = sources.load(path)
     grounder = Grounder(catalog)
     turns, shifts = evaluate.read("new", "turns"), evaluate.read("new", "shifts")
@@ -75,15 +76,10 @@ def printed(*command):
 
 
 def metric():
-    systems = ("oracle", "random", "silent")
-    simulate.simulate(
-        SimulateConfig(run="mine", systems=systems, n_sessions=2, n_turns=8, voices="A"), progress=False
-    )
-    evaluate.evaluate(EvaluateConfig(run="mine"))
+    scored("mine", systems=("oracle", "random", "silent"), n_sessions=2, n_turns=8)
     turns, means = evaluate.read("mine", "turns"), evaluate.read("mine", "model_metrics")
     return {
-        "by_turn": turns.groupby("model")["first_film_met"].apply(list).map(_plain).to_dict(),
-        "n_items": turns.groupby("model")["n_items"].apply(list).to_dict(),
+        "by_turn": turns.groupby("model")["first_film_met"].apply(_plain).to_dict(),
         "table": list(tables.turn_table(turns)),
         "means": means[means["metric"] == "first_film_met"].set_index("model")["mean"].to_dict(),
         "bars": texts("metric_bars", means),

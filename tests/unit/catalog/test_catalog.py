@@ -183,9 +183,8 @@ def test_every_concept_is_met_or_taken_away(sets, left):
     every = films._search([("actor", name) for name in names], relax=False).items
     assert every.tolist() == sorted(set.intersection(*sets))
     assert films.query({"actor": names}).items.tolist() == sorted(set.union(*sets))
-    assert films.without(np.array(sorted(left), np.int32), films.code("actor", names[0])).tolist() == sorted(
-        left - sets[0]
-    )
+    kept = films.without(np.array(sorted(left), np.int32), films.code("actor", names[0]))
+    assert kept.tolist() == sorted(left - sets[0])
     assert len(films.query({}).items) == 12
 
 
@@ -275,9 +274,8 @@ def test_the_samples_keywords_are_shared_by_films_and_clean():
     assert all(item.values["plot"] for item in WITH.items)
     assert min(WITH.support("plot", value) for value in WITH.values("plot")) >= 3
     assert WITH.report.table("plot").empty
-    assert "Gaslight" in {
-        WITH.items[i].title for i in WITH.query({"plot": "madness", "genre": "Thriller"}).items
-    }
+    found = WITH.query({"plot": "madness", "genre": "Thriller"}).items
+    assert "Gaslight" in {WITH.items[i].title for i in found}
 
 
 def test_another_catalogue_gets_the_words_that_tell_its_plots_apart(tmp_path):

@@ -136,8 +136,7 @@ def verdict(rule, text, phrase):
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("a film with Sting, please", ""),
-    ("a bee can sting you", "everyday word, not capitalised"),
+    ("a film with Sting, please", ""), ("a bee can sting you", "everyday word, not capitalised"),
     ("Sting is what bees do", "everyday word that opens a sentence"),
     ("Stop. Sting is what bees do", "everyday word that opens a sentence"),
     ('"Sting" is what I mean', ""), ("*sting* is what I mean", ""),
@@ -170,8 +169,7 @@ def test_a_weak_genre_needs_a_film_word_near_and_a_name_that_is_a_verb_a_capital
     ("Her", 'I liked "her" (2013)', ""), ("Her", "her (2013) is fine", ""),
     ("Her", "I liked HER very much", "everyday words, all in capitals"),
     ("Her", "It's 'her' that I mean", ""),
-    ("Sting", "Sting's brother", "everyday word that opens a sentence"),
-    ("RED", "I saw RED twice", ""),
+    ("Sting", "Sting's brother", "everyday word that opens a sentence"), ("RED", "I saw RED twice", ""),
     ("RED", "I saw Red twice", "everyday words, not written as the title"),
     ("1917", "in 1917 they met", "number or letter without quotes or year"),
     ("1917", '"1917" is long', ""), ("1917", "1917 (2019) is long", ""),
@@ -259,8 +257,7 @@ NAMED = of_titles(("Paper Kites", "Iron Valley", "Zenithar", "Heat", "Her"))
     ("Skip Paper Kites, try Iron Valley.", ["Iron Valley"]),
     ("Not Paper Kites, I suggest Iron Valley.", ["Iron Valley"]),
     ("I don't think Paper Kites fits.", []), ("Don't miss Paper Kites!", ["Paper Kites"]),
-    ("You can't go wrong with Paper Kites.", ["Paper Kites"]),
-    ("Why not Paper Kites?", ["Paper Kites"]),
+    ("You can't go wrong with Paper Kites.", ["Paper Kites"]), ("Why not Paper Kites?", ["Paper Kites"]),
     ("Paper Kites, which isn't violent, fits.", ["Paper Kites"]),
     ("There is no blood in Paper Kites.", ["Paper Kites"]),
     ("You wanted no horror, so Paper Kites it is.", ["Paper Kites"]),

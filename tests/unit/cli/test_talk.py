@@ -129,9 +129,8 @@ def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
     catalog = sources.load()
     ids = [item.item_id for item in catalog.items]
     assert [film["id"] for film in films] == ids
-    assert {film["id"] for film in films if film["recommendable"]} == {
-        ids[i] for i in catalog.query({}).items
-    }
+    shown = {film["id"] for film in films if film["recommendable"]}
+    assert shown == {ids[i] for i in catalog.query({}).items}
     one = next(film for film in films if film["id"] == "metropolis-1927")
     assert (one["title"], one["year"], one["director"]) == ("Metropolis", 1927, ["Fritz Lang"])
     for words, message in (

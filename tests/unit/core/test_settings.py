@@ -185,8 +185,7 @@ def test_a_name_makes_a_thing_and_lists_are_read_in_order(animals):
 
 @pytest.mark.parametrize(("spec", "message"), [
     ("parot:x", "unknown animal 'parot:x'; did you mean 'parrot'"),
-    ("zebra", r"unknown animal 'zebra' \(known: cat, parrot\)"),
-    ("", "unknown animal ''"),
+    ("zebra", r"unknown animal 'zebra' \(known: cat, parrot\)"), ("", "unknown animal ''"),
     ("parrot", "needs a phrase after a colon, e.g. parrot:hello"),
     ("parrot:", "needs a phrase after a colon"), ("cat:x", "'cat' takes no argument, got 'cat:x'"),
 ])  # fmt: skip

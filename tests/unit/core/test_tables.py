@@ -143,10 +143,8 @@ def test_numpy_numbers_become_plain_ones():
 
 
 def test_a_table_is_read_in_columns(tmp_path):
-    frame = pd.DataFrame(
-        {"model": "m", "session_id": list("aabbccd"), "turn": [1, 2] * 3 + [1], "long": "same"}
-    )
-    frame = frame.assign(x=range(7))
+    frame = pd.DataFrame({"model": "m", "session_id": list("aabbccd"), "turn": [1, 2] * 3 + [1]})
+    frame = frame.assign(long="same", x=range(7))
     path = tmp_path / "t.parquet"
     tables.write_parquet(path, frame)
     whole = tables.read_table(path, tables.TURNS, repeated=("long", "absent"))

@@ -54,10 +54,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
-        systems, arms = (
-            ("oracle", "tracker", "sticky", "random", "echo"),
-            ("shift", "straight", "fresh", "none"),
-        )
+        systems = ("oracle", "tracker", "sticky", "random", "echo")
+        arms = ("shift", "straight", "fresh", "none")
         scored(run="tiny", n_sessions=4, n_turns=8, systems=systems, arms=arms)
         sensitivity.make("tiny", 2)
         simulated(run="unscored", n_sessions=1, n_turns=2, systems=("echo",))

@@ -230,11 +230,9 @@ def test_systems_with_the_same_scores_stand_beside_one_another():
 
 
 def test_seeds_are_not_joined_by_lines():
-    rows = pd.DataFrame(
-        {"parameter": ["seed"] * 2 + ["n_turns"] * 2, "value": [*"1212"], "convention": "default"}
-    )
-    rows = rows.assign(model="a", metric="normalised_gain", mean=0.5, low=0.4, high=0.6)
-    seeds, lengths = scores.sweep_outcomes(rows).axes
+    rows = pd.DataFrame({"parameter": ["seed"] * 2 + ["n_turns"] * 2, "value": [*"1212"]})
+    facts = {"convention": "default", "model": "a", "metric": "normalised_gain"}
+    seeds, lengths = scores.sweep_outcomes(rows.assign(**facts, mean=0.5, low=0.4, high=0.6)).axes
     assert seeds.lines[0].get_linestyle() == "None" and lengths.lines[0].get_linestyle() == "-"
 
 

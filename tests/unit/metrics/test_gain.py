@@ -60,18 +60,15 @@ NAN = math.nan
 @pytest.mark.parametrize(("metric", "turns", "value"), [
         # one is the best that there is, and zero is chance: all three are dramas, of five; two of three
     (GAIN, [say(DRAMA, [0])], 1), (GAIN, [say(DRAMA, [6])], (0 - 5 / 9) / (1 - 5 / 9)),
-    (GAIN, [say(DRAMA, [0, 1, 2])], 1),
-    (GAIN, [say(DRAMA, [0, 1, 6])], (2 - 15 / 9) / (3 - 15 / 9)),
+    (GAIN, [say(DRAMA, [0, 1, 2])], 1), (GAIN, [say(DRAMA, [0, 1, 6])], (2 - 15 / 9) / (3 - 15 / 9)),
     (gain._first_gain, [say(DRAMA, [0, 6, 7])], 1),
     (gain._first_gain, [say(DRAMA, [6, 0, 1])], (0 - 5 / 9) / (1 - 5 / 9)),
         # a longer list is measured by the best list of its length: 0 and 1 meet two, the third best meets one
     (GAIN, [say(QUILL, [0, 1, 4])], 1), (GAIN, [say(QUILL, [0, 1])], 1), (GAIN, [say(QUILL, [0])], 1),
     (GAIN, [say(QUILL, [0, 1, 8])], (4 - 24 / 9) / (5 - 24 / 9)),
         # an excluded value gains nothing: dramas without Ada Quill are 2, 4, 5
-    (GAIN, [say(DRAMA, [2, 4], **NO_ADA)], 1),
-    (GAIN, [say(DRAMA, [0], **NO_ADA)], -(3 / 9) / (1 - 3 / 9)),
-    (gain._violations, [say(DRAMA, [0, 2], **NO_ADA)], 1 / 2),
-    (gain._violations, [say(DRAMA, [0, 2])], NAN),
+    (GAIN, [say(DRAMA, [2, 4], **NO_ADA)], 1), (GAIN, [say(DRAMA, [0], **NO_ADA)], -(3 / 9) / (1 - 3 / 9)),
+    (gain._violations, [say(DRAMA, [0, 2], **NO_ADA)], 1 / 2), (gain._violations, [say(DRAMA, [0, 2])], NAN),
         # a film shown before gains nothing where the user asks for others: of five dramas four are left
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [0], **MORE)], -(4 / 9) / (1 - 4 / 9)),
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [1], **MORE)], 1),
@@ -87,8 +84,7 @@ NAN = math.nan
         # the strict pair: two films meet both, three are enough
     (PRECISE, [say(QUILL, [0, 2])], 1 / 2), (PRECISE, [say(QUILL, [])], NAN),
     (FOUND, [say(QUILL, [0, 2, 5])], 1 / 2), (FOUND, [say(DRAMA, [0, 1, 2, 4])], 1),
-    (FOUND, [say(QUILL, [])], 0),
-    (FOUND, [say({"genre": "War", "actor": "Ada Quill"}, [0])], NAN),
+    (FOUND, [say(QUILL, [])], 0), (FOUND, [say({"genre": "War", "actor": "Ada Quill"}, [0])], NAN),
     (FOUND, [say(QUILL, [0]), say(QUILL, [0], **MORE)], 0),  # film 1 was left
 ])  # fmt: skip
 def test_gain_worked_on_paper(metric, turns, value):
@@ -234,10 +230,8 @@ def test_costs_compare_the_replies_that_all_arms_have():
     shift = told(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [1]), say(QUILL, [0]))
     own = [one.gain for one in gain.window_replies(shift.replies)]
     assert own == pytest.approx([0.2, 1, 1])
-    shift.arms = {
-        gain.STRAIGHT: [REPLY(0.8, True), REPLY(math.nan, True), REPLY(0.4, False)],
-        gain.FRESH: [REPLY(1.0, True), REPLY(1.0, True), REPLY(0.6, True)],
-    }
+    straight = [REPLY(0.8, True), REPLY(math.nan, True), REPLY(0.4, False)]
+    shift.arms = {gain.STRAIGHT: straight, gain.FRESH: [REPLY(gained, True) for gained in (1.0, 1.0, 0.6)]}
     assert gain._straight_gain(shift) == pytest.approx(0.6)  # the second reply has no gain in one arm
     assert gain._fresh_gain(shift) == pytest.approx(0.8)
     mine = (own[0] + own[2]) / 2
