@@ -197,8 +197,7 @@ def test_members_with_a_place_come_first_in_its_order():
     registry = Registry("step")
     for name, facts in (("later", {}), ("second", {"place": 2.5}), ("last", {}), ("first", {"place": 1})):
         registry.register(name, **facts)(lambda: None)
-    assert registry.names() == ["first", "second", "later", "last"]
-    assert [entry.name for entry in registry] == registry.names()
+    assert registry.names() == [entry.name for entry in registry] == ["first", "second", "later", "last"]
     assert list(registry.describe().columns) == ["name", "summary"]
 
 

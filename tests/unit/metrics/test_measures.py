@@ -234,12 +234,11 @@ def test_metrics_are_described_and_marked_by_the_gate():
     table = base.describe()
     assert sorted(table["metric"]) == sorted(base.METRICS.names())
     sessions = base.describe("session")
-    assert set(sessions["level"]) == {"session"} and len(sessions) < len(table)
+    assert {*sessions["level"]} == {"session"} and len(sessions) < len(table)
     row = table.set_index("metric").loc["topic_adaptation_score", ["range", "short", "direction", "mark"]]
     assert row.tolist() == ["[-1, 2]", "TAS", base.HIGHER, base.NOT_VALID]
-    assert (base.get("normalised_gain").mark, base.get("normalised_gain").label) == ("", "gain")
-    assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
-    assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
-    assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "non-repetition")
-    assert base.get("missing_concepts").mark == base.UNGATED
-    assert base.get("coherence").mark == base.UNGATED  # a construct of judges
+    marks = {name: (base.get(name).mark, base.get(name).label) for name in ("normalised_gain", "novelty")}
+    assert marks == {"normalised_gain": ("", "gain"), "novelty": (base.DESCRIPTIVE, "non-repetition")}
+    labels = [base.get(name).label for name in ("item_tas", "topic_adaptation_score")]
+    assert labels == [f"item TAS {base.DAGGER}", f"TAS {base.DAGGER}"]
+    assert base.get("missing_concepts").mark == base.get("coherence").mark == base.UNGATED  # one of judges

@@ -107,14 +107,12 @@ def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
     findings.quote("- x.", tmp_path / "none.md")
 
 
-def talk(name, number, by):
-    """One turn: its user worded by ``by``."""
-    user = Turn("USER", "hello", {"user_meta": {"worded_by": by, "stage": "insist" if number else "ask"}})
-    return Dialogue(f"{number:05d}", name, (user, Turn("SYSTEM", "hi", {})))
-
-
 def test_turns_of_users_say_who_insists_and_who_words_them():
-    turns = views.user_turns([talk("m", n, "llm" if n < 3 else "template") for n in range(4)])
+    logs = [
+        {"worded_by": "llm" if n < 3 else "template", "stage": "insist" if n else "ask"} for n in range(4)
+    ]
+    users = [Turn("USER", "hello", {"user_meta": log}) for log in logs]
+    turns = views.user_turns([Dialogue("0", "m", (user, Turn("SYSTEM", "hi", {}))) for user in users])
     assert turns["insists"].tolist() == [False, True, True, True]
     assert turns["by_model"].tolist() == [True, True, True, False]
     assert views.user_turns([]).empty
@@ -204,7 +202,7 @@ def test_a_metric_by_voice_has_rows_for_what_voices_are_for_and_none_where_one_v
     frame = pd.DataFrame(rows, columns=["model", "session_id", "voice", "shift_cost"])
     table = statistics.by_voice(frame).set_index("voice")
     assert list(table.index[:2]) == ["confirmation", "development"]
-    assert list(table["scenarios"]) == [40, 40, 20, 20, 20, 20]
+    assert list(table["scenarios"]) == [40] * 2 + [20] * 4
     assert table.loc["critic", "tracker"].startswith(("0.2", "0.3"))
     assert table.loc["chatty", "tracker"].startswith(("0.0", "0.1"))
     assert (

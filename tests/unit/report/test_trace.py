@@ -103,10 +103,9 @@ def test_films_name_the_constraints_they_meet_and_what_was_dropped_or_excluded(v
     first, second = (turn["films"] for turn in made["turns"])
     harbour, quay, salt = (view.catalog.title_index[title.lower()][0] for title in FILMS)
     assert first == [{"film": harbour, "met": [True, True]}, {"film": salt, "met": [False, True]}]
-    assert second == [
-        {"film": harbour, "met": [True], "dropped": [["genre", "Drama"], ["year", "1994"]], "again": True},
-        {"film": quay, "met": [True], "avoided": [["genre", "Comedy"]]},
-    ]
+    dropped = [["genre", "Drama"], ["year", "1994"]]
+    assert second[0] == {"film": harbour, "met": [True], "dropped": dropped, "again": True}
+    assert second[1:] == [{"film": quay, "met": [True], "avoided": [["genre", "Comedy"]]}]
 
 
 def test_what_the_catalogue_lacks_is_neither_met_nor_unmet_and_missing_scores_are_not_zeros(view):
@@ -215,8 +214,8 @@ def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
 
 @pytest.mark.slow
 def test_fewer_pages_leave_no_page_of_before(run):
-    folder = paths.run_folder("movies", run) / "trace" / "data"
     trace.write(run, page_size=100)
+    folder = paths.run_folder("movies", run) / "trace" / "data"
     assert [path.name for path in sorted(folder.iterdir())] == ["index.js", "page-0000.js"]
     trace.write(run, page_size=5)
 
