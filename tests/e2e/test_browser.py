@@ -75,14 +75,12 @@ def spoilt(record):
 def light_report(run):
     """The report of a run with one outcome, and a pixel in place of each figure."""
     ladder = stats.ladder
+
+    def one_outcome(scores, plan):
+        return ladder(scores, plan.changed(secondary_outcomes=(), lower_is_better=(plan.primary_outcome,)))
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            stats,
-            "ladder",
-            lambda scores, plan: ladder(
-                scores, plan.changed(secondary_outcomes=(), lower_is_better=(plan.primary_outcome,))
-            ),
-        )
+        patch.setattr(stats, "ladder", one_outcome)
         patch.setattr(figures, "make", lambda *_: None)
         patch.setattr(style, "data", lambda *_: PIXEL)
         return report.write(run)
@@ -143,9 +141,8 @@ def test_it_opens_with_the_first_session_drawn_and_each_turn_shows_what_the_file
         "[...document.querySelector('.turn .row').querySelectorAll('.constraint:not(.gone)')].map((n) => n.lastChild.textContent)"
     )
     assert constraints == list(dialogue.turns[0].user_meta["constraints"].values())
-    assert [t.split(":")[0] for t in opened.texts(".shift b")] == [
-        f"Shift at turn {t}" for t in dialogue.shift_turns()
-    ]
+    told = [f"Shift at turn {t}" for t in dialogue.shift_turns()]
+    assert [t.split(":")[0] for t in opened.texts(".shift b")] == told
     opened.key("?")
     assert "next, previous session" in opened.text("#help")
     opened.key("j")
@@ -177,11 +174,8 @@ def test_search_and_filters_narrow_the_list(opened):
 def test_utterances_are_searched_and_the_first_hit_is_shown(opened):
     pairs = {(d.model_name, d.session_id): d.pairs() for d in simulate.dialogues("trace-e2e")}
     phrase = pairs["tracker", "00002"][4].user.text[:25]
-    holds = [
-        key
-        for key, turns in pairs.items()
-        if any(phrase in t.text for p in turns for t in (p.user, p.system))
-    ]
+    texts = [[t.text for p in turns for t in (p.user, p.system)] for turns in pairs.values()]
+    holds = [one for one in texts if any(phrase in text for text in one)]
     opened.key("u")
     opened.type(phrase.upper())
     opened.key("Enter")
@@ -283,9 +277,8 @@ def test_hostile_text_stays_text(page):
     calls = page.js("[...document.querySelectorAll('.call code')].map((n) => n.textContent)")
     assert len(calls) == 2 * len(said) // 2 and all(call.startswith(f"{escaped}(") for call in calls)
     shown = page.js("document.querySelector('#view').textContent")
-    assert (
-        shown.count(HOSTILE) + shown.count(escaped) > 10 * len(said) // 2
-    )  # texts, wishes, belief, state, calls, shifts, titles
+    # texts, wishes, belief, state, calls, shifts, titles
+    assert shown.count(HOSTILE) + shown.count(escaped) > 10 * len(said) // 2
 
     page.open(light_report("trace-hostile"))
     untouched(page, "script, iframe, img:not([src^='data:image/png'])")
@@ -709,8 +702,7 @@ def test_a_run_dropped_on_the_leaderboard_stands_beside_the_baselines(page, othe
     )
     page.wait("document.querySelectorAll('tr.own').length === 3")
     assert page.text("#state") == "mine.jsonl: 3 systems"
-    ranks = dict(
-        zip(page.texts("tbody tr td:nth-child(2)"), page.texts("tbody tr td:first-child"), strict=True)
-    )
+    names = page.texts("tbody tr td:nth-child(2)")
+    ranks = dict(zip(names, page.texts("tbody tr td:first-child"), strict=True))
     assert all(ranks[name] == ranks[f"{name} (mine)"] for name in SYSTEMS)  # the same scores tie
     assert page.complaints() == []

@@ -1,5 +1,6 @@
 """A real Dask scheduler and two worker processes on loopback, one of them killed in mid-batch."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 
+from crs_lib import simulate
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs.ledger import Ledger
@@ -44,8 +46,6 @@ def cluster(tmp_path_factory):
         for _ in range(2)
     ]  # fmt: skip
     try:
-        import json
-
         yield (
             wait_until(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address")),
             workers,
@@ -93,14 +93,13 @@ def test_sessions_that_fail_on_a_worker_are_said_and_a_maker_that_cannot_be_made
 
 
 def test_the_same_sessions_as_on_one_machine(cluster, tmp_path, monkeypatch):
-    from crs_lib import simulate
-    from crs_lib.simulate.config import SimulateConfig
-
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     monkeypatch.setenv("CRS_SCRATCH", str(tmp_path / "scratch"))
     size = {"systems": ["tracker", "template"], "n_sessions": 2, "n_turns": 3}
-    here = simulate.simulate(SimulateConfig(run="here", **size), progress=False)
-    there = simulate.simulate(SimulateConfig(run="there", **size, scheduler=cluster[0]), progress=False)
+    here = simulate.simulate(simulate.SimulateConfig(run="here", **size), progress=False)
+    there = simulate.simulate(
+        simulate.SimulateConfig(run="there", **size, scheduler=cluster[0]), progress=False
+    )
     assert (there / "dialogues.jsonl").read_bytes() == (here / "dialogues.jsonl").read_bytes()
     assert len((there / "llm_calls.jsonl").read_text().splitlines()) == 6
 
@@ -110,13 +109,10 @@ def test_no_scheduler_is_said(tmp_path, monkeypatch):
 
     from crs_lib.runs import dask
 
-    monkeypatch.setattr(distributed, "Client", lambda *_, **options: _refuse())
-    with (
-        pytest.raises(RunError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
-        dask.connected("tcp://127.0.0.1:9", 1),
-    ):
+    def refuse(*_, **options):
+        raise OSError("timed out")
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    told = pytest.raises(RunError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9")
+    with told, dask.connected("tcp://127.0.0.1:9", 1):
         pass
-
-
-def _refuse():
-    raise OSError("timed out")

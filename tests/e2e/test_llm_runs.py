@@ -66,20 +66,14 @@ def test_a_finished_run_needs_no_server(results):
 
 
 def test_other_weights_under_the_same_name_do_not_continue_a_run(results):
-    with (
-        OllamaServer({"m0:1": "0" * 64, "user:1": "a" * 64}) as server,
-        pytest.raises(Exception, match="judge:1"),
-    ):
+    models = {"m0:1": "0" * 64, "user:1": "a" * 64}
+    with OllamaServer(models) as server, pytest.raises(Exception, match="judge:1"):
         llm_job.work(results, server.url, "whole", 1, 1, 2)  # the judge is not there: simulated, not judged
-    (results / "movies" / "whole" / "manifest.json").write_text(
-        (results / "movies" / "whole" / "manifest.json").read_text().replace('"finished"', '"failed"')
-    )
-    with (
-        OllamaServer({**llm_job.models(1), "m0:1": "9" * 64}) as server,
-        pytest.raises(
-            Exception, match=r"other parameters \(input weights of ollama:m0:1: '000000000000' there"
-        ),
-    ):
+    manifest = results / "movies" / "whole" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"finished"', '"failed"'))
+    told = r"other parameters \(input weights of ollama:m0:1: '000000000000' there"
+    models = {**llm_job.models(1), "m0:1": "9" * 64}
+    with OllamaServer(models) as server, pytest.raises(Exception, match=told):
         llm_job.work(results, server.url, "whole", 1, 1, 2)
 
 
@@ -148,9 +142,8 @@ def test_a_run_can_do_without_a_session_that_never_ends_well(results):
             llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 1})
         llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 2})
     lost = [("ollama:m0:1", "00001"), ("ollama:m1:1", "00001")]
-    assert [(one.model_name, one.session_id) for one in simulate.dialogues("some")] == [
-        (model, "00000") for model, _ in lost
-    ]
+    kept = [(one.model_name, one.session_id) for one in simulate.dialogues("some")]
+    assert kept == [(model, "00000") for model, _ in lost]
     assert [(row["model"], row["session_id"]) for row in simulate.failed_sessions("some")] == lost
     found = evaluate.read("some", "results")
     assert len(found) == 4
@@ -173,9 +166,8 @@ def test_hostile_answers_go_through_every_stage(results):
     with OllamaServer(llm_job.models(1), answer=answer) as server:
         folder = llm_job.work(results, server.url, "hostile", 1, 1, 2, llm={"structured": False})
     (dialogue,) = simulate.dialogues("hostile")
-    assert all(
-        turn.text.startswith("<script>") and len(turn.text) > 1_000_000 for turn in dialogue.turns[1::2]
-    )
+    replies = [turn.text for turn in dialogue.turns[1::2]]
+    assert all(text.startswith("<script>") and len(text) > 1_000_000 for text in replies)
     assert {turn.user_meta["worded_by"] for turn in dialogue.turns[0::2]} == {"template"}
     assert "<script>" not in dialogue._repr_html_()
     calls = (folder / "llm_calls.jsonl").read_text().splitlines()

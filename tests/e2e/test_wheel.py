@@ -63,9 +63,8 @@ def test_installed_without_a_checkout_it_makes_the_main_job(wheel, tmp_path):
     home.mkdir()
     run([sys.executable, "-m", "venv", "--without-pip", str(place)], home)
     program = place / "bin" / "python"
-    packages = run(
-        [str(program), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], home
-    ).strip()
+    found = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = run([str(program), "-c", found], home).strip()
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
     # The dependencies of this environment, without what its own .pth files add (an editable install of ours).

@@ -41,14 +41,9 @@ def test_reads_name_type_default_and_help_of_every_line():
 
 
 @pytest.mark.parametrize(("line", "part"), [
-    ("seed = 7", "seed = 7"),
-    ("seed: int = 3 + 4  # sum", "3 + 4"),
-    ("seed: int = len('a')  # call", "no literal"),
-    ("import os", "import os"),
-    ("seed: Path = 'x'  # type", "'Path'"),
-    ("seed: int = 'seven'  # default of another type", "'seven'"),
-    ("seed: int", "seed: int"),
-    ("seed: int = = 2", "not Python"),
+    ("seed = 7", "seed = 7"), ("seed: int = 3 + 4  # sum", "3 + 4"), ("seed: int = len('a')  # call", "no literal"),
+    ("import os", "import os"), ("seed: Path = 'x'  # type", "'Path'"), ("seed: int = = 2", "not Python"),
+    ("seed: int = 'seven'  # default of another type", "'seven'"), ("seed: int", "seed: int"),
 ])  # fmt: skip
 def test_another_kind_of_line_is_named(line, part):
     with pytest.raises(InputError, match="03_simulate") as caught:
@@ -58,14 +53,8 @@ def test_another_kind_of_line_is_named(line, part):
 
 @pytest.mark.parametrize(("name", "text", "value"), [
     ("run", "007", "007"),  # a text stays a text, whatever it looks like
-    ("run", "true", "true"),
-    ("seed", "12", 12),
-    ("rate", "1e-3", 0.001),
-    ("rate", "2", 2.0),
-    ("quick", "False", False),
-    ("systems", "tracker, noisy:0.3", ["tracker", "noisy:0.3"]),
-    ("systems", '["a,b"]', ["a,b"]),
-    ("systems", "", []),
+    ("run", "true", "true"), ("seed", "12", 12), ("rate", "1e-3", 0.001), ("rate", "2", 2.0), ("quick", "False", False),
+    ("systems", "tracker, noisy:0.3", ["tracker", "noisy:0.3"]), ("systems", '["a,b"]', ["a,b"]), ("systems", "", []),
     ("limits", '{"low": 3}', {"low": 3}),
 ])  # fmt: skip
 def test_typed_text_becomes_the_declared_type(name, text, value):
@@ -147,10 +136,8 @@ def cells(frame):
 
 
 def test_text_stands_left_numbers_right_and_what_is_missing_is_a_dash():
-    frame = pd.DataFrame(
-        {"system": ["a<b", LONG], "mean": [-0.0001, -0.25], "n": [12, 3], "p_holm": ["p < .001", ""]}
-    )
-    rows = cells(frame)
+    columns = {"system": ["a<b", LONG], "mean": [-0.0001, -0.25], "n": [12, 3], "p_holm": ["p < .001", ""]}
+    rows = cells(pd.DataFrame(columns))
     assert rows[0] == [("left", "system"), ("right", "mean"), ("right", "n"), ("left", "p, Holm")]
     assert rows[1] == [("left", "a&lt;b"), ("right", "0.000"), ("right", "12"), ("left", "p &lt; .001")]
     assert rows[2][1] == ("right", "−0.250") and rows[2][0][1].startswith("Follows the user")
@@ -270,9 +257,8 @@ def told(good, folder, sections, questions="1. Who?"):
     """The broken rules of a notebook whose sections end with a code cell of a tag each."""
 
     def change(cells, notebook):
-        cells["opening"].source = cells["opening"].source.replace(
-            "1. How many words does a greeting have?", questions
-        )
+        asked = "1. How many words does a greeting have?"
+        cells["opening"].source = cells["opening"].source.replace(asked, questions)
         del notebook.cells[5:]
         for title, tag in sections.items():
             notebook.cells.append(nbformat.v4.new_markdown_cell(title))
@@ -294,17 +280,15 @@ def test_sections_end_with_findings_and_the_notebook_with_what_it_showed(good, t
     learnt = {**sections, "## What we learnt": "other"}
     must = "section 'What we learnt' must end with a code cell tagged 'finding'"
     assert any(line.startswith(must) for line in told(good, tmp_path, learnt))
-    [line] = told(
-        good, tmp_path, {"## Who?": "finding", "And then?": "finding", "## Checks": "checks", **END}
-    )
+    double = {"## Who?": "finding", "And then?": "finding", "## Checks": "checks", **END}
+    [line] = told(good, tmp_path, double)
     assert line.startswith("section 'Who?' has a cell tagged 'finding' before its end")
     end = "it must end with the sections 'Checks', 'What we learnt' and 'What this does not show'"
     early = {"## Checks": "checks", "## Who?": "finding", **END}
     older = {"## Who?": "finding", "## Checks": "checks", "## Reading the result": "finding"}
     assert end in told(good, tmp_path, early) and end in told(good, tmp_path, older)
-    assert "the first cell lists 2 questions ('1. …?') for 1 sections; one each" in told(
-        good, tmp_path, sections, "1. Who?\n2. When?"
-    )
+    two = told(good, tmp_path, sections, "1. Who?\n2. When?")
+    assert "the first cell lists 2 questions ('1. …?') for 1 sections; one each" in two
 
 
 @pytest.mark.parametrize("content", ["", "{}", "not json", '{"cells": 3}'])

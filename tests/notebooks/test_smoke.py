@@ -108,9 +108,8 @@ def test_an_unknown_parameter_is_an_error():
 def test_plain_papermill_works_from_both_folders(folder, tmp_path):
     path = next(path for path in BOOKS if path.stem == PAPERMILL)
     name, value = next((name, value) for name, value in values_for(path).items())
-    command = [
-        str(Path(sys.prefix) / "bin" / "papermill"), str(path.relative_to(folder)), str(tmp_path / "out.ipynb"),
-    ]  # fmt: skip
+    program = Path(sys.prefix) / "bin" / "papermill"
+    command = [str(program), str(path.relative_to(folder)), str(tmp_path / "out.ipynb")]
 
     def papermill(name, value):
         words = [*command, "-p", name, str(value)]

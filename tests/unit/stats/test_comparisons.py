@@ -61,9 +61,8 @@ def test_sign_flip_is_seeded_and_pairs_do_not_disturb_each_other():
 def test_swapping_the_systems_turns_signs_and_keeps_p(values):
     frame = matrix_frame(values)
     for function in (stats.mean_differences, stats.wilcoxon_pairs, stats.sign_flip_pairs):
-        there, back = (
-            function(frame, stats.Design(pairs=[pair])).iloc[0] for pair in (("s0", "s1"), ("s1", "s0"))
-        )
+        pairs = (("s0", "s1"), ("s1", "s0"))
+        there, back = (function(frame, stats.Design(pairs=[pair])).iloc[0] for pair in pairs)
         assert there["p"] == pytest.approx(back["p"], nan_ok=True)
         column = "w_plus" if "w_plus" in there else "diff"
         assert there[column] == pytest.approx(back["w_minus"] if "w_plus" in there else -back["diff"])
@@ -186,10 +185,6 @@ def test_words_follow_from_the_numbers_and_missing_values_are_counted():
     assert check("normal residuals", many)["test"] == "D'Agostino-Pearson"
 
 
-def benjamini_hochberg(ps):
-    return stats.adjust(pd.DataFrame({"p": ps}), method="benjamini_hochberg")["p_adjusted"].to_numpy()
-
-
 # Benjamini and Hochberg (1995), section 4.1: fifteen tests of a thrombolysis trial.
 TRIAL = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262]
 TRIAL += [0.5719, 0.6528, 0.7590, 1.0]
@@ -197,17 +192,16 @@ TRIAL += [0.5719, 0.6528, 0.7590, 1.0]
 
 def test_corrections_keep_order_and_missing_and_reproduce_the_paper():
     """Their section 4.1: four rejections at 5 %, where Bonferroni (and Holm) reject three."""
-    assert (benjamini_hochberg(TRIAL) <= 0.05).sum() == 4
+    found = stats.adjust(pd.DataFrame({"p": TRIAL}), method="benjamini_hochberg")
+    assert (found["p_adjusted"] <= 0.05).sum() == 4
     assert (stats.holm(TRIAL) <= 0.05).sum() == 3
     frame = pd.DataFrame({"p": [0.04, np.nan, 0.01]}, index=[9, 8, 7])
     found = stats.adjust(frame)
     assert list(found.index) == [9, 8, 7] and "p_adjusted" not in frame
     assert found["p_adjusted"].tolist() == pytest.approx([0.04, np.nan, 0.02], nan_ok=True)
     assert found["family_size"].tolist() == [2, 2, 2]
-    for p, method, words in (
-        (1.2, "holm", "outside"),
-        (0.1, "bonferoni", "use one of holm, benjamini_hochberg"),
-    ):
+    unknown = "use one of holm, benjamini_hochberg"
+    for p, method, words in ((1.2, "holm", "outside"), (0.1, "bonferoni", unknown)):
         with pytest.raises(InputError, match=words):
             stats.adjust(pd.DataFrame({"p": [p]}), method=method)
 
@@ -236,9 +230,8 @@ def test_leaderboard_orders_and_tells_apart():
     assert tied["mid1"] == tied["mid2"] and len(set(tied)) == 3
     assert (board["rank_low"] < board["rank_high"]).tolist() == [False, True, True, False]
     assert board["p_best"].sum() == pytest.approx(1) and board["p_best"][0] == 1
-    turned = leaderboard(
-        matrix_frame(-x, names), stats.Design(resamples=500), apart=apart, higher_is_better=False
-    )
+    design = stats.Design(resamples=500)
+    turned = leaderboard(matrix_frame(-x, names), design, apart=apart, higher_is_better=False)
     assert turned[["system", "rank_high"]].equals(board[["system", "rank_high"]])
     equal = leaderboard(matrix_frame(np.ones((6, 3))), stats.Design(resamples=50), apart=set())
     assert (equal["rank"].tolist(), equal["tied"].tolist()) == ([2, 2, 2], ["a", "a", "a"])

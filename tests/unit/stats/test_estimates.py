@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from nbconvert.filters.markdown_mistune import markdown2html_mistune
 from scipy import stats as sp
 
 from crs_lib import stats
@@ -134,11 +135,8 @@ def test_rare_large_costs_are_covered():
     """Nine of ten scenarios cost nothing: the plain interval of 20 misses the mean in a fifth of samples."""
     draw = np.random.default_rng(2)
     population = np.where(draw.random(2000) < 0.9, 0.0, draw.uniform(-0.3, 1.2, 2000))
-    held = [
-        found.low <= population.mean() <= found.high
-        for found in (stats.cost_interval(draw.choice(population, 20, replace=False)) for _ in range(300))
-    ]
-    assert np.mean(held) >= 0.93
+    found = [stats.cost_interval(draw.choice(population, 20, replace=False)) for _ in range(300)]
+    assert np.mean([one.low <= population.mean() <= one.high for one in found]) >= 0.93
 
 
 def paired(gap, noise):
@@ -240,17 +238,13 @@ def test_a_limit_without_an_interval_is_empty_and_an_unknown_word_is_refused():
 
 
 def test_a_name_from_outside_stays_text_in_a_notebook():
-    from nbconvert.filters.markdown_mistune import markdown2html_mistune
-
     hostile = (
         "<script>alert(1)</script>", "<img src=x onerror=y>", "![x](http://h/x.png)", "[x](javascript:y)",
         "a\n\n[r]: http://h\n\n![r][r]", "<!-- -->", "<svg/onload=x>", "</p><iframe src=//h>", "<http://h>",
     )  # fmt: skip
     for name in hostile:
-        for shown in (
-            stats.finding_count("{system} leads.", system=name),
-            stats.Sentences([f"{name} leads."]),
-        ):
+        told = stats.finding_count("{system} leads.", system=name)
+        for shown in (told, stats.Sentences([f"{name} leads."])):
             # a bare address may become a link, which loads nothing by itself
             page = markdown2html_mistune(shown._repr_markdown_())
             assert not re.search(r'<(script|img|svg|iframe|!--)|href="(?!http)', page), (name, page)

@@ -69,9 +69,8 @@ def test_restricted_mean_is_the_area_with_its_error():
     frame = pd.DataFrame({"system": "a", "time": [1, 3, 4, 4, 9], "event": True})
     row = stats.restricted_mean(until(frame, 6)).iloc[0]
     mean, half = row["restricted_mean"], 1.959964 * np.std([1, 3, 4, 4, 6]) / 5**0.5
-    assert row[["error", "low", "high"]].tolist() == pytest.approx(
-        [half / 1.959964, mean - half, min(6, mean + half)]
-    )
+    expected = [half / 1.959964, mean - half, min(6, mean + half)]
+    assert row[["error", "low", "high"]].tolist() == pytest.approx(expected)
     frame = pd.DataFrame({"system": list("aabb"), "time": [1, 3, 2, 8], "event": [True, False, True, False]})
     assert stats.restricted_mean(frame)["horizon"].tolist() == [3, 3]  # no guess beyond follow-up
 
@@ -118,9 +117,8 @@ def test_no_hazard_ratio_is_made_up_where_all_or_none_recover_first_or_one_late(
 
 
 def test_missing_times_are_left_out_and_counted_and_no_event_is_undefined():
-    frame = pd.DataFrame(
-        {"system": list("aaabbb"), "time": [1, 2, np.nan, 3, 4, 5], "event": [True] * 3 + [False] * 3}
-    )
+    times = [1, 2, np.nan, 3, 4, 5]
+    frame = pd.DataFrame({"system": list("aaabbb"), "time": times, "event": [True] * 3 + [False] * 3})
     curve = stats.kaplan_meier(frame)
     assert curve["system"].tolist() == ["a", "a", "a", "b"] and curve["n"].tolist() == [2, 2, 2, 3]
     assert curve["n_missing"].tolist() == [1, 1, 1, 0]
@@ -186,9 +184,8 @@ def test_wald_tests_equal_sum_coded_statsmodels(drop):
     frame = crossed(drop=drop)
     found = mixed_model(frame, factors=("shift_type",)).terms.set_index("term")
     scaled = frame.assign(value=frame["value"] * 100)
-    fit = smf.mixedlm("value ~ C(system, Sum) * C(shift_type, Sum)", scaled, groups=scaled["scenario"]).fit(
-        method="bfgs"
-    )
+    formula = "value ~ C(system, Sum) * C(shift_type, Sum)"
+    fit = smf.mixedlm(formula, scaled, groups=scaled["scenario"]).fit(method="bfgs")
     again = fit.wald_test_terms(scalar=True).table
     for ours, theirs in (("system", 1), ("shift_type", 2), ("system:shift_type", 3)):
         assert found.loc[ours, "chi2"] == pytest.approx(float(again["statistic"].iloc[theirs]), rel=1e-2)
@@ -217,10 +214,8 @@ def test_no_scenario_variance_converges_at_the_boundary():
     assert "boundary" in model.fit["warnings"][0] or model.fit["converged"][0]
 
 
-FRAME, NO_PLACEBO = (
-    crossed(),
-    REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] != "placebo")),
-)
+FRAME = crossed()
+NO_PLACEBO = REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] != "placebo"))
 mixed_by_type = partial(mixed_model, factors=("shift_type",))
 
 

@@ -10,19 +10,8 @@ from statsmodels.stats.anova import AnovaRM
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
-from crs_lib.stats import (
-    Design,
-    adjust,
-    cluster_bootstrap,
-    cluster_bootstrap_differences,
-    friedman,
-    holm,
-    icc,
-    krippendorff_alpha,
-    mean_differences,
-    sign_flip_pairs,
-    wilcoxon_pairs,
-)
+from crs_lib import stats
+from crs_lib.stats import Design, friedman, icc, sign_flip_pairs, wilcoxon_pairs
 from crs_lib.stats.effects import rank_biserial
 from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova, tost_pairs
@@ -50,7 +39,7 @@ def check(name, frame):
 
 
 def alpha(frame, level):
-    return krippendorff_alpha(frame, RATERS, level=level)
+    return stats.krippendorff_alpha(frame, RATERS, level=level)
 
 
 def arm(time):
@@ -80,8 +69,8 @@ PRINTED = [
     ("pingouin's documentation of epsilon()", lambda: rm_anova(FIVE), {"epsilon_gg": 0.5587754577585018}, 1e-12),
     ("R: friedman.test(RoundingTimes)", lambda: friedman(matrix_frame(given.ROUNDING_TIMES)), {"statistic": 11.143}, 5e-4),
     ("the same", lambda: friedman(matrix_frame(given.ROUNDING_TIMES)), {"p": 0.003805}, 5e-7),
-    ("R: t.test(extra ~ group, sleep, paired)", lambda: mean_differences(SLEEP), {"t": -4.0621, "p": 0.002833}, 5e-5),
-    ("the same", lambda: mean_differences(SLEEP), {"diff": -1.58, "low": -2.4598858, "high": -0.7001142}, 1e-7),
+    ("R: t.test(extra ~ group, sleep, paired)", lambda: stats.mean_differences(SLEEP), {"t": -4.0621, "p": 0.002833}, 5e-5),
+    ("the same", lambda: stats.mean_differences(SLEEP), {"diff": -1.58, "low": -2.4598858, "high": -0.7001142}, 1e-7),
     ("Hollander & Wolfe (1973), p. 29: V = 40, one-sided .01953", lambda: wilcoxon_pairs(DEPRESSION),
      {"w_plus": 40, "w_minus": 5, "p": 0.0390625}, 1e-12),
     ("Fisher (1935), section 21: 863 of 32768 patterns reach 314", lambda: sign_flip_pairs(ZEA_MAYS, permutations=2**15),
@@ -144,32 +133,33 @@ def test_other_implementations(ours, names, theirs, digits):
 
 def test_corrections_equal_statsmodels_to_the_last_bit():
     for method, name in (("holm", "holm"), ("benjamini_hochberg", "fdr_bh")):
-        found = adjust(pd.DataFrame({"p": PS}), method=method)["p_adjusted"]
+        found = stats.adjust(pd.DataFrame({"p": PS}), method=method)["p_adjusted"]
         assert found.tolist() == multipletests(PS, method=name)[1].tolist()
-    assert holm([0.03, 0.01, 0.02, 0.04]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert stats.holm([0.03, 0.01, 0.02, 0.04]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
 
 
 def covered_mean(rng):
     """Skewed values of 40 scenarios with 5 turns; the mean of a lognormal with variance 0.25 (1 + 0.25)."""
     noise = rng.normal(size=(40, 1)) + rng.normal(size=(40, 5)) * 0.5
-    return cluster_bootstrap, matrix_frame(np.exp(0.5 * noise)).assign(system="a"), np.exp(0.5 * 0.25 * 1.25)
+    return (
+        stats.cluster_bootstrap,
+        matrix_frame(np.exp(0.5 * noise)).assign(system="a"),
+        np.exp(0.5 * 0.25 * 1.25),
+    )
 
 
 def covered_difference(rng):
     """30 paired scenarios, a tenth of the values missing at random."""
     x = rng.normal(size=(30, 1)) * 2 + rng.normal(size=(30, 2)) + [0.4, 0.0]
     x[rng.random((30, 2)) < 0.1] = np.nan
-    return cluster_bootstrap_differences, matrix_frame(x), 0.4
+    return stats.cluster_bootstrap_differences, matrix_frame(x), 0.4
 
 
 def covered_alpha(rng):
     """60 items by 3 raters of equal variances: 0.5."""
     frame = ratings(rng.normal(size=(1, 60)) + rng.normal(size=(3, 60)))
-    return (
-        partial(krippendorff_alpha, level="interval"),
-        frame.rename(columns={"rater": "system", "item": "scenario"}),
-        0.5,
-    )
+    tidy = frame.rename(columns={"rater": "system", "item": "scenario"})
+    return partial(stats.krippendorff_alpha, level="interval"), tidy, 0.5
 
 
 @pytest.mark.slow

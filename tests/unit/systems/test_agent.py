@@ -19,6 +19,7 @@ from tests.helpers.sample import GROUNDER, SAMPLE
 
 TEN = ten_films()
 WISH = "I'd like to see comedy films tonight. Any ideas?"
+FILM = next(item for item in SAMPLE.items if "Comedy" in item.values["genre"] and item.year >= 1990)
 WELL = [("search_films", {"genre": "comedy", "year_from": 1990})]
 
 
@@ -38,10 +39,8 @@ def choose(prompt, schema, seed):
         return "Hello."
     if "anyOf" in schema:
         return json.dumps({"action": "search_films", "arguments": WELL[0][1]})
-    reply = {
-        "recommended": schema["properties"]["recommended"]["items"].get("enum", [])[:1],
-        "reply": "This.",
-    }
+    films = schema["properties"]["recommended"]["items"].get("enum", [])[:1]
+    reply = {"recommended": films, "reply": "This."}
     return json.dumps({"action": "reply", **reply} if "action" in schema["properties"] else reply)
 
 
@@ -103,9 +102,8 @@ def test_an_agent_searches_and_then_recommends_what_it_found(backend):
     film = SAMPLE.items[reply.items[0]]
     assert "Comedy" in film.values["genre"] and film.year >= 1990
     result = json.loads(tool_results(bodies[1])[0])
-    assert result["found"] == call["n_found"] and result["movies"][0].startswith(
-        f"[1] {film.title} ({film.year})"
-    )
+    assert result["found"] == call["n_found"]
+    assert result["movies"][0].startswith(f"[1] {film.title} ({film.year})")
 
 
 @pytest.mark.parametrize(("calls", "rule", "made", "refused", "asked", "films"), [
@@ -141,9 +139,8 @@ def test_wrong_names_and_foreign_arguments_are_told_and_logged(backend):
 def test_arguments_that_are_no_json_or_huge_are_told_logged_and_bounded():
     broken = iter([[("search_films", '{"genre": ')], [("search_films", '["war"]')]])
     reply, _ = one_turn(lambda body: next(broken, []), "openai")
-    assert [call["error"].split(" (")[0] for call in reply.extra["tool_calls"]] == [
-        "the arguments are not JSON", "the arguments are no JSON object",
-    ]  # fmt: skip
+    errors = [call["error"].split(" (")[0] for call in reply.extra["tool_calls"]]
+    assert errors == ["the arguments are not JSON", "the arguments are no JSON object"]
     reply, _ = one_turn(lambda body: [] if tool_results(body) else [("search_films", {"genre": "x" * 9000})])
     (call,) = reply.extra["tool_calls"]
     assert len(json.dumps(call)) < 600 and call["n_found"] == 0
@@ -156,12 +153,9 @@ def test_films_keep_their_numbers_over_the_turns_and_plain_text_is_the_reply():
         second = system.reply(2, "More of them, please.", {})
     assert second.extra["offered_ids"] == first.extra["offered_ids"] and second.items == first.items
     roles = [message["role"] for message in server.bodies[-1]["messages"]]
-    assert roles == [
-        "system", "user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "user",
-    ]  # fmt: skip
-    film = next(item for item in SAMPLE.items if "Comedy" in item.values["genre"] and item.year >= 1990)
-    reply, bodies = one_turn(well, answer=lambda *_: f"See {film.title} ({film.year}).", structured=False)
-    assert [SAMPLE.items[i] for i in reply.items] == [film] and len(bodies) == 2
+    assert roles == ["system", *["user", "assistant", "tool", "assistant"] * 2, "user"]
+    reply, bodies = one_turn(well, answer=lambda *_: f"See {FILM.title} ({FILM.year}).", structured=False)
+    assert [SAMPLE.items[i] for i in reply.items] == [FILM] and len(bodies) == 2
 
 
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
@@ -175,9 +169,8 @@ def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
     rows = list(recorder.rows())
     recorder.close()
     assert [row["error"] for row in rows].count("no tools") == 1 and len(rows) == 11
-    assert rows[0]["tool_calls"] == [] and [row["step"] for row in rows if row["turn"] == 2] == [
-        0, 1, 2, 3, 4,
-    ]  # fmt: skip
+    assert rows[0]["tool_calls"] == []
+    assert [row["step"] for row in rows if row["turn"] == 2] == [0, 1, 2, 3, 4]
 
 
 def test_json_actions_are_a_setting_demanded_tools_must_be_there_and_a_text_ends_them():
@@ -188,17 +181,16 @@ def test_json_actions_are_a_setting_demanded_tools_must_be_there_and_a_text_ends
         system, _ = made(server, tools="native")
         with pytest.raises(LLMError, match="does not support tools"):
             system.reply(1, WISH, {})
-    film = next(item for item in SAMPLE.items if "Comedy" in item.values["genre"] and item.year >= 1990)
 
     def answer(prompt, schema, seed):
         if "anyOf" in schema and "Result of" not in prompt:
             return json.dumps({"action": "search_films", "arguments": {}})
-        return json.dumps({"action": "reply", "reply": f"See {film.title} ({film.year})."})
+        return json.dumps({"action": "reply", "reply": f"See {FILM.title} ({FILM.year})."})
 
     with OllamaServer(tools=None, answer=answer) as server:
         system, _ = made(server, structured=False)
         reply = system.reply(1, WISH, {})
-    assert [SAMPLE.items[i] for i in reply.items] == [film] and len(reply.extra["tool_calls"]) == 1
+    assert [SAMPLE.items[i] for i in reply.items] == [FILM] and len(reply.extra["tool_calls"]) == 1
 
 
 def test_a_whole_session_repeats_to_the_byte():

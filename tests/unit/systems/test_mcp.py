@@ -15,9 +15,8 @@ async def seen(*asked):
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "crs_lib", "catalog", "mcp", "--catalog", "sample"]
-    )
+    words = ["-m", "crs_lib", "catalog", "mcp", "--catalog", "sample"]
+    command = StdioServerParameters(command=sys.executable, args=words)
     async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         tools = (await session.list_tools()).tools
@@ -33,18 +32,15 @@ def test_an_agent_finds_films_through_two_tools_with_schemas_and_structured_resu
     ))  # fmt: skip
     schemas = {tool.name: tool.input_schema["properties"] for tool in tools}
     assert set(schemas) == {"search_films", "film"}
-    assert set(schemas["search_films"]) == {*SAMPLE.fields, "year_from", "year_to", "without", "text"} - {
-        "year"
-    }
+    more = {"year_from", "year_to", "without", "text"}
+    assert set(schemas["search_films"]) == {*SAMPLE.fields} - {"year"} | more
     comedies, none, film, unknown, wrong = found
     wanted = [i for i in SAMPLE.query({"genre": "Comedy"}).items.tolist() if SAMPLE.items[i].year <= 1930]
     assert comedies.structured_content["found"] == len(wanted) > 0
-    assert {one["id"] for one in comedies.structured_content["films"]} == {
-        SAMPLE.items[i].item_id for i in wanted
-    }
-    assert (
-        none.structured_content["films"] == [] and "no movie has genre" in none.structured_content["notes"][0]
-    )
+    shown = {one["id"] for one in comedies.structured_content["films"]}
+    assert shown == {SAMPLE.items[i].item_id for i in wanted}
+    assert none.structured_content["films"] == []
+    assert "no movie has genre" in none.structured_content["notes"][0]
     assert film.structured_content["title"] == "Metropolis" == json.loads(film.content[0].text)["title"]
     assert unknown.is_error and "did you mean 'metropolis-1927'" in unknown.content[0].text
     assert wrong.is_error

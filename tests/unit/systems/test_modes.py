@@ -14,7 +14,6 @@ from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import SMALL_MODEL, LLMSettings
 from crs_lib.metrics import conventions
 from crs_lib.simulate import conversation
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems import modes
 from crs_lib.systems.base import World
@@ -37,9 +36,8 @@ def said_once(mode, text=WISH, answers=None, **rule):
 
 
 def talk(spec, session=0, n_turns=6, world=None, **config):
-    return simulate.session(
-        world, spec, session, SimulateConfig(systems=["oracle"], n_turns=n_turns, **{"voices": "A", **config})
-    )
+    batch = simulate.SimulateConfig(systems=["oracle"], n_turns=n_turns, **{"voices": "A", **config})
+    return simulate.session(world, spec, session, batch)
 
 
 def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
@@ -50,7 +48,7 @@ def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
     assert firsts[0].content.count("\n- [") == 30
     assert [one.role for one in asked(world)[2].messages] == ["system", *["user", "assistant"] * 2, "user"]
     world = with_model(lambda request: answer("Hm."))
-    config = SimulateConfig(systems=["oracle"], n_turns=12)
+    config = simulate.SimulateConfig(systems=["oracle"], n_turns=12)
     for session in range(6):
         plan = conversation.scenario(world, session, config)
         films = conversation._shelf(world, plan, config)
@@ -93,7 +91,7 @@ def test_no_logged_wish_reaches_a_model(mode):
 @pytest.mark.parametrize("mode", ["closed", "rag"])
 def test_the_oracle_of_a_mode_makes_the_most_of_its_list_and_needs_no_model(mode):
     world = World(SAMPLE, GROUNDER, llm=LLMSettings(retriever="hybrid:hashing", listed=12))
-    config = SimulateConfig(systems=[f"{mode}:oracle"], n_turns=8, llm={"listed": 12})
+    config = simulate.SimulateConfig(systems=[f"{mode}:oracle"], n_turns=8, llm={"listed": 12})
     assert not config.roles() and systems.model_of(f"{mode}:oracle") == ""
     judged = 0
     for session in range(4):
@@ -117,9 +115,8 @@ def test_a_reminder_that_the_latest_wishes_count_stands_where_it_is_asked_for(mo
 @pytest.mark.parametrize("mode", MODES)
 def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
     long = "word " * 250
-    world = with_model(
-        lambda request: answer(long), num_ctx=3000, num_predict=300, listed=5, reply_limit=2000
-    )
+    sizes = {"num_ctx": 3000, "num_predict": 300, "listed": 5, "reply_limit": 2000}
+    world = with_model(lambda request: answer(long), **sizes)
     system = systems.create(f"{mode}:scripted", world, 7, 0)
     extras = [system.reply(turn, f"{WISH} {long}", {}).extra for turn in range(1, 6)]
     assert extras[0].get("utterances_left_out") is None and extras[-1]["utterances_left_out"] >= 2
@@ -147,9 +144,8 @@ def test_numbers_are_films_of_the_latest_list_and_stated_wishes_are_kept():
 
 def test_free_titles_are_looked_up_and_foreign_ones_are_counted():
     film = SAMPLE.items[3]
-    text = answer(
-        'Try "Lamps of Nowhere".', [f"{film.title} ({film.year})", "The Lamp That Was Not", "X" * 80]
-    )
+    named = [f"{film.title} ({film.year})", "The Lamp That Was Not", "X" * 80]
+    text = answer('Try "Lamps of Nowhere".', named)
     reply, _ = said_once("free", answers=[text])
     assert [SAMPLE.items[item] for item in reply.items] == [film]
     assert reply.hallucinated == ("The Lamp That Was Not", "X" * 80, "Lamps of Nowhere")
@@ -160,9 +156,8 @@ def test_in_plain_text_the_titles_count_and_those_asked_about_do_not():
     asked_about, other = SAMPLE.items[0], SAMPLE.items[5]
     said = f"{asked_about.title} ({asked_about.year}) is funny. See {other.title} ({other.year}) or Lamps (1987)."
     for mode in ("free", "rag"):
-        reply, (request,) = said_once(
-            mode, f"Is {asked_about.title} funny?", [said], structured=False, listed=1, retriever="bm25"
-        )
+        rule = {"structured": False, "listed": 1, "retriever": "bm25"}
+        reply, (request,) = said_once(mode, f"Is {asked_about.title} funny?", [said], **rule)
         offered = reply.extra.get("offered_ids", [])
         wanted = {other.item_id, *(one for one in offered if one == asked_about.item_id)}
         assert {SAMPLE.items[item].item_id for item in reply.items} == wanted
@@ -189,9 +184,8 @@ def test_a_number_that_was_not_shown_fails_the_session(mode):
 
 
 def test_a_spec_names_mode_backend_and_model():
-    specs = [
-        f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in ("template", "ollama:a:b")
-    ]
+    models = ("template", "ollama:a:b")
+    specs = [f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in models]
     assert systems.check(specs) == specs
     assert {systems.model_of(spec) for spec in specs} == {"template", "ollama:a:b"}
     assert systems.model_of("ollama:a:b") == "ollama:a:b" and systems.model_of("tracker") == ""
@@ -241,12 +235,10 @@ N_SESSIONS, N_TURNS = 30, 8
 
 
 def headline(spec, world):
-    scorer = ItemsScorer(GROUNDER, conventions.get("default"))
     dialogues = [talk(spec, session, N_TURNS, world) for session in range(N_SESSIONS)]
-    scored = scorer.score_many(dialogues)
-    return tuple(
-        float(np.nanmean([one.session[name] for one in scored])) for name in ("normalised_gain", "found_at_3")
-    )
+    scored = ItemsScorer(GROUNDER, conventions.get("default")).score_many(dialogues)
+    names = ("normalised_gain", "found_at_3")
+    return tuple(float(np.nanmean([one.session[name] for one in scored])) for name in names)
 
 
 @pytest.fixture(scope="module")
@@ -294,9 +286,7 @@ def test_a_copied_prompt_is_asked_for_once_more_with_nothing_to_copy_and_then_lo
 def test_the_form_is_a_filled_example_that_fits_the_schema_and_the_described_one_is_kept(mode):
     _, (request,) = said_once(mode, answers=[answer("Fine.")])
     example = json.loads(request.messages[0].content.splitlines()[-1])
-    assert set(example) <= set(request.schema["properties"]) and set(request.schema["required"]) <= set(
-        example
-    )
+    assert set(request.schema["required"]) <= set(example) <= set(request.schema["properties"])
     assert modes.copied_prompt(json.dumps(example))
     _, (old,) = said_once(mode, answers=[answer("Fine.")], form="described")
     assert old.messages[0].content.count("one to three sentences") == 1
@@ -311,10 +301,8 @@ def test_calls_kept_with_the_described_form_replay(mode, tmp_path, monkeypatch):
         "systems": [f"{mode}:replay:smollm2"], "n_sessions": 1, "n_turns": 8, "seed": 7, "arms": ["shift"],
         "voices": "A", "llm": {**SMALL_MODEL, "form": "described"},
     }  # fmt: skip
-    simulate.simulate(SimulateConfig(run="kept", **asked), progress=False)
+    sample.simulated(run="kept", **asked)
     (talk,) = simulate.dialogues("kept")
     assert len(talk.pairs()) == 8
     with pytest.raises(RunError, match="not recorded"):
-        simulate.simulate(
-            SimulateConfig(run="new", **asked | {"llm": {**SMALL_MODEL, "max_failed": 0}}), progress=False
-        )
+        sample.simulated(run="new", **asked | {"llm": {**SMALL_MODEL, "max_failed": 0}})

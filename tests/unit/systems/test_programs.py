@@ -2,18 +2,19 @@
 
 import json
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from crs_lib import runs, simulate
+from crs_lib import evaluate, runs, simulate
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLMError, LLMSettings, Retry
+from crs_lib.metrics import conventions
 from crs_lib.runs.ledger import Ledger
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import conversation_id
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
@@ -39,9 +40,12 @@ def results(tmp_path, monkeypatch):
 
 
 def config(spec, **changes):
-    return SimulateConfig(
-        **{"run": "r", "systems": [spec], "n_sessions": 4, "n_turns": 3, "arms": ["shift"], **changes}
-    )
+    small = {"run": "r", "systems": [spec], "n_sessions": 4, "n_turns": 3, "arms": ["shift"]}
+    return simulate.SimulateConfig(**small | changes)
+
+
+def simulated(spec, **changes):
+    return simulate.simulate(config(spec, **changes), progress=False)
 
 
 def calls(folder):
@@ -57,7 +61,7 @@ def keys_within(value):
 @pytest.mark.slow
 def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
     with ProgramServer(lambda _: (200, {"reply": "See Metropolis (1927)."})) as server:
-        folder = simulate.simulate(config(server.url, n_turns=12), progress=False)
+        folder = simulated(server.url, n_turns=12)
     assert len(server.requests) == 4 * 12
     assert set().union(*map(keys_within, server.requests)) == ALLOWED
     said = {conversation_id(7, d.session_id, "shift"): [turn.text for turn in d.turns]
@@ -86,27 +90,18 @@ def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_
             before = len(server.requests)
             assert programs.ask(server.url, ASK).reply == "Hi"
             assert len(server.requests) == before + len(first) + 1
-        plan[:] = [(503, "wait")] * 9
-        with failing("busy", match="said: wait"):
-            programs.ask(server.url, ASK)
-        assert len(plan) == 6
-        plan[:] = [(None, "")] * 9
-        with failing("dropped", match="ended early"):
-            programs.ask(server.url, ASK)
-        for status in (400, 404, 408, 429, 302):
-            plan[:] = [(status, "no such thing")]
-            before = len(server.requests)
-            with failing("refused", match=rf"said: no such thing \(HTTP {status}\)"):
+        said = "no such thing"
+        for answer, kind, match, asked in (
+            ((503, "wait"), "busy", "said: wait", 3), ((None, ""), "dropped", "ended early", 3),
+            *(((status, said), "refused", rf"said: {said} \(HTTP {status}\)", 1) for status in (400, 404, 408, 429, 302)),
+            ((200, "<html>"), "wrong answer", "not JSON: '<html>'", 1),
+            ((200, {"reply": 3}), "wrong answer", "'reply' is a number", 1),
+            ((200, "x" * 1_100_000), "wrong answer", "longer than 1,000,000 bytes", 1),
+        ):  # fmt: skip
+            plan[:], before = [answer] * 9, len(server.requests)
+            with failing(kind, match=match):
                 programs.ask(server.url, ASK)
-            assert len(server.requests) == before + 1
-        plan[:] = [(200, "<html>"), (200, {"reply": 3})]
-        with failing("wrong answer", match="not JSON: '<html>'"):
-            programs.ask(server.url, ASK)
-        with failing("wrong answer", match="'reply' is a number"):
-            programs.ask(server.url, ASK)
-        plan[:] = [(200, "x" * 1_100_000)]
-        with failing("wrong answer", match="longer than 1,000,000 bytes"):
-            programs.ask(server.url, ASK)
+            assert len(server.requests) - before == asked
     with ProgramServer(lambda _: (200, {"reply": "Hi"}), delay=0.6) as server:
         with Programs(None, LLMSettings(timeout=0.2)) as programs, failing("too slow"):
             programs.ask(server.url, ASK)
@@ -118,7 +113,7 @@ def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(result
     with pytest.raises(
         RunError, match=r"cannot start; one thing is missing:\n  - crs: no server answers at http"
     ):
-        simulate.simulate(config(spec), progress=False)
+        simulated(spec)
     with FAST() as programs, failing("unreachable", match="is it running"):
         programs.ask(spec, ASK)
 
@@ -142,7 +137,7 @@ def test_a_spec_that_cannot_be_read_is_refused_at_once(spec, message):
 def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
     adapter, seen = script(tmp_path, "adapter.sh", SHELL), tmp_path / "seen.jsonl"
     spec = f"exec:{adapter} {seen}"
-    folder = simulate.simulate(config(spec, n_sessions=20, workers=2), progress=False)
+    folder = simulated(spec, n_sessions=20, workers=2)
     requests = [json.loads(line) for line in seen.read_text().splitlines()]
     assert len(requests) == 60 == len({(one["session"], one["turn"]) for one in requests})
     assert set().union(*map(keys_within, requests)) == ALLOWED
@@ -159,15 +154,14 @@ def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
     assert mine.split()[-4:-2] == ["18000", "-"]
     assert total.split()[:3] == ["all", "18000", "0.0"] and float(total.split()[-1]) < 5
     before = (folder / "dialogues.jsonl").read_bytes()
-    simulate.simulate(config(spec, n_sessions=20, workers=2), progress=False)
+    simulated(spec, n_sessions=20, workers=2)
     assert len(seen.read_text().splitlines()) == 60
     assert (folder / "dialogues.jsonl").read_bytes() == before
     adapter.write_text(SHELL.replace("drama", "comedy"))
-    (folder / "manifest.json").write_text(
-        (folder / "manifest.json").read_text().replace('"status": "finished"', '"status": "failed"')
-    )
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"status": "finished"', '"status": "failed"'))
     with pytest.raises(RunError, match=r"input program exec:.* there, .* now"):
-        simulate.simulate(config(spec, n_sessions=20, workers=2), progress=False)
+        simulated(spec, n_sessions=20, workers=2)
 
 
 @pytest.mark.subprocess
@@ -176,9 +170,8 @@ def test_a_node_script_answers(tmp_path, world):
     adapter = script(tmp_path, "adapter.js", NODE)
     with FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)
-        reply = systems.create(f"exec:node {adapter}", mine, 7, 0).reply(
-            1, "I like drama", {"constraints": 1}
-        )
+        system = systems.create(f"exec:node {adapter}", mine, 7, 0)
+        reply = system.reply(1, "I like drama", {"constraints": 1})
     assert reply.constraints == {"genre": "Drama"} and reply.extra["state"] == {"genre": "drama"}
     assert [world.catalog.items[i].item_id for i in reply.items] == ["metropolis-1927"]
 
@@ -196,13 +189,12 @@ def test_sessions_of_a_bad_program_fail_with_the_reason_and_resume_when_it_is_me
         failed = {key.session: error for key, error in ledger.failures()}
     assert failed.keys() == how.keys()
     assert "ended with exit code 1 before it answered; its last words: " in failed[0]
-    assert "about to fail | " in failed[0]
-    assert "not JSON: 'I am no JSON'" in failed[2]
-    assert "did not answer within 1 seconds" in failed[3]
-    assert "more than one line answers a request" in failed[4]
-    assert "'recommended' is a text" in failed[5]
-    assert "longer than 1,000,000 bytes" in failed[6]
-    assert "was ended by SIGKILL before it answered" in failed[7]
+    for session, told in (
+        (0, "about to fail | "), (2, "not JSON: 'I am no JSON'"), (3, "did not answer within 1 seconds"),
+        (4, "more than one line answers a request"), (5, "'recommended' is a text"),
+        (6, "longer than 1,000,000 bytes"), (7, "was ended by SIGKILL before it answered"),
+    ):  # fmt: skip
+        assert told in failed[session]
     kinds = [row["error"] for row in calls(results / "r") if row["error"]]
     assert sorted(set(kinds)) == ["crashed", "too slow", "wrong answer"]
     n_calls = len(calls(results / "r"))
@@ -214,7 +206,7 @@ def test_sessions_of_a_bad_program_fail_with_the_reason_and_resume_when_it_is_me
 
 @pytest.mark.subprocess
 def test_a_run_may_do_without_a_few_sessions(tmp_path, results):
-    folder = simulate.simulate(config(odd(tmp_path, {1: "crash"}), llm={"max_failed": 1}), progress=False)
+    folder = simulated(odd(tmp_path, {1: "crash"}), llm={"max_failed": 1})
     assert "KeyError: 'films'" in (folder / "failed_sessions.csv").read_text()
     assert len(simulate.dialogues("r")) == 3
 
@@ -230,13 +222,11 @@ def test_a_program_that_reads_nothing_is_too_slow_and_one_that_is_not_there_is_n
         with failing("not started", match="No such file"):
             programs.ask("exec:./nothing-here", ASK)
     with pytest.raises(RunError, match="nothing-here is not there"):
-        simulate.simulate(config("exec:./nothing-here"), progress=False)
+        simulated("exec:./nothing-here")
 
 
 @pytest.mark.subprocess
 def test_a_halt_ends_a_program_under_way(tmp_path):
-    import threading
-
     programs = Programs(None, LLMSettings(timeout=30.0))
     threading.Timer(0.3, programs.halt).start()
     started = time.monotonic()
@@ -272,13 +262,13 @@ def module(tmp_path, monkeypatch):
 def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lack_is_said(module, world):
     spec = "python:mine_of_test:Mine"
     module(MINE.replace("FAILS", "99"))
-    simulate.simulate(config(spec), progress=False)
+    simulated(spec)
     talks = simulate.dialogues("r")
     assert talks[0].turns[3].text == "Film 2 of 770: Metropolis (1927)."
     assert talks[0].turns[3].meta["rec_titles"] == ["Metropolis"]
     module(MINE.replace("FAILS", "2"))
     with pytest.raises(RunError, match=r"reply raised ValueError: no more \(mine_of_test.py, line 9\)"):
-        simulate.simulate(config(spec, run="changed"), progress=False)
+        simulated(spec, run="changed")
     module("class Mine:\n    pass\n")
     for spec, message in (
         ("python:mine_of_test:Mine", "Mine has no method reply"),
@@ -286,7 +276,7 @@ def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lac
         ("python:no_such_module:Mine", "no_such_module cannot be imported \\(ModuleNotFoundError"),
     ):
         with pytest.raises(RunError, match=message):
-            simulate.simulate(config(spec, run="lacking"), progress=False)
+            simulated(spec, run="lacking")
 
 
 FIVE = [item.item_id for item in SAMPLE.items[:5]]
@@ -302,9 +292,7 @@ FIVE = [item.item_id for item in SAMPLE.items[:5]]
     ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
     ({"reply": "Five.", "recommended": FIVE}, FIVE[:3], ()),  # no more count than were wanted
 ])  # fmt: skip
-def test_films_are_read_by_id_by_title_or_from_the_reply_and_no_more_than_wanted(
-    world, answer, items, foreign
-):
+def test_films_are_read_by_id_title_or_from_the_reply_and_no_more_than_wanted(world, answer, items, foreign):
     with ProgramServer(lambda _: (200, answer)) as server, FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)
         reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
@@ -313,9 +301,6 @@ def test_films_are_read_by_id_by_title_or_from_the_reply_and_no_more_than_wanted
 
 
 def test_a_stated_state_is_scored_against_the_wishes_in_force(world):
-    from crs_lib import evaluate
-    from crs_lib.metrics import conventions
-
     def answer(request):
         genre = "comedy" if request["turn"] % 2 else "no such genre"
         return 200, {"reply": "Hm.", "state": {"genre": genre, "mood": "gay"}}
@@ -349,10 +334,8 @@ def test_a_request_is_the_documented_object():
     ({"reply": "Hi", "recommended": ["a", "b"], "version": 1}, Answer("Hi", ("a", "b"))),
     ({"reply": "Hi", "recommended": None, "state": None}, Answer("Hi")),
     ({"reply": "Hi", "state": {}}, Answer("Hi", None, {})),
-    (
-        {"reply": "Hi", "state": {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}},
-        Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]}),
-    ),
+    ({"reply": "Hi", "state": {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}},
+     Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]})),
     ({"reply": "H\ud83d\ude00\ud800\0", "state": {"genre": "\ud800"}}, Answer("H😀��", None, {"genre": "�"})),
     ({"reply": "Hi", "debug": 1, "seconds": 0.3}, Answer("Hi")),
 ])  # fmt: skip
@@ -438,7 +421,7 @@ def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spe
     module(NOTING)
     script(".", "notes.sh", NOTES)
     arms = ["shift", "straight", "fresh"]
-    simulate.simulate(config(spec, n_turns=7, n_sessions=8, workers=2, arms=arms), progress=False)
+    simulated(spec, n_turns=7, n_sessions=8, workers=2, arms=arms)
     known = {}
     for arm in arms:
         for talk in simulate.iter_dialogues("r", "" if arm == "shift" else arm):

@@ -121,13 +121,10 @@ def test_each_protocol_sends_the_conversation_in_its_own_form():
         ("user", "1, 1"), ("assistant", "You said: 1, 1"), ("user", "1, 2")]  # fmt: skip
     with Other(ievalm) as server, FAST() as programs:
         spec = f"ievalm:{server.url}"
-        for number in (1, 2):
-            conversation(programs, spec, number, 3)
-        conversation(programs, spec, 1, 1)  # begun anew
-    assert server.seen[2][1] == {
-        "context": ["1, 1", "You said: 1, 1", "1, 2", "You said: 1, 2"],
-        "message": "1, 3",
-    }
+        for number, turns in ((1, 3), (2, 3), (1, 1)):  # the last is begun anew
+            conversation(programs, spec, number, turns)
+    context = ["1, 1", "You said: 1, 1", "1, 2", "You said: 1, 2"]
+    assert server.seen[2][1] == {"context": context, "message": "1, 3"}
     cookies = [cookie for _, _, cookie in server.seen]
     assert cookies == [None, "session=1", "session=2"] * 2 + [None]
 

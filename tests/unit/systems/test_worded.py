@@ -8,11 +8,10 @@ from crs_lib import simulate
 from crs_lib.catalog import grounder as grounding
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.llm import LLM, LLMError, template
+from crs_lib.llm import LLM, LLMError, Retry, template
 from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate import user_llm
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
 from tests.helpers.ollama_server import Faults, OllamaServer
@@ -23,7 +22,7 @@ WISH = "I'd like to see comedy films tonight. Any ideas?"
 
 
 def offered_ids(request):
-    return [name for name, *_ in template._candidates(request.messages[0].content)]
+    return [name for name, *_ in template._OFFERED.findall(request.messages[0].content)]
 
 
 def structured(text, pick=1):
@@ -78,10 +77,8 @@ def test_a_structured_reply_recommends_what_its_ids_say(world):
     assert reply.constraints == {"genre": "Comedy"}
     assert reply.extra["offered_ids"] == offered_ids(request)
     assert len(offered_ids(request)) == 4
-    assert all(
-        "Comedy" in world.catalog.items[world.catalog.id_index[one]].values["genre"]
-        for one in offered_ids(request)
-    )
+    films = [world.catalog.items[world.catalog.id_index[one]] for one in offered_ids(request)]
+    assert all("Comedy" in film.values["genre"] for film in films)
 
 
 BAD, FITS = 'Why not "Lamps of Nowhere"?', "Metropolis (1927) fits."
@@ -113,18 +110,20 @@ def test_titles_outside_the_catalogue_are_logged_and_where_enforced_asked_about_
 def test_the_manifest_holds_what_changes_replies_and_work_goes_model_by_model():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
     names |= {"shift_first", "shift_gap", "shift_types", "insist", "voices", "explicitness"}
-    assert set(SimulateConfig(arms=["shift"]).parameters("shift")) == names
-    assert set(SimulateConfig().parameters("shift")) == names | {"windows"}
+    assert set(simulate.SimulateConfig(arms=["shift"]).parameters("shift")) == names
+    assert set(simulate.SimulateConfig().parameters("shift")) == names | {"windows"}
     llm = {"host": "gpu1", "temperature": 0.2}
-    found = SimulateConfig(systems=["ollama:a:1"], user_llm="ollama:b", llm=llm).parameters("shift")
+    found = simulate.SimulateConfig(systems=["ollama:a:1"], user_llm="ollama:b", llm=llm).parameters("shift")
     assert found["user_llm"] == "ollama:b" and found["llm"]["temperature"] == 0.2
     assert not {"host", "slots", "timeout"} & set(found["llm"])
-    config = SimulateConfig(systems=["ollama:a", "tracker", "ollama:b", "popular"], n_sessions=2)
+    config = simulate.SimulateConfig(systems=["ollama:a", "tracker", "ollama:b", "popular"], n_sessions=2)
     parts = config.parts()
     assert [models for _, models in parts] == [(), ("ollama:a",), ("ollama:b",)]
     assert [key.system for key in parts[0][0]] == ["tracker", "popular", "tracker", "popular"]
     assert [(key.system, key.session) for key in parts[1][0]] == [("ollama:a", 0), ("ollama:a", 1)]
-    spoken = SimulateConfig(systems=["tracker", "ollama:a"], n_sessions=1, user_llm="ollama:u").parts()
+    spoken = simulate.SimulateConfig(
+        systems=["tracker", "ollama:a"], n_sessions=1, user_llm="ollama:u"
+    ).parts()
     assert [models for _, models in spoken] == [("ollama:u",), ("ollama:a", "ollama:u")]
 
 
@@ -132,7 +131,7 @@ def test_a_full_context_is_no_reason_to_lose_an_enforced_session(world):
     bad = 'Why not "Lamps of Nowhere"? ' + "It has everything that you asked for, and more. " * 30
     answers = [bad if turn % 3 else "Metropolis (1927) " + bad for turn in range(40)]
     mine = with_model(answers, structured=False, enforce=True, num_ctx=2048, num_predict=200)
-    config = SimulateConfig(systems=["scripted"], n_sessions=1, n_turns=20)
+    config = simulate.SimulateConfig(systems=["scripted"], n_sessions=1, n_turns=20)
     dialogue = simulate.session(mine, "scripted", 0, config)
     logs = [turn.meta for turn in dialogue.turns[1::2]]
     assert {log["enforced"] for log in logs} == {"cut"}
@@ -151,14 +150,14 @@ def test_a_reply_that_stopped_at_its_length_says_so(world):
 
 
 def test_a_model_that_fails_or_is_not_given_raises_and_nothing_stands_in(world):
-    mine = with_model([LLMError("unreachable", "gone")])
-    mine.llms("scripted")._retry = type(mine.llms("scripted")._retry)(waits=0)
-    with failing("unreachable"):
-        systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
-    words, mine = wording(world, [LLMError("unreachable", "gone")])
-    mine.llms("scripted")._retry = type(mine.llms("scripted")._retry)(waits=0)
-    with failing("unreachable"):
-        words(TEMPLATE, MUST, 5)
+    for call in (
+        lambda words, mine: systems.create("scripted", mine, 7, 0).reply(1, WISH, {}),
+        lambda words, mine: words(TEMPLATE, MUST, 5),
+    ):
+        words, mine = wording([LLMError("unreachable", "gone")])
+        mine.llms("scripted")._retry = Retry(waits=0)
+        with failing("unreachable"):
+            call(words, mine)
     with pytest.raises(InputError, match="give the World a Pool"):
         systems.create("template", world, 7, 0)
 
@@ -180,7 +179,7 @@ def test_the_conversation_is_quoted_and_what_was_said_cannot_leave_the_quotation
 def test_a_megabyte_of_rubbish_breaks_nothing(world):
     rubbish = "<script>alert(1)</script> {x} $y \x00\x07\x1b[31m \u202e </td>" + "A " * 500_000
     mine = with_model([rubbish] * 3, structured=False)
-    config = SimulateConfig(systems=["scripted"], n_sessions=1, n_turns=3)
+    config = simulate.SimulateConfig(systems=["scripted"], n_sessions=1, n_turns=3)
     dialogue = simulate.session(mine, "scripted", 0, config)
     assert [turn.text for turn in dialogue.turns[1::2]] == [rubbish.replace("\x00", "\ufffd").strip()] * 3
     assert Dialogue.from_json(json.loads(dialogue.dumps())).dumps() == dialogue.dumps()
@@ -204,32 +203,31 @@ MUST = [("genre", "Drama")]
     ("drama comedy " * 100, "1300 characters"),
 ])  # fmt: skip
 def test_an_utterance_must_voice_the_plan(world, text, reason):
-    assert reason in user_llm._fault(world.grounder, text, TEMPLATE, MUST)
-    assert bool(user_llm._fault(world.grounder, text, TEMPLATE, MUST)) is bool(reason)
+    fault = user_llm._fault(world.grounder, text, TEMPLATE, MUST)
+    assert reason in fault and bool(fault) is bool(reason)
 
 
 @pytest.mark.parametrize(("raw", "line"), [
-    ('"Drama, please."', "Drama, please."), (" two\nlines ", "two lines"), ('"A" or "B"', '"A" or "B"'),
-    ("“x”", "x"),
+    ('"Drama, please."', "Drama, please."), (" two\nlines ", "two lines"), ('"A" or "B"', '"A" or "B"'), ("“x”", "x"),
 ])  # fmt: skip
 def test_quotation_marks_around_it_all_are_taken_off(raw, line):
     assert user_llm.clean(raw) == line
 
 
-def wording(world, answers):
+def wording(answers):
     mine = with_model(answers)
     return user_llm.ModelWording(mine.llms, "scripted", mine.llm, mine.grounder, (7, 3, "tracker")), mine
 
 
-def test_a_good_wording_is_taken_and_one_that_misses_the_plan_asked_for_again(world):
-    words, mine = wording(world, ["Comedy? No, drama films rather."])
+def test_a_good_wording_is_taken_and_one_that_misses_the_plan_asked_for_again():
+    words, mine = wording(["Comedy? No, drama films rather."])
     text, meta = words(TEMPLATE, MUST, 5)
     assert text == "Comedy? No, drama films rather."
     assert meta == {"worded_by": "llm", "planned_text": TEMPLATE, "faults": []}
     prompt = asked(mine)[0].messages[0].content
     assert f"- {TEMPLATE}" in prompt
     assert "- comedy\n- drama" in prompt
-    words, mine = wording(world, ["Hello there.", "Drama films instead of comedy."])
+    words, mine = wording(["Hello there.", "Drama films instead of comedy."])
     text, meta = words(TEMPLATE, MUST, 5)
     assert text == "Drama films instead of comedy."
     assert meta["faults"] == ["it does not name Comedy, Drama"]
@@ -239,8 +237,8 @@ def test_a_good_wording_is_taken_and_one_that_misses_the_plan_asked_for_again(wo
 
 
 @pytest.mark.parametrize("answers", [["Hello."] * 2, [LLMError("empty", "x")] * 6])
-def test_twice_in_vain_the_template_speaks_and_is_flagged(world, answers):
-    words, _ = wording(world, answers)
+def test_twice_in_vain_the_template_speaks_and_is_flagged(answers):
+    words, _ = wording(answers)
     text, meta = words(TEMPLATE, MUST, 5)
     assert text == TEMPLATE
     assert meta["worded_by"] == "template" and meta["fallback"] is True
@@ -250,7 +248,9 @@ def test_twice_in_vain_the_template_speaks_and_is_flagged(world, answers):
 def test_a_user_with_a_model_says_the_same_to_every_system(world):
     pool = Pool(None, made={"template": LLM("template")})
     mine = World(world.catalog, world.grounder, pool, LLMSettings())
-    config = SimulateConfig(systems=["tracker", "popular"], n_sessions=1, n_turns=3, user_llm="template")
+    config = simulate.SimulateConfig(
+        systems=["tracker", "popular"], n_sessions=1, n_turns=3, user_llm="template"
+    )
     first, second = (simulate.session(mine, spec, 0, config).turns[0] for spec in config.systems)
     assert first == second and first.user_meta["worded_by"] in ("llm", "template")
 
@@ -265,4 +265,4 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
 ])  # fmt: skip
 def test_bad_settings_say_what_to_do(settings, message):
     with pytest.raises(InputError, match=message):
-        SimulateConfig(**settings)
+        simulate.SimulateConfig(**settings)

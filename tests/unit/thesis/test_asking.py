@@ -13,7 +13,6 @@ from tests.helpers.ollama_server import Faults, OllamaServer
 
 LEGACY = ["--convention", "thesis_legacy", "--topics", "llm"]
 GROUNDED = ["--convention", "thesis_grounded", "--extractor", "llm"]
-TABLES = ("results.jsonl", "turns.parquet", "shifts.parquet", "model_metrics.csv")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +43,11 @@ def score(log, out, way=LEGACY, *more, model="ollama:t:1"):
     return main(["score", *words])
 
 
+def tables(out):
+    names = ("results.jsonl", "turns.parquet", "shifts.parquet", "model_metrics.csv")
+    return [(out / name).read_bytes() for name in names]
+
+
 def rows(out, name="results.jsonl"):
     return [json.loads(line) for line in (out / name).read_text().splitlines()]
 
@@ -63,11 +67,11 @@ def test_every_call_is_on_record_and_asked_once(log, server, tmp_path, way, caps
     for row in rows(tmp_path):
         assert f"weights of ollama:t:1 {'a' * 16}" in row["input_hash"]
         assert json.loads(row["weights"])["llm"] == {"num_ctx": 4096, "num_predict": 400, "think": None}
-    first = {name: (tmp_path / name).read_bytes() for name in TABLES}
+    first = tables(tmp_path)
     before = server.chats
     assert score(log, tmp_path, way, "--llm-settings", '{"num_ctx": 4096}') == 0
     assert server.chats == before
-    assert {name: (tmp_path / name).read_bytes() for name in TABLES} == first
+    assert tables(tmp_path) == first
 
 
 def test_what_is_missing_is_said_before_anything_is_asked(log, server, tmp_path, capsys):
@@ -97,8 +101,7 @@ def test_a_server_that_goes_away_costs_no_answer(log, server, tmp_path, capsys):
     before = server.chats
     assert score(log, tmp_path / "cut") == 0
     assert server.chats - before == whole - answered
-    for name in TABLES:
-        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert tables(tmp_path / "cut") == tables(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("way", [LEGACY, GROUNDED])
@@ -116,9 +119,8 @@ def test_a_text_without_an_answer_leaves_one_session_without_scores(log, server,
     told = capsys.readouterr().out
     assert f"sessions without scores: 1; the first is {first['session_id']} of {first['model_name']}" in told
     found, whole = rows(out), rows(tmp_path / "whole")
-    assert [(row["model"], row["session_id"]) for row in found] == [
-        (r["model"], r["session_id"]) for r in whole
-    ]
+    sessions, wanted = ([(row["model"], row["session_id"]) for row in made] for made in (found, whole))
+    assert sessions == wanted
     assert "gave no usable answer" in found[0]["detail"]["failed"]
     assert found[0]["topic_recovery_rate"] is None and found[0]["cross_coherence"] is None
     assert found[1:] == whole[1:]
@@ -127,8 +129,7 @@ def test_a_text_without_an_answer_leaves_one_session_without_scores(log, server,
     assert server.chats - before == 3
     server.answer = answer
     assert score(log, out, way) == 0
-    for name in TABLES:
-        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert tables(out) == tables(tmp_path / "whole")
 
 
 def test_a_model_that_answers_nothing_usable_is_an_error(log, server, tmp_path, capsys):
@@ -138,16 +139,13 @@ def test_a_model_that_answers_nothing_usable_is_an_error(log, server, tmp_path, 
     assert not (tmp_path / "results.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--llm-settings", "4096"], "llm_settings is 4096; input should be a valid dictionary"),
-        (["--llm-settings", "{"], "llm_settings is '{'; input should be a valid dictionary"),
-        (["--llm-settings", '{"temperature": 1}'], "an extractor takes no 'temperature'"),
-        (["--llm-settings", '{"enforce": true}'], "an extractor takes no 'enforce': it is the simulation's"),
-        (["--topics", "heuristic"], "llm is 'ollama:t:1', but convention 'thesis_legacy(topics=heuristic)'"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), [
+    (["--llm-settings", "4096"], "llm_settings is 4096; input should be a valid dictionary"),
+    (["--llm-settings", "{"], "llm_settings is '{'; input should be a valid dictionary"),
+    (["--llm-settings", '{"temperature": 1}'], "an extractor takes no 'temperature'"),
+    (["--llm-settings", '{"enforce": true}'], "an extractor takes no 'enforce': it is the simulation's"),
+    (["--topics", "heuristic"], "llm is 'ollama:t:1', but convention 'thesis_legacy(topics=heuristic)'"),
+])  # fmt: skip
 def test_what_would_have_no_use_is_refused(log, server, tmp_path, more, message, capsys):
     assert score(log, tmp_path, LEGACY, *more) == 2
     assert message in capsys.readouterr().err

@@ -21,16 +21,7 @@ from crs_lib.metrics import conventions
 from crs_lib.metrics.similarity import TfidfSpace
 from crs_lib.thesis import replay, topics
 from crs_lib.thesis.legacy import LegacyScorer
-from crs_lib.thesis.topics import (
-    STEMS,
-    _heuristic,
-    _hints,
-    _lemma,
-    _singular,
-    _tokens,
-    admitted,
-    function_words,
-)  # fmt: skip
+from crs_lib.thesis.topics import STEMS, _heuristic, _lemma, _singular, _tokens, admitted
 from tests.helpers.thesis_data import choice, external, folder
 
 
@@ -69,8 +60,10 @@ def plain_heuristic(text):
     score: dict[str, int] = {}
     for word in re.sub("[^a-z0-9 -]", " ", text.lower()).split():
         stem = STEMS.search(word)
-        worth = 1 + 2 * any(hint in word for hint in _hints()) + 2 * bool(stem and stem.group() != "futur")
-        if word not in function_words() | prompts.vocabulary("thesis", "short words"):
+        worth = (
+            1 + 2 * any(hint in word for hint in topics._hints()) + 2 * bool(stem and stem.group() != "futur")
+        )
+        if word not in topics.function_words() | prompts.vocabulary("thesis", "short words"):
             score[word] = score.get(word, 0) + worth
     return tuple(sorted(score, key=lambda word: -score[word])[:5])
 
@@ -89,9 +82,8 @@ def small_model(n_topics=4, n_words=30):
     rng = np.random.default_rng(3)
     lam = rng.gamma(0.3, 5.0, (n_topics, n_words)) + 0.02
     beta = np.exp(psi(lam) - psi(lam.sum(axis=1, keepdims=True))).astype(np.float32)
-    return topics.TopicModel(
-        [f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(n_words)], beta, [5] * n_words
-    )
+    words = [f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(n_words)]
+    return topics.TopicModel(words, beta, [5] * n_words)
 
 
 def plain(model, bag, gamma):
@@ -115,11 +107,10 @@ def test_inference_equals_a_plain_loop_and_does_not_depend_on_the_batch():
     np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(shares[3], np.full(4, 0.25, np.float32))
     np.testing.assert_array_equal(shares[0], shares[4])
-    for row, start in ((0, 0), (1, 1), (2, 2)):
-        np.testing.assert_allclose(
-            shares[row], plain(model, bags[row], model._starts[start].astype(float)), atol=2e-3
-        )
-        np.testing.assert_array_equal(model.shares([bags[row]], [start])[0], shares[row])
+    for row in range(3):
+        expected = plain(model, bags[row], model._starts[row].astype(float))
+        np.testing.assert_allclose(shares[row], expected, atol=2e-3)
+        np.testing.assert_array_equal(model.shares([bags[row]], [row])[0], shares[row])
 
 
 @pytest.mark.slow
@@ -164,7 +155,6 @@ def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_h
 def test_training_finds_the_two_themes_and_is_reproducible():
     plots = ["ships sail the stormy sea"] * 12 + ["a ghost haunts the old castle"] * 12
     model = topics.train(plots, n_topics=2, passes=10, seed=1)
-    assert {"ship", "sail", "sea"}.isdisjoint({"the"})
     themes = [set(words) for words in model.top_words]
     assert any({"stormy", "sea"} <= theme for theme in themes)
     assert any({"ghost", "castle"} <= theme for theme in themes)
@@ -180,11 +170,8 @@ def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
         return json.dumps({"topics": ["love story"] if "love" in request.messages[-1].content else []})
 
     small_model().save(tmp_path)
-    options = {
-        "lda": {"model": tmp_path},
-        "lda_or_heuristic": {"model": tmp_path},
-        "llm": {"llm": LLM("scripted", answers=answer)},
-    }
+    options = {one: {"model": tmp_path} for one in ("lda", "lda_or_heuristic")}
+    options |= {"llm": {"llm": LLM("scripted", answers=answer)}}
     extractor = topics.create(name, **options.get(name, {}))
     texts = ["a love story wordaa", "", "wordab wordab", "a love story wordaa"]
     found = extractor.topics(texts)
@@ -203,9 +190,7 @@ def test_topic_extractors_refuse_what_they_cannot_use(name, options, message):
         topics.create(name, **options)
 
 
-def test_a_missing_model_falls_back_to_the_heuristic_only_when_asked_and_says_so(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_missing_model_falls_back_to_the_heuristic_only_when_asked(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("CRS_MIRROR", raising=False)
     monkeypatch.setattr(topics, "trained_model", lambda: tmp_path / "none")
     found = topics.create("lda_or_heuristic")
@@ -291,11 +276,11 @@ def test_every_number_of_the_first_sessions_is_the_originals():
     except InputError as error:
         pytest.skip(str(error))
     place = folder()
-    ready = choice(
-        "thesis_legacy(topics=lda_replayed)",
-        topic_model=str(place / "lda"),
-        vocabulary=str(place / "reference" / "tfidf_vocabulary_4096.txt"),
-    ).make()
+    files = {
+        "topic_model": str(place / "lda"),
+        "vocabulary": str(place / "reference" / "tfidf_vocabulary_4096.txt"),
+    }
+    ready = choice("thesis_legacy(topics=lda_replayed)", **files).make()
     first = list(itertools.islice(logs.read(place / "logs_20turns" / "gemma-2b.jsonl.gz"), 150))
     ours = pd.DataFrame([scores.session for scores in ready.scorer.score_many(first)])
     theirs = pd.read_csv(place / "reference" / "logs_20turns_lda_sessions.csv").iloc[: len(first)]

@@ -12,8 +12,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from crs_lib import simulate, systems
-from crs_lib.catalog import sources
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
@@ -24,7 +22,7 @@ from crs_lib.simulate.users import User
 from crs_lib.stats import auc
 from crs_lib.validity import arms, realism
 from crs_lib.validity.realism import _UserTurn
-from tests.helpers.sample import SAMPLE, WORLD
+from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
 
 
 def test_the_twin_has_its_own_run_and_no_shift():
@@ -36,38 +34,34 @@ def test_the_twin_has_its_own_run_and_no_shift():
 
 @pytest.fixture(scope="module")
 def talks():
-    world = WORLD
     config = SimulateConfig(systems=("oracle", "random"), n_sessions=6, n_turns=16)
     keys = config.keys()
-    return world, [simulate.session(world, key.system, key.session, config) for key in keys]
+    return [simulate.session(WORLD, key.system, key.session, config) for key in keys]
 
 
 def test_the_simulator_passes_its_checks(talks):
-    world, dialogues = talks
-    table = realism.checks(dialogues, world.grounder)
-    assert table["holds"].tolist() == [True] * 5
+    assert realism.checks(talks, GROUNDER)["holds"].tolist() == [True] * 5
 
 
 def test_a_leak_and_an_unvoiced_shift_are_found(talks):
-    world, dialogues = talks
-    one = next(d for d in dialogues if any(e["added"] for e in d.shift_events))
+    one = next(d for d in talks if any(e["added"] for e in d.shift_events))
     place = next(e["turn"] for e in one.shift_events if e["added"])
     said = one.turns[2 * place - 2]
     spoilt = list(one.turns)
     spoilt[0] = replace(spoilt[0], text=f"{spoilt[0].text} {said.text}")
-    leaked = realism._leaks([replace(one, turns=tuple(spoilt))], world.grounder)
+    leaked = realism._leaks([replace(one, turns=tuple(spoilt))], GROUNDER)
     assert leaked.set_index("turn").loc[place, "leaked"]
     silent = list(one.turns)
     silent[2 * place - 2] = Turn("USER", "Something else, please.", said.meta)
-    found = realism._voiced([replace(one, turns=tuple(silent))], world.grounder)
+    found = realism._voiced([replace(one, turns=tuple(silent))], GROUNDER)
     assert not found.set_index("turn").loc[place, "voiced"]
 
 
 def test_repetitions_are_counted_whatever_their_marks(talks):
-    world, (one, *_) = talks
+    one = talks[0]
     said = itertools.cycle(["A b!", "a b"])
     turns = tuple(replace(t, text=next(said)) if t.speaker == "USER" else t for t in one.turns)
-    table = realism.checks([replace(one, turns=turns)], world.grounder).set_index("check")
+    table = realism.checks([replace(one, turns=turns)], GROUNDER).set_index("check")
     repeated = table.loc["user utterances repeated word for word"]
     assert (repeated["share"], repeated["holds"]) == (1 - 1 / 16, False)
 
@@ -113,15 +107,13 @@ def test_half_of_the_people_can_be_taken_alone(tmp_path):
 
 
 def test_small_talk_alone_states_nothing_and_is_the_same_for_the_same_seed():
-    grounder = Grounder(sources.load())
     said = realism.small_talk("all", 6, 10, seed=3)
-    assert [turn.conversation for turn in said] == [
-        f"small talk only/{n}" for n in range(6) for _ in range(10)
-    ]
-    assert realism._manner(said, grounder)["constraints"].startswith("0.00")
+    names = [f"small talk only/{n}" for n in range(6) for _ in range(10)]
+    assert [turn.conversation for turn in said] == names
+    assert realism._manner(said, GROUNDER)["constraints"].startswith("0.00")
     assert said == realism.small_talk("all", 6, 10, seed=3) != realism.small_talk("all", 6, 10, seed=4)
     half = [_UserTurn("a", "Hi, drama movies?"), _UserTurn("a", "ok, i dont know")]
-    told = realism._manner(half, grounder)
+    told = realism._manner(half, GROUNDER)
     assert all(told[name].startswith("0.50") for name in ("constraints", "questions", "greetings", "slips"))
     assert told["words"].startswith("3.50")
 
@@ -131,9 +123,9 @@ READER = "tracker"  # whose replies the users hear
 
 def masked(text):
     """A text whose films and values are placeholders, so that only what is said of them is left."""
-    spans = [(m.start, m.end, " xtitle ") for m in WORLD.grounder.titles(text)]
+    spans = [(m.start, m.end, " xtitle ") for m in GROUNDER.titles(text)]
     inside = [(a, b) for a, b, _ in spans]
-    for match in WORLD.grounder.audit(text):
+    for match in GROUNDER.audit(text):
         if not match.rejected and not any(a < match.end and match.start < b for a, b in inside):
             spans.append((match.start, match.end, " xvalue "))
             inside.append((match.start, match.end))
@@ -174,9 +166,8 @@ def first_windows(choice, numbers, seed=31):
 def told_apart(rows):
     """The AUC of a reader trained on other scenarios, within the number of values named; pairs weigh the same."""
     groups, texts, arms, named = map(np.array, zip(*rows, strict=True))
-    features = CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), min_df=5, binary=True).fit_transform(
-        texts
-    )
+    words = CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), min_df=5, binary=True)
+    features = words.fit_transform(texts)
     found, weights = [], []
     for stratum in np.unique(named):
         mine = named == stratum
@@ -184,15 +175,12 @@ def told_apart(rows):
         if n.min() < 30:
             continue
         reader = LogisticRegression(C=0.05, max_iter=300)
-        folds = GroupKFold(5)
-        score = cross_val_predict(
-            reader, features[mine], arms[mine], groups=groups[mine], cv=folds, method="decision_function"
-        )
+        how = {"groups": groups[mine], "cv": GroupKFold(5), "method": "decision_function"}
+        score = cross_val_predict(reader, features[mine], arms[mine], **how)
         found.append(auc(score, arms[mine] == 1))
         weights.append(n.prod())
-    return float(np.average(found, weights=weights)), dict(
-        zip(*np.unique(arms, return_counts=True), strict=True)
-    )
+    counts = dict(zip(*np.unique(arms, return_counts=True), strict=True))
+    return float(np.average(found, weights=weights)), counts
 
 
 @pytest.mark.full
@@ -223,11 +211,8 @@ def test_an_open_beginning_gives_no_arm_away():
 
 
 def test_conversation_ids_are_digits_that_never_come_twice():
-    names = [
-        f"{n:05d}{end}"
-        for n in range(300)
-        for end in ("", ".shift.05", ".straight.05", ".none.05", ".shift.09")
-    ]
+    ends = ("", ".shift.05", ".straight.05", ".none.05", ".shift.09")
+    names = [f"{n:05d}{end}" for n in range(300) for end in ends]
     ids = [conversation_id(7, name, arm) for name in names for arm in ("shift", "none", "straight", "fresh")]
     assert len(set(ids)) == len(ids)
     assert all(one.isdigit() and len(one) == 18 for one in ids)

@@ -82,10 +82,8 @@ def test_what_cannot_be_tested_is_decided_by_rule(tmp_path):
                {"a": "sticky", "relation": "beyond", "value": 0.5}]  # fmt: skip
     found = outcome(tmp_path, demands, frame(oracle=[0.0] * 3, sticky=[0.5] * 3))
     assert found["p"].tolist() == [0, 1]
-    found = outcome(
-        tmp_path, [{"a": "oracle", "relation": "near", "value": 0, "margin": 1}], frame(oracle=[0.0])
-    )
-    assert found["verdict"].tolist() == ["fail"]
+    near = {"a": "oracle", "relation": "near", "value": 0, "margin": 1}
+    assert outcome(tmp_path, [near], frame(oracle=[0.0]))["verdict"].tolist() == ["fail"]
 
 
 def test_the_protocol_of_the_package_names_what_exists():
@@ -186,12 +184,9 @@ def test_exploitability_is_the_rise_above_silence_and_chance_without_use():
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=["policy", "utility", "topic_adaptation_score", "normalised_gain"])
     found = redteam._exploitability(table, ["topic_adaptation_score", "normalised_gain"]).set_index("metric")
-    assert found["exploitability"].to_dict() == pytest.approx(
-        {"topic_adaptation_score": 0.9, "normalised_gain": 0}
-    )
-    assert found["near_misses"].to_dict() == pytest.approx(
-        {"topic_adaptation_score": 0.1, "normalised_gain": 0.4}
-    )
+    names = ["topic_adaptation_score", "normalised_gain"]
+    for column, values in (("exploitability", (0.9, 0)), ("near_misses", (0.1, 0.4))):
+        assert found[column].to_dict() == pytest.approx(dict(zip(names, values, strict=True)))
     assert found["mark"].to_dict() == {"topic_adaptation_score": "can be gamed", "normalised_gain": ""}
     assert found.loc["topic_adaptation_score", "worst"] == "gamed:0/0/0/0/0/1/0/1/0"
 
@@ -228,11 +223,9 @@ def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
 
 
 def test_no_sleight_that_is_as_able_is_no_number(monkeypatch):
-    weak, able = (
-        [Scores([], [], {"shift_cost": c, "straight_gain": g})] * 3 for c, g in ((0.1, 0.1), (0.4, 0.9))
-    )
-    made = dict.fromkeys(redteam.SLEIGHTS, weak) | {"sticky": able, "tracker": able}
-    made["pad_sticky:3"] = [Scores([], [], {"shift_cost": 0.2, "straight_gain": 0.5})] * 3
+    numbers = ((0.1, 0.1), (0.4, 0.9), (0.2, 0.5))
+    weak, able, padded = ([Scores([], [], {"shift_cost": c, "straight_gain": g})] * 3 for c, g in numbers)
+    made = dict.fromkeys(redteam.SLEIGHTS, weak) | {"sticky": able, "tracker": able, "pad_sticky:3": padded}
     monkeypatch.setattr(redteam, "_scored", lambda *_: made)
     found = redteam._sleights(redteam.GateConfig(n_sessions=2))
     assert found["exploitability"].isna().all() and (found["n"] == 0).all()

@@ -67,9 +67,8 @@ def test_wishes_are_carried_replaced_taken_back_and_given_up():
         "I want drama films", "something else please", "a comedy film then", "no comedy film please"
     )
     assert states == [drama, drama, comedy, (set(), {COMEDY}, False)]
-    states = said(
-        "drama films with Ada Quill", "Ada Quill is not required any more", "forget the rest, a comedy"
-    )
+    first = "drama films with Ada Quill"
+    states = said(first, "Ada Quill is not required any more", "forget the rest, a comedy")
     assert states[1:] == [drama, comedy]
     liked = {code("genre", "War"), DRAMA}  # of a film that is liked, until a wish is said
     states = said("I loved Iron Valley", "Who directed Paper Kites?", "give me a comedy film")
@@ -124,10 +123,7 @@ def test_a_reaction_counts_half_and_only_where_films_are_named():
 
 
 def talk(number, *said, relevance=(), overall=None, system="alpha"):
-    turns = [
-        {"turn_ind": i, "role": "USER" if i % 2 == 0 else "ASST", "utterance": text}
-        for i, text in enumerate(said)
-    ]
+    turns = [{"turn_ind": i, "role": ("USER", "ASST")[i % 2], "utterance": t} for i, t in enumerate(said)]
     for turn, value in zip(turns[1::2], relevance, strict=False):
         turn["turn_level_aggregated"] = {"relevance": value}
     record = {"conv_id": f"{system}_{number}", "dialogue": turns}
@@ -177,9 +173,9 @@ def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tm
     (scored,) = agreement.score(read(tmp_path, record), TEN)
     # relevance, and interest: (1 + ¼ for a question)·.9^(turn − 1)
     values = {0: (0.75, 0.75), 2: (1.0, 1.25), 4: (1.0, 0.9), 5: (1.0, 0.9)}
+    aspects = ("relevance", "interestingness")
     turns = [
-        {"turn_ind": i, "turn_level_pred": {"relevance": relevance, "interestingness": interest}}
-        for i, (relevance, interest) in values.items()
+        {"turn_ind": i, "turn_level_pred": dict(zip(aspects, v, strict=True))} for i, v in values.items()
     ]
     whole = {  # (1 + ½)/2: nobody reacted; so much of the start as of the whole
         "understanding": 0.75, "task_completion": 0.75, "interest_arousal": 0.75,
@@ -289,11 +285,17 @@ def test_the_command_scores_dialoguekit_files_utterance_by_utterance(score, caps
     assert values[0] == (0, 0.75) and values[1][1] == values[2][1] > values[3][1] == 0
 
 
+def mirrored(name):
+    """The mirror's folder, where it has this data set."""
+    mirror = paths.mirror()
+    if mirror is None or not (mirror / name).is_dir():
+        pytest.skip(f"no {name} here; name a folder with it in CRS_MIRROR")
+    return mirror
+
+
 @pytest.mark.external
 def test_people_agree_with_the_unsupervised_score():
-    mirror = paths.mirror()
-    if mirror is None or not (mirror / "crsarena").is_dir():
-        pytest.skip("no CRSArena-Eval here; name a folder with it in CRS_MIRROR")
+    mirror = mirrored("crsarena")
     dialogues = logs.read(mirror / "crsarena" / "crs_arena_eval_redial.json")
     films = Grounder(sources.load(mirror / "crsarena" / "redial_id2info.json"))
     table = agreement.agreement(agreement.rate(dialogues, films), resamples=20).set_index("level")
@@ -341,11 +343,10 @@ def test_a_ceiling_is_one_rater_against_the_others(rated):
 
 def test_a_table_without_its_columns_is_refused(tmp_path):
     pd.DataFrame([["AB", "USER\thi"]], columns=["ConvId", "utterance0"]).to_csv(tmp_path / raters.TURNS)
-    with pytest.raises(InputError, match=r"annotated_turns.csv: no column 'relevance1'"):
-        next(raters.conversations("abredial", tmp_path))
-    (tmp_path / raters.TURNS).unlink()
-    with pytest.raises(InputError, match=r"annotated_turns.csv: cannot be read"):
-        next(raters.conversations("abredial", tmp_path))
+    for fault in ("no column 'relevance1'", "cannot be read"):
+        with pytest.raises(InputError, match=f"annotated_turns.csv: {fault}"):
+            next(raters.conversations("abredial", tmp_path))
+        (tmp_path / raters.TURNS).unlink(missing_ok=True)
 
 
 USS = [
@@ -415,14 +416,12 @@ def test_a_revision_is_scored_by_the_change_that_is_heard(uss, monkeypatch):
 def made_up(n, seed):
     """Replies to revisions of ``n`` conversations whose rating is the uptake, with noise."""
     draw = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {name: draw.normal(size=2 * n) for name in (*revisions.MEASURES, "satisfaction_next")}
-    )
+    names = (*revisions.MEASURES, "satisfaction_next")
+    frame = pd.DataFrame({name: draw.normal(size=2 * n) for name in names})
     frame["relevance"] = frame["uptake"] + 0.3 * draw.normal(size=2 * n)
     frame["conv_id"] = [f"c{i // 2}" for i in range(2 * n)]
-    frame = frame.assign(
-        dataset="crsarena", system=np.where(draw.random(2 * n) < 0.5, "a", "b"), interestingness=0.0
-    )
+    system = np.where(draw.random(2 * n) < 0.5, "a", "b")
+    frame = frame.assign(dataset="crsarena", system=system, interestingness=0.0)
     frame["role"] = np.where(np.arange(2 * n) % 2, revisions.REVISION, revisions.FIRST)
     frame["half"] = [revisions.HALVES[raters.share_of(name, 2)] for name in frame["conv_id"]]
     for name in revisions.VARIANTS[1:]:
@@ -476,9 +475,8 @@ def concept(system, file, hits):
 @pytest.mark.slow
 def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
     outcomes = ([True, False], [False, False], [True, True])
-    talks = [
-        concept(system, f"{i}.json", hits) for system in ("kbrd", "barcor") for i, hits in enumerate(outcomes)
-    ]
+    systems = ("kbrd", "barcor")
+    talks = [concept(name, f"{i}.json", hits) for name in systems for i, hits in enumerate(outcomes)]
     (tmp_path / "talks.jsonl").write_text("\n".join(map(json.dumps, talks)))
     frame = raters.success(logs.read(tmp_path / "talks.jsonl"), TEN)
     assert len(frame) == 12
@@ -492,10 +490,7 @@ def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
 
 @pytest.mark.external
 def test_scores_beside_the_ceiling_of_raters():
-    mirror = paths.mirror()
-    if mirror is None or not (mirror / "abredial").is_dir():
-        pytest.skip("no AB-ReDial here; name a folder with it in CRS_MIRROR")
-    films = Grounder(sources.load(mirror / "crsarena" / "redial_id2info.json"))
+    films = Grounder(sources.load(mirrored("abredial") / "crsarena" / "redial_id2info.json"))
     rows = agreement.rate(raters.conversations("abredial"), films)
     shown = agreement.agreement(rows, resamples=10).set_index("level")
     assert shown.loc["reply", "spearman"] >= 0.45 and shown.loc["dialogue", "spearman"] >= 0.30

@@ -47,12 +47,8 @@ def test_the_simplex_is_complete_and_tau_agrees_with_scipy():
 
 def scores(**by_system):
     """Sessions' scores of systems, one value a scenario."""
-    rows = [
-        {"model": model, "session_id": f"{number:05d}", "score": value}
-        for model, values in by_system.items()
-        for number, value in enumerate(values)
-    ]
-    return pd.DataFrame(rows)
+    rows = [(name, f"{i:05d}", value) for name, values in by_system.items() for i, value in enumerate(values)]
+    return pd.DataFrame(rows, columns=["model", "session_id", "score"])
 
 
 def test_agreement_is_tau_of_the_means_of_what_is_there():
@@ -74,16 +70,14 @@ def test_agreement_is_tau_of_the_means_of_what_is_there():
 
 @pytest.fixture(scope="module")
 def small():
-    world = WORLD
     config = SimulateConfig(systems=("oracle", "amnesiac", "random", "echo"), n_sessions=3, n_turns=12)
     keys = config.keys()
-    return world, config, [simulate.session(world, k.system, k.session, config) for k in keys]
+    return [simulate.session(WORLD, key.system, key.session, config) for key in keys]
 
 
 @pytest.mark.slow
 def test_choices_that_touch_only_text_leave_the_item_grounded_ranking_alone(small):
-    world, _, talks = small
-    table = sensitivity._by_convention(talks, world.grounder)
+    table = sensitivity._by_convention(small, WORLD.grounder)
     asked = {(choice, setting) for choice, setting, _ in sensitivity._choices()}
     assert set(zip(table["choice"], table["setting"], strict=True)) == asked
     empty = table[(table["choice"] == "empty sets") & (table["metric"] == "item_tas")]
@@ -121,10 +115,8 @@ def test_a_scenario_without_a_value_anywhere_goes_and_the_cells_stay_alike():
 @pytest.mark.parametrize("metric", ["normalised_gain", "history_cost"])
 def test_a_small_study_says_where_scores_vary(metric, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    systems = ("tracker", "sticky")
-    found = precision.run(
-        PrecisionConfig(systems=systems, seeds=(1, 2), n_sessions=3, n_turns=10, metric=metric)
-    )
+    size = {"seeds": (1, 2), "n_sessions": 3, "n_turns": 10}
+    found = precision.run(PrecisionConfig(systems=("tracker", "sticky"), metric=metric, **size))
     assert found.needed["holds_for"].tolist() == list(precision.SCOPES.values())[:3]
     widths = found.needed["half_width"]
     assert (widths.diff().dropna() >= -1e-12).all()  # whoever generalises further knows less
@@ -141,10 +133,8 @@ def made(name):
     return detectors.DETECTORS.create(name, grounder=TEN)
 
 
-@pytest.mark.parametrize(
-    ("name", "scores"),
-    [("new_value", [0, 1, 0]), ("jaccard", [0, 1, 1])],  # jaccard takes silence after a wish for a shift
-)
+# jaccard takes silence after a wish for a shift
+@pytest.mark.parametrize(("name", "scores"), [("new_value", [0, 1, 0]), ("jaccard", [0, 1, 1])])
 def test_a_new_value_is_an_alarm_and_an_old_one_is_not(name, scores):
     assert made(name).scores(TEXTS).tolist() == pytest.approx([np.nan, *scores], nan_ok=True)
 
