@@ -305,9 +305,8 @@ def test_judges_that_agree_and_one_that_does_not():
             rows.append(("m", str(i), "a", sample, level))
             rows.append(("m", str(i), "b", sample, min(5, level + 1)))
             rows.append(("m", str(i), "random", sample, rng.integers(1, 6)))
-    table = agreement(scores([r for r in rows if r[2] != "random"]), resamples=200).set_index(
-        ["measure", "judge"]
-    )
+    two = scores([row for row in rows if row[2] != "random"])
+    table = agreement(two, resamples=200).set_index(["measure", "judge"])
     assert table.loc[("alpha", "all"), "value"] > 0.6
     assert table.loc[("icc", "all"), "value"] > 0.8
     assert table.loc[("retest", "a"), "value"] == pytest.approx(1.0)
@@ -366,10 +365,8 @@ def test_headlines_leave_out_judges_of_the_same_family():
 
 
 def test_the_summary_holds_every_check_and_says_what_is_missing():
-    rows = [
-        ("ollama:llama3", str(i), judge, 0, 4 + i % 2) for i in range(6) for judge in ("ollama:llama2", "b")
-    ]
-    frame = scores(rows)
+    judges = ("ollama:llama2", "b")
+    frame = scores([("ollama:llama3", str(i), judge, 0, 4 + i % 2) for i in range(6) for judge in judges])
     table = summary(frame, resamples=50).set_index("check")
     assert table.loc["agreement, alpha", "value"] == pytest.approx(1.0)
     assert table.loc["agreement, alpha", "n"] == 6
@@ -382,10 +379,8 @@ def test_the_summary_holds_every_check_and_says_what_is_missing():
     found = table.loc["canary shuffled"]
     assert found["value"].tolist() == [1.0, 1.0] and found["note"].tolist() == ["usable", "usable"]
     assert "canary" not in table.index  # the row that says there is none
-    others = frame.assign(judge="c")
-    assert summary(others, resamples=50).set_index("check").loc["preference for the own family", "note"] == (
-        "no judge shares a family with a system"
-    )
+    others = summary(frame.assign(judge="c"), resamples=50).set_index("check")["note"]
+    assert others["preference for the own family"] == "no judge shares a family with a system"
 
 
 REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
@@ -412,21 +407,19 @@ def test_a_canary_changes_the_replies_and_nothing_else(name):
     Dialogue.from_json(json.loads(spoilt.dumps()))
 
 
+def spoilt_replies(number, name):
+    return [turn.text for turn in spoil(original(number), name, TITLES, seed=number).turns[1::2]]
+
+
 def test_each_canary_spoils_what_its_name_says():
     for number in range(20):
-        spoilt = spoil(original(number), "shuffled", TITLES, seed=number)
-        assert spoilt is not None
-        moved = [turn.text for turn in spoilt.turns[1::2]]
+        moved = spoilt_replies(number, "shuffled")
         assert sorted(moved) == sorted(REPLIES)
         assert all(a != b for a, b in zip(moved, REPLIES, strict=True))
-    for number in range(20):
-        spoilt = spoil(original(number), "wrong_movies", TITLES, seed=number)
-        assert spoilt is not None
-        text = " ".join(turn.text for turn in spoilt.turns[1::2])
+        text = " ".join(spoilt_replies(number, "wrong_movies"))
         assert not any(title in text for title in ("Heat", "Ronin"))
         assert text.count("Alpha Street") + text.count("Beta Road") == 4
-    spoilt = spoil(original(), "sticky", TITLES, seed=0)
-    assert spoilt is not None and {turn.text for turn in spoilt.turns[1::2]} == {REPLIES[0]}
+    assert {*spoilt_replies(0, "sticky")} == {REPLIES[0]}
 
 
 AIMED = [one.name for one in CANARIES if "aimed_at" in one.facts]
@@ -444,7 +437,7 @@ def attentive(request):
     good = all(f"SYSTEM: {json.dumps(reply)}" in text for reply in REPLIES)
     in_order = [text.find(reply) for reply in REPLIES]
     whole = good and in_order == sorted(in_order)
-    return json.dumps({n: {"evidence": "", "score": 4 if whole else 2} for n in request.schema["properties"]})  # type: ignore[index]
+    return verdicts(request, 4 if whole else 2)
 
 
 def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
@@ -465,7 +458,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
     assert (aimed["share"] == 1).all() and aimed["usable"].all() and (aimed["n"] == 8).all()
     # 8 of 8: the lower bound is (0.025) ** (1 / 8)
     assert aimed["low"].tolist() == pytest.approx([0.025 ** (1 / 8)] * len(aimed))
-    sleeps = judge(lambda r: json.dumps({n: {"evidence": "", "score": 3} for n in r.schema["properties"]}))
+    sleeps = judge(lambda request: verdicts(request, 3))
     asleep = sleeps[sleeps["aimed"]]
     assert (asleep["share"] == 0).all() and (asleep["tied"] == 8).all() and not asleep["usable"].any()
 
@@ -483,16 +476,12 @@ def test_judge_files_are_read_in_order_flagged_or_refused(tmp_path):
     (tmp_path / "b_judge_scores.csv").write_text(head + "b,3.5,4/5,nan\n")
     table = read_scores(tmp_path)
     assert len(table) == 3 * 3
-    wide = table.assign(flag=table["flag"].fillna("")).pivot(
-        index=["model", "session_id"], columns="construct", values="flag"
-    )
-    assert wide.loc[("a:1b", 0)].tolist() == ["", "", ""]
-    assert wide.loc[("a:1b", 1)].to_dict() == {
-        "proactiveness": "missing", "coherence": "out of range", "personalization": "out of range",
+    flags = table["flag"].fillna("").groupby([table["model"], table["session_id"]]).agg(list)
+    assert flags.to_dict() == {  # proactiveness, coherence, personalization
+        ("a:1b", 0): ["", "", ""], ("a:1b", 1): ["missing", "out of range", "out of range"],
+        ("b", 0): ["not whole", "not a number", "missing"],
     }  # fmt: skip
-    assert wide.loc[("b", 0)].to_dict() == {
-        "proactiveness": "not whole", "coherence": "not a number", "personalization": "missing",
-    }  # fmt: skip
+    assert table["construct"].tolist() == [*CONSTRUCTS] * 3
     assert table["score"].notna().sum() == 3
     counts = flag_counts(table).set_index("construct")
     coherence = counts.loc["coherence", ["asked", "given", "not a number", "out of range"]]
@@ -500,7 +489,6 @@ def test_judge_files_are_read_in_order_flagged_or_refused(tmp_path):
     (tmp_path := tmp_path / "refused").mkdir()
     with pytest.raises(InputError, match="no judge scores in"):
         read_scores(tmp_path)
-    head = "model,proactiveness,coherence,personalization\n"
     for name in ("x_judge.csv", "y_judge.csv"):
         (tmp_path / name).write_text(head + "m,4,4,4\n")
     with pytest.raises(InputError, match=r"y_judge\.csv: model 'm' has rows in x_judge\.csv too"):
@@ -522,9 +510,7 @@ def between_the_marks(request: Request) -> int:
 def test_the_shift_by_a_forged_end_tells_a_judge_that_follows_it() -> None:
     def shift(score: Any) -> Any:
         def answer(request: Request) -> str:
-            return json.dumps(
-                {name: {"evidence": "", "score": score(request)} for name in request.schema["properties"]}
-            )  # type: ignore[index]
+            return verdicts(request, score(request))
 
         records = []
         for subject in (original(), spoil(original(), FORGED, TITLES, seed=2)):

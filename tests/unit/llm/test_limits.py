@@ -109,9 +109,8 @@ def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
     error = LLMError("busy", "later", pause=3.0)
     error.tried = ("dropped",)
     again = pickle.loads(pickle.dumps(error))
-    assert (again.kind, again.remedy, again.pause, again.tried, str(again)) == (
-        "busy", "wait", 3.0, ("dropped",), "later",
-    )  # fmt: skip
+    facts = (again.kind, again.remedy, again.pause, again.tried, str(again))
+    assert facts == ("busy", "wait", 3.0, ("dropped",), "later")
     with pytest.raises(KeyError):
         LLMError("no such word", "x")
 
@@ -162,10 +161,8 @@ def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
     assert _OFFERED.findall(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
     named = {answer(PROMPT, None, seed).split("How about ")[1].split("?")[0] for seed in range(40)}
     assert named == {"Heat", "Ronin", "Fargo"}
-    assert (
-        answer("Say this, in this order:\n- I like it\n- more, please\n\nrest", None, 0)
-        == "I like it more, please"
-    )
+    block = "Say this, in this order:\n- I like it\n- more, please\n\nrest"
+    assert answer(block, None, 0) == "I like it more, please"
     assert answer("nothing to go by", None, 0) == "Noted."
     schema = {
         "type": "object",
@@ -177,10 +174,8 @@ def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
         },
         "required": ["reply", "ids", "a", "b", "c", "d"],
     }  # fmt: skip
-    seen = [
-        json.loads(LLM("template").complete(Request.ask("crs", PROMPT, seed=i, schema=schema)).text)
-        for i in range(30)
-    ]
+    asked = (prompt(PROMPT, seed=seed, schema=schema) for seed in range(30))
+    seen = [json.loads(LLM("template").complete(request).text) for request in asked]
     assert {record["a"]["score"] for record in seen} == {1, 2, 3, 4, 5}
     for record in seen:
         named = [one for one, title in _OFFERED.findall(PROMPT) if title in record["reply"]]
@@ -190,20 +185,16 @@ def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
 
 def test_a_replay_does_not_choose_between_models_and_needs_calls(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    folder, request = tmp_path / "movies" / "two", Request.ask("crs", "hi", seed=1)
+    folder, request = tmp_path / "movies" / "two", prompt("hi", seed=1)
     recorder = Recorder(folder / "calls.sqlite")
-    with (
-        OllamaServer(["a:1"], answer=lambda *_: "from a") as one,
-        OllamaServer(["b:1"], answer=lambda *_: "from b") as two,
-    ):
-        for spec, server in (("ollama:a:1", one), ("ollama:b:1", two)):
-            with LLM(spec, host=server.url, recorder=recorder) as llm:
-                llm.complete(request)
+    for name in "ab":
+        server = OllamaServer([f"{name}:1"], answer=lambda *_, name=name: f"from {name}")
+        with server, LLM(f"ollama:{name}:1", host=server.url, recorder=recorder) as llm:
+            llm.complete(request)
     export([recorder.path], folder / "llm_calls.jsonl")
     with pytest.raises(LLMError, match=r"2 different replies .* name one model"):
         LLM("replay:two").complete(request)
     assert LLM("replay:movies/two@ollama:b:1").complete(request).text == "from b"
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     with pytest.raises(RunError, match=r"llm_calls\.jsonl to replay"):
         LLM("replay:nothing")
 
@@ -213,10 +204,7 @@ def test_a_log_of_the_package_is_replayed_by_name(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     recorder = Recorder(tmp_path / "calls.sqlite")
     with LLM("scripted", answers=["one", "two", LLMError("refused", "no")], recorder=recorder) as llm:
-        for text in ("a", "b"):
-            llm.complete(Request.ask("crs", text, seed=1))
-        with failing("refused"):
-            llm.complete(Request.ask("crs", "c", seed=1))
+        llm.gather(prompt(text, seed=1) for text in "abc")
     recorder.close()
     calls.export([tmp_path / "calls.sqlite"], tmp_path / "llm_calls.jsonl")
     calls.kept("mine").parent.mkdir()
@@ -224,4 +212,4 @@ def test_a_log_of_the_package_is_replayed_by_name(tmp_path, monkeypatch):
     replay = LLM("replay:mine")
     assert replay.complete(Request.ask("user", "b", seed=1)).text == "two"
     with failing("not recorded"):
-        replay.complete(Request.ask("crs", "c", seed=1))
+        replay.complete(prompt("c", seed=1))
