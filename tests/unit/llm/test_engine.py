@@ -29,9 +29,8 @@ def engine(tmp_path_factory):
 
 @pytest.fixture
 def llm(engine):
-    with LLM(
-        f"ollama:{engine.model}", host=engine.url, options=OPTIONS, retry=Retry(first=0, longest=0)
-    ) as made:
+    retry = Retry(first=0, longest=0)
+    with LLM(f"ollama:{engine.model}", host=engine.url, options=OPTIONS, retry=retry) as made:
         yield made
 
 
@@ -40,9 +39,8 @@ def ask(text, seed=1, **rest):
 
 
 def test_preflight_knows_it(engine):
-    (row,) = preflight(
-        [Need("crs", f"ollama:{engine.model}", OPTIONS, settings={"host": engine.url})]
-    ).to_dict("records")
+    need = Need("crs", f"ollama:{engine.model}", OPTIONS, settings={"host": engine.url})
+    (row,) = preflight([need]).to_dict("records")
     assert (row["digest"], row["context"], row["num_ctx"]) == (engine.digest, CONTEXT, CONTEXT)
 
 

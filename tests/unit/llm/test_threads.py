@@ -196,8 +196,7 @@ def test_a_hit_is_the_reply_without_its_costs(tmp_path):
     cache.put("k", REPLY)
     cache.put("k", replace(REPLY, text="another"))
     cache.close()
-    assert Cache(tmp_path / "c.sqlite").get("k") == replace(
-        REPLY, seconds=0.0, attempts=0, tried=(), cache_hit=True
-    )
+    hit = replace(REPLY, seconds=0.0, attempts=0, tried=(), cache_hit=True)
+    assert Cache(tmp_path / "c.sqlite").get("k") == hit
     assert len(cache) == 1
     cache.close()

@@ -254,17 +254,14 @@ def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
     chats = [sample, corpus.read_chat(paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json")]
     asked = [chat.questions[:12] for chat in chats]
     texts = [message.text for chat in chats for message in chat.messages]
+    how = {"stopwords": "en", "stemmer": stemmer, "show_progress": False}
     public = bm25s.BM25()
-    public.index(
-        bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
-    )
+    public.index(bm25s.tokenize(texts, **how), show_progress=False)
     ours = iter(compare._by_bm25(list(zip(chats, asked, strict=True)), compare._TEXT))
     start = 0
     for chat, part in zip(chats, asked, strict=True):
         for question, order in zip(part, ours, strict=False):
-            words = bm25s.tokenize(
-                [question.text], stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False
-            )[0]
+            (words,) = bm25s.tokenize([question.text], return_ids=False, **how)
             scores = public.get_scores(words)[start : start + len(chat.messages)]
             assert scores[order] == pytest.approx(np.sort(scores)[::-1], abs=1e-4)
         start += len(chat.messages)

@@ -390,8 +390,6 @@ def test_a_model_titles_phases_and_says_what_they_came_to(built):
 def test_prompts_of_a_folder_take_the_place_of_the_shipped_ones(built, tmp_path):
     (tmp_path / "select.txt").write_text("MINE $messages")
     llm = Scripted(selector='{"ids": []}')
-    form = forms.LLMForm(llm, prompts=str(tmp_path))
-    query._Pipeline(built, ranker.Hand(), RealTalkConfig(forms="selector=model"), form).ask(
-        ["When is the wedding?"]
-    )
+    form, config = forms.LLMForm(llm, prompts=str(tmp_path)), RealTalkConfig(forms="selector=model")
+    query._Pipeline(built, ranker.Hand(), config, form).ask(["When is the wedding?"])
     assert llm.asked and all(one.messages[-1].content.startswith("MINE") for one in llm.asked)

@@ -68,10 +68,9 @@ def test_a_chat_is_searched_by_the_widest_update_that_it_did_not_teach(
     assert index._tuned_for(sample).startswith("tuned rest ")
     assert index._tuned_for(half) == index._tuned_for(sample)
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path / "x", {"all": ["own"]}, own))
-    assert index._tuned_for(sample) == "" and set(index.build(sample, "hashing+tuned").encoders) == {""}
-    assert not np.any(
-        search(index.build(sample, "hashing+tuned"), "Where does Mira live?")[1]["tuned tokens"]
-    )
+    built = index.build(sample, "hashing+tuned")
+    assert index._tuned_for(sample) == "" and set(built.encoders) == {""}
+    assert not np.any(search(built, "Where does Mira live?")[1]["tuned tokens"])
     monkeypatch.setattr(index, "UPDATES", tmp_path / "none.npz")
     with pytest.raises(InputError, match=r"leave \+tuned out"):
         index._tuned_for(sample)
@@ -193,10 +192,8 @@ def test_any_folder_with_a_sentence_encoder_in_onnx_is_one(tmp_path):
     mean = encoders.ENCODERS.create("gte-small").encode(texts)
     assert np.array_equal(mine.encode(texts).sentences, mean.sentences)
     encoders.cached(f"onnx:{folder}", texts, lambda: mine, tmp_path / "cache")
-    assert (
-        encoders.cached("onnx:gte-small", texts, pytest.fail, tmp_path / "cache").starts.tolist()
-        == mean.starts.tolist()
-    )
+    again = encoders.cached("onnx:gte-small", texts, pytest.fail, tmp_path / "cache")
+    assert again.starts.tolist() == mean.starts.tolist()
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     first = encoders.ENCODERS.create(f"onnx:{folder}").encode(texts)

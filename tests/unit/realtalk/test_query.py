@@ -272,9 +272,8 @@ def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeyp
     x = np.concatenate([g.features for g in groups]).astype(np.float64)
     mean, scale = x.mean(axis=0), x.std(axis=0)
     clipped = np.clip((x - mean) / scale, -4, 4)
-    model = LogisticRegression(C=0.1, tol=1e-8, max_iter=1000).fit(
-        clipped, np.concatenate([g.gold for g in groups])
-    )
+    gold = np.concatenate([g.gold for g in groups])
+    model = LogisticRegression(C=0.1, tol=1e-8, max_iter=1000).fit(clipped, gold)
     expected = model.decision_function(np.clip((rows - mean) / scale, -4, 4))
     assert np.allclose(scores, expected, atol=1e-2)
     # one huge feature counts four deviations and no more
@@ -297,10 +296,8 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monk
     chat = type(sample)("new", sample.schema, sample.speakers, sample.messages[:10], (), ())
     assert query.choose_ranker("auto", index.build(chat, "hashing")).origin == "no training data"
     assert query.choose_ranker("auto", index.build(sample, "hashing")).origin == "no training data"
-    other = corpus._parse_chat(
-        {"session_1": [{"clean_text": "quite another talk about kites", "speaker": "A", "dia_id": "D1:1"}]},
-        "o",
-    )
+    said = {"clean_text": "quite another talk about kites", "speaker": "A", "dia_id": "D1:1"}
+    other = corpus._parse_chat({"session_1": [said]}, "o")
     found = query.choose_ranker("auto", index.build(other, "hashing"))
     assert found.origin == "made up" and ranker.shipped("minilm") is None
     monkeypatch.setattr(ranker, "_features_key", lambda: "changed")
@@ -368,13 +365,8 @@ def test_every_covered_segment_keeps_an_id_under_the_cap():
         owner = np.array([0, 0, 0, 1, 2])
 
     scores = {0: 9.0, 1: 8.0, 2: 7.0, 3: 0.1, 4: 0.2}
-    assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=8.5, soft_cap=3) == [0, 3, 4]
-    assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=7.5, soft_cap=3) == [
-        0,
-        1,
-        3,
-        4,
-    ]  # by the margin
+    for bar, kept in ((8.5, [0, 3, 4]), (7.5, [0, 1, 3, 4])):  # 1 by the margin
+        assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=bar, soft_cap=3) == kept
 
 
 def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
