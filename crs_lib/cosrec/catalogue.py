@@ -37,7 +37,7 @@ _ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _PART = 512 * 2**20  # bytes of input text for one part of the join
 _MOST_PARTS = 5_000
 # The options that decide the result.
-_CONTENT = ("legacy", "shortest", "letters", "title_latin", "text_latin", "most_reviews")
+_CONTENT = {"legacy", "shortest", "letters", "title_latin", "text_latin", "most_reviews"}
 _Facts = dict[str, dict[str, Any]]  # of finished tables, by kind and category
 
 
@@ -124,13 +124,9 @@ def _files(todo: Sequence[Source]) -> list[Path]:
     return [Path(path) for source in todo for path in (source.metas, source.reviews)]
 
 
-def _content(options: Options) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in _CONTENT}
-
-
 def _check_settings(work: Path, options: Options) -> None:
     """Continue only what was begun with these settings; RunError for others."""
-    plan, now = work / "plan.json", _content(options)
+    plan, now = work / "plan.json", options.model_dump(include=_CONTENT)
     before = json.loads(plan.read_text(encoding="utf-8"))["settings"] if plan.exists() else now
     if differ := [f"{k}: {v} there, {now[k]} now" for k, v in before.items() if v != now[k]]:
         raise RunError(f"{paths.shown(work)} has other settings ({'; '.join(differ)}); use them or remove it")
@@ -207,7 +203,7 @@ def _manifest(job: Job, ignored: list[str], facts: _Facts, joined: Counter[str])
     totals = {part: sum(map(Counter, found.values()), Counter[str]()) for part, found in counts.items()}
     by_category = {s.name: {part: counts[part][s.name] for part in counts} for s in job.sources}
     return {
-        "settings": _content(job.options), "inputs": inputs, "without a partner": ignored,
+        "settings": job.options.model_dump(include=_CONTENT), "inputs": inputs, "without a partner": ignored,
         "totals": {n: dict(sorted(c.items())) for n, c in (totals | {"joined": joined}).items()},
         "categories": by_category, "products written": joined["products"],
     }  # fmt: skip

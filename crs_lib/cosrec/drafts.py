@@ -163,11 +163,6 @@ def _broken_rules(lines: Sequence[Utterance], title: str, fewest: int, most: int
     return [rule for rule, broken in rules.items() if broken]
 
 
-def review_texts(reviews: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Up to ten reviews, in the order given, each as title and text."""
-    return [f"{review['title']}. {review['text']}" for review in reviews[:MOST_REVIEWS]]
-
-
 def numbered(texts: Sequence[str]) -> str:
     """The reviews as a prompt shows them: one a line, counted from 1."""
     return "\n".join(f"{n}. {' '.join(text.split())}" for n, text in enumerate(texts, start=1))

@@ -134,7 +134,8 @@ class _Writer:
 
     def _profile(self, user: str, number: int) -> dict[str, Any]:
         """Summary and keywords of a buyer, by the model or by rule, with what was asked."""
-        texts = drafts.review_texts(self.stock.reviews_of(user))
+        reviews = self.stock.reviews_of(user)[: drafts.MOST_REVIEWS]
+        texts = [f"{review['title']}. {review['text']}" for review in reviews]
         if self.config.writer == TEMPLATE:
             return drafts.profile_by_rule(user, texts) | {"prompts": {}}
 

@@ -147,8 +147,10 @@ class Stock:
     def __init__(self, folder: Path, k1: float = 1.2, b: float = 0.75) -> None:
         """Reads ``products.jsonl`` and ``passages.jsonl`` (.gz, .zst)."""
         self.k1, self.b = k1, b
-        self.products: Mapping[str, CatalogueProduct] = _read(folder, "products", CatalogueProduct)
-        self.passages: Mapping[str, Passage] = _read(folder, "passages", Passage)
+        products = _read_lines(_file_of(folder, "products"), CatalogueProduct)
+        passages = _read_lines(_file_of(folder, "passages"), Passage)
+        self.products: Mapping[str, CatalogueProduct] = {row.id: row for _, row in products}
+        self.passages: Mapping[str, Passage] = {row.id: row for _, row in passages}
         self._made: dict[tuple[str, str], Retriever] = {}
 
     def search(self, collection: str, specs: Sequence[str] = ("bm25",), fusion: str = "stratum") -> Retriever:
@@ -174,10 +176,6 @@ class Stock:
         alone = collection == "titles"
         texts = {name: one.title if alone else one.search_text() for name, one in records.items()}
         return Lexical(texts, self.k1, self.b) if spec == "bm25" else build(spec, texts)
-
-
-def _read(folder: Path, name: str, kind: type[D]) -> dict[str, D]:
-    return {row.id: row for _, row in _read_lines(_file_of(folder, name), kind)}
 
 
 class _Records(Mapping[str, D], Generic[D]):

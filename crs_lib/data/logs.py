@@ -25,8 +25,6 @@ from crs_lib.data.forms import RecordOrigin, conversations_of, dialogue_of
 
 _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _OWN = "dialogues.jsonl"
-
-
 _Names = Sequence[str]
 
 

