@@ -26,7 +26,6 @@ import pandas as pd
 
 from crs_lib import evaluate, simulate
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.runs.jobs import _part_size
 
 SYSTEMS = (
     "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "noisy:0.3", "bm25",
@@ -38,6 +37,11 @@ FILES = {
     "simulate": ("ledger.sqlite", "dialogues.jsonl"),
     "evaluate": ("turns.parquet", "shifts.parquet", "results.jsonl"),
 }
+
+
+def _part_size(sessions: int) -> int:
+    """Sessions of one task, as crs_lib.runs.jobs.job cuts them."""
+    return max(10, min(100, sessions // 1000))
 
 
 def config(run: str, sessions: int, workers: int) -> simulate.SimulateConfig:
