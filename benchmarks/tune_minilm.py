@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from crs_lib.realtalk import channels, corpus, index, plan, ranker
+from crs_lib.realtalk import channels, corpus, index, ranker
 from crs_lib.realtalk.config import FOREIGN
 from crs_lib.retrieval import encoders, lowrank
 
@@ -131,7 +131,7 @@ def questions(chat):
     """Of each question with evidence: its wordings, its evidence, and the messages in the hand order."""
     built, gold = index.build(chat, index.BEST), corpus.gold(chat)
     asked = [q for q in chat.questions if q.index in gold]
-    plans = [plan.make(q.text, built.names, built.today) for q in asked]
+    plans = [built.plan(q.text) for q in asked]
     for q, made, scores in zip(
         asked, plans, channels.scores(built, [q.text for q in asked], plans), strict=True
     ):
