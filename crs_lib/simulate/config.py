@@ -21,7 +21,7 @@ from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.simulate.voices import ALL, DEGREES, EXPLICIT, SCOPES, STATED, choices
+from crs_lib.simulate.voices import ALL, DEGREES, EXPLICIT, MIXED, SCOPES, STATED, choices
 from crs_lib.systems.base import SYSTEMS, is_program, model_of, named
 from crs_lib.systems.base import check as check_systems
 
@@ -141,7 +141,7 @@ class SimulateConfig(Settings):
     ] = EXPLICIT
     scope: Annotated[
         _Scope, Field(description="whether a shift that brings a value says what becomes of earlier ones")
-    ] = STATED
+    ] = MIXED
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True

@@ -15,7 +15,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.metrics import base
-from crs_lib.simulate.voices import choices
+from crs_lib.simulate.voices import STATED, choices
 from crs_lib.systems.base import SYSTEMS, World
 from crs_lib.validity import arms
 
@@ -65,7 +65,7 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
         for voice, seed in product(config.voices, config.seeds):
             batch = simulate.SimulateConfig(
                 run=config.run, catalog=catalog, systems=tuple(config.systems), n_sessions=config.n_sessions,
-                n_turns=config.n_turns, seed=seed, voices=voice,
+                n_turns=config.n_turns, seed=seed, voices=voice, scope=STATED,
             )  # fmt: skip
             cell, found = (catalog, voice, seed), arms.scored(world, batch, config.n_sessions)
             rows += [(t.model_name, *cell, t.session_id, s.session[config.metric]) for t, s in found]

@@ -171,7 +171,7 @@ def config(tmp_path_factory):
     """Three arms of ten scenarios, simulated and scored; gone with the module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
-        settings = {"systems": ARMS_SYSTEMS, "n_sessions": 10, "seed": 1, "arms": THREE}
+        settings = {"systems": ARMS_SYSTEMS, "n_sessions": 10, "seed": 1, "arms": THREE, "scope": "stated"}
         yield simulate.SimulateConfig(run=scored("three", **settings), **settings)
 
 
@@ -270,7 +270,8 @@ COSTS = [one.name for one in base.scored() if one.primary]
 @pytest.mark.slow  # they share runs that take seconds
 def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(config):
     """As in logs of others and in the thesis's own."""
-    plain = scored("plain", systems=("oracle", "sticky"), n_sessions=4, seed=1, arms=("shift",))
+    given = {"n_sessions": 4, "seed": 1, "arms": ("shift",), "scope": "stated"}
+    plain = scored("plain", systems=("oracle", "sticky"), **given)
     values = evaluate.read(plain, "results")[[*COSTS, "placebo_cost"]]
     windowless = ["stale", "wrong"]  # these two need no other arm
     assert values.drop(columns=windowless).isna().all(axis=None)
