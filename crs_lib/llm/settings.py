@@ -96,10 +96,10 @@ SMALL_MODEL: Mapping[str, Any] = {
     "temperature": 0, "num_ctx": 2560, "num_predict": 100, "reply_limit": 100, "listed": 6, "most": 1,
     "offered": 3, "retriever": "hybrid:hashing", "state": False, "reuse": True, "max_failed": 50,
 }  # fmt: skip
-# For a model of one to a few thousand million parameters on a laptop: a dozen films, short replies.
+# For a model of one to a few thousand million parameters on a laptop: a dozen films, two searches a turn.
 MEDIUM_MODEL: Mapping[str, Any] = {
     **SMALL_MODEL, "num_ctx": 8192, "num_predict": 160, "reply_limit": 300, "listed": 12, "most": 3,
-    "offered": 4, "threads": 2,
+    "offered": 4, "searches": 2, "threads": 2,
 }  # fmt: skip
 _MODES = ("form", "listed", "retriever", "searches", "tools", "state", "latest", "reply_limit")
 _LOCAL = ("threads", "reuse")

@@ -37,10 +37,11 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     calls = [{**row, **cost, "tokens_in": n} for n in (500, 1500)]
     (results / "old" / "llm_calls.jsonl").write_text("".join(json.dumps(call) + "\n" for call in calls))
     words = ["-p", "systems", "ollama:a", "-p", "n_sessions", "1800", "-p", "n_turns", "20"]
+    words += ["-p", "scope", "stated"]
     assert main(["estimate", *words, "--log", "old"]) == 0
     # turns of sessions, with straight and with fresh users; 1,000 and 100 tokens each; 147,280 x 2 s, 2 at
     # once as in the log
-    turns = SimulateConfig(systems=["ollama:a"], n_sessions=1800, n_turns=20)
+    turns = SimulateConfig(systems=["ollama:a"], n_sessions=1800, n_turns=20, scope="stated")
     assert [turns.turns(arm) for arm in turns.arms] == [36_000, 90_094, 21_186]
     told = capsys.readouterr().out.splitlines()[1].split()
     assert told == ["crs", "ollama:a", "147280", "147.28", "14.73", "40.91"]
@@ -80,7 +81,7 @@ def test_the_estimate_of_a_sweep_bounds_the_calls_that_it_logs(results, capsys, 
     names = [f"m{number}:latest" for number in range(6)]
     sweep = results.parent / "six.yaml"
     given = {"systems": [f"ollama:{name}" for name in names], "user_llm": "ollama:m0", "n_turns": 12,
-             "n_sessions": 2, "arms": ["shift", "straight", "fresh", "none", "calm"], "judges": ["ollama:m1"]}  # fmt: skip
+             "n_sessions": 2, "arms": ["shift", "straight", "fresh", "none", "calm"], "scope": "stated", "judges": ["ollama:m1"]}  # fmt: skip
     file = {"notebooks": ["03_simulate", "04_evaluate"], "run": "six", "parameters": given}
     sweep.write_text(json.dumps(file))
     with OllamaServer(names) as server:

@@ -109,7 +109,7 @@ def test_titles_outside_the_catalogue_are_logged_and_where_enforced_asked_about_
 
 def test_the_manifest_holds_what_changes_replies_and_work_goes_model_by_model():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
-    names |= {"shift_first", "shift_gap", "shift_types", "insist", "voices", "explicitness"}
+    names |= {"shift_first", "shift_gap", "shift_types", "insist", "voices", "explicitness", "scope"}
     assert set(simulate.SimulateConfig(arms=["shift"]).parameters("shift")) == names
     assert set(simulate.SimulateConfig().parameters("shift")) == names | {"windows"}
     llm = {"host": "gpu1", "temperature": 0.2}
