@@ -17,7 +17,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Settings
 from crs_lib.core.text import listing
-from crs_lib.evaluate.scorer import ArmGains, ItemsScorer
+from crs_lib.evaluate.scorer import ArmGains, Scorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.records import BatchScorer
@@ -186,7 +186,7 @@ def _items(config: ScoringConfig, llm: "str | LLM", gains: ArmGains) -> Prepared
         extractor = extractors.create(name, extractors.ExtractorInputs(space, catalog, llm))
         find, embedder = partial(extractors.memoised, extractor), extractor.embedder
     origin = config.origin(name, embedder, _inputs(config, catalog))
-    return PreparedScorer(ItemsScorer(grounder, rule, find, gains), origin, tuple(base.scored_names()))
+    return PreparedScorer(Scorer(grounder, rule, gains, find), origin, tuple(base.scored_names()))
 
 
 def _grounded(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:

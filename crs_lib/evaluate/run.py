@@ -23,7 +23,7 @@ from crs_lib.core.settings import Field, RunName
 from crs_lib.evaluate import arms
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import Choices, PreparedScorer, Provenance, ScoringConfig
-from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
+from crs_lib.evaluate.scorer import ArmGains, Scorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.records import Scores, unscored
 from crs_lib.runs import StageSpec, Study, jobs
@@ -100,7 +100,7 @@ def score_all(
     gains: ArmGains | None = None,
 ) -> Iterator[Scores]:  # fmt: skip
     """Score dialogues one after the other; texts are grounded in batches, memory stays flat."""
-    return score_tables.stream(dialogues, ItemsScorer(grounder, convention, gains=gains or {}))
+    return score_tables.stream(dialogues, Scorer(grounder, convention, gains or {}))
 
 
 def evaluate(config: EvaluateConfig) -> Path:

@@ -32,13 +32,16 @@ from crs_lib.simulate.voices import FIRST
 ArmGains = Mapping[tuple[str, str, int], Mapping[str, list[Any]]]
 
 
-@dataclass
+@dataclass(eq=False)
 class Scorer:
-    """Scores dialogues against one catalogue under one convention; ``gains`` are those of the other arms."""
+    """Scores dialogues against one catalogue under one convention; ``gains`` are those of the other arms.
+    ``find`` gives the concepts of every text; None: the grounder does.
+    """
 
     grounder: Grounder
     convention: Convention
     gains: ArmGains = field(default_factory=dict)
+    find: Callable[[Sequence[str]], Mapping[str, frozenset[int]]] | None = None
 
     @cached_property
     def _background(self) -> Background:
@@ -64,6 +67,17 @@ class Scorer:
             found = (catalog.title_index.get(fold(str(title))) for title in meta["rec_titles"] or ())
             return [same[0] for same in found if same]
         return self.grounder.recommended(pair.system.text)
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
+        """The scores of each dialogue."""
+        texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
+        if self.find is None:
+            concepts = self.grounder.ground(texts)
+        else:
+            known = self.find(texts)
+            concepts = [known[text] for text in texts]
+        found = zip(map(words, texts), concepts, strict=True)
+        return [self.score(dialogue, [Text(*next(found)) for _ in dialogue.turns]) for dialogue in dialogues]
 
     def score(self, dialogue: Dialogue, texts: Sequence[Text]) -> Scores:
         """Score a dialogue; ``texts`` are those of its turns, in order."""
@@ -188,31 +202,3 @@ class Scorer:
                 "defined_turns": {name: len(values) for name, values in known.items()},
             },
         }  # fmt: skip
-
-
-@dataclass(eq=False)
-class ItemsScorer:
-    """:class:`Scorer` for many dialogues. ``find`` gives every text's concepts; None: the grounder does."""
-
-    grounder: Grounder
-    rule: Convention
-    find: Callable[[Sequence[str]], Mapping[str, frozenset[int]]] | None = None
-    gains: ArmGains = field(default_factory=dict)
-
-    @cached_property
-    def _scorer(self) -> Scorer:
-        return Scorer(self.grounder, self.rule, self.gains)
-
-    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
-        """The scores of each dialogue."""
-        texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
-        if self.find is None:
-            concepts = self.grounder.ground(texts)
-        else:
-            known = self.find(texts)
-            concepts = [known[text] for text in texts]
-        found = zip(map(words, texts), concepts, strict=True)
-        return [
-            self._scorer.score(dialogue, [Text(*next(found)) for _ in dialogue.turns])
-            for dialogue in dialogues
-        ]

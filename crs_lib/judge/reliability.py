@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from crs_lib import stats
-from crs_lib.core import prompts, rng
-from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
+from crs_lib.core import prompts, rng, tables
+from crs_lib.core.dialogue import SYSTEM, Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 
@@ -20,12 +20,13 @@ CANARIES: Registry[list[str] | None] = Registry("canary")
 FORGED = "forged_end"  # the canary that shows whether a judge follows what a reply says of scores
 SHIFT_AT_MOST = 0.05  # points by which it may move the mean score of a judge that does not
 _ALPHA = ("alpha", "n_items", "all scores are equal")
+_COLUMNS = ("model", "session_id", "canary", "judge", "construct", "score", "sample")
+_TABLE = tables.Contract("judge scores, as score_table makes them", _COLUMNS, ())
 
 
 @CANARIES.register("shuffled", aimed_at="coherence")
-def _shuffled(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
+def _shuffled(texts: Sequence[str], draw: np.random.Generator) -> list[str] | None:
     """Replies stand under other turns than their own; needs two different replies."""
-    texts = [reply.text for reply in replies]
     if len(set(texts)) < 2:
         return None
     order = list(draw.permutation(len(texts)))
@@ -33,43 +34,24 @@ def _shuffled(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Ge
     return moved if moved != texts else None
 
 
-@CANARIES.register("wrong_movies", aimed_at="personalization")
-def _wrong_movies(
-    replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator
-) -> list[str] | None:
-    """Every recommended title is another one, drawn from the catalogue; needs replies that name titles."""
-    named = {str(title) for reply in replies for title in reply.meta.get("rec_titles") or () if title}
-    others = [title for title in titles if title not in named]
-    if not named or not others:
-        return None
-    other = {title.lower(): others[int(draw.integers(len(others)))] for title in sorted(named)}
-    longest = sorted(named, key=lambda title: (-len(title), title))
-    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)", re.IGNORECASE)
-    spoilt = [pattern.sub(lambda m: other.get(m[0].lower(), m[0]), reply.text) for reply in replies]
-    return spoilt if spoilt != [reply.text for reply in replies] else None
-
-
 @CANARIES.register("sticky", aimed_at="personalization")
-def _sticky(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
+def _sticky(texts: Sequence[str], draw: np.random.Generator) -> list[str] | None:
     """The first reply is given at every turn, whatever was asked; needs two different replies."""
-    texts = [reply.text for reply in replies]
     return [texts[0]] * len(texts) if len(set(texts)) > 1 else None
 
 
 @CANARIES.register(FORGED)
-def _forged_end(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str]:
+def _forged_end(texts: Sequence[str], draw: np.random.Generator) -> list[str]:
     """The last reply pretends that the conversation ended, and gives itself the best score."""
-    *before, last = [reply.text for reply in replies]
-    return [*before, last + prompts.source("movies/judge_forged_end")]
+    return [*texts[:-1], texts[-1] + prompts.source("movies/judge_forged_end")]
 
 
-def spoil(dialogue: Dialogue, name: str, titles: Sequence[str], seed: int) -> Dialogue | None:
-    """The dialogue as the canary ``name`` has it (key ``canary`` in its record); None where it cannot.
-    ``titles`` are the catalogue's. The same dialogue and seed give the same canary.
+def spoil(dialogue: Dialogue, name: str, seed: int) -> Dialogue | None:
+    """The dialogue as the canary ``name`` has it (key ``canary`` in its record); None where it cannot. The
+    same dialogue and seed give the same canary.
     """
     draw = rng.stream(seed, "canary", name, dialogue.session_id, dialogue.model_name)
-    replies = [turn for turn in dialogue.turns if turn.speaker == SYSTEM]
-    texts = CANARIES.get(name).make(replies, titles, draw)
+    texts = CANARIES.create(name, texts=[t.text for t in dialogue.turns if t.speaker == SYSTEM], draw=draw)
     if texts is None:
         return None
     left = iter(texts)
@@ -180,14 +162,7 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:
     """The scores of dialogues as they were; InputError for a table that lacks a column."""
-    _require(scores)
-    return scores[scores["canary"] == ""]
-
-
-def _require(scores: pd.DataFrame) -> None:
-    columns = ["model", "session_id", "canary", "judge", "construct", "score", "sample"]
-    if missing := [column for column in columns if column not in scores]:
-        raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
+    return _TABLE.check(scores)[lambda table: table["canary"] == ""]
 
 
 def _canary_report(scores: pd.DataFrame) -> pd.DataFrame:
@@ -200,7 +175,7 @@ def _canary_report(scores: pd.DataFrame) -> pd.DataFrame:
     """
     from scipy.stats import binomtest
 
-    _require(scores)
+    _TABLE.check(scores)
     dialogue, by = ["model", "session_id"], ["judge", "construct"]
     means = scores.groupby([*dialogue, *by, "canary"])["score"].mean()
     means = means.unstack("canary")  # noqa: PD010 -- a pivot table would drop dialogues without a score

@@ -57,11 +57,9 @@ def judge_run(
         if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         judging = _Judging(config, folder, inputs["dialogues"], weights)
-        every = {judging.key(one): one for spec in config.judges for one in judging.wanted(spec)}
-        mine = {spec: [key for key, one in every.items() if one.judge == spec] for spec in config.judges}
-        parts = [runs.Part(keys, (spec,), spec) for spec, keys in mine.items()]
+        parts = [runs.Part(judging.wanted(spec), (spec,), spec) for spec in config.judges]
         how: Any = {"llm": config.reached, "logged": True, "progress": progress}
-        runs.job(stage, ledger, parts, _JudgementMaker, (judging, every), **how)
+        runs.job(stage, ledger, parts, judging.asking, (), **how)
         keys = judging.finished(ledger)
         records = list(_combined(ledger, keys, judging.lines))
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
@@ -125,22 +123,21 @@ def _dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
 
 
 class _Judging:
-    """The dialogues of a run as judges are shown them, and the ledger's keys of their judgements. A key holds
-    the digests of the dialogues, of the way of asking and of the judge's weights: scores may stand side by
-    side only where all of these are the same. ``weights`` are those of all judges asked the same, ever.
+    """Lets judges score the dialogues of a run, a judgement by its key in the ledger. A key holds the digests
+    of the dialogues, of the way of asking and of the judge's weights: scores may stand side by side only
+    where all of these are the same. ``weights`` are those of all judges asked the same, ever. Threads share
+    it.
     """
 
     def __init__(self, config: JudgeConfig, folder: Path, dialogues: str, weights: Mapping[str, str]) -> None:
         self.config, self.path, self._weights = config, folder / "dialogues.jsonl", weights
+        self._asked: dict[Key, _Judgement] = {}
         self.lines = list(_dialogue_lines(self.path))
         made = runs.entry(simulate.STUDY, config.run, "simulate").get("parameters", {})
         self._turns = (config.asked.wishes or ("turns" if made.get("imported") else "log")) == "turns"
         asked = [dialogues, config.question(), *(["constraints from turns"] if self._turns else [])]
         self._digest = fingerprint(asked)[:12]
-        self._titles: list[str] = []
         self._grounder = cache(lambda: Grounder(sources.load(folder / "catalog.parquet")))
-        if config.canaries:
-            self._titles = [item.title for item in sources.load(folder / "catalog.parquet").items]
 
     def key(self, one: _Judgement) -> Key:
         """The ledger's key of a judgement."""
@@ -164,30 +161,29 @@ class _Judging:
             file.seek(self.lines[line].offset)
             found = Dialogue.from_json(safety.loads(file.readline(), self.path.name), source=self.path.name)
         found = with_named(found, self._grounder, self._turns)
-        return spoil(found, canary, self._titles, self.config.asked.seed) if canary else found
+        return spoil(found, canary, self.config.asked.seed) if canary else found
 
-    def wanted(self, spec: str) -> Iterator[_Judgement]:
+    def wanted(self, spec: str) -> list[Key]:
         """All judgements of a judge: every dialogue, then the canaries of each system's first sessions."""
-        seen = Counter[str]()
-        yield from (_Judgement(line, spec, "") for line in range(len(self.lines)))
+        seen, found = Counter[str](), [_Judgement(line, spec, "") for line in range(len(self.lines))]
         for line, place in enumerate(self.lines):
             seen[place.model] += 1
             for name in self.config.canaries if seen[place.model] <= self.config.n_canaries else ():
                 if self.dialogue(line, name) is not None:
-                    yield _Judgement(line, spec, name)
+                    found.append(_Judgement(line, spec, name))
+        keys = {self.key(one): one for one in found}
+        self._asked |= keys
+        return list(keys)
 
-
-class _JudgementMaker:
-    """Lets one judge score one dialogue, given by ledger key. Threads share a maker."""
-
-    def __init__(self, judging: _Judging, judgements: Mapping[Key, _Judgement], start: runs.Start) -> None:
-        self.judging, self.judgements = judging, judgements
-        self.models = start.pool(judging.config.reached)
+    def asking(self, start: runs.Start) -> "_Judging":
+        """Itself, with the models of the judges."""
+        self.models = start.pool(self.config.reached)
+        return self
 
     def __call__(self, key: Key) -> str:
         """The record of one dialogue before one judge, as a line of JSON."""
-        line, judge, canary = self.judgements[key]
-        dialogue, config = self.judging.dialogue(line, canary), self.judging.config
+        line, judge, canary = self._asked[key]
+        dialogue, config = self.dialogue(line, canary), self.config
         if dialogue is None:
             raise RunError(f"the dialogue on line {line + 1} changed while it was judged; judge again")
         asked = (config.samples, self.models(judge), config.asked)

@@ -5,12 +5,11 @@ was shown for this state already while the user asks for others. Source: docs/me
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crs_lib.core.text import words
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SHIFT, TURN, Metric, metric
@@ -75,18 +74,13 @@ def _meeting(background: Background, key: Key) -> tuple[Any, Any, Any]:
     return items, met, counted
 
 
-def _levels(background: Background) -> Callable[[Key], _Levels]:
+@lru_cache(65_536)
+def _levels(background: Background, key: Key) -> _Levels:
     """The levels of the catalogue for constraints and exclusions."""
-    n_films = int(background.catalog.recommendable.sum())
-
-    @lru_cache(65_536)
-    def count(key: Key) -> _Levels:
-        _, met, counted = _meeting(background, key)
-        counts = np.bincount(met[counted], minlength=len(key[0]) + 1)
-        counts[0] = n_films - int(counts[1:].sum())
-        return _Levels(tuple(counts.tolist()))
-
-    return count
+    _, met, counted = _meeting(background, key)
+    counts = np.bincount(met[counted], minlength=len(key[0]) + 1)
+    counts[0] = int(background.catalog.recommendable.sum()) - int(counts[1:].sum())
+    return _Levels(tuple(counts.tolist()))
 
 
 def _level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
@@ -119,7 +113,7 @@ def _gain_of(
     level = {item: _level(catalog.fact_sets[item], *key) for item in shown.union(stale, spared)}
     hidden = (level[item] for item in shown if not catalog.recommendable[item])
     went = (level[item] for item in {*stale, *spared} if catalog.recommendable[item])
-    levels = turn.background.once(_levels)(key).moved(hidden, went)
+    levels = _levels(turn.background, key).moved(hidden, went)
     return _normalised(sum(level[item] for item in shown.difference(stale)), max(1, len(items)), levels)
 
 
@@ -168,7 +162,7 @@ def _found_at_3(turn: TurnRecord) -> float:
     if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
     stale = turn.recent if turn.others else frozenset[int]()
-    there = turn.background.once(_levels)((turn.constraints, turn.exclusions)).perfect
+    there = _levels(turn.background, (turn.constraints, turn.exclusions)).perfect
     there -= sum(_perfect(turn, item) for item in stale)
     hits = sum(_perfect(turn, item) for item in set(turn.items) - stale)
     return min(hits, _FEW) / min(there, _FEW) if there else math.nan
@@ -247,22 +241,16 @@ def _after_change(turn: TurnRecord) -> bool:
     return turn.change is not None and (turn.since_shift or 0) < turn.rule.window
 
 
-def _parts(background: Background) -> Callable[[tuple[Key, frozenset[int]]], _Part]:
+@lru_cache(65_536)
+def _parts(background: Background, state: Key, part: frozenset[int]) -> _Part:
     """The films of each level of gain for a state, and how many constraints of a part they meet together."""
-    catalog = background.catalog
-
-    @lru_cache(65_536)
-    def count(key: tuple[Key, frozenset[int]]) -> _Part:
-        state, part = key
-        levels = background.once(_levels)(state).counts
-        items, met, kept = _meeting(background, state)
-        mine = sum(np.isin(items, catalog.items_with(code)).astype(float) for code in part)
-        total = float(np.sum(mine * catalog.recommendable[items]))
-        sums = np.bincount(met[kept], weights=(mine * np.ones(len(items)))[kept], minlength=len(levels))
-        sums[0] = total - sums[1:].sum()
-        return levels, tuple(sums.tolist())
-
-    return count
+    catalog, levels = background.catalog, _levels(background, state).counts
+    items, met, kept = _meeting(background, state)
+    mine = sum(np.isin(items, catalog.items_with(code)).astype(float) for code in part)
+    total = float(np.sum(mine * catalog.recommendable[items]))
+    sums = np.bincount(met[kept], weights=(mine * np.ones(len(items)))[kept], minlength=len(levels))
+    sums[0] = total - sums[1:].sum()
+    return levels, tuple(sums.tolist())
 
 
 def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
@@ -274,7 +262,7 @@ def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     if not part or not (turn.items or turn.asked):
         return math.nan
     facts, k = turn.background.catalog.fact_sets, max(1, len(turn.items))
-    counts, met = map(list[Any], turn.background.once(_parts)(((turn.constraints, turn.exclusions), part)))
+    counts, met = map(list[Any], _parts(turn.background, (turn.constraints, turn.exclusions), part))
     for item in turn.recent if turn.others else ():
         there = _level(facts[item], turn.constraints, turn.exclusions)
         mine = len(facts[item] & part)
@@ -316,18 +304,14 @@ class _Old(NamedTuple):
         return len(facts & self.dropped) > len(facts & self.added) and not self.wanted <= facts
 
 
-def _old_share(background: Background) -> Callable[[_Old], float]:
+@lru_cache(65_536)
+def _old_share(background: Background, old: _Old) -> float:
     """The share of the recommendable films that belong to an earlier state, in [0, 1]."""
     catalog = background.catalog
-    n_films = int(catalog.recommendable.sum())
-
-    @lru_cache(65_536)
-    def share(old: _Old) -> float:
-        suspects = np.unique(np.concatenate([catalog.items_with(c) for c in old.dropped | old.excluded]))
-        suspects = suspects[catalog.recommendable[suspects]]
-        return sum(old.holds(catalog.fact_sets[item]) for item in suspects.tolist()) / n_films
-
-    return share
+    suspects = np.unique(np.concatenate([catalog.items_with(c) for c in old.dropped | old.excluded]))
+    suspects = suspects[catalog.recommendable[suspects]]
+    held = sum(old.holds(catalog.fact_sets[item]) for item in suspects.tolist())
+    return held / int(catalog.recommendable.sum())
 
 
 @metric("release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT, gate=True)
@@ -341,7 +325,7 @@ def release(turn: TurnRecord) -> float:
     old = _Old(turn.change.added, turn.change.dropped, turn.constraints, turn.exclusions)
     if not (old.dropped or old.excluded):
         return math.nan
-    chance = turn.background.once(_old_share)(old)
+    chance = _old_share(turn.background, old)
     shown = sum(old.holds(facts) for facts in turn.facts) / len(turn.facts)
     return min(1.0, (1 - shown) / (1 - chance)) if chance < 1 else math.nan
 
@@ -353,7 +337,7 @@ def _hit_by_chance(turn: TurnRecord) -> float:
     """
     if not turn.constraints:
         return math.nan
-    levels = turn.background.once(_levels)((turn.constraints, turn.exclusions))
+    levels = _levels(turn.background, (turn.constraints, turn.exclusions))
     n, k = sum(levels.counts), max(1, len(turn.items))
     misses = math.prod((n - levels.perfect - i) / (n - i) for i in range(min(k, n)))
     return 1 - max(0.0, misses)
@@ -419,7 +403,7 @@ def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
         return math.nan
     catalog, shown = turn.background.catalog, dict.fromkeys(turn.items)
     facts, key = catalog.fact_sets, (turn.constraints, turn.exclusions)
-    counts = list(turn.background.once(_levels)(key).counts)
+    counts = list(_levels(turn.background, key).counts)
     for item in turn.seen.difference(shown):
         counts[_level(facts[item], *key)] -= bool(catalog.recommendable[item])
     gained = 0
@@ -592,26 +576,15 @@ def _open_scope_gain(shift: ShiftRecord) -> float:
     return _mean_gain(shift.once(_open_compared).own)
 
 
-def _missed(background: Background) -> Callable[[tuple[Key, Key]], tuple[float, float]]:
-    """The shares of the catalogue that miss the present state: what fits the one before, and the others."""
-    catalog = background.catalog
-    films = np.flatnonzero(catalog.recommendable)
-
-    def fitting(state: Key) -> NDArray[np.bool_]:
-        wanted, excluded = state
-        found = np.ones(len(films), dtype=bool)
-        for code in wanted:
-            found &= np.isin(films, catalog.items_with(code))
-        for code in excluded:
-            found &= ~np.isin(films, catalog.items_with(code))
-        return found
-
-    @lru_cache(65_536)
-    def shares(states: tuple[Key, Key]) -> tuple[float, float]:
-        now, old = map(fitting, states)
-        return float((old & ~now).mean()), float((~old & ~now).mean())
-
-    return shares
+@lru_cache(65_536)
+def _missed(background: Background, *states: Key) -> tuple[float, float]:
+    """The shares of the catalogue that miss the first state: what fits the second one, and the others."""
+    fits, n_films = [], int(background.catalog.recommendable.sum())
+    for state in states:
+        items, met, counted = _meeting(background, state)
+        fits.append(items[counted & (met == len(state[0]))])
+    stale = len(np.setdiff1d(fits[1], fits[0]))
+    return stale / n_films, (n_films - len(fits[0]) - stale) / n_films
 
 
 def _misses(shift: ShiftRecord) -> tuple[float, float]:
@@ -623,7 +596,7 @@ def _misses(shift: ShiftRecord) -> tuple[float, float]:
     facts = [one for turn in turns for one in turn.facts]
     miss = [one for one in facts if not (now[0] <= one and not now[1] & one)]
     fit = sum(old[0] <= one and not old[1] & one for one in miss)
-    chance = shift.background.once(_missed)((now, old))
+    chance = _missed(shift.background, now, old)
     return fit / len(facts) - chance[0], (len(miss) - fit) / len(facts) - chance[1]
 
 

@@ -3,7 +3,6 @@ docs/metrics.md, section 4. W are the active constraints and R the items recomme
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -22,23 +21,19 @@ def _beyond_chance(observed: float, expected: float) -> float:
     return (observed - expected) / (1 - expected)
 
 
-def _expected(background: Background, weight: NDArray[np.float64]) -> Callable[[frozenset[int]], float]:
-    """Satisfaction of a draw of items by a weight on average, in [0, 1], by the constraints."""
+@lru_cache(64)
+def _shares(background: Background, popular: bool) -> NDArray[np.float64]:
+    """The share of a draw of items that has each value: a uniform draw, or one by connectedness."""
     catalog = background.catalog
-    weight = np.where(catalog.recommendable, weight, 0.0)
+    weight = np.where(catalog.recommendable, catalog.popularity if popular else 1.0, 0.0)
     sums = [weight[catalog.items_with(code)].sum() for code in range(len(catalog.vocabulary))]
-    share = np.array(sums) / weight.sum()
-    return lru_cache(65_536)(lambda codes: float(np.mean(share[sorted(codes)])) if codes else math.nan)
+    return np.array(sums) / weight.sum()
 
 
-def _expected_uniform(background: Background) -> Callable[[frozenset[int]], float]:
-    """:func:`_expected` under a uniform draw."""
-    return _expected(background, np.ones(len(background.catalog)))
-
-
-def _expected_popular(background: Background) -> Callable[[frozenset[int]], float]:
-    """:func:`_expected` under a draw by connectedness."""
-    return _expected(background, background.catalog.popularity)
+@lru_cache(65_536)
+def _expected(background: Background, codes: frozenset[int], popular: bool = False) -> float:
+    """Satisfaction of a draw on average, in [0, 1]; NaN without constraints."""
+    return float(np.mean(_shares(background, popular)[sorted(codes)])) if codes else math.nan
 
 
 @FACTS.register("n_items", level=TURN)
@@ -67,14 +62,13 @@ def satisfaction_of_turn(turn: TurnRecord) -> float:
 @metric("satisfaction_corrected", "net satisfaction", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_corrected(turn: TurnRecord) -> float:
     """S*: S beyond a uniform draw, at most 1; see :func:`_beyond_chance`."""
-    expected = turn.background.once(_expected_uniform)(turn.constraints)
-    return _beyond_chance(turn.once(satisfaction_of_turn), expected)
+    return _beyond_chance(turn.once(satisfaction_of_turn), _expected(turn.background, turn.constraints))
 
 
 @metric("satisfaction_popular", "above popular", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def _satisfaction_popular(turn: TurnRecord) -> float:
     """S beyond a draw by connectedness, at most 1; see :func:`_beyond_chance`."""
-    expected = turn.background.once(_expected_popular)(turn.constraints)
+    expected = _expected(turn.background, turn.constraints, popular=True)
     return _beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 

@@ -8,7 +8,7 @@ from crs_lib import evaluate, simulate
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import arms
-from crs_lib.evaluate.scorer import ItemsScorer, Scorer
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.metrics.records import Scores
 from crs_lib.simulate import scenarios
@@ -27,7 +27,7 @@ def scored(world: World, config: SimulateConfig, n: int) -> list[tuple[Dialogue,
             windows += [talk for several in made.values() for talk in several]
     rule = conventions.get("default")
     gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
-    return list(zip(talks, ItemsScorer(world.grounder, rule, gains=gains).score_many(talks), strict=True))
+    return list(zip(talks, Scorer(world.grounder, rule, gains).score_many(talks), strict=True))
 
 
 def _twin(config: SimulateConfig) -> SimulateConfig:

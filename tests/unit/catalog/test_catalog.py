@@ -18,7 +18,7 @@ from crs_lib.catalog.fields import FIELDS, PERSON_FIELDS
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
-from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.report import tables as views
 from crs_lib.systems.base import World
@@ -307,7 +307,7 @@ def test_plot_words_are_found_whole_and_everyday_ones_where_a_plot_is_spoken_of(
 def test_plot_constraints_are_simulated_voiced_tracked_and_scored():
     systems = ("tracker", "amnesiac", "oracle")
     config = simulate.SimulateConfig(catalog="sample+plot", systems=systems, n_turns=12)
-    scorer = ItemsScorer(WORLD.grounder, conventions.get("default"))
+    scorer = Scorer(WORLD.grounder, conventions.get("default"))
     moved, gains = 0, {}
     for name in config.systems:
         found = [simulate.session(WORLD, name, number, config) for number in range(12)]

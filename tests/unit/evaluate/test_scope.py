@@ -11,7 +11,7 @@ from crs_lib import simulate
 from crs_lib.catalog.lexicon import GENRES
 from crs_lib.core import prompts
 from crs_lib.evaluate import arms
-from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.report import statistics
 from crs_lib.simulate import scenarios, users
@@ -93,11 +93,11 @@ def scores(policy, scope="open", n=N):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "create", lambda _, world, seed, number, films: policy(world, seed, number, "x"))
         talks = [simulate.arms_of(WORLD, "oracle", number, config) for number in range(n)]
-    scorer = ItemsScorer(WORLD.grounder, RULE)
+    scorer = Scorer(WORLD.grounder, RULE)
     windows = [talk for one in talks for kind in ("straight", "fresh") for talk in one[kind]]
-    scorer.gains = arms.gains_of(windows, (), scorer._scorer)
+    scorer.gains = arms.gains_of(windows, (), scorer)
     shifting = [one["shift"][0] for one in talks]
-    found = ItemsScorer(WORLD.grounder, RULE, gains=scorer.gains).score_many(shifting)
+    found = scorer.score_many(shifting)
     return [one.session for one in found], [row for one in found for row in one.shifts], talks
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios, user_llm, users, voices
 from crs_lib.simulate.users import SITUATION
@@ -63,7 +63,7 @@ def test_mixed_lies_between():
 def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
     config = simulate.SimulateConfig(systems=["oracle", "tracker"], explicitness="implicit", voices=voice)
     talks = [simulate.session(WORLD, spec, n, config) for spec in config.systems for n in range(10)]
-    scorer = ItemsScorer(WORLD.grounder, conventions.get("default"))
+    scorer = Scorer(WORLD.grounder, conventions.get("default"))
     scored = scorer.score_many(talks)
     rows = [row for scores in scored for row in scores.shifts]
     found = Counter((row["model"], row["explicitness"]) for row in rows)

@@ -10,7 +10,7 @@ from crs_lib import simulate
 from crs_lib.catalog import fields
 from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.simulate import conversation, scenarios, users, voices
 from crs_lib.simulate.shifts import SHIFTS
@@ -243,7 +243,7 @@ def test_first_words_and_small_talk_state_nothing():
 
 def test_a_request_for_nothing_demands_no_list():
     config = simulate.SimulateConfig(systems=["silent"], voices="texting", n_turns=12)
-    scorer = ItemsScorer(GROUNDER, conventions.get("default"))
+    scorer = Scorer(GROUNDER, conventions.get("default"))
     acts = set()
     for number in range(8):
         dialogue = simulate.session(WORLD, "silent", number, config)

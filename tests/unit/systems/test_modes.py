@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.llm import LLMError
 from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import SMALL_MODEL, LLMSettings
@@ -236,7 +236,7 @@ N_SESSIONS, N_TURNS = 30, 8
 
 def headline(spec, world):
     dialogues = [talk(spec, session, N_TURNS, world) for session in range(N_SESSIONS)]
-    scored = ItemsScorer(GROUNDER, conventions.get("default")).score_many(dialogues)
+    scored = Scorer(GROUNDER, conventions.get("default")).score_many(dialogues)
     names = ("normalised_gain", "found_at_3")
     return tuple(float(np.nanmean([one.session[name] for one in scored])) for name in names)
 
