@@ -109,8 +109,7 @@ def _ordered(catalog: Catalog, items: Sequence[int], text: str, retriever: str) 
     by_fame = [item for item in catalog.popular_first if item in kept]
     if not text:
         return by_fame
-    index = film_search.index(catalog)
-    hits = film_search.found(index, retriever, [text], len(index.texts))
+    hits = film_search.index(catalog).found(*film_search.search_kind(retriever), [text])
     matching = [item for hit in hits if (item := int(hit.id)) in kept]
     return list(dict.fromkeys([*matching, *by_fame]))
 

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -50,8 +50,8 @@ class Channel:
     shared: ClassVar[bool] = False
     apart: ClassVar[bool] = True
 
-    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
-        raise NotImplementedError
+    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
+        """Open the line; raises LLMError where there can be none."""
 
     @staticmethod
     def parsed(argument: str) -> Any:
@@ -87,7 +87,7 @@ class _Instance(Channel):
 
     argument, example, apart = "a module and a class", "my_system:MySystem", False
 
-    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
         made = self._load(argument)
         try:
             self._object = made(catalog)
@@ -165,7 +165,7 @@ class _Function(Channel):
 
     argument, example, shared = "a name of FUNCTIONS", "mine", True
 
-    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
         self.check_ready(argument)
         self._function = FUNCTIONS[argument]
 
@@ -219,7 +219,7 @@ class _Process(Channel):
 
     argument, example = "a command", "node adapter.js"
 
-    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
         self.timeout = timeout
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._buffer, self._mark = bytearray(), uuid.uuid4().hex
@@ -359,99 +359,33 @@ def _ready(seconds: float, reads: int, writes: int | None = None) -> set[int]:
     return {found for found, _ in poll.poll(seconds * 1000)}
 
 
-class _Wire(NamedTuple):
-    """How one kind of server is spoken to: what is posted, and what its answer says.
-    ``body`` makes a JSON value of a request, ``answer`` an answer of the contract of the JSON value that
-    comes back; both may use what is ``kept`` of the conversation, and ``headers`` of the server in it.
-    ``path`` stands behind an address that has none, unless the ``card`` of its server, a file served there,
-    names another. A server of others has a ``name``: it is asked again where its answer does not follow its
-    protocol, and gets back the cookies of each conversation. The environment variable ``key`` holds the key
-    that goes to it, and to no other channel's server.
-    """
-
-    name: str
-    path: str
-    body: Callable[[Mapping[str, Any], dict[str, Any]], object]
-    answer: Callable[[Any, dict[str, Any]], object]
-    card: str = ""
-    key: str = ""
-
-
-def _ievalm_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
-    *context, message = [one["content"] for one in request["conversation"]]
-    return {"context": context, "message": message}
-
-
-def _ievalm_answer(given: Any, kept: dict[str, Any]) -> object:
-    """The text; where it lists items by numbers, these are what it recommends, known or not."""
-    listed = _LISTED.findall(given["response"])
-    return {"reply": given["response"]} | ({"recommended": listed} if listed else {})
-
-
-def _a2a_body(request: Mapping[str, Any], kept: dict[str, Any]) -> object:
-    """The user's latest words as a message; the agent keeps the conversation under its context."""
-    part = {"text": request["conversation"][-1]["content"]}
-    new = kept["new"] = bool(kept["headers"])
-    place = f"{request['session']}-{request['turn']}"
-    kind = {} if new else {"kind": "message"}
-    message: dict[str, Any] = kind | {"messageId": place, "role": "ROLE_USER" if new else "user"}
-    message |= {"parts": [part if new else {"kind": "text", **part}]}
-    message |= {"contextId": kept["context"]} if "context" in kept else {}
-    method = "SendMessage" if new else "message/send"
-    return {"jsonrpc": "2.0", "id": place, "method": method, "params": {"message": message}}
-
-
-def _a2a_answer(given: Any, kept: dict[str, Any]) -> object:
-    """The text of a message, or of a task's artifacts, else of its status."""
-    if fault := given.get("error"):
-        code, told = fault.get("code"), f"the agent said: {shorten(str(fault.get('message')), 300)}"
-        newer = code in _OTHER_VERSION and not kept["new"]
-        kept["headers"] |= {"A2A-Version": "1.0"} if newer else {}
-        raise LLMError("busy" if newer or code == -32603 else "refused", told)
-    found = given["result"]
-    found = found.get("message") or found.get("task") or found
-    kept["context"] = found["contextId"]
-    said = found.get("artifacts") or [found if "parts" in found else found["status"]["message"]]
-    return {"reply": "\n".join(part["text"] for one in said for part in one["parts"] if "text" in part)}
-
-
-def _chat_model() -> str:
-    """The model that an OpenAI-style assistant is asked for."""
-    return os.environ.get("CRS_CHAT_MODEL", "default")
-
-
-_OTHER_VERSION = (-32601, -32009)  # what an agent of version 1.0 says to a method of version 0.3
-_LISTED = re.compile(r"(?:^|:)[ \t]*\d+[:.)][ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
-_WIRES = {
-    "openai-chat": _Wire(
-        "an OpenAI-style assistant", "/v1/chat/completions",
-        lambda request, kept: {"model": _chat_model(), "messages": request["conversation"]},
-        lambda given, kept: {"reply": given["choices"][0]["message"]["content"]}, key="CRS_CHAT_KEY",
-    ),
-    "ievalm": _Wire("a server of iEvaLM", "/", _ievalm_body, _ievalm_answer),
-    "a2a": _Wire(
-        "an agent of the protocol Agent2Agent", "/", _a2a_body, _a2a_answer, "/.well-known/agent-card.json"
-    ),
-}  # fmt: skip
-
-
 class _Server(Channel):
     """A program behind an HTTP address, as docs/your-system.md describes.
     Connection faults and answers of status 5xx are worth another attempt, those of 4xx are not, and a request
-    that was not answered in time is not sent again.
+    that was not answered in time is not sent again. A subclass speaks to servers of others: they have a
+    ``name``, are asked again where an answer does not follow their protocol, and get back the cookies of each
+    conversation. ``path`` stands behind an address that has none. The environment variable ``key`` holds the
+    key that goes to such a server, and to no other channel's.
     """
 
     argument, example, shared = "a URL", "//127.0.0.1:8000/reply", True
-    wire: ClassVar[_Wire] = _Wire("", "", lambda request, kept: request, lambda given, kept: given)
+    name, path, key = "", "", ""
 
-    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
         self.url, self.timeout = self.parsed(argument), timeout
-        bare = not urlsplit(self.url).path
-        self._card = self.url + self.wire.card if bare and self.wire.card else ""  # still to be read
-        self.url += self.wire.path if bare else ""
-        self._clients = http.Clients(_client, timeout, os.environ.get(self.wire.key))
+        self._bare = not urlsplit(self.url).path
+        self.url += self.path if self._bare else ""
+        self._clients = http.Clients(_client, timeout, os.environ.get(self.key))
         self._kept: dict[str, dict[str, Any]] = {}  # what belongs to each conversation
         self._headers: dict[str, str] = {}  # that this server wants beside the usual ones
+
+    def body(self, request: Mapping[str, Any], kept: dict[str, Any]) -> object:
+        """The JSON value that is posted for a request; ``kept`` is what belongs to its conversation."""
+        return request
+
+    def read(self, given: Any, kept: dict[str, Any]) -> object:
+        """The answer of the contract in the JSON value that comes back."""
+        return given
 
     @staticmethod
     def parsed(argument: str) -> str:
@@ -478,37 +412,22 @@ class _Server(Channel):
     @classmethod
     def identity(cls, argument: str) -> str:
         """The address: a server does not say which version of a program it runs."""
-        model = f" model:{_chat_model()}" if cls.wire.key and _chat_model() != "default" else ""
-        return f"address:{cls.parsed(argument)}{model}"
+        return f"address:{cls.parsed(argument)}"
 
     def ask(self, request: Mapping[str, Any]) -> object:
         """Post the request and read the answer."""
         if request["turn"] == 1 or request["session"] not in self._kept:
-            self._kept[request["session"]] = {"jar": httpx.Cookies(), "headers": self._headers}
+            self._kept[request["session"]] = {"jar": httpx.Cookies()}
         kept = self._kept[request["session"]]
-        if self._card:
-            self._read_card(kept)
-        body = json.dumps(self.wire.body(request, kept), ensure_ascii=False).encode("utf-8", "replace")
+        body = json.dumps(self.body(request, kept), ensure_ascii=False).encode("utf-8", "replace")
         text = self._sent("POST", self.url, body, kept)
-        if not self.wire.name:
+        if not self.name:
             return contract.parse(text)
         try:
-            answer = self.wire.answer(safety.loads(text, "the answer"), kept)
-            contract.read(answer)
-            return answer
+            return self.read(safety.loads(text, "the answer"), kept)
         except (InputError, LookupError, TypeError, AttributeError, ValueError) as error:
-            told = f"{self.url} answered like no {self.wire.name.partition(' ')[2]}: {shorten(text, 300)}"
+            told = f"{self.url} answered like no {self.name}: {shorten(text, 300)}"
             raise LLMError("garbled", told, text) from error
-
-    def _read_card(self, kept: Mapping[str, Any]) -> None:
-        """Take the path of the JSON-RPC address from the agent's card; where it has none, the usual one."""
-        with suppress(LLMError, InputError, LookupError, TypeError, AttributeError, ValueError):
-            card = safety.loads(self._sent("GET", self._card, None, kept), "the card")
-            known = [*card.get("supportedInterfaces", ()), *card.get("additionalInterfaces", ()), card]
-            spoken = [(one.get("protocolBinding") or one.get("transport"), one) for one in known]
-            url = next(one["url"] for kind, one in spoken if kind in ("JSONRPC", None))
-            self.url = self._card.removesuffix(self.wire.card) + (urlsplit(url).path or self.wire.path)
-        self._card = ""
 
     def _sent(self, method: str, url: str, body: bytes | None, kept: Mapping[str, Any]) -> str:
         """The text of the answer to a request; LLMError for every other status than 200."""
@@ -522,7 +441,7 @@ class _Server(Channel):
         except httpx.HTTPError as error:
             fault = http.from_transport(error, url, self.timeout)
             raise (LLMError("too slow", str(fault)) if fault.kind == "timeout" else fault) from error
-        if self.wire.name:
+        if self.name:
             kept["jar"].extract_cookies(answer)
         status, text = answer.status_code, found.decode("utf-8", "replace")
         if status == 200:
@@ -544,10 +463,94 @@ def _client(url: str, settings: dict[str, Any]) -> httpx.Client:
     return client
 
 
+class _Assistant(_Server):
+    """An OpenAI-style assistant, behind an HTTP address."""
+
+    name, path, key = "OpenAI-style assistant", "/v1/chat/completions", "CRS_CHAT_KEY"
+    example = f"http://127.0.0.1:8000{path}"
+
+    def body(self, request: Mapping[str, Any], kept: dict[str, Any]) -> object:
+        return {"model": self.model(), "messages": request["conversation"]}
+
+    def read(self, given: Any, kept: dict[str, Any]) -> object:
+        return {"reply": given["choices"][0]["message"]["content"]}
+
+    @classmethod
+    def identity(cls, argument: str) -> str:
+        """The address, and the model that is asked for."""
+        return super().identity(argument) + ("" if cls.model() == "default" else f" model:{cls.model()}")
+
+    @staticmethod
+    def model() -> str:
+        """The model that an assistant is asked for."""
+        return os.environ.get("CRS_CHAT_MODEL", "default")
+
+
+class _IEvaLM(_Server):
+    """A server of iEvaLM, behind an HTTP address."""
+
+    name, path, example = "server of iEvaLM", "/", "http://127.0.0.1:8000/"
+
+    def body(self, request: Mapping[str, Any], kept: dict[str, Any]) -> object:
+        *context, message = [one["content"] for one in request["conversation"]]
+        return {"context": context, "message": message}
+
+    def read(self, given: Any, kept: dict[str, Any]) -> object:
+        """The text; where it lists items by numbers, these are what it recommends, known or not."""
+        listed = _LISTED.findall(given["response"])
+        return {"reply": given["response"]} | ({"recommended": listed} if listed else {})
+
+
+_OTHER_VERSION = (-32601, -32009)  # what an agent of version 1.0 says to a method of version 0.3
+_LISTED = re.compile(r"(?:^|:)[ \t]*\d+[:.)][ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
+
+
+class _Agent(_Server):
+    """An agent of the protocol Agent2Agent, behind an HTTP address."""
+
+    name, path, example = "agent of the protocol Agent2Agent", "/", "http://127.0.0.1:8000/"
+
+    def body(self, request: Mapping[str, Any], kept: dict[str, Any]) -> object:
+        """The user's latest words as a message; the agent keeps the conversation under its context."""
+        if self._bare:
+            self._read_card(kept)
+        part = {"text": request["conversation"][-1]["content"]}
+        new = kept["new"] = bool(self._headers)
+        place = f"{request['session']}-{request['turn']}"
+        kind = {} if new else {"kind": "message"}
+        message: dict[str, Any] = kind | {"messageId": place, "role": "ROLE_USER" if new else "user"}
+        message |= {"parts": [part if new else {"kind": "text", **part}]}
+        message |= {"contextId": kept["context"]} if "context" in kept else {}
+        method = "SendMessage" if new else "message/send"
+        return {"jsonrpc": "2.0", "id": place, "method": method, "params": {"message": message}}
+
+    def read(self, given: Any, kept: dict[str, Any]) -> object:
+        """The text of a message, or of a task's artifacts, else of its status."""
+        if fault := given.get("error"):
+            code, told = fault.get("code"), f"the agent said: {shorten(str(fault.get('message')), 300)}"
+            newer = code in _OTHER_VERSION and not kept["new"]
+            self._headers |= {"A2A-Version": "1.0"} if newer else {}
+            raise LLMError("busy" if newer or code == -32603 else "refused", told)
+        found = given["result"]
+        found = found.get("message") or found.get("task") or found
+        kept["context"] = found["contextId"]
+        said = found.get("artifacts") or [found if "parts" in found else found["status"]["message"]]
+        texts = (part["text"] for one in said for part in one["parts"] if "text" in part)
+        return {"reply": "\n".join(texts)}
+
+    def _read_card(self, kept: Mapping[str, Any]) -> None:
+        """Take the path of the JSON-RPC address from the agent's card; where it has none, the usual one."""
+        with suppress(LLMError, InputError, LookupError, TypeError, AttributeError, ValueError):
+            place = f"{self.url}.well-known/agent-card.json"
+            card = safety.loads(self._sent("GET", place, None, kept), "the card")
+            known = [*card.get("supportedInterfaces", ()), *card.get("additionalInterfaces", ()), card]
+            spoken = [(one.get("protocolBinding") or one.get("transport"), one) for one in known]
+            url = next(one["url"] for kind, one in spoken if kind in ("JSONRPC", None))
+            self.url = self.url.removesuffix("/") + (urlsplit(url).path or self.path)
+        self._bare = False
+
+
 CHANNELS: dict[str, type[Channel]] = {
     "python": _Instance, "function": _Function, "exec": _Process, "http": _Server,
+    "openai-chat": _Assistant, "ievalm": _IEvaLM, "a2a": _Agent,
 }  # fmt: skip
-for _name, _wire in _WIRES.items():
-    _told = f"{_wire.name[:1].upper()}{_wire.name[1:]}, behind an HTTP address."
-    _facts = {"__doc__": _told, "wire": _wire, "example": f"http://127.0.0.1:8000{_wire.path}"}
-    CHANNELS[_name] = type(f"_{_name}", (_Server,), _facts)

@@ -382,8 +382,8 @@ class _Rag(ModelSystem):
 
     def offer(self) -> Offer:
         """The best films of the search in random order: its own would tell which film the search chose."""
-        index = search.index(self.world.catalog)
-        hits = search.found(index, self.llm.retriever, self.said, self.llm.listed or len(index.texts))
+        how = search.search_kind(self.llm.retriever)
+        hits = search.index(self.world.catalog).found(*how, self.said, self.llm.listed)
         draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.said))
         return self.offered(tuple(int(hits[place].id) for place in draw.permutation(len(hits)).tolist()))
 

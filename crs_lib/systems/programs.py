@@ -88,29 +88,24 @@ class Programs(AbstractContextManager["Programs", None]):
         """The checked answer of a program; every outcome is a row of the call log. Raises LLMError with the
         reason, after further attempts for a failed connection or a status 5xx; RunError after :meth:`halt`.
         """
-        started, nothing = time.perf_counter(), Request((), "crs")
-        try:
-            attempt = partial(self._attempt, spec, request, lane)
-            (given, answer), tried = persist(self._retry, nothing, lambda _: attempt(), self._halted)
-        except LLMError as error:
-            self._log(spec, request, tags, error, time.perf_counter() - started)
-            raise
-        text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
-        spent = time.perf_counter() - started
-        reply = Reply(text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=self._version(spec))
-        self._log(spec, request, tags, reply, spent)
-        return answer
-
-    def _log(
-        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None,
-        outcome: Reply | LLMError, seconds: float,
-    ) -> None:  # fmt: skip
-        """A row of the call log: the conversation as messages, without options."""
-        if self.recorder is None:
-            return
         talk = tuple(Message(one["role"], one["content"]) for one in request["conversation"])
         asked = Request(talk, "crs", tags=tags or {})
-        self.recorder.add(calls.row(spec, asked, outcome, seconds, self._version(spec)), asked.tags)
+        outcome: Reply | LLMError | None = None
+        version, started = self._version(spec), time.perf_counter()
+        try:
+            attempt = partial(self._attempt, spec, request, lane)
+            (given, answer), tried = persist(self._retry, asked, lambda _: attempt(), self._halted)
+            text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
+            how: Any = {"attempts": len(tried) + 1, "tried": tried, "digest": version}
+            outcome = Reply(text, seconds=time.perf_counter() - started, **how)
+            return answer
+        except LLMError as error:
+            outcome = error
+            raise
+        finally:
+            if self.recorder is not None and outcome is not None:
+                row = calls.row(spec, asked, outcome, time.perf_counter() - started, version)
+                self.recorder.add(row, asked.tags)
 
     def _version(self, spec: str) -> str:
         if spec not in self._identity:

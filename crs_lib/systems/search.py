@@ -80,22 +80,17 @@ class _FilmIndex:
             cosines = (self._vectors[how.encoder] @ query).astype(np.float32)
         return named(self._ids, *top_k(cosines, k, above=-np.inf))
 
-    def by_both(self, turns: Sequence[str], how: _VectorSearch, k: int) -> list[Hit]:
-        """The ``k`` best films of both rankings, fused by reciprocal ranks."""
-        depth = max(k, DEPTH)
-        return fuse("rrf", [self.by_words("\n".join(turns), depth), self.by_vector(turns, how, depth)], k)
-
-
-def found(index: _FilmIndex, spec: str, turns: Sequence[str], k: int) -> list[Hit]:
-    """The ``k`` best films of a search by its spec: ``bm25``, ``dense:<encoder>``, ``hybrid:<encoder>``."""
-    kind, how = search_kind(spec)
-    if kind == "bm25":
-        return index.by_words("\n".join(turns), k)
-    return (index.by_vector if kind == "dense" else index.by_both)(turns, how, k)
+    def found(self, kind: str, how: _VectorSearch, turns: Sequence[str], k: int = 0) -> list[Hit]:
+        """The ``k`` best films (0: all) by bm25, dense vectors, or both (hybrid), fused by their ranks."""
+        k = k or len(self.texts)
+        depth = max(k, DEPTH) if kind == "hybrid" else k
+        rankings = [self.by_words("\n".join(turns), depth)] if kind != "dense" else []
+        rankings += [self.by_vector(turns, how, depth)] if kind != "bm25" else []
+        return fuse("rrf", rankings, k) if kind == "hybrid" else rankings[0]
 
 
 def search_kind(spec: str) -> tuple[str, _VectorSearch]:
-    """A search's kind and its vectors; InputError for a spec that is none."""
+    """The kind and the vectors of ``bm25``, ``dense:<encoder>`` or ``hybrid:<encoder>``; else InputError."""
     kind, _, argument = spec.partition(":")
     if kind not in ("bm25", "dense", "hybrid") or bool(argument) != (kind != "bm25"):
         raise InputError(f"retriever {spec!r} is not known; give bm25, dense:<encoder> or hybrid:<encoder>")
@@ -121,6 +116,8 @@ def _vector(encoder: str, text: str) -> Floats:
 class _TurnSearch(Recommender):
     """Base of the systems that search with the user's turns; a film named before comes after new ones."""
 
+    kind = "dense"
+
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: Any) -> None:
         super().__init__(world, seed, session, spec)
         self.index, self.argument = index(world.catalog), argument
@@ -136,8 +133,8 @@ class _TurnSearch(Recommender):
         return _unseen_first(self.search(N_ITEMS + len(self.seen)), self.seen)
 
     def search(self, k: int) -> list[Hit]:
-        """The ``k`` best films for the conversation so far."""
-        raise NotImplementedError
+        """The ``k`` best films for the conversation so far; 0: all."""
+        return self.index.found(self.kind, self.argument, self.turns, k)
 
 
 def _unseen_first(hits: Sequence[Hit], seen: Sequence[int]) -> tuple[int, ...]:
@@ -164,22 +161,18 @@ class _BM25Search(_TurnSearch):
 class _DenseSearch(_TurnSearch):
     """Films near the turns' sentence vectors; the last turn counts 1, each earlier one less (@0.7)."""
 
-    def search(self, k: int) -> list[Hit]:
-        return self.index.by_vector(self.turns, self.argument, k)
-
 
 @SYSTEMS.register("hybrid", argument="an encoder", example="hashing", default=ENCODER, parse=_vector_search)
-class _HybridSearch(_DenseSearch):
+class _HybridSearch(_TurnSearch):
     """BM25 over all turns and ``dense``, fused by reciprocal ranks."""
 
-    def search(self, k: int) -> list[Hit]:
-        return self.index.by_both(self.turns, self.argument, k)
+    kind = "hybrid"
 
 
 @SYSTEMS.register(
     "filter+dense", argument="an encoder", example="hashing", default=ENCODER, parse=_vector_search
 )
-class _FilteredSearch(_DenseSearch, Tracker):
+class _FilteredSearch(_TurnSearch, Tracker):
     """Films that meet all tracked constraints, as far as any does, in the order of ``dense``."""
 
     honest = False
@@ -192,5 +185,5 @@ class _FilteredSearch(_DenseSearch, Tracker):
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The nearest of the films that meet the constraints, relaxed where none does."""
         kept = set(self.world.catalog.query(constraints, relax=True).items.tolist())
-        hits = self.search(len(self.index.texts))
+        hits = self.search(0)
         return _unseen_first([hit for hit in hits if int(hit.id) in kept], self.seen)
