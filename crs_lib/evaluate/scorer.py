@@ -12,20 +12,10 @@ from typing import Any
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue, Pair, asks_for_others
 from crs_lib.core.text import fold, words
-from crs_lib.metrics import base, constructs
+from crs_lib.metrics import base, constructs, records
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.overlap import BOTH_EMPTY
-from crs_lib.metrics.records import (
-    Background,
-    Scores,
-    SessionRecord,
-    ShiftRecord,
-    StateChange,
-    Text,
-    TurnRecord,
-    defined,
-    mean_defined,
-)
+from crs_lib.metrics.records import Scores, SessionRecord, ShiftRecord, Text, TurnRecord
 from crs_lib.simulate.voices import FIRST
 
 # Gains of the other arms, by the model, session and turn of the shift that they mirror, then by arm.
@@ -44,8 +34,8 @@ class Scorer:
     find: Callable[[Sequence[str]], Mapping[str, frozenset[int]]] | None = None
 
     @cached_property
-    def _background(self) -> Background:
-        return Background(self.grounder.catalog, self.grounder, self.convention)
+    def _background(self) -> records.Background:
+        return records.Background(self.grounder.catalog, self.grounder, self.convention)
 
     def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
         """The concept codes of constraints (field to value or values) that the catalogue has."""
@@ -157,7 +147,7 @@ class Scorer:
                 recent = before.recent.union(before.items)
         if since_shift == 0 or (meta.get("clarified") and constraints != (before and before.constraints)):
             old = before.constraints if before is not None else frozenset[int]()
-            change = StateChange(constraints - old, old - constraints, constraints & old)
+            change = records.StateChange(constraints - old, old - constraints, constraints & old)
         return TurnRecord(
             number=pair.turn, pair=pair, user=texts[0], system=texts[1], constraints=constraints,
             exclusions=exclusions, dropped=(dropped | exclusions) - constraints,
@@ -181,15 +171,15 @@ class Scorer:
         self, who: Mapping[str, str], session: SessionRecord, turns: Sequence[Mapping[str, Any]],
         shifts: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:  # fmt: skip
-        known = {name: defined([row[name] for row in turns]) for name in base.scored_names(base.TURN)}
+        known = {name: records.defined([row[name] for row in turns]) for name in base.scored_names(base.TURN)}
         open_first = [row for row in shifts[:1] if row["scope"] == "open"]
         primary = open_first or [row for row in shifts if row["primary"]]
         of_shifts = {one.name: primary if one.primary else shifts for one in base.scored(base.SHIFT)}
         return {
             **who,
             "convention": self.convention.name,
-            **{name: mean_defined(values) for name, values in known.items()},
-            **{name: mean_defined(row[name] for row in rows) for name, rows in of_shifts.items()},
+            **{name: records.mean_defined(values) for name, values in known.items()},
+            **{name: records.mean_defined(row[name] for row in rows) for name, rows in of_shifts.items()},
             **{one.name: session.once(one.compute) for one in base.scored(base.SESSION) if one.compute},
             "judge": dict.fromkeys(constructs.CONSTRUCTS),
             "detail": {

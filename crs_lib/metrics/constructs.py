@@ -17,27 +17,26 @@ class Construct:
     highest: int = 5
     label: str = ""
 
+    def __post_init__(self) -> None:
+        """Raise InputError for a name with a "+", which joins names, or a scale that has not five levels."""
+        if not self.name or "+" in self.name:
+            raise InputError(f"construct {self.name!r} needs a name without '+'")
+        if self.highest - self.lowest != 4:
+            raise InputError(f"construct {self.name!r} has the scale {self.scale}; give five levels, as 1, 5")
+
     @property
     def scale(self) -> tuple[int, int]:
         """The lowest and the highest level."""
         return self.lowest, self.highest
 
 
-CONSTRUCTS: dict[str, Construct] = {}
-
-
-def _declare(*rows: Construct) -> None:
-    """Register constructs, in the order in which they are asked and shown. Raises InputError for a taken
-    name, one with a "+" (which joins names), or a scale that has not five levels.
-    """
-    for row in rows:
-        if row.name in CONSTRUCTS:
-            raise InputError(f"construct {row.name!r} is declared twice")
-        if not row.name or "+" in row.name:
-            raise InputError(f"construct {row.name!r} needs a name without '+'")
-        if row.highest - row.lowest != 4:
-            raise InputError(f"construct {row.name!r} has the scale {row.scale}; give five levels, e.g. 1, 5")
-        CONSTRUCTS[row.name] = row
+# In the order in which they are asked and shown.
+_ROWS = (
+    Construct("proactiveness", "movies/judge_proactiveness", label="proactive-\nness"),
+    Construct("coherence", "movies/judge_coherence"),
+    Construct("personalization", "movies/judge_personalization", label="personal-\nization"),
+)
+CONSTRUCTS = {row.name: row for row in _ROWS}
 
 
 def names() -> tuple[str, ...]:
@@ -50,10 +49,3 @@ def get(name: str) -> Construct:
     if name not in CONSTRUCTS:
         raise unknown("construct", name, CONSTRUCTS)
     return CONSTRUCTS[name]
-
-
-_declare(
-    Construct("proactiveness", "movies/judge_proactiveness", label="proactive-\nness"),
-    Construct("coherence", "movies/judge_coherence"),
-    Construct("personalization", "movies/judge_personalization", label="personal-\nization"),
-)

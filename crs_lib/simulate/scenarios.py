@@ -20,15 +20,7 @@ from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, Settings
 from crs_lib.simulate import voices
-from crs_lib.simulate.shifts import (
-    SHIFTS,
-    PlannedShift,
-    StateShape,
-    UserState,
-    further,
-    propose,
-    stand_ins,
-)
+from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState, further, propose, stand_ins
 from crs_lib.simulate.voices import Situation
 
 FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns

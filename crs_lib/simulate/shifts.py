@@ -72,20 +72,26 @@ class PlannedShift:
 class ShiftType(ABC):
     """A way in which constraints change; register subclasses by name. ``sections`` of user.wording (without
     ``shift_``; by default the name) voice it, an utterance must name every value of ``voices``; ``stands_in``
-    orders the types that replace one which cannot happen (0: never).
+    orders the types that replace one which cannot happen (0: never). From ``fewest`` constraints on it adds
+    so many (``adds``), or leaves a number (``left``), and what it gives up can return (``gives_up``).
     """
 
     sections: ClassVar[tuple[str, ...]] = ()
     voices: ClassVar[frozenset[str]] = frozenset({"added", "dropped", "bridge"})
     stands_in: ClassVar[int] = 0
+    fewest: ClassVar[int] = 1
+    adds: ClassVar[int] = 0
+    left: ClassVar[int] = 0
+    gives_up: ClassVar[bool] = True
 
     def allows(self, shape: StateShape) -> bool:
         """Whether a state of this shape can shift in this way; the catalogue may still forbid it."""
-        return True
+        return shape.constraints >= self.fewest and shape.constraints + self.adds <= MAX_CONSTRAINTS
 
-    @abstractmethod
     def leaves(self, shape: StateShape) -> StateShape:
         """The shape of the state after a shift of this type."""
+        left = self.left or max(1, shape.constraints + self.adds)
+        return StateShape(left, shape.given_up or self.gives_up)
 
     @abstractmethod
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
@@ -173,14 +179,7 @@ def further(
 class _Refine(ShiftType):
     """A further constraint in another field; the earlier ones stay."""
 
-    stands_in = 3
-
-    def allows(self, shape: StateShape) -> bool:
-        """Whether there is room for one more constraint."""
-        return shape.constraints < MAX_CONSTRAINTS
-
-    def leaves(self, shape: StateShape) -> StateShape:
-        return shape._replace(constraints=shape.constraints + 1)
+    stands_in, adds, gives_up = 3, 1, False
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A constraint that some answer meets."""
@@ -197,11 +196,7 @@ class _Switch(ShiftType):
     """Another field, reached over a bridge value shared with the film in mind; the rest is dropped."""
 
     voices = frozenset({"added", "bridge"})  # "never mind the rest" drops the others unnamed
-    stands_in = 1
-
-    def leaves(self, shape: StateShape) -> StateShape:
-        """The bridge value and the new one."""
-        return StateShape(2, given_up=True)
+    stands_in, left = 1, 2
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A bridge of the film in mind, and a value that another film with the bridge has."""
@@ -228,10 +223,6 @@ class _Replace(ShiftType):
 
     stands_in = 2
 
-    def leaves(self, shape: StateShape) -> StateShape:
-        """As many constraints as before."""
-        return shape._replace(given_up=True)
-
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A value that a film has which meets the other constraints."""
         names = list(state.constraints)
@@ -251,11 +242,7 @@ class _Replace(ShiftType):
 class _Relax(ShiftType):
     """One constraint less; at least one stays."""
 
-    def allows(self, shape: StateShape) -> bool:
-        return shape.constraints > 1
-
-    def leaves(self, shape: StateShape) -> StateShape:
-        return StateShape(shape.constraints - 1, given_up=True)
+    fewest, adds = 2, -1
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         name = str(_one(list(state.constraints), draw))
@@ -269,10 +256,7 @@ class _Contradict(ShiftType):
     """What was wished is retracted and must not come; a lone constraint gives way to one in another field."""
 
     sections = ("contradict", "contradict_new")
-
-    def leaves(self, shape: StateShape) -> StateShape:
-        """One constraint less, but for a lone one; a value to avoid cannot return."""
-        return shape._replace(constraints=max(1, shape.constraints - 1))
+    adds, gives_up = -1, False  # a value to avoid cannot return
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         name = str(_one(list(state.constraints), draw))
@@ -292,13 +276,10 @@ class _Contradict(ShiftType):
 class _Return(ShiftType):
     """Back to a constraint that was given up; the present ones are dropped."""
 
-    voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed
+    voices, left = frozenset({"added"}), 1  # "never mind the rest" drops the others unnamed
 
     def allows(self, shape: StateShape) -> bool:
         return shape.given_up
-
-    def leaves(self, shape: StateShape) -> StateShape:
-        return StateShape(1, given_up=True)
 
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         name, value = _one(state.returnable, draw)

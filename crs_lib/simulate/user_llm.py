@@ -75,9 +75,9 @@ class ModelWording:
                 continue
             reason = _fault(self.grounder, text, template, must_voice)
             if not reason:
-                return Phrasing(text, {"worded_by": "llm", "planned_text": template, "faults": faults})
+                return text, {"worded_by": "llm", "planned_text": template, "faults": faults}
             faults.append(reason)
-        return Phrasing(template, {"worded_by": "template", "fallback": True, "faults": faults})
+        return template, {"worded_by": "template", "fallback": True, "faults": faults}
 
     def _request(
         self, template: str, must_voice: Sequence[tuple[str, str]], turn: int, attempt: int

@@ -19,18 +19,8 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
-from crs_lib.simulate import voices
-from crs_lib.simulate.scenarios import (
-    CLARIFY,
-    EXCLUDE,
-    FOLLOW_UP,
-    OPENING,
-    QUESTIONS,
-    REFINEMENT,
-    PlanStep,
-    Scenario,
-    stratum,
-)
+from crs_lib.simulate import scenarios, voices
+from crs_lib.simulate.scenarios import CLARIFY, EXCLUDE, FOLLOW_UP, OPENING, QUESTIONS, REFINEMENT, PlanStep
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems.base import n_met
 
@@ -72,8 +62,8 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
 _PLAIN = 0.75  # at natural pace: turns in plain words, where there are some
 _NO_STOP, _NO_MARK, _SLIPS = 0.8, 0.25, 0.06  # users who write no full stop, no question mark; who slip
 _PRAISES = 0.4  # how often a user who was served says so when asking for more
-_ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *voices.SMALL_TALK})  # acts that leave room for a reaction
 _ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
+_ORDINARY = _ABOUT_A_REPLY | {FOLLOW_UP}  # acts that leave room for a reaction
 _ASKS = frozenset(
     {OPENING, REFINEMENT, EXCLUDE, CLARIFY, FOLLOW_UP, voices.ANY_FILM, "insist", "nothing_named"}
 )
@@ -87,24 +77,19 @@ class _UserUtterance(NamedTuple):
     meta: dict[str, Any]
 
 
-class Phrasing(NamedTuple):
-    """Another wording of an utterance, and what the log says of its origin."""
-
-    text: str
-    meta: Mapping[str, Any]
-
-
-# Words an utterance anew, given the template's wording, the values that must be voiced and the turn.
+# Words an utterance anew, given the template's wording, the values that must be voiced and the turn; says
+# also what the log holds of its origin.
+Phrasing = tuple[str, Mapping[str, Any]]
 _Realiser = Callable[[str, Sequence[tuple[str, str]], int], Phrasing]
 
 
 class User:
     """One simulated user. ``realise`` may word the utterance anew (an LLM); the plan stays ours."""
 
-    def __init__(self, catalog: Catalog, scenario: Scenario, realise: _Realiser | None = None) -> None:
-        self.catalog = catalog
-        self.scenario = scenario
-        self.realise = realise
+    def __init__(
+        self, catalog: Catalog, scenario: scenarios.Scenario, realise: _Realiser | None = None
+    ) -> None:
+        self.catalog, self.scenario, self.realise = catalog, scenario, realise
         self.last: tuple[int, ...] = ()  # the films recommended last
         self.heard = self.asked_about = frozenset[int]()  # all so far; those asked about
         self.asked = True  # whether the last words asked for films
@@ -281,6 +266,6 @@ class User:
             "shift_event": step.event is not None,
             "shift_event_obj": dict(step.event) if step.event else None, "planned_act": step.act,
             "planned_shift": step.planned or None, "asks": act in _ASKS or step.shift is not None,
-            "avoid": dict(state.avoid), "n_answers": step.n_answers, "stratum": stratum(step.n_answers),
-            **({"clarified": True} if act == CLARIFY else {}),
+            "avoid": dict(state.avoid), "n_answers": step.n_answers,
+            "stratum": scenarios.stratum(step.n_answers), **({"clarified": True} if act == CLARIFY else {}),
         }  # fmt: skip

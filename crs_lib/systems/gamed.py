@@ -11,32 +11,9 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.systems import replies, tracker
-from crs_lib.systems.base import (
-    N_ITEMS,
-    SYSTEMS,
-    Draw,
-    Items,
-    SystemReply,
-    Wishes,
-    World,
-    n_met,
-    number,
-    rank,
-    share,
-)
-from crs_lib.systems.policies import (
-    Oracle,
-    OracleLag,
-    Random,
-    Recommender,
-    Spoilt,
-    Sticky,
-    Tracker,
-    UserLog,
-    padded,
-    spoilt,
-)
+from crs_lib.systems import base, policies, replies, tracker
+from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, n_met, number, rank, share
+from crs_lib.systems.policies import Oracle, Spoilt, Sticky, UserLog, spoilt
 
 _MOST_FILMS, _MOST_LAG = 10, 6
 
@@ -74,7 +51,7 @@ def read(argument: str) -> Tricks:
 
 
 @SYSTEMS.register("gamed", argument="nine shares", example="0.2/0/0.5/0/0/0/0/1/0", parse=read)
-class _Gamed(OracleLag):
+class _Gamed(policies.OracleLag):
     """The oracle, spoilt by tricks (crs_lib.systems.gamed.Tricks): what redteam searches."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: Tricks) -> None:
@@ -175,7 +152,7 @@ def _alternate(policy: Spoilt, draw: Draw) -> Items:
 
 
 @SYSTEMS.register("random_free")
-class _RandomFree(Random):
+class _RandomFree(policies.Random):
     """Films drawn uniformly, in every conversation others: what chance alone does to a measure."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
@@ -191,8 +168,8 @@ class _StickyK(Sticky):
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The first films in the order of sticky, to which its own three of a reply count as recommended."""
-        listed = rank(self.world.catalog, constraints, avoid, self.usual, draw, max(self.n, N_ITEMS))
-        self.usual = (*self.usual, *listed[:N_ITEMS])
+        listed = rank(self.world.catalog, constraints, avoid, self.usual, draw, max(self.n, base.N_ITEMS))
+        self.usual = (*self.usual, *listed[: base.N_ITEMS])
         return listed[: self.n]
 
 
@@ -201,7 +178,7 @@ class _PadSticky(_StickyK):
     """One film of the sticky policy, and others by chance."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        return padded(super().choose(constraints, avoid, draw)[:1], self.n - 1, self.world, draw)
+        return policies.padded(super().choose(constraints, avoid, draw)[:1], self.n - 1, self.world, draw)
 
 
 @SYSTEMS.register("sandbag_sticky")
@@ -265,7 +242,7 @@ class CrossTalk:
         return known[fit.index(max(fit))] if max(fit, default=0) > 0 else first
 
 
-class _OneSlot(Recommender):
+class _OneSlot(policies.Recommender):
     """Mixin of the policies that act on one constraint of their state, drawn for every reply."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
@@ -275,7 +252,7 @@ class _OneSlot(Recommender):
 
 
 @SYSTEMS.register("one_slot_tracker")
-class _OneSlotTracker(_OneSlot, Tracker):
+class _OneSlotTracker(_OneSlot, policies.Tracker):
     """The tracker's state, of which every reply serves one constraint."""
 
     honest = False
@@ -287,7 +264,7 @@ class _OneSlotSticky(_OneSlot, Sticky):
 
 
 @SYSTEMS.register("wipe_at_cue")
-class _WipeAtCue(Recommender):
+class _WipeAtCue(policies.Recommender):
     """Keeps what is named, and forgets all of it where the words hold any cue of something given up."""
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:

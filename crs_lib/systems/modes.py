@@ -20,20 +20,8 @@ from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Message, Reply, Request, room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import one_line
-from crs_lib.systems import search
-from crs_lib.systems.base import (
-    ORACLE,
-    SYSTEMS,
-    Draw,
-    Items,
-    SystemReply,
-    Wishes,
-    World,
-    check_model,
-    check_reader,
-    drawn,
-    n_met,
-)
+from crs_lib.systems import base, search
+from crs_lib.systems.base import ORACLE, SYSTEMS, Draw, Items, SystemReply, Wishes, World
 from crs_lib.systems.policies import Oracle
 
 if TYPE_CHECKING:
@@ -154,7 +142,8 @@ class _BestOfList(Oracle):
     def best(self, constraints: Wishes, avoid: Wishes, draw: Draw, n: int) -> Items:
         """At most ``n`` films of the list, all of the largest gain in it, those not shown before first."""
         stale = self.recent if self.others else ()
-        met = {i: n_met(self.world.catalog, i, constraints, avoid) for i in self.listed if i not in stale}
+        films = [item for item in self.listed if item not in stale]
+        met = {item: base.n_met(self.world.catalog, item, constraints, avoid) for item in films}
         top = max(met.values(), default=0)
         return tuple(sorted((i for i in met if met[i] == top > 0), key=self.seen.__contains__))[:n]
 
@@ -352,11 +341,11 @@ class ModelSystem:
 # Registers a mode of every backend under its name.
 register = partial(
     SYSTEMS.register, argument="a backend and its model", example="ollama:llama3:instruct",
-    llm=True, mode=True, parse=check_model,
+    llm=True, mode=True, parse=base.check_model,
 )  # fmt: skip
 
 
-@register("closed", shelf=True, parse=check_reader)
+@register("closed", shelf=True, parse=base.check_reader)
 class _Closed(ModelSystem):
     """A model with the conversation and one fixed list of films for all of it: understanding."""
 
@@ -365,7 +354,7 @@ class _Closed(ModelSystem):
     def offer(self) -> Offer:
         """The session's films: the catalogue, or a draw with answers to the user's constraints."""
         if not self.shelf:
-            self.shelf = drawn(self.world.catalog, self.llm.listed, self.seed, self.session)
+            self.shelf = base.drawn(self.world.catalog, self.llm.listed, self.seed, self.session)
         return self.offered(self.shelf)
 
     def system_message(self, offer: Offer) -> str:
@@ -374,7 +363,7 @@ class _Closed(ModelSystem):
         return prompts.render(self.prompt, films=lines, most=self.llm.most, form=form(offer, self.llm))
 
 
-@register("rag", parse=check_reader)
+@register("rag", parse=base.check_reader)
 class _Rag(ModelSystem):
     """A model with the conversation and the films that a search finds for it: understanding, and choosing."""
 

@@ -9,22 +9,8 @@ import numpy as np
 
 from crs_lib.core import rng
 from crs_lib.core.dialogue import asks_for_others
-from crs_lib.systems import replies, tracker
-from crs_lib.systems.base import (
-    N_ITEMS,
-    SYSTEMS,
-    Draw,
-    Items,
-    SystemReply,
-    Wishes,
-    World,
-    most_gain,
-    n_met,
-    number,
-    rank,
-    share,
-    with_any,
-)
+from crs_lib.systems import base, replies, tracker
+from crs_lib.systems.base import N_ITEMS, SYSTEMS, Draw, Items, SystemReply, Wishes, World, number, rank
 
 
 class Recommender:
@@ -73,12 +59,12 @@ class Recommender:
             return (), replies.RECOMMEND
         if fitting and not self.wants_more(text):
             return fitting, replies.AGAIN
-        closest = most_gain(self.world.catalog, wanted, avoid, self._named, self.seen, draw, 1)
+        closest = base.most_gain(self.world.catalog, wanted, avoid, self._named, self.seen, draw, 1)
         return tuple(item for item in closest if self._meets(item)), replies.NEAR
 
     def _meets(self, item: int) -> int:
         """How many believed constraints a film meets; 0 if it has a value to avoid."""
-        return n_met(self.world.catalog, item, *self._believed)
+        return base.n_met(self.world.catalog, item, *self._believed)
 
     def wants_more(self, text: str) -> bool:
         """Whether the user asks for other films, as far as the words tell."""
@@ -144,7 +130,7 @@ class Oracle(Recommender):
     def best(self, constraints: Wishes, avoid: Wishes, draw: Draw, n: int) -> Items:
         """The ``n`` films of the largest gain; asked for others, those shown for this state are stale."""
         stale = self.recent if self.others else ()
-        return most_gain(self.world.catalog, constraints, avoid, stale, self.seen, draw, n)
+        return base.most_gain(self.world.catalog, constraints, avoid, stale, self.seen, draw, n)
 
     def wants_more(self, text: str) -> bool:
         """Whether the user asks for other films, as logged."""
@@ -230,7 +216,7 @@ class _Silent(_Echo):
         return SystemReply("")
 
 
-@SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", parse=share)
+@SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", parse=base.share)
 class _Noisy(Oracle):
     """The oracle, but random in films and words with probability p; a larger p adds to the random turns."""
 
@@ -336,7 +322,7 @@ def _abstain(policy: Spoilt, draw: Draw) -> Items:
     """Recommends only when sure: where ten films or more meet everything."""
     catalog = policy.world.catalog
     items = catalog.query(policy.state.constraints).items
-    items = np.setdiff1d(items, np.concatenate([*with_any(catalog, policy.state.avoid), items[:0]]))
+    items = np.setdiff1d(items, np.concatenate([*base.with_any(catalog, policy.state.avoid), items[:0]]))
     return policy.now(draw, policy.n) if len(items) >= _SURE else ()
 
 

@@ -37,9 +37,9 @@ def warmth(tmp_path, monkeypatch):
     (folder / "movies" / "judge_warmth.txt").write_text(CRITERION + "\n", encoding="utf-8")
     monkeypatch.setattr(templates, "_FOLDER", folder)
     before = prompt.digest()
-    constructs._declare(Construct("warmth", "movies/judge_warmth", lowest=0, highest=4, label="warm-\nth"))
+    row = Construct("warmth", "movies/judge_warmth", lowest=0, highest=4, label="warm-\nth")
+    monkeypatch.setitem(constructs.CONSTRUCTS, "warmth", row)
     yield before
-    del constructs.CONSTRUCTS["warmth"]
     templates._prompt.cache_clear()
 
 

@@ -303,7 +303,6 @@ def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypat
 
 
 def test_a_model_that_does_not_voice_the_plan_is_checked_too(monkeypatch):
-    said = users.Phrasing("Hm.", {})
-    monkeypatch.setattr(conversation, "_realiser", lambda *given: lambda text, needed, turn: said)
+    monkeypatch.setattr(conversation, "_realiser", lambda *given: lambda text, needed, turn: ("Hm.", {}))
     with pytest.raises(RunError, match=r"act 'initial' at turn 1 does not voice genre '.*': 'Hm\.'"):
         simulate.session(WORLD, "silent", 0, simulate.SimulateConfig(systems=["silent"], voices="A"))
