@@ -123,7 +123,7 @@ def _ready(config: Any) -> Iterator[Any]:
     jobs.checked(needs(config.roles(), config.llm_settings, sources.load(config.catalog)))
     versions(config.programs(), {})
     with tempfile.TemporaryDirectory() as folder:
-        maker = Maker(config.catalog, config, start=Start(folder))
+        maker = Maker(config.catalog, config, config.arm, Start(folder))
         try:
             yield maker.world
         except LLMError as error:

@@ -142,7 +142,7 @@ def _place(name: str) -> int:
     return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
-def describe(level: str | None = None) -> pd.DataFrame:
+def describe() -> pd.DataFrame:
     """One row a metric, sorted: name, short name, level, range, direction, mark, version, source."""
     rows = [
         {
@@ -150,7 +150,6 @@ def describe(level: str | None = None) -> pd.DataFrame:
             "direction": m.direction, "mark": m.mark, "version": m.version, "source": m.source,
         }
         for m in sorted(every(), key=lambda m: (m.level != SESSION, m.name))
-        if level in (None, m.level)
     ]  # fmt: skip
     return pd.DataFrame(rows)
 

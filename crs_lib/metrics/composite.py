@@ -5,7 +5,7 @@ sections 2, 4, 5 and 7.
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from crs_lib.metrics import grounded, overlap
@@ -73,14 +73,10 @@ def _met_by_item(turn: TurnRecord) -> bool:
 CRITERIA = {"text": _met_in_text, "item": _met_by_item}
 
 
-def _in_window(shift: ShiftRecord) -> dict[str, Recovery]:
-    """The shift's recovery within the convention's window, by criterion."""
+def _in_window(shift: ShiftRecord, criterion: str) -> Recovery:
+    """The shift's recovery within the convention's window."""
     turns = shift.replies if shift.rule.within_segment else shift.rest
-    return {name: _recovery(turns, met, shift.rule.window) for name, met in CRITERIA.items()}
-
-
-def _recovery(turns: Sequence[TurnRecord], met: Callable[[TurnRecord], bool], window: int | None) -> Recovery:
-    return after_shifts([1], [turn.once(met) for turn in turns], window=window)[0]
+    return after_shifts([1], [turn.once(CRITERIA[criterion]) for turn in turns], window=shift.rule.window)[0]
 
 
 @FACTS.register("n_answers", level=SHIFT)
@@ -100,10 +96,10 @@ def _recovery_columns(criterion: str, met: str) -> None:
     """Register when a shift is recovered by a criterion, and whether it is within the convention's window."""
 
     def delay(shift: ShiftRecord) -> float:
-        return _recovery(shift.replies, CRITERIA[criterion], None).delay
+        return after_shifts([1], [turn.once(CRITERIA[criterion]) for turn in shift.replies])[0].delay
 
     def recovered(shift: ShiftRecord) -> bool:
-        return shift.once(_in_window)[criterion].recovered
+        return _in_window(shift, criterion).recovered
 
     delay.__doc__ = f"Replies until {met}, before the next shift; NaN for never."
     recovered.__doc__ = f"Whether {met} within the convention's window."
@@ -117,7 +113,7 @@ _recovery_columns("item", "an item meets every constraint and has no excluded va
 
 def _recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
     """The recoveries of a session's shifts within the window, by one criterion ("text", "item")."""
-    return [shift.once(_in_window)[criterion] for shift in session.shifts]
+    return [_in_window(shift, criterion) for shift in session.shifts]
 
 
 @metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, **_RECOVERY)

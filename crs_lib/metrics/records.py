@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = TypeVar("P", bound="_Prepared")
-_MISSING = object()
 _COUNTS = "n_turns n_shifts n_both_empty_turns n_hallucinated_titles missing_concepts hallucinated_concepts"
 
 
@@ -30,10 +29,9 @@ class _Prepared:
 
     def once(self: P, function: Callable[[P], T]) -> T:
         """``function(self)``, computed at the first call; ``function`` must be named, not made anew."""
-        value: Any = self._known.get(function, _MISSING)
-        if value is _MISSING:
-            value = self._known[function] = function(self)
-        found: T = value
+        if function not in self._known:
+            self._known[function] = function(self)
+        found: T = self._known[function]
         return found
 
 

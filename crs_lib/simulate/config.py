@@ -42,9 +42,9 @@ class _Role(NamedTuple):
     system: str = ""  # the system whose model it is, for "crs"
 
 
-def _is_apart(spec: str) -> bool:
-    """Whether the sessions of a system wait for another process: a model, an address or a command."""
-    return bool(model_of(spec) or SYSTEMS.get(spec).facts.get("apart"))
+def _waits_for(spec: str) -> str:
+    """The model, address or command that the sessions of a system wait for; empty where there is none."""
+    return model_of(spec) or (spec if SYSTEMS.get(spec).facts.get("apart") else "")
 
 
 def needs(asked: Sequence[_Role], rule: LLMSettings, catalog: Catalog) -> "list[Need]":
@@ -204,14 +204,13 @@ class SimulateConfig(Settings):
         """The batch in the order of work, each part with the models that it waits for: systems in our own
         processes scenario by scenario, planned once; the others one by one: no server swaps weights.
         """
-        keys = self.keys()
-        ruled = [] if self.user_llm else [name for name, spec in self.specs.items() if not _is_apart(spec)]
-        found = [(sorted((key for key in keys if key.system in ruled), key=lambda key: key.session), ())]
-        for name, spec in ((name, spec) for name, spec in self.specs.items() if name not in ruled):
-            models = (model_of(spec) or spec,) if _is_apart(spec) else ()
-            waits = (*models, self.user_llm) if self.user_llm else models
-            found.append(([key for key in keys if key.system == name], waits))
-        return [part for part in found if part[0]]
+        keys, waits = self.keys(), dict[str, tuple[str, ...]]()
+        for name, spec in self.specs.items():
+            waits[name] = tuple(filter(None, (_waits_for(spec), self.user_llm)))
+        ruled = sorted((key for key in keys if not waits[key.system]), key=lambda key: key.session)
+        alone = [name for name in waits if waits[name]]
+        apart = [([key for key in keys if key.system == name], waits[name]) for name in alone]
+        return [(ruled, ()), *apart] if ruled else apart
 
     @property
     def arm(self) -> str:

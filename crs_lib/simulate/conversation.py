@@ -164,11 +164,9 @@ def reply_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
 class Maker:
     """Makes the sessions of a batch in one process; ``start`` says where models' calls are kept."""
 
-    def __init__(
-        self, catalog: Catalog | str, config: SimulateConfig, arm: str = "", start: Start | None = None
-    ) -> None:
+    def __init__(self, catalog: Catalog | str, config: SimulateConfig, arm: str, start: Start) -> None:
         loaded = sources.load(catalog) if isinstance(catalog, str) else catalog
-        rule, start = config.llm_settings, start or Start(run=config.run)
+        rule = config.llm_settings
         self.llms = start.pool(rule, Retry(seeds=start.starts * Retry().seeds)) if config.roles() else None
         self.programs: Programs | None = None
         if config.programs():
@@ -177,7 +175,7 @@ class Maker:
             self.programs = programs.Programs(start.place, rule, loaded, config.catalog_name)
         self._shared = [one for one in (self.llms, self.programs) if one is not None]
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
-        self.config, self.arm = config, arm or config.arm
+        self.config, self.arm = config, arm
         self._given = {systems.named(given)[0]: given for given in config.systems}
         self._plan = lru_cache(maxsize=64)(lambda number, arm: scenario(self.world, number, config, arm))
 

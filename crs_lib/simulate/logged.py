@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -155,18 +155,17 @@ def import_logs(config: ImportConfig) -> Imported:
     inputs = {"catalog": sources.content_hash(catalog), "logs": tables.of_files(files)}
     settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
     settings |= {"order": config.order} if config.order else {}
-    found = _in_order(config, _refuse if config.strict else counts.broken.append)
+    order = {paths.slug(name): name for name in map(str.strip, config.order.split(",")) if name}
+    found = _in_order(config, order, _refuse if config.strict else counts.broken.append)
     fixed = runs.entry(STUDY, config.run, "simulate").get("status") == "finished"
     with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=fixed) as stage:
         tables.write_jsonl(stage.path("dialogues.jsonl"), counts.pass_on(found))
         skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))
         tables.write_csv(stage.path(SKIPPED), skipped)
         read_of = {paths.slug(name): name for name in counts.systems}
-        for name in _names(config.order):
-            if paths.slug(name) not in read_of:
-                hint = did_you_mean(name, read_of.values())
-                there = ", ".join(counts.systems)
-                raise InputError(f"order names {name!r}, which no log is of{hint} (found: {there})")
+        for name in (order[slug] for slug in order if slug not in read_of):
+            hint, there = did_you_mean(name, read_of.values()), ", ".join(counts.systems)
+            raise InputError(f"order names {name!r}, which no log is of{hint} (found: {there})")
         if not same_users(counts.users.values()):  # the system joins the session's name: none is shared
             stage.counts["users"] = "different for each system"
             path = stage.path("dialogues.jsonl")
@@ -182,13 +181,10 @@ def import_logs(config: ImportConfig) -> Imported:
     return Imported(stage.folder, counts.table(), skipped, counts.titles())
 
 
-def _names(order: str) -> list[str]:
-    return [name for part in order.split(",") if (name := part.strip())]
-
-
-def _in_order(config: ImportConfig, broken: Callable[[Broken], object]) -> Iterator[Dialogue]:
-    """The dialogues, those of the systems named in ``order`` first; read once more for each of them."""
-    first = [paths.slug(name) for name in _names(config.order)]
+def _in_order(
+    config: ImportConfig, first: Collection[str], broken: Callable[[Broken], object]
+) -> Iterator[Dialogue]:
+    """The dialogues, those of the systems named ``first`` before others; read once more for each of them."""
     for wanted in first:
         again = logs.readable(config.logs, lambda _: None, system=config.system)
         yield from (one for one in again if logs.session_key(one).model == wanted)

@@ -114,11 +114,7 @@ def _block(
     return kinds
 
 
-SHIFT: Final = "shift"
-NO_SHIFT: Final = "none"
-STRAIGHT: Final = "straight"
-FRESH: Final = "fresh"
-CALM: Final = "calm"
+SHIFT, NO_SHIFT, STRAIGHT, FRESH, CALM = "shift", "none", "straight", "fresh", "calm"  # arms
 WINDOWS: Final = (STRAIGHT, FRESH)  # arms of short conversations, one for each shift
 FRESH_TURNS = 3  # turns of a window from the shift on, or until the state changes
 ALL_TYPES = tuple(SHIFTS.names())

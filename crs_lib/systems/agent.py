@@ -30,15 +30,11 @@ _BOUNDS = ("year_from", "year_to")
 _EXPECTED = {"integer": "a year as a whole number", "array": "a list of texts", "string": "one text"}
 
 
-def _exact(names: Iterable[str]) -> tuple[str, ...]:
-    """The fields that a call names by their value: all but the year."""
-    return tuple(name for name in names if name != YEAR_FIELD)
-
-
 def parameters(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     """The JSON schema of the tool's arguments: these fields, bounds on the year, values to avoid, a text."""
     text = {"type": "string", "maxLength": modes.VALUE_LIMIT}
-    told = {name: text | {"description": f"a {name} that the movies must have"} for name in _exact(names)}
+    told = {name: text | {"description": f"a {name} that the movies must have"} for name in names}
+    told.pop(YEAR_FIELD, None)  # which has bounds instead
     for name, end in zip(_BOUNDS, ("first", "last"), strict=True):
         told[name] = {"type": "integer", "description": f"the {end} year"}
     avoided = "values that they must not have"
@@ -67,7 +63,7 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> _Search:
     ``fault`` says why a call could not be understood, ``notes`` names values that no film has.
     """
     told = {str(name): value for name, value in call.arguments.items() if value not in ("", None, [])}
-    exact = _exact(catalog.fields)
+    exact = [name for name in catalog.fields if name != YEAR_FIELD]
     fault = call.fault or _fault(call.name, told, catalog.fields)
     if fault:
         return _Search(call.name, dict(call.arguments), fault=fault)

@@ -37,10 +37,7 @@ class _Asked(Protocol):
 
     name: str
 
-    def ask(
-        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None,
-        lane: int = 0,
-    ) -> "Answer": ...  # fmt: skip
+    def ask(self, spec: str, request: Mapping[str, Any], tags: Mapping[str, Any], lane: int) -> "Answer": ...
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class Programs(AbstractContextManager["Programs", None]):
         self.recorder = calls.Recorder(folder / LOG) if folder else None
         self._idle: dict[tuple[str, int], list[Channel]] = {}  # by spec and lane
         self._busy: list[Channel] = []
-        self._identity: dict[str, str] = {}
+        self._version = cache(lambda spec: identity(spec) if self.recorder else "")
         self._lock = threading.Lock()
         self._halted = threading.Event()
 
@@ -106,11 +106,6 @@ class Programs(AbstractContextManager["Programs", None]):
             if self.recorder is not None and outcome is not None:
                 row = calls.row(spec, asked, outcome, time.perf_counter() - started, version)
                 self.recorder.add(row, asked.tags)
-
-    def _version(self, spec: str) -> str:
-        if spec not in self._identity:
-            self._identity[spec] = identity(spec) if self.recorder else ""
-        return self._identity[spec]
 
     def _attempt(self, spec: str, request: Mapping[str, Any], lane: int) -> tuple[object, Answer]:
         """One request over a channel; one that is not shared is closed by a failure."""

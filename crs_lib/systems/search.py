@@ -97,12 +97,7 @@ def search_kind(spec: str) -> tuple[str, _VectorSearch]:
     return kind, _vector_search(argument or "hashing")
 
 
-@lru_cache(maxsize=4)
-def index(catalog: Catalog) -> _FilmIndex:
-    """The index of a catalogue, made once."""
-    return _FilmIndex(catalog)
-
-
+index = lru_cache(maxsize=4)(_FilmIndex)  # of a catalogue, made once
 _model = lru_cache(maxsize=None)(ENCODERS.create)
 
 

@@ -384,23 +384,18 @@ def test_the_summary_holds_every_check_and_says_what_is_missing():
 
 
 REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
-TITLES = ["Heat", "Ronin", "Heathers", "Alpha Street", "Beta Road"]
+TITLES = ["Heat", "Ronin", "Heathers"]
 
 
 def original(number=0):
-    turns: list[Turn] = []
-    for i, text in enumerate(REPLIES):
-        turns += [
-            Turn(USER, f"ask {i}"),
-            Turn(SYSTEM, text, {"rec_titles": [["Heat"], ["Ronin", "Heat"], ["Heathers"]][i]}),
-        ]
+    turns = [turn for i, text in enumerate(REPLIES) for turn in (Turn(USER, f"ask {i}"), Turn(SYSTEM, text))]
     return Dialogue(f"{number:05d}", "tracker", tuple(turns))
 
 
 @pytest.mark.parametrize("name", CANARIES.names())
 def test_a_canary_changes_the_replies_and_nothing_else(name):
-    spoilt = spoil(original(), name, TITLES, seed=1)
-    assert spoilt is not None and spoilt == spoil(original(), name, TITLES, seed=1)
+    spoilt = spoil(original(), name, seed=1)
+    assert spoilt is not None and spoilt == spoil(original(), name, seed=1)
     assert [t.text for t in spoilt.turns[0::2]] == [t.text for t in original().turns[0::2]]
     assert [t.text for t in spoilt.turns[1::2]] != REPLIES and len(spoilt.turns) == 6
     assert spoilt.extra["canary"] == name and CANARIES.get(name).summary
@@ -408,7 +403,7 @@ def test_a_canary_changes_the_replies_and_nothing_else(name):
 
 
 def spoilt_replies(number, name):
-    return [turn.text for turn in spoil(original(number), name, TITLES, seed=number).turns[1::2]]
+    return [turn.text for turn in spoil(original(number), name, seed=number).turns[1::2]]
 
 
 def test_each_canary_spoils_what_its_name_says():
@@ -416,9 +411,6 @@ def test_each_canary_spoils_what_its_name_says():
         moved = spoilt_replies(number, "shuffled")
         assert sorted(moved) == sorted(REPLIES)
         assert all(a != b for a, b in zip(moved, REPLIES, strict=True))
-        text = " ".join(spoilt_replies(number, "wrong_movies"))
-        assert not any(title in text for title in ("Heat", "Ronin"))
-        assert text.count("Alpha Street") + text.count("Beta Road") == 4
     assert {*spoilt_replies(0, "sticky")} == {REPLIES[0]}
 
 
@@ -428,7 +420,7 @@ AIMED = [one.name for one in CANARIES if "aimed_at" in one.facts]
 @pytest.mark.parametrize("name", AIMED)
 def test_what_cannot_be_spoilt_is_left_alone(name):
     same = Dialogue("0", "m", (Turn(USER, "a"), Turn(SYSTEM, "b"), Turn(USER, "a"), Turn(SYSTEM, "b")))
-    assert spoil(same, name, TITLES, seed=0) is None
+    assert spoil(same, name, seed=0) is None
 
 
 def attentive(request):
@@ -445,7 +437,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
         records = []
         for number in range(8):
             for name in ["", *AIMED]:
-                subject = spoil(original(number), name, TITLES, seed=2) if name else original(number)
+                subject = spoil(original(number), name, seed=2) if name else original(number)
                 assert subject is not None
                 record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())
                 who = {"model": subject.model_name, "session_id": subject.session_id, "canary": name}
@@ -513,7 +505,7 @@ def test_the_shift_by_a_forged_end_tells_a_judge_that_follows_it() -> None:
             return verdicts(request, score(request))
 
         records = []
-        for subject in (original(), spoil(original(), FORGED, TITLES, seed=2)):
+        for subject in (original(), spoil(original(), FORGED, seed=2)):
             record = judge_session(subject, "j", 1, LLM("scripted", answers=answer), JudgeSettings())  # type: ignore[arg-type]
             who = {"model": "m", "session_id": "0", "canary": subject.extra.get("canary", "")}  # type: ignore[union-attr]
             records.append({**record, **who})
