@@ -50,7 +50,7 @@ class Channel:
     shared: ClassVar[bool] = False
     apart: ClassVar[bool] = True
 
-    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
         """Open the line; raises LLMError where there can be none."""
 
     @staticmethod
@@ -87,7 +87,7 @@ class _Instance(Channel):
 
     argument, example, apart = "a module and a class", "my_system:MySystem", False
 
-    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
         made = self._load(argument)
         try:
             self._object = made(catalog)
@@ -165,7 +165,7 @@ class _Function(Channel):
 
     argument, example, shared = "a name of FUNCTIONS", "mine", True
 
-    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
         self.check_ready(argument)
         self._function = FUNCTIONS[argument]
 
@@ -219,7 +219,7 @@ class _Process(Channel):
 
     argument, example = "a command", "node adapter.js"
 
-    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
         self.timeout = timeout
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._buffer, self._mark = bytearray(), uuid.uuid4().hex
@@ -371,7 +371,7 @@ class _Server(Channel):
     argument, example, shared = "a URL", "//127.0.0.1:8000/reply", True
     name, path, key = "", "", ""
 
-    def __init__(self, argument: str, timeout: float, catalog: Any) -> None:
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
         self.url, self.timeout = self.parsed(argument), timeout
         self._bare = not urlsplit(self.url).path
         self.url += self.path if self._bare else ""

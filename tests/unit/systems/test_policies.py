@@ -183,11 +183,8 @@ def test_the_oracle_shows_as_many_films_as_it_is_told(k):
 
 def test_lagging_oracles_lag_at_every_change_and_repeat_where_they_may():
     wars = talk("oracle:2", wish("War"), wish("War"), wish("War", stage="follow_up"))
-    assert [set(items) for items in wars] == [
-        WARS,
-        WARS,
-        set(),
-    ]  # two films meet the wish; asked for others they are worth nothing
+    # two films meet the wish; asked for others they are worth nothing
+    assert [set(items) for items in wars] == [WARS, WARS, set()]
     # Not only at logged shifts: a refinement is no less of a change.
     first, second, third = talk("oracle_lag:1", wish("War"), wish("Comedy"), wish("Comedy"))
     assert set(first[:2]) == set(second[:2]) == WARS
