@@ -27,7 +27,8 @@ def _shares(background: Background, popular: bool) -> NDArray[np.float64]:
     catalog = background.catalog
     weight = np.where(catalog.recommendable, catalog.popularity if popular else 1.0, 0.0)
     sums = [weight[catalog.items_with(code)].sum() for code in range(len(catalog.vocabulary))]
-    return np.array(sums) / weight.sum()
+    shares: NDArray[np.float64] = np.array(sums) / weight.sum()
+    return shares
 
 
 @lru_cache(65_536)
