@@ -14,20 +14,17 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
 from crs_lib.cosrec.catalogue_tables import name_digest
 from crs_lib.retrieval.bm25 import BM25, Lexical
-from crs_lib.retrieval.encoders import ENCODERS, Dense
+from crs_lib.retrieval.encoders import ENCODERS, Dense, by_batch
 from crs_lib.retrieval.fusion import RETRIEVERS, Fused, Retriever, build
-from crs_lib.retrieval.store import StoredIds, load_arrays, new_folder, save_folder, save_ids
+from crs_lib.retrieval.store import StoredIds, mapped, new_folder, read_header, save_ids
 
-_KIND, _RECORDS, _REVIEWS = "crs-cosrec-2", "crs-records-2", "crs-reviews-1"
-_PAIRS = ("users", "rows")
-_BATCH = 1_000
+_KIND = "crs-cosrec-3"
 _SPACES = re.compile(r"\s+")
 Review = Mapping[str, Any]
 D = TypeVar("D", "CatalogueProduct", "Passage")
@@ -179,13 +176,11 @@ class Stock:
 
 
 class _Records(Mapping[str, D], Generic[D]):
-    """Lines of JSON on disk, each read and decoded when its id is asked for."""
+    """A collection of an index: lines of JSON on disk, each read and decoded when its id is asked for."""
 
     def __init__(self, folder: Path, kind: type[D]) -> None:
-        """Opens the records of an index; RunError where there are none."""
-        _, arrays = load_arrays(folder, _RECORDS, ["starts"])
-        self._starts = arrays["starts"]
-        self._kind: type[D] = kind
+        """Opens the records of a collection; RunError where there are none."""
+        self._kind, self._starts = kind, mapped(folder, "starts")
         self._bytes: Any = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
         self.ids = StoredIds(folder, len(self._starts) - 1)
 
@@ -200,6 +195,10 @@ class _Records(Mapping[str, D], Generic[D]):
     def __len__(self) -> int:
         return len(self.ids)
 
+    def in_order(self) -> Iterator[D]:
+        """All records, in the order of the lines."""
+        return map(self.row, range(len(self)))
+
     def row(self, number: int) -> D:
         """The record of a line, counted from 0."""
         start, end = self._starts[number : number + 2].tolist()
@@ -209,29 +208,35 @@ class _Records(Mapping[str, D], Generic[D]):
 class StockOnDisk(Stock):
     """An index that :func:`write_index` made, opened: nothing is read but the words."""
 
+    products: _Records[CatalogueProduct]
+    passages: _Records[Passage]
+
     def __init__(self, folder: Path) -> None:
         """Raises RunError where there is no such index."""
-        self.folder, self._made = folder, {}
-        self.facts, _ = load_arrays(folder, _KIND, [])
-        self.products = records = _Records(folder / "products" / "records", CatalogueProduct)
-        self.passages = _Records(folder / "passages" / "records", Passage)
-        self._row = records.row
-        _, self._reviews = load_arrays(folder / "products" / "reviews", _REVIEWS, _PAIRS)
+        self.folder, self._made, self.facts = folder, {}, read_header(folder, _KIND)
+        self.products = _Records(folder / "products", CatalogueProduct)
+        self.passages = _Records(folder / "passages", Passage)
 
     def reviews_of(self, user: str) -> list[Review]:
-        users, rows = (self._reviews[name] for name in _PAIRS)
+        users, rows = (mapped(self.folder / "products", name) for name in ("users", "rows"))
         low, high = (int(np.searchsorted(users, name_digest(user), side)) for side in ("left", "right"))
-        bought = [self._row(row) for row in sorted(set(rows[low:high].tolist()))]
+        bought = [self.products.row(row) for row in sorted(set(rows[low:high].tolist()))]
         return _by_user(bought).get(user, [])
 
     def _make(self, collection: str, spec: str) -> Retriever:
-        if spec == "bm25":
-            titles = collection == "titles"
-            return Lexical.load(self.folder / ("products/titles" if titles else f"{collection}/bm25"))
+        place, part = ("products", "titles") if collection == "titles" else (collection, "words")
+        records: _Records[Any] = getattr(self, place)
         if RETRIEVERS.get(spec).facts.get("made"):
-            return RETRIEVERS.create(spec, texts=self.passages if collection == "passages" else self.products)
+            return RETRIEVERS.create(spec, texts=records)
+        if spec == "bm25":
+            lexical = Lexical()
+            lexical.ids = records.ids
+            lexical.index = BM25.load(self.folder / place, part, len(records))
+            return lexical
         if spec == f"dense:{self.facts['encoder']}":
-            return Dense.load(self.folder / collection / "dense")
+            dense = Dense(self.facts["encoder"])
+            dense.ids, dense.vectors = records.ids, mapped(self.folder / place, "vectors")
+            return dense
         held = f"the index {self.folder.name!r} holds bm25 and dense:{self.facts['encoder']}, not {spec!r}"
         raise InputError(f"{held}; make one with: python -m crs_lib cosrec index --encoder …")
 
@@ -274,65 +279,51 @@ def write_index(
     InputError for a broken line, an id that is there twice or holds blanks, or another folder in the way;
     RunError where a file is missing.
     """
-    ENCODERS.get(encoder)
+    model = ENCODERS.create(encoder)
     BM25(k1, b)
     given = [path for one in (products, passages) if one for path in _files(one)]
     inputs = {path.name: tables.sha256(path) for path in given}
     with new_folder(out, _KIND, {"encoder": encoder, "k1": k1, "b": b, "inputs": inputs}) as aside:
 
-        def write(
-            name: str, path: Path | None, kind: type[D], seen: Callable[[int, D], object]
-        ) -> _Records[D]:
+        def write(name: str, path: Path | None, kind: type[D]) -> _Records[D]:
             note(f"reading {name}")
-            (aside / name).mkdir()
-            _write_records(aside / name / "records", _read_lines(path, kind) if path else (), seen)
-            stored = _Records(aside / name / "records", kind)
+            _write_lines(aside / name, _read_lines(path, kind) if path else ())
+            stored = _Records(aside / name, kind)
             note(f"{len(stored):,} {name}: words, vectors ({encoder})")
-            _write_lexical(aside / name / "bm25", stored, kind.search_text, k1, b)
-            Dense.write(aside / name / "dense", encoder, stored.ids, _batches(stored, kind.search_text))
+            BM25(k1, b).fit(words(one.search_text()) for one in stored.in_order()).save(aside / name, "words")
+            rows = by_batch(model, (one.search_text() for one in stored.in_order()))
+            with (aside / name / "vectors.npy").open("wb") as file:
+                shape = (len(stored), next(rows).shape[1])
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+                )
+                file.writelines(part.astype("<f4").tobytes() for part in rows)
             return stored
 
-        def review(row: int, one: CatalogueProduct) -> None:
-            users.extend(name_digest(str(review["user"])) for review in one.reviews)
-            rows.extend([row] * len(one.reviews))
-
-        users, rows = array("Q"), array("i")
-        shop = write("products", products, CatalogueProduct, review)
-        _write_lexical(aside / "products" / "titles", shop, lambda one: one.title, k1, b)
-        codes, numbers = np.array(users, np.uint64), np.array(rows, np.int32)
-        order = np.lexsort((numbers, codes))  # who reviewed which line: a user's code and the line's number
-        pairs: dict[str, NDArray[Any]] = {"users": codes[order], "rows": numbers[order]}
-        save_folder(aside / "products" / "reviews", _REVIEWS, {}, pairs)
-        texts = write("passages", passages, Passage, lambda row, one: None)
-        return _IndexReport(len(shop), len(texts), len(users))
+        shop = write("products", products, CatalogueProduct)
+        BM25(k1, b).fit(words(one.title) for one in shop.in_order()).save(aside / "products", "titles")
+        texts = write("passages", passages, Passage)
+        return _IndexReport(len(shop), len(texts), len(mapped(aside / "products", "users")))
 
 
-def _write_records(folder: Path, rows: Iterable[tuple[bytes, D]], seen: Callable[[int, D], object]) -> None:
-    """Write lines, where each starts, and their ids; ``seen`` is told each record with its number. An id that
-    is empty, holds blanks or repeats is refused.
+def _write_lines(folder: Path, rows: Iterable[tuple[bytes, D]]) -> None:
+    """Write lines, where each starts, their ids, and who reviewed which line: a user's code and the line's
+    number. An id that is empty, holds blanks or repeats is refused.
     """
-    ids: dict[str, None] = {}
-    starts = array("q", [0])
-    with new_folder(folder, _RECORDS, {}) as aside:
-        with (aside / "lines.bin").open("wb") as file:
-            for line, record in rows:
-                if len(record.id.split()) != 1 or record.id in ids:
-                    raise InputError(f"id {record.id!r} is empty, holds blanks or is there twice")
-                seen(len(ids), record)
-                ids[record.id] = None
-                file.write(line)
-                starts.append(starts[-1] + len(line))
-        np.save(aside / "starts.npy", np.frombuffer(starts, dtype=np.int64), allow_pickle=False)
-        save_ids(aside, list(ids))
-
-
-def _batches(records: _Records[D], text: Callable[[D], str]) -> Iterator[list[str]]:
-    for start in range(0, len(records), _BATCH):
-        yield [text(records.row(row)) for row in range(start, min(start + _BATCH, len(records)))]
-
-
-def _write_lexical(folder: Path, records: _Records[D], text: Callable[[D], str], k1: float, b: float) -> None:
-    index = Lexical(k1=k1, b=b)
-    index.ids = records.ids
-    index.index.fit(words(body) for part in _batches(records, text) for body in part)
-    index.save(folder)
+    ids, starts, users, numbers = dict[str, None](), array("q", [0]), array("Q"), array("i")
+    folder.mkdir()
+    with (folder / "lines.bin").open("wb") as file:
+        for line, record in rows:
+            if len(record.id.split()) != 1 or record.id in ids:
+                raise InputError(f"id {record.id!r} is empty, holds blanks or is there twice")
+            for review in getattr(record, "reviews", ()):
+                users.append(name_digest(str(review["user"])))
+                numbers.append(len(ids))
+            ids[record.id] = None
+            file.write(line)
+            starts.append(starts[-1] + len(line))
+    order = np.lexsort((numbers, users))
+    np.save(folder / "users.npy", np.array(users)[order])
+    np.save(folder / "rows.npy", np.array(numbers)[order])
+    np.save(folder / "starts.npy", starts)
+    save_ids(folder, list(ids))

@@ -4,29 +4,26 @@ Words in more than a sixteenth of the documents are kept as whole columns once t
 adding a column costs a tenth of scattering its postings, and few words are that common.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
 from crs_lib.retrieval.fusion import RETRIEVERS
 from crs_lib.retrieval.runs import Hit, Top, named, top_k
-from crs_lib.retrieval.store import Ids, StoredIds, load_arrays, save_folder
+from crs_lib.retrieval.store import Ids, mapped
 
 _CHUNK = 5_000  # documents whose tokens are held at once while the index is built
 _SLICE = 4_000_000  # postings whose weights are computed at once
 _COMMON = 16  # a term in more than 1/16 of the documents is added as a whole column
 _COLUMN_BYTES = 256 * 2**20  # what such columns may take together; beyond it they are made anew
 _MOST_WORDS = 64  # of a query
-_FORMAT, _ARRAYS = "crs-bm25-2", ("starts", "documents", "weights")
+_PARTS = ("starts", "documents", "weights", "terms")  # of a stored index
 
 
 class BM25:
@@ -135,27 +132,23 @@ class BM25:
         known = [token for token in tokens if token in self.vocabulary]
         return sorted(known, key=lambda token: (self._postings(self.vocabulary[token]), token))[:n]
 
-    def save(self, folder: Path, ids: Ids | None = None) -> None:
-        """Write the index, and ids of its documents, as a folder; it appears whole or not at all. An index
-        that stands there is replaced; any other folder is refused (InputError).
-        """
-        arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
-        facts = {"k1": self.k1, "b": self.b, "size": self.size}
-        save_folder(folder, _FORMAT, facts, arrays, {"terms": json.dumps(list(self.vocabulary))}, ids)
+    def save(self, folder: Path, name: str) -> None:
+        """Write the index of words as arrays of a name, into a folder of :func:`store.new_folder`."""
+        terms = np.frombuffer("\n".join(self.vocabulary).encode(), np.uint8)
+        for part, array in zip(_PARTS, (self.starts, self.documents, self.weights, terms), strict=True):
+            np.save(folder / f"{name}.{part}.npy", array)
 
     @classmethod
-    def load(cls, folder: Path) -> "BM25":
-        """Open a saved index; the postings stay on disk and are paged in as needed. Raises RunError where
-        there is no such index or a file of it does not fit.
+    def load(cls, folder: Path, name: str, size: int) -> "BM25":
+        """Open a saved index of so many documents; its postings stay on disk and are paged in as needed.
+        Raises RunError where a file of it is missing or does not fit.
         """
-        facts, arrays = load_arrays(folder, _FORMAT, _ARRAYS)
-        index = cls(facts["k1"], facts["b"])
-        terms = safety.read_json(folder / "terms.json")
-        index.vocabulary = {term: i for i, term in enumerate(terms)}
-        index.starts, index.documents, index.weights = (arrays[name] for name in _ARRAYS)
-        index.size = int(facts["size"])
-        postings = int(index.starts[-1])
-        if len(index.starts) != len(terms) + 1 or not postings == len(index.documents) == len(index.weights):
+        index = cls()
+        index.size = size
+        index.starts, index.documents, index.weights, terms = (mapped(folder, f"{name}.{p}") for p in _PARTS)
+        index.vocabulary = {term: i for i, term in enumerate(bytes(terms).decode().splitlines())}
+        whole = len(index.starts) == len(index.vocabulary) + 1
+        if not whole or not int(index.starts[-1]) == len(index.documents) == len(index.weights):
             raise RunError(f"the index in {folder.name!r} is damaged: its files do not fit; build it again")
         return index
 
@@ -179,15 +172,3 @@ class Lexical:
             kept = set(self.index.rarest(distinct, _MOST_WORDS))
             tokens = [token for token in tokens if token in kept]
         return named(self.ids, *self.index.search(tokens, k))
-
-    def save(self, folder: Path) -> None:
-        """Write index and ids; the folder appears whole or not at all."""
-        self.index.save(folder, self.ids)
-
-    @classmethod
-    def load(cls, folder: Path) -> "Lexical":
-        """Read it back, postings memory-mapped; RunError where there is no such index."""
-        made = cls()
-        made.index = BM25.load(folder)
-        made.ids = StoredIds(folder, made.index.size)
-        return made

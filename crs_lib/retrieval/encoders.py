@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -25,7 +25,7 @@ from crs_lib.core.text import words
 from crs_lib.retrieval import lowrank, store
 from crs_lib.retrieval.fusion import RETRIEVERS
 from crs_lib.retrieval.runs import Hit, named, top_k
-from crs_lib.retrieval.store import Ids, StoredIds, load_arrays, new_folder, save_folder, save_ids
+from crs_lib.retrieval.store import Ids
 
 Floats = NDArray[np.float32]
 LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
@@ -474,7 +474,13 @@ Model = _OnnxModel | NumpyModel  # the last layer's states for texts of equal le
 
 # ── nearest texts by sentence vectors, exact in numpy ──────────────────────────────────────────────
 
-_DENSE, _TEXTS = "crs-dense-2", 1_000
+
+def by_batch(model: Encoder, texts: Iterable[str]) -> Iterator[Floats]:
+    """The sentence vectors of texts, a thousand rows at a time; the first array has none, only the width."""
+    left = iter(texts)
+    yield sentence_vectors(model, [""])[:0]
+    while some := list(islice(left, 1_000)):
+        yield sentence_vectors(model, some)
 
 
 @RETRIEVERS.register("dense", argument="an encoder", example="hashing")
@@ -482,46 +488,12 @@ class Dense:
     """Cosine of sentence vectors with every document: exact, one matrix product a query."""
 
     def __init__(self, argument: str, texts: Mapping[str, str] | None = None) -> None:
-        """``argument`` names the encoder; the texts are encoded now, in bounded batches."""
-        self.encoder, self._model = argument, ENCODERS.create(argument)
+        """``argument`` names the encoder; the texts are encoded now."""
+        self._model = ENCODERS.create(argument)
         self.ids: Ids = list(texts or ())
-        bodies = list((texts or {}).values())
-        parts = [self._model.encode(bodies[i : i + _TEXTS]).sentences for i in range(0, len(bodies), _TEXTS)]
-        self.vectors: Floats = np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float32)
+        self.vectors: Floats = np.concatenate(list(by_batch(self._model, (texts or {}).values())))
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` nearest documents by cosine in [-1, 1]; equal cosines in the order of the documents."""
-        vector = self._model.encode([query]).sentences[0]
-        scores = (self.vectors @ vector).astype(np.float32) if self.ids else np.zeros(0, np.float32)
+        scores = (self.vectors @ sentence_vectors(self._model, [query])[0]).astype(np.float32)
         return named(self.ids, *top_k(scores, k, above=-np.inf))
-
-    def save(self, folder: Path) -> None:
-        """Write vectors and ids; the folder appears whole or not at all."""
-        save_folder(folder, _DENSE, {"encoder": self.encoder}, {"vectors": self.vectors}, ids=self.ids)
-
-    @classmethod
-    def write(cls, folder: Path, encoder: str, ids: Ids, batches: Iterable[Sequence[str]]) -> None:
-        """Encode batches of texts straight into a folder that :meth:`load` reads; one batch is in memory. The
-        batches hold one text for each id, in the same order. Raises InputError where there are fewer or more
-        texts than ids.
-        """
-        model, done = ENCODERS.create(encoder), 0
-        with new_folder(folder, _DENSE, {"encoder": encoder}) as aside:
-            save_ids(aside, ids)
-            shape = (len(ids), sentence_vectors(model, [""]).shape[1])
-            with (aside / "vectors.npy").open("wb") as file:
-                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
-                for texts in batches:
-                    file.write(sentence_vectors(model, texts).astype("<f4").tobytes())
-                    done += len(texts)
-            if done != len(ids):
-                raise InputError(f"{done} texts for {len(ids)} ids; give one text for each id")
-
-    @classmethod
-    def load(cls, folder: Path) -> "Dense":
-        """Read it back, vectors memory-mapped; RunError where there is no such index."""
-        facts, arrays = load_arrays(folder, _DENSE, ["vectors"])
-        made = cls(facts["encoder"])
-        made.vectors, made.ids = arrays["vectors"], StoredIds(folder, len(arrays["vectors"]))
-        return made

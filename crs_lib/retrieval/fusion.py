@@ -18,7 +18,7 @@ class Retriever(Protocol):
         """The ``k`` best hits, score descending; fewer where fewer match."""
 
 
-# Each member: a class whose ``texts`` map ids to texts; ``save`` writes a folder that its ``load`` reads.
+# Each member: a class whose ``texts`` map ids to texts; what a spec names behind a colon is its ``argument``.
 RETRIEVERS: Registry[Retriever] = Registry("retriever", room="crs_lib.retrieval")
 FUSIONS: Registry[list[Hit]] = Registry("fusion")
 

@@ -1,14 +1,10 @@
 """Arrays on disk: folders of an index, document ids, and vectors kept by the text they belong to."""
 
-import fcntl
-import glob
 import hashlib
 import json
-import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -17,11 +13,9 @@ from numpy.typing import NDArray
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.store import DamageError, Store
+from crs_lib.core.store import DamageError, Store, locked
 
 Rows = TypeVar("Rows", bound=np.floating)
-_Arrays = dict[str, NDArray[Any]]
-_Facts = Mapping[str, Any]
 _HEADER = "index.json"
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
 _STORED = "SELECT width, rows FROM vectors WHERE text = ?"
@@ -30,60 +24,30 @@ _STORED = "SELECT width, rows FROM vectors WHERE text = ?"
 @contextmanager
 def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Path]:
     """A folder to fill; it appears under its name, with its header, only when it is whole. A folder of the
-    same kind that stands there is replaced; anything else is refused with InputError. What a killed process
-    left is removed, what another one fills is not.
+    kind that stands there, also of an earlier number, is replaced; anything else is refused with InputError.
+    What a killed process left is removed; RunError where another process fills the same one.
     """
-    if folder.exists() and not (folder.is_dir() and _kind(folder) == kind):
+    if folder.exists() and str(_kind(folder)).rstrip("0123456789") != kind.rstrip("0123456789"):
         raise InputError(f"{folder.name!r} exists and is no index of kind {kind!r}; choose another folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.part"):
-        with suppress(OSError), _held(left):
-            shutil.rmtree(left)
-    aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.part")
-    before = aside.with_suffix(".old.part")
-    aside.mkdir()
-    try:
-        with ExitStack() as held:
-            with suppress(OSError):  # a file system without locks
-                held.enter_context(_held(aside))
-            yield aside
+    aside = folder.with_name(f".{folder.name}.part")
+    new, before = aside / "new", aside / "before"
+    with locked(aside, f"another process writes the index {folder.name!r}; wait for it to end"):
+        try:
+            for left in (new, before):
+                shutil.rmtree(left, ignore_errors=True)
+            new.mkdir()
+            yield new
             header = json.dumps({"kind": kind, **facts}, indent=1, sort_keys=True)
-            (aside / _HEADER).write_text(header + "\n", encoding="utf-8")
+            (new / _HEADER).write_text(header + "\n", encoding="utf-8")
             if folder.exists():
                 folder.rename(before)
-            aside.rename(folder)
-    except OSError as error:
-        if before.exists() and not folder.exists():
-            before.rename(folder)
-        raise RunError(f"could not write the index {folder.name!r}: {error.strerror or error}") from error
-    finally:
-        for rest in (aside, before):
-            shutil.rmtree(rest, ignore_errors=True)
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Within, a folder is locked, until the process ends; OSError where another one holds it."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
-
-
-def save_folder(
-    folder: Path, kind: str, facts: _Facts, arrays: _Arrays, texts: _Facts | None = None,
-    ids: "Ids | None" = None,
-) -> None:  # fmt: skip
-    """Write arrays (``name.npy``), texts (``name.json``) and ids as a :func:`new_folder`."""
-    with new_folder(folder, kind, facts) as aside:
-        for name, array in arrays.items():
-            np.save(aside / f"{name}.npy", array, allow_pickle=False)
-        for name, text in (texts or {}).items():
-            (aside / f"{name}.json").write_text(text, encoding="utf-8")
-        if ids is not None:
-            save_ids(aside, ids)
+            new.rename(folder)
+        except OSError as error:
+            if before.exists() and not folder.exists():
+                before.rename(folder)
+            raise RunError(f"could not write the index {folder.name!r}: {error.strerror or error}") from error
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _kind(folder: Path) -> object:
@@ -94,14 +58,15 @@ def _kind(folder: Path) -> object:
 
 
 @safety.reader("an index")
-def load_arrays(folder: Path, kind: str, names: Sequence[str]) -> tuple[dict[str, Any], _Arrays]:
-    """Header and mapped arrays of an index; RunError where it is missing, damaged or of another kind."""
+def read_header(folder: Path, kind: str) -> dict[str, Any]:
+    """The header of an index; RunError where it is missing, damaged or of another kind."""
     if _kind(folder) != kind:
-        raise RunError(f"no index of kind {kind!r} in {folder.name!r}; build and save it first")
-    return safety.read_object(folder / _HEADER), {name: _array(folder, name) for name in names}
+        raise RunError(f"no index of kind {kind!r} in {folder.name!r}; build it again")
+    return safety.read_object(folder / _HEADER)
 
 
-def _array(folder: Path, name: str) -> NDArray[Any]:
+def mapped(folder: Path, name: str) -> NDArray[Any]:
+    """An array of an index (``name.npy``), memory-mapped; RunError where it is missing or damaged."""
     path = folder / f"{name}.npy"
     try:
         mode: Literal["r"] | None = "r" if path.stat().st_size > 256 else None
@@ -114,17 +79,17 @@ def _array(folder: Path, name: str) -> NDArray[Any]:
 def save_ids(folder: Path, ids: Iterable[str]) -> None:
     """Write ids as rows of UTF-8, each as wide as the longest, and their order by name."""
     names = np.array([name.encode() for name in ids] or np.zeros(0, "S1"))
-    np.save(folder / "ids.npy", names, allow_pickle=False)
-    np.save(folder / "ids.order.npy", np.argsort(names, kind="stable").astype(np.int64), allow_pickle=False)
+    np.save(folder / "ids.npy", names)
+    np.save(folder / "ids.order.npy", np.argsort(names, kind="stable").astype(np.int64))
 
 
 class StoredIds:
     """The ids that :func:`save_ids` wrote, memory-mapped; ``row`` finds the place of an id."""
 
-    def __init__(self, folder: Path, rows: int | None = None) -> None:
+    def __init__(self, folder: Path, rows: int) -> None:
         """Raises RunError where the files are missing or do not fit together, or are not of ``rows`` ids."""
-        self._names, self._order = (_array(folder, name) for name in ("ids", "ids.order"))
-        if not len(self._names) == len(self._order) == (len(self._order) if rows is None else rows):
+        self._names, self._order = (mapped(folder, name) for name in ("ids", "ids.order"))
+        if not len(self._names) == len(self._order) == rows:
             raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")
 
     def __len__(self) -> int:

@@ -187,7 +187,6 @@ def test_figure_retriever_and_data_set_serve_their_commands(run):
     assert figure["last"] == "novelty_by_system"
     retriever = run["said"]["retriever"]
     assert retriever["hits"] == [["lamp", 2 / 3], ["tent", 2 / 3]]
-    assert retriever["again"] == retriever["hits"]
     names = {name.rpartition(".")[0] for name in retriever["runs"]}
     assert {"coverage-last-turn", "bm25-coverage-last-turn"} <= names
     data_set = run["said"]["data_set"]

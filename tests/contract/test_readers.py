@@ -73,20 +73,8 @@ def parquet(value):
     return pd.DataFrame(rows).astype(str).to_parquet()
 
 
-def array(folder, name):
-    np.save(folder / f"{name}.npy", np.arange(6.0).reshape(2, 3))
-
-
-def index(place, read):
-    folder = place.parent / "index"
-    folder.mkdir(exist_ok=True)
-    array(folder, "values")
-    (folder / "header.json").write_bytes(place.read_bytes())
-    return read(folder, "kind", ["values"])
-
-
 def topics(place, read):
-    array(place.parent, "exp_elog_beta")
+    np.save(place.parent / "exp_elog_beta.npy", np.arange(6.0).reshape(2, 3))
     (place.parent / "dictionary.tsv").write_bytes(place.read_bytes())
     return read(place.parent)
 
@@ -156,7 +144,7 @@ SAMPLES = [
     ("notebooks.sweeps.read", "s.yaml", SWEEP, yaml.safe_dump, plain),
     ("realtalk.arcs.read", "arcs.json", {"format": "crs-arc-1", "cases": [{"name": "a", "chat": "c", "question": "q", "phases": [["1"], ["2"]]}]}, json.dumps, lambda place, read: read(place, [])),
     ("realtalk.corpus.read_chat", "Chat_1_A.json", CHAT, json.dumps, plain),
-    ("retrieval.store.load_arrays", "header.json", {"kind": "kind", "n": 2}, json.dumps, index),
+    ("retrieval.store.read_header", "index.json", {"kind": "kind", "n": 2}, json.dumps, lambda place, read: read(place.parent, "kind")),
     ("simulate.config.iter_dialogues", "dialogues.jsonl", [TALK], lines, of_run),
     ("simulate.config.iter_dialogues", "manifest.json", MANIFEST, json.dumps, of_manifest),
     ("simulate.config.failed_sessions", "failed.csv", "model,session_id,error\nm,00001,gone\n", str, of_run),

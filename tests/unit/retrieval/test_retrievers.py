@@ -15,6 +15,7 @@ from crs_lib.retrieval.encoders import Dense
 from crs_lib.retrieval.fusion import FUSIONS, RETRIEVERS, Fused, build, fuse
 from crs_lib.retrieval.runs import Hit, ranked, read_qrels, read_run, top_k, write_run
 from crs_lib.retrieval.store import StoredIds, save_ids
+from tests.helpers import refused
 
 TEXTS = {
     "tent": "A light tent for two in the mountains", "stove": "Gas stove for camping, small and light",
@@ -28,18 +29,13 @@ def made(name, texts):
 
 
 @pytest.mark.parametrize("name", [one.name for one in RETRIEVERS if not one.facts.get("made")])
-def test_every_retriever(name, tmp_path):
+def test_every_retriever(name):
     index = made(name, TEXTS)
     hits = index.search("camping stove", 3)
     assert {hit.id for hit in hits[:2]} == {"stove", "kettle"}
     assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
     assert index.search("camping stove", 1) == hits[:1]
     assert len(index.search("camping stove", 99)) <= 4
-    index.save(tmp_path / "index")
-    again = RETRIEVERS.get(name).make.load(tmp_path / "index")
-    assert again.search("camping stove", 3) == hits
-    with pytest.raises(RunError, match="no index"):
-        RETRIEVERS.get(name).make.load(tmp_path / "none")
     assert made(name, {}).search("camping", 3) == []
 
 
@@ -129,24 +125,27 @@ def test_search_leaves_out_what_does_not_match_and_breaks_ties_by_index():
 
 
 def test_an_index_is_saved_and_loaded_and_another_folder_kept(tmp_path):
-    index = BM25(0.9, 0.4).fit(DOCUMENTS * 50)
-    index.save(tmp_path / "index")
-    index.save(tmp_path / "index")  # an index may be replaced
-    again = BM25.load(tmp_path / "index")
+    index, place = BM25(0.9, 0.4).fit(DOCUMENTS * 50), tmp_path / "index"
+    for kind in ("kind-1", "kind-2"):  # an index of an earlier number may be replaced
+        with store.new_folder(place, kind, {"n": 1}) as aside:
+            index.save(aside, "words")
+    assert store.read_header(place, "kind-2") == {"kind": "kind-2", "n": 1}
+    again = BM25.load(place, "words", 200)
     assert isinstance(again.weights, np.memmap)
-    assert (again.k1, again.b, again.size) == (0.9, 0.4, 200)
+    assert again.vocabulary == index.vocabulary
     assert again.scores(["red", "lace"]).tobytes() == index.scores(["red", "lace"]).tobytes()
     assert [p.name for p in tmp_path.iterdir()] == ["index"]
-    np.save(tmp_path / "index" / "weights.npy", np.zeros(1, dtype=np.float32))
+    np.save(place / "words.weights.npy", np.zeros(1, dtype=np.float32))
     with pytest.raises(RunError, match="damaged"):
-        BM25.load(tmp_path / "index")
+        BM25.load(place, "words", 200)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "text.tex").write_text("years of work")
-    with pytest.raises(InputError, match="no index"):
-        BM25().fit(DOCUMENTS).save(tmp_path / "thesis")
+    with pytest.raises(InputError, match="no index"), store.new_folder(tmp_path / "thesis", "kind-2", {}):
+        pass
     assert (tmp_path / "thesis" / "text.tex").read_text() == "years of work"
-    with pytest.raises(RunError, match="build and save"):
-        BM25.load(tmp_path / "thesis")
+    for folder in (place, tmp_path / "thesis"):
+        with pytest.raises(RunError, match="build it again"):
+            store.read_header(folder, "kind-1")
 
 
 ONE = [Hit("a", 9.0), Hit("b", 5.0), Hit("c", 1.0)]
@@ -201,18 +200,14 @@ def test_ids_are_a_sequence_and_found_by_name(tmp_path, names):
 
 
 def test_missing_and_damaged_ids_are_named(tmp_path):
-    with pytest.raises(RunError, match=r"cannot be read .* build it again"):
-        StoredIds(tmp_path)
+    refused("cannot be read .* build it again", StoredIds, tmp_path, 2, error=RunError)
     save_ids(tmp_path, ["one", "two"])
+    refused("ids do not fit; build it again", StoredIds, tmp_path, 3, error=RunError)
     (tmp_path / "ids.npy").write_bytes((tmp_path / "ids.npy").read_bytes()[:-2])
-    with pytest.raises(RunError, match=r"cannot be read .* build it again"):
-        StoredIds(tmp_path)
+    refused("cannot be read .* build it again", StoredIds, tmp_path, 2, error=RunError)
     save_ids(tmp_path, ["one", "two"])
-    with pytest.raises(RunError, match="ids do not fit; build it again"):
-        StoredIds(tmp_path, 3)
     np.save(tmp_path / "ids.order.npy", np.zeros(1, np.int64))
-    with pytest.raises(RunError, match="ids do not fit"):
-        StoredIds(tmp_path)
+    refused("ids do not fit", StoredIds, tmp_path, 2, error=RunError)
 
 
 SCORE = st.one_of(st.integers(-2, 4).map(float), st.floats(-5, 5, width=32), st.just(float("nan")))
@@ -350,12 +345,14 @@ def test_an_update_is_added_to_the_weights_that_it_names_and_must_fit():
 
 
 def test_what_a_killed_process_left_is_removed_and_what_another_one_fills_is_not(tmp_path):
-    dead, filling = (tmp_path / f".ix.{name}.part" for name in ("12ab", "34cd"))
-    for one in (dead, filling):
-        (one / "x").mkdir(parents=True)
-    with store._held(filling), store.new_folder(tmp_path / "ix", "kind", {}):
-        assert not dead.exists() and filling.exists()
-    assert {path.name for path in tmp_path.iterdir()} == {filling.name, "ix"}
+    left = tmp_path / ".ix.part" / "new" / "x"
+    left.mkdir(parents=True)
+    with store.new_folder(tmp_path / "ix", "kind", {}) as aside:
+        assert not left.exists()
+        with pytest.raises(RunError, match="another process"), store.new_folder(tmp_path / "ix", "kind", {}):
+            pass
+        assert aside.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["ix"]
 
 
 def test_runs_of_pyserini_are_a_retriever(tmp_path):
