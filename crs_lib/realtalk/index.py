@@ -199,7 +199,7 @@ def _encoder(name: str) -> encoding.Encoder:
     found = lowrank.read(UPDATES) if kind == TUNED else None
     if found is None:
         return encoding.ENCODERS.create(name)
-    return encoding.UpdatedMiniLM(name, found.factors(rest.partition(" ")[0]))
+    return encoding.Pooled(name, encoding.NumpyModel(found.factors(rest.partition(" ")[0])))
 
 
 def _tuned_for(chat: Chat) -> str:

@@ -140,11 +140,8 @@ class _Pipeline:
         if (rows := state.get("features")) is None:
             rows = features.matrix(self.index, state["plan"], state["channels"], state["fused"])
         places = np.array(state["candidates"], dtype=np.intp)
-        if isinstance(self.ranker, CrossEncoder):
-            texts = [self.index.chat.messages[place].text for place in state["candidates"]]
-            scores = self.ranker.pairs(state["question"], texts)
-        else:
-            scores = self.ranker.score(rows[places], state["fused"][places])
+        texts = [self.index.chat.messages[place].text for place in state["candidates"]]
+        scores = self.ranker.score(rows[places], state["fused"][places], state["question"], texts)
         order = np.lexsort((places, -scores))
         ranked = places[order].tolist()
         settled = state["round"] > 1 and ranked[:10] == state.get("ranked", [])[:10]

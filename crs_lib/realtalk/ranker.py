@@ -51,15 +51,15 @@ class _TrainingQuestion(NamedTuple):
 
 
 class Ranker(Protocol):
-    """Scores candidates; ``name`` says what it is and ``origin`` what it was learnt from. ``unit`` is the
-    difference of scores that selection counts as one step.
+    """Scores candidates of a question by features, first-stage scores or texts. ``name`` says what it is,
+    ``origin`` what it was learnt from, ``unit`` the difference of scores that selection counts as one step.
     """
 
     name: str
     origin: str
     unit: float
 
-    def score(self, features: Floats, fused: Floats) -> Floats: ...
+    def score(self, features: Floats, fused: Floats, question: str, texts: Sequence[str], /) -> Floats: ...
 
 
 class Hand:
@@ -67,7 +67,7 @@ class Hand:
 
     name, origin, unit = "hand", "no training data", 0.75
 
-    def score(self, features: Floats, fused: Floats) -> Floats:
+    def score(self, features: Floats, fused: Floats, *_: object) -> Floats:
         """The first-stage scores as they are, (candidates,)."""
         return fused
 
@@ -96,7 +96,7 @@ class _Learned:
         self.name, self.origin, self._models = "learned" if models else "linear", origin, tuple(models)
         self._linear = {name: np.asarray(value, np.float64) for name, value in linear.items()}
 
-    def score(self, features: Floats, fused: Floats) -> Floats:
+    def score(self, features: Floats, fused: Floats, *_: object) -> Floats:
         """Scores of candidates, (candidates,); comparable inside one question only."""
         if not len(features):
             return np.zeros(0, dtype=np.float32)

@@ -220,18 +220,19 @@ def _buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     return parts
 
 
-class _Pooled:
-    """Mean-pooled sentence vectors and the token vectors of a model, each of length 1."""
+class Pooled:
+    """Sentence vectors of a model (the mean of its states, or the ``first``) and token vectors, of length 1.
+    ``name`` is unique to the model: vectors are cached under it.
+    """
 
-    name: str
-    first = False  # whether the first token stands for the sentence
-    _model: "Model"
+    def __init__(self, name: str, model: "Model", first: bool = False) -> None:
+        self.name, self._model, self._first = name, model, first
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
         sentences, tokens = dict[int, Floats](), dict[int, NDArray[np.float16]]()
         for part, states in _hidden(self._model, texts):
-            pooled = unit(states[:, 0] if self.first else states.mean(axis=1))
+            pooled = unit(states[:, 0] if self._first else states.mean(axis=1))
             for i, sentence, rows in zip(part, pooled, unit(states[:, 1:-1]), strict=True):
                 sentences[i], tokens[i] = sentence, rows.astype(np.float16)
         order = range(len(texts))
@@ -240,7 +241,7 @@ class _Pooled:
 
 
 @ENCODERS.register("minilm", dimension=384, needs="embed")
-class _MiniLM(_Pooled):
+def _minilm() -> Pooled:
     """all-MiniLM-L6-v2 (22 million weights): mean-pooled sentences, last-layer tokens.
 
     Run by onnxruntime where that and the ONNX file are found (``data get minilm-onnx``), else in numpy,
@@ -248,52 +249,33 @@ class _MiniLM(_Pooled):
     leave the two marker tokens out. The number of cores changes the time, not the vectors.
     Source: Wang et al. (2020), MiniLM; Reimers and Gurevych (2019), Sentence-BERT.
     """
-
-    name = "minilm"
-
-    def __init__(self) -> None:
-        found = _onnx_folder("minilm-onnx") if onnx_available("minilm-onnx") else None
-        self._model = _OnnxModel(found) if found else NumpyModel()
-
-
-class UpdatedMiniLM(_Pooled):
-    """all-MiniLM-L6-v2 with a low-rank update added to its weights, in numpy; otherwise as :class:`_MiniLM`.
-    Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
-    """
-
-    def __init__(self, name: str, update: lowrank.Factors) -> None:
-        """``name`` is unique to the update: vectors are cached under it."""
-        self.name, self._model = name, NumpyModel(update)
+    found = _onnx_folder("minilm-onnx") if onnx_available("minilm-onnx") else None
+    return Pooled("minilm", _OnnxModel(found) if found else NumpyModel())
 
 
 @ENCODERS.register("onnx", argument="a folder with model.onnx", example="models/gte-small", needs="onnx")
-class _OnnxFolder(_Pooled):
+def _from_folder(argument: str) -> Pooled:
     """Any sentence encoder in ONNX: a folder with ``tokenizer.json`` and ``model.onnx`` (also in ``onnx/``).
 
     Tokens are averaged; the first is taken where ``1_Pooling/config.json`` (sentence-transformers) says so.
-    The folder is a path, or one of ``models/`` in the mirror or the downloads.
+    The folder is a path, or one of ``models/`` in the mirror or the downloads. Raises InputError where
+    packages or files are missing, or the model gives no vectors of tokens.
     """
-
-    def __init__(self, argument: str) -> None:
-        """Raises InputError where packages or files are missing, or the model gives no vectors of tokens."""
-        self.name, folder = f"onnx:{argument}", _given_folder(argument)
-        pooling = folder / "1_Pooling" / "config.json"
-        told = safety.read_object(pooling) if pooling.is_file() else {}
-        self.first, self._model = bool(told.get("pooling_mode_cls_token")), _OnnxModel(folder)
+    folder = _given_folder(argument)
+    pooling = folder / "1_Pooling" / "config.json"
+    told = safety.read_object(pooling) if pooling.is_file() else {}
+    return Pooled(f"onnx:{argument}", _OnnxModel(folder), bool(told.get("pooling_mode_cls_token")))
 
 
 @ENCODERS.register("gte-small", dimension=384, needs="onnx")
-class _GteSmall(_OnnxFolder):
+def _gte_small() -> Pooled:
     """gte-small (33 million weights, 12 layers) by onnxruntime: mean-pooled sentences, last-layer tokens.
 
     Its files come with ``python -m crs_lib data get gte-small``. Cosines of any two texts lie between 0.7 and
     1; only their order means anything. Source: Li et al. (2023), Towards general text embeddings with
     multi-stage contrastive learning.
     """
-
-    def __init__(self) -> None:
-        super().__init__("gte-small")
-        self.name = "gte-small"
+    return Pooled("gte-small", _OnnxModel(_given_folder("gte-small")))
 
 
 def _packages(*names: str) -> bool:
@@ -390,19 +372,13 @@ class CrossEncoder:
         place = _given_folder(folder)
         self.name, self._session, self._tokenizer = f"onnx:{folder}", _session(place), _tokenizer(place)
 
-    def score(self, features: Floats, fused: Floats) -> Floats:
-        """The first stage's scores: a cross-encoder reads texts, see :meth:`pairs`."""
-        return fused
-
-    def pairs(self, question: str, texts: Sequence[str]) -> Floats:
-        """How relevant each text is to a question, (texts,); each pair as if alone."""
+    def score(self, features: Floats, fused: Floats, question: str, texts: Sequence[str]) -> Floats:
+        """How relevant each candidate's text is to the question, (texts,); each pair as if alone."""
         found = np.zeros(len(texts), np.float32)
         read = self._tokenizer.encode_batch([(question, text) for text in texts])
         for part in _buckets([len(one.ids) for one in read], _OnnxModel.batch):
-            ids, types = (
-                np.array([getattr(read[i], name) for i in part], np.int64) for name in ("ids", "type_ids")
-            )
-            logits = _output(self._session, None, ids, types)
+            both = [[read[i].ids for i in part], [read[i].type_ids for i in part]]
+            logits = _output(self._session, None, *np.array(both, np.int64))
             found[part] = logits.astype(np.float32).reshape(len(part), -1)[:, -1]
         return found
 

@@ -1,4 +1,7 @@
-"""Low-rank updates of an encoder: the few numbers that turn a general encoder into a specialist."""
+"""Low-rank updates of an encoder: the few numbers that turn a general encoder into a specialist.
+
+Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
+"""
 
 import hashlib
 import json

@@ -206,7 +206,7 @@ def test_minilm_by_onnxruntime_and_in_numpy_agree():
     if not encoders.onnx_available("minilm-onnx"):
         pytest.skip("the ONNX file is not here: python -m crs_lib data get minilm-onnx")
     texts = ["I bought a puppy", "", "We went to the lake on Sunday, all of us!"]
-    ways = encoders.ENCODERS.create("minilm"), encoders.UpdatedMiniLM("plain", {})
+    ways = encoders.ENCODERS.create("minilm"), encoders.Pooled("plain", encoders.NumpyModel())
     one, two = (way.encode(texts) for way in ways)
     assert np.allclose(one.sentences, two.sentences, atol=1e-5)
     assert np.allclose(one.tokens, two.tokens, atol=1e-3)

@@ -379,7 +379,7 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     (tmp_path / "model.onnx").write_bytes(mean_of_tokens())
     config = RealTalkConfig(ranker=f"onnx:{tmp_path}", window=1, nodes=2)
     found = query.choose_ranker(config.ranker, built)
-    assert found.pairs("a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
+    assert found.score(None, None, "a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
     (told,) = query._Pipeline(built, found, config).ask(["What sounds does Tobias record?"])
     best = built.chat.messages[told["ranked"][0]].text
     assert "lift" in best and told["scores"][0] > told["scores"][-1]
