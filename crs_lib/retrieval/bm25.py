@@ -4,9 +4,9 @@ Words in more than a sixteenth of the documents are kept as whole columns once t
 adding a column costs a tenth of scattering its postings, and few words are that common.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ from crs_lib.retrieval.fusion import RETRIEVERS
 from crs_lib.retrieval.runs import Hit, Top, named, top_k
 from crs_lib.retrieval.store import Ids, mapped
 
-_CHUNK = 5_000  # documents whose tokens are held at once while the index is built
 _SLICE = 4_000_000  # postings whose weights are computed at once
 _COMMON = 16  # a term in more than 1/16 of the documents is added as a whole column
 _COLUMN_BYTES = 256 * 2**20  # what such columns may take together; beyond it they are made anew
@@ -47,52 +46,32 @@ class BM25:
         self._columns: dict[int, NDArray[np.float32]] = {}
 
     def fit(self, token_lists: Iterable[Sequence[str]]) -> "BM25":
-        """Index the documents, replacing what was indexed before; returns itself. Any iterable will do: only
-        postings are kept. A document without tokens is never found.
+        """Index the documents, replacing what was indexed before; returns itself. Any iterable will do: of a
+        token only its number is kept. A document without tokens is never found.
         """
-        self.vocabulary, self._columns = {}, {}
-        parts: list[NDArray[np.int32]] = []
-        lengths: list[int] = []
-        rows = iter(token_lists)
-        while chunk := list(islice(rows, _CHUNK)):
-            parts.append(self._count(chunk, len(lengths)))
-            lengths.extend(len(tokens) for tokens in chunk)
-        length = np.array(lengths, dtype=np.int64)
-        self.size = len(length)
-        term, document, count = self._by_term(parts)
-        frequency = np.bincount(term, minlength=len(self.vocabulary))
-        self.starts = np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64)
-        mean = float(length.mean()) if self.size and length.any() else 1.0
+        from scipy import sparse
+
+        vocabulary, said, ends = dict[str, int](), array("i"), array("q", [0])
+        for tokens in token_lists:
+            said.extend([vocabulary.setdefault(token, len(vocabulary)) for token in tokens])
+            ends.append(len(said))
+        self.vocabulary, self._columns, self.size = vocabulary, {}, len(ends) - 1
+        bounds = np.array(ends, np.int32 if len(said) < 2**31 else np.int64)
+        once = np.ones(len(said), np.int32), np.frombuffer(said, np.int32), bounds
+        found = sparse.csr_array(once, shape=(self.size, len(vocabulary))).tocsc()
+        found.sum_duplicates()  # how often each document says each term, term by term, documents ascending
+        self.starts, self.documents = found.indptr.astype(np.int64), found.indices
+        self.weights = np.empty(len(found.data), dtype=np.float32)
+        length, frequency = np.diff(ends), np.diff(self.starts)
+        mean = float(length.mean()) if length.any() else 1.0
         idf = np.log1p((self.size - frequency + 0.5) / (frequency + 0.5))
-        self.documents = document
-        self.weights = np.empty(len(document), dtype=np.float32)
-        for start in range(0, len(document), _SLICE):  # float64 columns of all postings would not fit
+        term = np.repeat(np.arange(len(idf), dtype=np.int32), frequency)
+        for start in range(0, len(term), _SLICE):  # float64 columns of all postings would not fit
             part = slice(start, start + _SLICE)
-            times = count[part].astype(float)
-            saturation = times + self.k1 * (1 - self.b + self.b * length[document[part]] / mean)
+            times = found.data[part].astype(float)
+            saturation = times + self.k1 * (1 - self.b + self.b * length[self.documents[part]] / mean)
             self.weights[part] = idf[term[part]] * times / saturation
         return self
-
-    @staticmethod
-    def _by_term(parts: list[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
-        """The columns term, document and count of all chunks, sorted by term; empties ``parts``."""
-        empty = np.zeros((3, 0), dtype=np.int32)
-        columns = [np.concatenate([empty[i], *(part[i] for part in parts)]) for i in range(3)]
-        parts.clear()
-        order = np.argsort(columns[0], kind="stable")
-        for i in range(3):
-            columns[i] = columns[i][order]
-        return columns
-
-    def _count(self, chunk: Sequence[Sequence[str]], first: int) -> NDArray[np.int32]:
-        """Columns term, document and count of a chunk, documents ascending within a term."""
-        vocabulary = self.vocabulary
-        ids = [vocabulary.setdefault(token, len(vocabulary)) for token in chain.from_iterable(chunk)]
-        document = np.repeat(np.arange(len(chunk)), [len(tokens) for tokens in chunk])
-        pairs = np.array(ids, dtype=np.int64) * len(chunk) + document
-        found, count = np.unique(pairs, return_counts=True)
-        columns = [found // len(chunk), first + found % len(chunk), count]
-        return np.stack(columns).astype(np.int32)
 
     def scores(self, tokens: Iterable[str]) -> NDArray[np.float32]:
         """Score of every document for these query tokens, float32; 0 where no token occurs. The order of the
@@ -135,8 +114,8 @@ class BM25:
     def save(self, folder: Path, name: str) -> None:
         """Write the index of words as arrays of a name, into a folder of :func:`store.new_folder`."""
         terms = np.frombuffer("\n".join(self.vocabulary).encode(), np.uint8)
-        for part, array in zip(_PARTS, (self.starts, self.documents, self.weights, terms), strict=True):
-            np.save(folder / f"{name}.{part}.npy", array)
+        for part, kept in zip(_PARTS, (self.starts, self.documents, self.weights, terms), strict=True):
+            np.save(folder / f"{name}.{part}.npy", kept)
 
     @classmethod
     def load(cls, folder: Path, name: str, size: int) -> "BM25":

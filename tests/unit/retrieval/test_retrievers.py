@@ -94,13 +94,7 @@ def test_order_of_query_tokens_changes_no_bit(documents, query):
     assert index.scores(query).tobytes() == index.scores(query[::-1]).tobytes()
 
 
-def test_chunks_and_room_for_columns_do_not_matter(monkeypatch):
-    whole = BM25().fit(iter(DOCUMENTS))
-    monkeypatch.setattr("crs_lib.retrieval.bm25._CHUNK", 1)
-    parts = BM25().fit(iter(DOCUMENTS))
-    assert parts.vocabulary == whole.vocabulary
-    assert parts.documents.tobytes() == whole.documents.tobytes()
-    assert parts.weights.tobytes() == whole.weights.tobytes()
+def test_room_for_columns_does_not_matter(monkeypatch):
     index = BM25().fit(DOCUMENTS)
     first = index.scores(["shoe", "red", "hat", "red"])
     assert index._columns  # all words of so small a collection are common
