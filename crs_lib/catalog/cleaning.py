@@ -59,9 +59,9 @@ class CleaningReport:
     def table(self, field_name: str | None = None, action: str | None = None) -> pd.DataFrame:
         """Every change, most frequent first: field, action, from, to, reason, number of films."""
         rows = [
-            {"field": f, "action": a, "from": raw, "to": to, "reason": reason, "films": n}
-            for (f, a, raw, to, reason), n in self.changes.items()
-            if field_name in (None, f) and action in (None, a)
+            (*change, films)
+            for change, films in self.changes.items()
+            if field_name in (None, change[0]) and action in (None, change[1])
         ]
         frame = pd.DataFrame(rows, columns=["field", "action", "from", "to", "reason", "films"])
         order, up = ["films", "field", "action", "from"], [False, True, True, True]

@@ -6,7 +6,7 @@ Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and a
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -47,40 +47,6 @@ class _Mention(NamedTuple):
     end: int
     item: int
     n_same_title: int
-
-
-class _Titles:
-    """Finds a catalogue's titles in text; those of ``everyday`` words count under ``rules.title_rule``."""
-
-    def __init__(self, catalog: Catalog, everyday: frozenset[str]) -> None:
-        self.catalog = catalog
-        forms = list(catalog.title_index)
-        self._items = [catalog.title_index[form] for form in forms]
-        titles = (catalog.items[found[0]].title for found in self._items)
-        self._rules = [rules.title_rule(title, everyday) for title in titles]
-        self._matcher = Matcher(forms, everyday)
-
-    def find(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
-        """The titles that a text names, in text order; of two that overlap the longer, of one title the film
-        of the year in brackets, of ``prefer``, or the catalogue's first.
-        """
-        near = Context(text)
-        hits = [
-            (start - end, start, end, form)
-            for start, end, form in self._matcher.find(near.tokens)
-            if not self._rules[form](near, start, end)
-        ]
-        wanted, taken, found = frozenset(prefer), [False] * len(near.tokens), []
-        for _, start, end, form in sorted(hits):
-            if any(taken[start:end]):
-                continue
-            taken[start:end] = [True] * (end - start)
-            begin, stop = near.span(start, end)
-            same, year = self._items[form], rules.year_after(text, stop)
-            of_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
-            item = (of_year or [i for i in same if i in wanted] or same)[0]
-            found.append(_Mention(begin, stop, item, len(same)))
-        return sorted(found)
 
 
 class Foreign(NamedTuple):
@@ -184,7 +150,7 @@ class Grounder:
         self._matcher = Matcher(list(spellings), self._everyday)
         self._meanings = list(spellings.values())
         self._audited = lru_cache(_KEPT)(self._audit)
-        self._titled = lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
+        self._titled = lru_cache(_KEPT)(self._find_titles)
 
     def _spellings(self) -> dict[str, list[tuple[int, Rule]]]:
         """The codes that a folded spelling stands for, each with its rule."""
@@ -261,17 +227,14 @@ class Grounder:
     @cached_property
     def idf(self) -> NDArray[np.float64]:
         """Inverse document frequency of every concept over the catalogue: ln((1+N)/(1+df)) + 1."""
-        df = self.catalog.document_frequency
-        weights: NDArray[np.float64] = np.log((1 + len(self.catalog)) / (1 + df)) + 1
-        return weights
+        return np.asarray(np.log((1 + len(self.catalog)) / (1 + self.catalog.document_frequency)) + 1)
 
     def attribute_vector(self, text: str, active_fields: Sequence[str] | None = None) -> NDArray[np.float64]:
         """The idf-weighted presence vector of a text over all concepts, or those of ``active_fields``."""
+        wanted = ALL_FIELDS if active_fields is None else [fields.get(name).name for name in active_fields]
+        codes = [code for code in self.concepts(text) if self.field_of(code) in wanted]
         vector = np.zeros(len(self.idf))
-        allowed = None if active_fields is None else {fields.get(name).name for name in active_fields}
-        for code in self.concepts(text):
-            if allowed is None or self.field_of(code) in allowed:
-                vector[code] = self.idf[code]
+        vector[codes] = self.idf[codes]
         return vector
 
     def topic_set(self, text: str) -> set[str]:
@@ -292,19 +255,43 @@ class Grounder:
         return [word for word in fields.plot_keywords(text) if word in self.catalog.plot_keywords][:limit]
 
     def titles(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
-        """The titles a text names, resolved to items, in text order (:meth:`_Titles.find`)."""
+        """The titles that a text names, in text order; of two that overlap the longer, of one title the film
+        of the year in brackets, of ``prefer``, or the catalogue's first.
+        """
         preferred = frozenset(prefer)
-        return self._titles.find(text, preferred) if preferred else list(self._titled(text))
+        return self._find_titles(text, preferred) if preferred else list(self._titled(text))
+
+    def _find_titles(self, text: str, wanted: Container[int] = ()) -> list[_Mention]:
+        near, (matcher, items, rule_of) = Context(text), self._titles
+        hits = [
+            (start - end, start, end, form)
+            for start, end, form in matcher.find(near.tokens)
+            if not rule_of[form](near, start, end)
+        ]
+        taken, found = [False] * len(near.tokens), []
+        for _, start, end, form in sorted(hits):
+            if any(taken[start:end]):
+                continue
+            taken[start:end] = [True] * (end - start)
+            begin, stop = near.span(start, end)
+            same, year = items[form], rules.year_after(text, stop)
+            of_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
+            item = (of_year or [i for i in same if i in wanted] or same)[0]
+            found.append(_Mention(begin, stop, item, len(same)))
+        return sorted(found)
+
+    @cached_property
+    def _titles(self) -> tuple[Matcher, list[tuple[int, ...]], list[Rule]]:
+        """The titles' folded forms, the items of each, and the rule by which it counts."""
+        forms, items = list(self.catalog.title_index), list(self.catalog.title_index.values())
+        titles = (self.catalog.items[same[0]].title for same in items)
+        return Matcher(forms, self._everyday), items, [rules.title_rule(t, self._everyday) for t in titles]
 
     def recommended(self, text: str, mentions: Sequence[_Mention] | None = None) -> list[int]:
         """The items, each once, whose titles (``mentions``, if known) a text recommends, in text order."""
         mentions = self.titles(text) if mentions is None else mentions
         named = rules.only_named(text, [(m.start, m.end) for m in mentions])
         return list(dict.fromkeys(m.item for m, only in zip(mentions, named, strict=True) if not only))
-
-    @cached_property
-    def _titles(self) -> _Titles:
-        return _Titles(self.catalog, self._everyday)
 
     def unknown_titles(self, text: str, mentions: Sequence[_Mention], said: str = "") -> list[Foreign]:
         """The titles outside the catalogue (not in ``mentions``, no value, nor words of the user, ``said``)

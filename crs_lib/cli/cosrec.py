@@ -50,7 +50,7 @@ def _index(
     from crs_lib.cosrec.index import write_index
 
     made = write_index(products, out, passages, encoder=encoder, k1=k1, b=b, note=partial(print, flush=True))
-    print(f"{made.products:,} products, {made.passages:,} passages, {made.reviews:,} reviews")
+    print(", ".join(f"{number:,} {name}" for name, number in made.items()))
     print(f"index: {paths.shown(out)}")
 
 

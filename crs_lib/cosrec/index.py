@@ -262,22 +262,14 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
     return {path.name: tables.sha256(path) for one in found for path in _files(one) if path.is_file()}
 
 
-class _IndexReport(NamedTuple):
-    """The contents of an index."""
-
-    products: int
-    passages: int
-    reviews: int
-
-
 def write_index(
     products: Path, out: Path, passages: Path | None = None, *, encoder: str = "hashing", k1: float = 1.2,
     b: float = 0.75, note: Callable[[str], object] = lambda text: None,
-) -> _IndexReport:  # fmt: skip
-    """Index a file of products, and one of passages where it is given, in bounded memory. The folder appears
-    whole or not at all; an older index there is replaced. ``note`` is told what is being done. Raises
-    InputError for a broken line, an id that is there twice or holds blanks, or another folder in the way;
-    RunError where a file is missing.
+) -> dict[str, int]:  # fmt: skip
+    """Index a file of products, and one of passages where it is given, in bounded memory; returns how many of
+    each and of reviews. The folder appears whole or not at all; an older index there is replaced. ``note`` is
+    told what is being done. Raises InputError for a broken line, an id that is there twice or holds blanks,
+    or another folder in the way; RunError where a file is missing.
     """
     model = ENCODERS.create(encoder)
     BM25(k1, b)
@@ -303,7 +295,8 @@ def write_index(
         shop = write("products", products, CatalogueProduct)
         BM25(k1, b).fit(words(one.title) for one in shop.in_order()).save(aside / "products", "titles")
         texts = write("passages", passages, Passage)
-        return _IndexReport(len(shop), len(texts), len(mapped(aside / "products", "users")))
+        reviews = mapped(aside / "products", "users")
+        return {"products": len(shop), "passages": len(texts), "reviews": len(reviews)}
 
 
 def _write_lines(folder: Path, rows: Iterable[tuple[bytes, D]]) -> None:

@@ -1,5 +1,6 @@
 """The parts of a CoSRec partition: conversations, ratings, annotated needs, users, judgments."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple, get_args
@@ -13,6 +14,7 @@ Kind = Literal["search", "recommendation", "product_details"]
 INTENTS: tuple[str, ...] = get_args(Kind)
 ASPECTS = ("fluency", "informativeness", "logicality", "coherence")
 MAPPINGS = ("as_documented", "zero_is_generic")
+_TOPIC = re.compile(r"(([^#]*)_(\d+)_\d+)(?:#(\d+))?")  # intent, conversation, turn, user index
 _Grade = Annotated[int, Field(ge=1, le=5)]
 
 
@@ -125,12 +127,10 @@ def topic(name: str) -> Topic:
     """Read a topic id: ``C_3_0`` is a search topic, ``C_3_0#2`` a recommendation for user index 2. Only the
     topic is looked at: passage ids hold '#' too. Raises InputError for another form.
     """
-    intent, hash_sign, index = name.partition("#")
-    parts = intent.rsplit("_", 2)
-    if len(parts) != 3 or not all(p.isdecimal() for p in parts[1:]) or (hash_sign and not index.isdecimal()):
+    if not (found := _TOPIC.fullmatch(name)):
         raise InputError(f"topic {name!r} has not the form <conversation>_<turn>_<position>[#<user index>]")
-    kind, user_index = ("recommendation", int(index)) if hash_sign else ("search", None)
-    return Topic(name, intent, parts[0], kind, int(parts[1]), user_index)
+    kind, user_index = ("recommendation", int(found[4])) if found[4] else ("search", None)
+    return Topic(name, found[1], found[2], kind, int(found[3]), user_index)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ COMMAND: Mapping[str, Any] = {"encoder": "auto", "ranker": "auto", "data": "real
 OWN, FOREIGN = "realtalk", "locomo"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
-_Split = Annotated[str, OneOf(SPLITS)]
+_PARTS = "train (chats 1 to 7), test (8 to 10), all; of questions: people leak"
+_FORMS = (
+    "nodes by form, e.g. planner=model,selector=rule; auto: with llm the model plans, selects and answers"
+)
 _Teachers = Annotated[str, OneOf(TEACHERS)]
 _TAUGHT_BY = "chats that a learned ranker learns from; strangers: none with one of its people"
 _Ranker = Annotated[str, Field(pattern="^(hand|learned|auto|onnx:.+)$")]
@@ -44,9 +47,7 @@ class RealTalkConfig(Settings):
 
     run: Annotated[RunName, Field(description="name of the run, its folder under results/realtalk")] = "smoke"
     data: Annotated[str, Field(description="sample, realtalk, locomo, or a chat file or folder")] = SAMPLE
-    split: Annotated[
-        _Split, Field(description="train (chats 1 to 7), test (8 to 10), all; of questions: people leak")
-    ] = "all"
+    split: Annotated[str, OneOf(SPLITS), Field(description=_PARTS)] = "all"
     encoder: Annotated[
         str, OneOf(("auto", *index.ENCODERS)), Field(description="what turns texts into vectors")
     ] = "hashing"
@@ -79,13 +80,7 @@ class RealTalkConfig(Settings):
         corpus.VALID
     )
     llm: Annotated[str, Field(description="a language model's spec, e.g. local:smollm2; empty for none")] = ""
-    forms: Annotated[
-        str,
-        Field(
-            description="nodes by form, e.g. planner=model,selector=rule; auto: with llm the model plans, "
-            "selects and answers"
-        ),
-    ] = "auto"
+    forms: Annotated[str, Field(description=_FORMS)] = "auto"
     view: Annotated[
         str, OneOf(("windowed", "preview")), Field(description="how much of a segment a model selects from")
     ] = "windowed"

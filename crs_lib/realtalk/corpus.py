@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
-
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
+from typing import Any, NamedTuple
 
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
@@ -193,28 +191,10 @@ def _speakers(record: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[str, 
     return tuple(name for name in given if isinstance(name, str) and name)
 
 
-_Text = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
-
-
-class _Entry(BaseModel):
-    """A message as a file has it; what is no text counts as empty."""
-
-    dia_id: _Text = ""
-    speaker: _Text = ""
-    text: Annotated[_Text, Field(validation_alias=AliasChoices("clean_text", "text"))] = ""
-    date_time: Any = None
-    blip_caption: _Text = ""
-    img_file: Any = None
-    img_url: Any = None
-
-
-class _Asked(BaseModel):
-    """A question as a file has it."""
-
-    question: _Text = ""
-    answer: Annotated[Any, Field(validation_alias=AliasChoices("answer", "adversarial_answer"))] = None
-    evidence: Any = None
-    category: Any = None
+def _text(entry: Mapping[str, Any], *names: str) -> str:
+    """What stands under the first of these keys that is there; what is no text counts as empty."""
+    value = next((entry[name] for name in names if name in entry), "")
+    return value if isinstance(value, str) else ""
 
 
 def _messages(
@@ -237,27 +217,25 @@ def _messages(
             if not isinstance(entry, Mapping):
                 odd("no message", where, done="left out")
                 continue
-            found = _Entry.model_validate(entry)
-            key = found.dia_id
+            key, speaker, caption = (_text(entry, name) for name in ("dia_id", "speaker", "blip_caption"))
+            text = _text(entry, "clean_text", "text")
             if not key or key in out:
                 kind = "duplicate id" if key else "missing id"
                 odd(kind, where, repr(entry.get("dia_id")), done="left out")
                 continue
-            time = _read_time(found.date_time) if schema == REALTALK else opened
+            time = _read_time(entry.get("date_time")) if schema == REALTALK else opened
             if time is None:
                 time = opened or last
                 odd("broken time", where, key, done="took the session's or the one before")
             elif last is not None and time < last:
                 odd("time goes back", where, key)
             last = time or last
-            if not found.text.strip():
+            if not text.strip():
                 odd("empty text", where, key)
-            if speakers and found.speaker not in speakers:
-                odd("unknown speaker", where, key, repr(found.speaker))
-            photo = bool(found.img_file or found.img_url or found.blip_caption)
-            out[key] = ChatMessage(
-                key, len(out), session, found.speaker, found.text, time, found.blip_caption, photo
-            )
+            if speakers and speaker not in speakers:
+                odd("unknown speaker", where, key, repr(speaker))
+            photo = bool(entry.get("img_file") or entry.get("img_url") or caption)
+            out[key] = ChatMessage(key, len(out), session, speaker, text, time, caption, photo)
     return list(out.values())
 
 
@@ -265,14 +243,15 @@ def _questions(entries: Any, quirks: list[Quirk]) -> list[ChatQuestion]:
     """The questions of a chat; a list without any is a chat to predict for."""
     out: list[ChatQuestion] = []
     for i, entry in enumerate(entries if isinstance(entries, list) else []):
-        asked = _Asked.model_validate(entry if isinstance(entry, Mapping) else {})
-        if not asked.question.strip():
+        asked = entry if isinstance(entry, Mapping) else {}
+        if not (question := _text(asked, "question")).strip():
             quirks.append(Quirk("no question", (f"qa[{i}]",), "left out"))
             continue
-        answer = None if asked.answer is None else str(asked.answer)
-        evidence = _evidence(asked.evidence, f"qa[{i}]", quirks)
-        category = _category(asked.category, f"qa[{i}]", quirks)
-        out.append(ChatQuestion(i, asked.question, answer, evidence, category))
+        answer = asked.get("answer", asked.get("adversarial_answer"))
+        evidence = _evidence(asked.get("evidence"), f"qa[{i}]", quirks)
+        category = _category(asked.get("category"), f"qa[{i}]", quirks)
+        told = None if answer is None else str(answer)
+        out.append(ChatQuestion(i, question, told, evidence, category))
     return out
 
 

@@ -40,7 +40,6 @@ class ChatIndex:
 
     chat: Chat
     encoder: str
-    make: Callable[[str], encoding.Encoder]
 
     @property
     def main(self) -> str:
@@ -181,7 +180,7 @@ class ChatIndex:
     def encode(self, texts: Sequence[str], role: str = "") -> encoding.Encoded:
         """Vectors of texts by the encoder of a role, cached by text."""
         name = self.encoders[role]
-        return encoding.cached(name, texts, lambda: self.make(name))
+        return encoding.cached(name, texts, lambda: _encoder(name))
 
 
 def build(chat: Chat, encoder: str = "minilm") -> ChatIndex:
@@ -189,7 +188,7 @@ def build(chat: Chat, encoder: str = "minilm") -> ChatIndex:
     for name in encoder.split("+"):
         if name != TUNED:
             encoding.ENCODERS.get(name)
-    return ChatIndex(chat, encoder, _encoder)
+    return ChatIndex(chat, encoder)
 
 
 @lru_cache(maxsize=3)
