@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.cosrec import corpus, evaluate, index, retrieve
 from crs_lib.cosrec.generate import _Writer
 from crs_lib.cosrec.intents import MODELS, _training
@@ -16,6 +16,7 @@ from crs_lib.cosrec.records import MAPPINGS, topic
 from crs_lib.cosrec.settings import GenerateSettings, RetrieveSettings
 from crs_lib.cosrec.study import STUDY
 from crs_lib.retrieval.runs import Hit
+from tests.helpers import refused
 from tests.helpers.cosrec_data import CURATED
 
 
@@ -93,10 +94,8 @@ def test_the_router_learns_from_the_crowd_alone():
 
 
 def test_a_folder_without_runs_and_a_run_of_something_else_are_refused(tmp_path):
-    with pytest.raises(InputError, match="one TREC run file"):
-        retrieve.read_runs(tmp_path)
-    with pytest.raises(InputError, match="none of its 1 topics is judged"):
-        evaluate.score(CURATED, {"ours": {"C_9_0_0": [Hit("x", 1)]}})
+    refused("one TREC run file", retrieve.read_runs, tmp_path)
+    refused("none of its 1 topics is judged", evaluate.score, CURATED, {"ours": {"C_9_0_0": [Hit("x", 1)]}})
 
 
 SHOWN = [Hit("T1", 2.0), Hit("T2", 1.0)]
@@ -132,8 +131,7 @@ def test_routing_costs_what_it_sends_wrong():
     macro = means.loc["macro", ["right_module", "routed", "oracle"]].tolist()
     assert macro == pytest.approx([0.25, 0.1875, 0.4375])
     assert means["n"].to_dict() == {"recommendation": 2, "search": 1, "macro": 3}
-    with pytest.raises(InputError, match="no routes for 'ours'"):
-        evaluate.joint(frame, {})
+    refused("no routes for 'ours'", evaluate.joint, frame, {})
 
 
 def test_the_reader_of_an_index_under_both_mappings():
@@ -218,12 +216,9 @@ def test_a_writer_makes_the_same_record_from_either(folder):
 
 def test_what_the_index_does_not_hold_is_refused(folder):
     stock = index.StockOnDisk(folder / "made")
-    with pytest.raises(InputError, match=r"holds bm25 and dense:hashing, not 'dense:minilm'"):
-        stock.search("products", ["dense:minilm"])
-    with pytest.raises(InputError, match=r"made with k1=1.2, b=0.75; asked for k1=0.9"):
-        index.opened(folder, str(folder / "made"), k1=0.9)
-    with pytest.raises(RunError, match="no index"):
-        index.StockOnDisk(folder)
+    refused(r"holds bm25 and dense:hashing, not 'dense:minilm'", stock.search, "products", ["dense:minilm"])
+    refused(r"made with k1=1.2, b=0.75; asked for k1=0.9", index.opened, folder, str(folder / "made"), k1=0.9)
+    refused("no index", index.StockOnDisk, folder, error=RunError)
 
 
 @pytest.mark.parametrize(("change", "what"), [
@@ -235,8 +230,7 @@ def test_a_broken_line_leaves_nothing_behind(tmp_path, change, what):
         first, second = json.loads(next(file)), json.loads(next(file))
     rows = [json.dumps(first), json.dumps(second | change)]
     (tmp_path / "products.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    with pytest.raises(InputError, match=what):
-        index.write_index(tmp_path / "products.jsonl", tmp_path / "out")
+    refused(what, index.write_index, tmp_path / "products.jsonl", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["products.jsonl"]
 
 
@@ -260,5 +254,4 @@ def test_passages_of_ms_marco_are_read_from_their_own_files(tmp_path):
     assert index.digests(tmp_path, str(tmp_path / "made")) == index.digests(tmp_path)
     assert set(index.digests(tmp_path)) == {"products.jsonl", *(path.name for path in place.iterdir())}
     (place / "zz_collection.tsv").write_text("only an id\n")
-    with pytest.raises(InputError, match=r"zz_collection\.tsv, line 1"):
-        index.Stock(tmp_path)
+    refused(r"zz_collection\.tsv, line 1", index.Stock, tmp_path)

@@ -9,6 +9,7 @@ from crs_lib.cosrec import audit, corpus, evaluate
 from crs_lib.cosrec.catalogue_rules import _share, is_english, language
 from crs_lib.cosrec.labels import curated_labels, majority_labels
 from crs_lib.cosrec.records import IntentLabel, Utterance, number, topic, user_of
+from tests.helpers import refused
 
 SCORES = {"fluency": 5, "informativeness": 4, "logicality": 3, "coherence": 2}
 TALK = "U: I need a tent\nS: For how many?\nU: Two. Thanks"
@@ -80,16 +81,14 @@ def test_a_small_corpus(tmp_path):
     ({"qrels": "C_1_0_0\t0\td\t-1\n"}, "grade -1 of 'd'"), ({"qrels": "C_1\t0\td\t1\n"}, "topic 'C_1' has not the form"),
 ])  # fmt: skip
 def test_what_breaks_the_contract_is_named(tmp_path, files, message):
-    with pytest.raises(InputError, match=message):
-        corpus.load(write(tmp_path, **files), "curated")
+    refused(message, corpus.load, write(tmp_path, **files), "curated")
 
 
 @pytest.mark.parametrize("name", ["conversations.jsonl", "qrels.qrels"])
 def test_another_encoding_is_named_with_its_line(tmp_path, name):
     path = write(tmp_path, qrels="C_1_0_0\t0\td\t2\n") / "curated" / name
     path.write_bytes(path.read_bytes() + b"caf\xe9\n")
-    with pytest.raises(InputError, match=f"{name}, line 2: not UTF-8"):
-        corpus.load(tmp_path, "curated")
+    refused(f"{name}, line 2: not UTF-8", corpus.load, tmp_path, "curated")
 
 
 def test_a_byte_order_mark_and_blank_lines_belong_to_no_id(tmp_path):
@@ -116,17 +115,13 @@ def test_a_corpus_without_judgments_is_audited(tmp_path):
     found = corpus.load(write(tmp_path), "curated")
     claims = audit.readme_claims({"crowd": found, "curated": found}).set_index("claim")
     assert claims.loc["figure: judgments per intent, grade 2", "found"] == ""
-    with pytest.raises(InputError, match=r"has no judgments \(qrels.qrels\)"):
-        evaluate.score(found, {"mine": {}})
+    refused(r"has no judgments \(qrels.qrels\)", evaluate.score, found, {"mine": {}})
 
 
 def test_missing_partitions_name_the_command(tmp_path):
-    with pytest.raises(RunError, match="data get cosrec"):
-        corpus.load(tmp_path, "raw")
-    with pytest.raises(InputError, match="partition 'cured'"):
-        corpus.load(tmp_path, "cured")
-    with pytest.raises(RunError, match="no CoSRec corpus"):
-        corpus.locate(str(tmp_path))
+    refused("data get cosrec", corpus.load, tmp_path, "raw", error=RunError)
+    refused("partition 'cured'", corpus.load, tmp_path, "cured")
+    refused("no CoSRec corpus", corpus.locate, str(tmp_path), error=RunError)
 
 
 def test_topics_are_read_from_the_right():
@@ -135,8 +130,7 @@ def test_topics_are_read_from_the_right():
     assert (recommendation.kind, recommendation.intent) == ("recommendation", search.id)
     assert recommendation.user_index == 2
     for bad in ("C_1", "C_1_x_0", "C_1_0_0#", "C_1_0_0#a"):
-        with pytest.raises(InputError, match="has not the form"):
-            topic(bad)
+        refused("has not the form", topic, bad)
     assert number("CoSRec-Crowd_12") == 12
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core import paths, prompts
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.core.rng import stream
 from crs_lib.cosrec import corpus, drafts
 from crs_lib.cosrec.generate import _Writer, generate, read_generated
 from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
 from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
 from crs_lib.llm.base import tokens_at_most
+from tests.helpers import refused
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."
@@ -77,14 +78,12 @@ def test_material_goes_in_the_declared_order_and_the_target_stays():
     assert len(found.prompt.split()) + 10 <= 300
     smallest = fitted(60, (200,))  # the target's 65 words, two passages of 61, and 10 for the answer
     assert smallest.left_out[-3:] == ("product B3", "product B1", "product B0")
-    with pytest.raises(InputError, match="use larger context sizes"):
-        fitted(200, (210,))
+    refused("use larger context sizes", fitted, 200, (210,))
     whole = fitted(10, (300, 600, 900))  # the smallest context that holds everything
     assert (whole.context, whole.left_out) == (300, ())
     assert fitted(30, (300, 600, 900)).context == 600
     for contexts in ((), (1, 2, 3, 4), (200, 100)):
-        with pytest.raises(InputError, match="one to three, growing"):
-            fitted(1, contexts)
+        refused("one to three, growing", fitted, 1, contexts)
 
 
 class Scripted:
@@ -142,12 +141,10 @@ def test_a_scripted_model_leaves_all_its_evidence():
 @pytest.mark.slow
 def test_every_attempt_has_a_seed_of_its_own_and_the_last_failure_is_told():
     made, model = writer(lambda request: "tent" if "query" in request.role else "U: hello")
-    with pytest.raises(RunError, match=r"no usable conversation .* in 3 attempts: 1 user turns"):
-        made.record(0)
+    refused(r"no usable conversation .* in 3 attempts: 1 user turns", made.record, 0, error=RunError)
     assert len({request.seed for request in model.asked}) == 4  # a query and three drafts
     long, _ = writer(lambda request: "one two three four five six seven eight")
-    with pytest.raises(RunError, match="8 words, expected 1 to 7"):
-        long.record(0)
+    refused("8 words, expected 1 to 7", long.record, 0, error=RunError)
 
 
 def test_a_second_attempt_may_succeed():
@@ -193,8 +190,7 @@ def test_failed_conversations_are_tried_again(results, monkeypatch):
         return real(self, number)
 
     monkeypatch.setattr(_Writer, "record", unlucky)
-    with pytest.raises(RunError, match=r"1 of 4 .*the server is away"):
-        generate(config)
+    refused(r"1 of 4 .*the server is away", generate, config, error=RunError)
     done: list[int] = []
     monkeypatch.setattr(_Writer, "record", lambda self, number: done.append(number) or real(self, number))
     generate(config)
@@ -211,10 +207,8 @@ def test_collections_of_the_sample():
     assert wanted.search_text().startswith(wanted.title)
     block = wanted.block(2)
     assert block.count("a buyer:") == min(2, len(wanted.reviews))
-    with pytest.raises(RunError, match="no file"):
-        Stock(folder / "crowd")
-    with pytest.raises(InputError, match="need as many target products"):
-        _Writer(GenerateSettings(conversations=9999), str(folder))
+    refused("no file", Stock, folder / "crowd", error=RunError)
+    refused("need as many target products", _Writer, GenerateSettings(conversations=9999), str(folder))
 
 
 def test_profiles_by_rule_say_what_the_reviews_speak_of():
@@ -225,14 +219,12 @@ def test_profiles_by_rule_say_what_the_reviews_speak_of():
     assert found["keywords"] == ["light", "durable", "good value", "compact"]
     assert found["summary"] == "This buyer cares about: light, durable, good value, compact."
     assert drafts.profile_by_rule("A", ["Xyzzy."])["keywords"] == ["quality"]
-    with pytest.raises(InputError, match="no reviews"):
-        drafts.profile_by_rule("A", [])
+    refused("no reviews", drafts.profile_by_rule, "A", [])
 
 
 @pytest.mark.parametrize("reply", ["light; cheap", "{}", "{a} {b}", "}a{"])
 def test_keywords_that_cannot_be_read(reply):
-    with pytest.raises(InputError, match="one pair of braces"):
-        drafts.read_keywords(reply)
+    refused("one pair of braces", drafts.read_keywords, reply)
 
 
 def test_template_asks_about_each_title_once():
@@ -271,5 +263,4 @@ def test_tokens_are_counted_by_a_tokenizer_file(tmp_path):
     asked = model.asked[1]
     count = len(counter.encode(asked.messages[0].content).ids) + 16
     assert asked.tokens == count < tokens_at_most(asked.messages)
-    with pytest.raises(InputError, match="no tokenizer file"):
-        writer(obedient, tokenizer=str(tmp_path / "none.json"))
+    refused("no tokenizer file", writer, obedient, tokenizer=str(tmp_path / "none.json"))

@@ -9,6 +9,7 @@ import pytest
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus, intents, rewriting
+from tests.helpers import refused
 from tests.helpers.cosrec_data import CURATED
 
 SAMPLE = corpus.locate("sample")
@@ -91,8 +92,7 @@ def test_the_command_writes_a_line_a_turn_and_learns_something(tmp_path, capsys)
 @pytest.mark.slow
 def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(tmp_path):
     mute = {name: [one._replace(cells=()) for one in found] for name, found in KNOWN.annotations.items()}
-    with pytest.raises(InputError, match="no annotator of 'crowd' names an intent"):
-        intents._training(replace(KNOWN, annotations=mute))
+    refused("no annotator of 'crowd' names an intent", intents._training, replace(KNOWN, annotations=mute))
     with pytest.raises(InputError, match="60 conversations stand in 'crowd' and in 'crowd'"):
         intents.predict_files(SAMPLE / "crowd", SAMPLE / "crowd", tmp_path / "out.jsonl")
 
@@ -119,8 +119,7 @@ def test_the_extractor_copies_words_that_stand_in_the_conversation():
     first = [rewriting.rouge_l(query, [task.reference]) for task, query in zip(asked, made, strict=True)]
     last = [rewriting.rouge_l(task.said, [task.reference]) for task in asked]
     assert np.mean(first) > np.mean(last) + 0.1
-    with pytest.raises(InputError, match="at least two conversations"):
-        rewriting._QueryExtractor().fit(tasks[:1])
+    refused("at least two conversations", rewriting._QueryExtractor().fit, tasks[:1])
 
 
 def test_candidates_do_not_look_ahead():

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
 from crs_lib.cosrec import audit, corpus, intents, labels, rewriting
 from crs_lib.cosrec.labels import f1_table
 from crs_lib.cosrec.records import Conversation, Partition, Utterance
+from tests.helpers import refused
 from tests.helpers.cosrec_data import CROWD, CURATED
 from tests.helpers.stats_examples import SHROUT_FLEISS
 
@@ -53,8 +53,7 @@ def test_every_intent_model(name):
     cut = {key: Conversation(key, c.utterances[:1]) for key, c in CURATED.conversations.items()}
     first = intents.turns(Partition("curated", cut))
     assert model.scores(whole)[whole["turn"] == 0].tolist() == model.scores(first).tolist()
-    with pytest.raises(InputError, match="at least two conversations"):
-        intents.MODELS.create(name).fit(data.take(np.arange(3)))
+    refused("at least two conversations", intents.MODELS.create(name).fit, data.take(np.arange(3)))
 
 
 def test_human_ceiling_by_hand():

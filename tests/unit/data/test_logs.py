@@ -22,10 +22,10 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
-from crs_lib.core.errors import InputError
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.data.logs import _SessionKey, session_key
 from crs_lib.systems.base import World
+from tests.helpers import refused
 
 Record = dict[str, Any]
 
@@ -185,8 +185,7 @@ def test_sessions_come_before_the_file_is_read_to_its_end(tmp_path):
     path.write_text(json.dumps(rich()) + "\n{broken\n")
     stream = logs.read(path)
     assert next(stream).session_id == "00007"
-    with pytest.raises(InputError, match="line 2"):
-        next(stream)
+    refused("line 2", next, stream)
 
 
 def peak(path):
@@ -240,8 +239,7 @@ def change(edit):
          "the system's name .* is None"),
 ])  # fmt: skip
 def test_what_breaks_the_form_is_refused_with_its_place(tmp_path, record, message):
-    with pytest.raises(InputError, match=rf"^odd\.json.*{message}"):
-        read(write(tmp_path / "odd.json", record))
+    refused(rf"^odd\.json.*{message}", read, write(tmp_path / "odd.json", record))
 
 
 @pytest.mark.parametrize(("name", "data", "message"), [
@@ -253,20 +251,17 @@ def test_what_breaks_the_form_is_refused_with_its_place(tmp_path, record, messag
 ])  # fmt: skip
 def test_a_damaged_file_is_named(tmp_path, name, data, message):
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        read(tmp_path / name)
+    refused(message, read, tmp_path / name)
 
 
 def test_a_session_twice_is_refused_and_an_empty_place_says_what_was_expected(tmp_path):
     write(tmp_path / "a.jsonl", [rich(session="00007")])
     write(tmp_path / "b.jsonl", [plain(session_id=7)])
     twice = r"b\.jsonl, line 1: session 7 of 'gemma-2b' was already read from a\.jsonl"
-    with pytest.raises(InputError, match=twice):
-        read(tmp_path)
+    refused(twice, read, tmp_path)
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "absent"):
-        with pytest.raises(InputError, match=r"no log in .*\.jsonl\.gz.*data get thesis-logs-50"):
-            read(place)
+        refused(r"no log in .*\.jsonl\.gz.*data get thesis-logs-50", read, place)
 
 
 def odd(edit=lambda r: None, **how):
@@ -473,8 +468,7 @@ def test_an_inspect_log_as_json_is_read(tmp_path):
     expected = [(USER, "A western?"), (SYSTEM, "Rio Bravo (1959).")]
     assert texts(tmp_path / "run.json") == {("openai/m", "4.2"): expected}
     (tmp_path / "run.json").write_text(json.dumps({"samples": [1, {"messages": [2]}]}), encoding="utf-8")
-    with pytest.raises(InputError, match=r"run\.json"):
-        texts(tmp_path / "run.json")
+    refused(r"run\.json", texts, tmp_path / "run.json")
 
 
 PLACE = paths.samples() / "thesis"

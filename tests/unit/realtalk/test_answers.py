@@ -18,6 +18,7 @@ from crs_lib.metrics import evidence
 from crs_lib.realtalk import answers, arcs, compare, corpus, describe, index, query, ranker, scoring, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.report import page as pages
+from tests.helpers import refused
 
 
 def extracted(chat, question, *places, near=0.9):
@@ -298,10 +299,8 @@ def test_each_question_ranks_its_own_chat_and_counts_once():
 
 def test_the_test_chats_stay_unscored_and_other_protocols_are_unknown(tmp_path, make_chat, monkeypatch):
     monkeypatch.setattr(compare.study, "chats", lambda _: [make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
-    with pytest.raises(RunError, match="test split"):
-        compare.lmeb(RealTalkConfig())
-    with pytest.raises(InputError, match="give one of lmeb"):
-        app._do(*app.find(["realtalk", "evaluate", "--protocol", "beir"]))
+    refused("test split", compare.lmeb, RealTalkConfig(), error=RunError)
+    refused("give one of lmeb", app._do, *app.find(["realtalk", "evaluate", "--protocol", "beir"]))
 
 
 def test_strangers_share_nobody_with_a_chat(make_chat):

@@ -11,6 +11,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Reply, Retry
 from crs_lib.realtalk import answers, compare, forms, plan, query, ranker, study
 from crs_lib.realtalk.config import RealTalkConfig
+from tests.helpers import refused
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
@@ -56,8 +57,7 @@ def test_a_run_goes_from_corpus_to_log(tmp_path):
 
 
 def test_scores_need_predictions_first():
-    with pytest.raises(RunError, match="22_realtalk_query"):
-        study.evaluate(RealTalkConfig(run="empty"))
+    refused("22_realtalk_query", study.evaluate, RealTalkConfig(run="empty"), error=RunError)
 
 
 def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
@@ -75,26 +75,22 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
         return study.check_test_split(RealTalkConfig(data="realtalk", **asked))
 
     for split in ("test", "all"):
-        with pytest.raises(RunError, match="final=true"):
-            check(split=split)
+        refused("final=true", check, split=split, error=RunError)
     assert check(split="train") is False
     assert check(split="test", final=True) is False
     record("first", 0.5, data="realtalk", split="test", final=True)
-    with pytest.raises(RunError, match=r"already scored .*run 'first'"):
-        check(split="test", final=True)
+    refused(r"already scored .*run 'first'", check, split="test", final=True, error=RunError)
     assert check(split="test", final=True, force=True) is True  # marked as repeated
     assert check(split="test", final=True, keep=20) is False
     config = RealTalkConfig(run="around", data="realtalk", split="test")
-    with pytest.raises(RunError, match="final=true"):
-        study.REALTALK.run("evaluate", config)
+    refused("final=true", study.REALTALK.run, "evaluate", config, error=RunError)
     for number, is_test in ((9, True), (3, False)):
         assert study.is_test([make_chat([("Ann", "a")], name=f"Chat_{number}_Ann_Ben")]) is is_test
     qa = [{"question": "Does Ann ski?", "evidence": ["D1:1"]}]
     chat_file(tmp_path / "Chat_8_Ann_Ben.json", [MESSAGE], qa)
     config = RealTalkConfig(run="sneaky", data=str(tmp_path))
     study.predict(config)
-    with pytest.raises(RunError, match="test split"):
-        study.evaluate(config)
+    refused("test split", study.evaluate, config, error=RunError)
 
 
 @pytest.mark.parametrize(("name", "value", "told"), [
@@ -103,8 +99,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
     ("engine", "magic", "give one of auto, langgraph, plain"),
 ])  # fmt: skip
 def test_config_says_what_was_expected(name, value, told):
-    with pytest.raises(InputError, match=rf"{name} is .*; {told}"):
-        RealTalkConfig(**{name: value})
+    refused(rf"{name} is .*; {told}", RealTalkConfig, **{name: value})
 
 
 def run_cli(name, *words):
@@ -129,10 +124,8 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
 def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
     config = RealTalkConfig(run="own", data=chat_file(tmp_path / "own.json", [MESSAGE], qa))
     assert len(study.predict(config)) == len(qa)
-    with pytest.raises(InputError, match="has evidence that exists in its chat"):
-        study.evaluate(config)
-    with pytest.raises(InputError, match="nothing to score"):
-        compare.table(config, "keep", [20])
+    refused("has evidence that exists in its chat", study.evaluate, config)
+    refused("nothing to score", compare.table, config, "keep", [20])
 
 
 def test_a_value_of_another_type_is_named_with_its_lever():
@@ -160,8 +153,7 @@ def test_evaluate_command_prints_its_figures(capsys):
     run_cli("evaluate", "--data", str(CHAT), "--encoder", "hashing", "--ranker", "hand", "--run", "x")
     said = capsys.readouterr().out
     assert "reading 'valid'" in said and "Where gold ids end" in said and "ARC" in said
-    with pytest.raises(RunError, match="final=true"):
-        run_cli("evaluate", "--test-only")
+    refused("final=true", run_cli, "evaluate", "--test-only", error=RunError)
 
 
 class Scripted:
@@ -324,8 +316,7 @@ def test_prompts_ask_for_what_the_code_gives():
 
 def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    with pytest.raises(RunError, match="run 23_realtalk_evaluate -p run drawn"):
-        study.read("drawn", "attribution")
+    refused("run 23_realtalk_evaluate -p run drawn", study.read, "drawn", "attribution", error=RunError)
     config = RealTalkConfig(run="drawn")
     study.predict(config)
     shown = study.evaluate(config)

@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crs_lib.core.errors import InputError
 from crs_lib.realtalk import channels, describe, features, index, levels, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.retrieval import encoders, lowrank
+from tests.helpers import refused
 
 needs_minilm = pytest.mark.skipif(
     not encoders.minilm_installed(),
@@ -72,8 +72,7 @@ def test_a_chat_is_searched_by_the_widest_update_that_it_did_not_teach(
     assert index._tuned_for(sample) == "" and set(built.encoders) == {""}
     assert not np.any(search(built, "Where does Mira live?")[1]["tuned tokens"])
     monkeypatch.setattr(index, "UPDATES", tmp_path / "none.npz")
-    with pytest.raises(InputError, match=r"leave \+tuned out"):
-        index._tuned_for(sample)
+    refused(r"leave \+tuned out", index._tuned_for, sample)
     assert "tuned" not in index.choose_encoder("auto")
 
 
@@ -171,14 +170,12 @@ def test_each_way_of_running_minilm_keeps_its_own_vectors(tmp_path, monkeypatch)
 
 
 def test_a_missing_encoder_says_how_to_get_it(sample, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="did you mean 'minilm'"):
-        index.build(sample, "minilmm")
+    refused("did you mean 'minilm'", index.build, sample, "minilmm")
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     monkeypatch.setenv("CRS_DATA", str(tmp_path))
     pytest.importorskip("onnxruntime")
     for spec in ("gte-small", "onnx:nowhere"):
-        with pytest.raises(InputError, match="python -m crs_lib data get gte-small"):
-            encoders.ENCODERS.create(spec)
+        refused("python -m crs_lib data get gte-small", encoders.ENCODERS.create, spec)
 
 
 @pytest.mark.skipif(not encoders.onnx_available("gte-small"), reason="gte-small is not here")
@@ -273,8 +270,7 @@ def test_every_channel_scores_every_message_and_smoothing_stays_inside_sessions(
     made, found = search(built, "What photo did Mira send of Pixel?")
     assert tuple(found) == channels.CHANNELS
     assert all(s.shape == (built.size,) and np.isfinite(s).all() for s in found.values())
-    with pytest.raises(InputError, match="unknown channels"):
-        channels.fuse(built, made, found, {"wrods": 1.0})
+    refused("unknown channels", channels.fuse, built, made, found, {"wrods": 1.0})
     values, session = np.array([1.0, 0, 0, 0]), np.array([1, 1, 2, 2])
     assert channels._smooth(values, session, (0.5, 0.25)).tolist() == [1, 0.5, 0, 0]
     assert channels.ranking(np.array([1.0, 2, 2, 1])).tolist() == [1, 2, 0, 3]  # ties: the earlier message

@@ -12,6 +12,7 @@ from crs_lib.realtalk import answers, channels, corpus, index, query, ranker, sc
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.describe import trace
 from crs_lib.retrieval import encoders
+from tests.helpers import refused
 from tests.helpers.onnx_model import mean_of_tokens
 
 
@@ -147,8 +148,7 @@ def test_forms_are_named_node_by_node(built):
     assert [n for n, form in by.items() if form == "model"] == ["planner", "selector", "generator"]
     assert query._node_forms("selector=model", model=True)["planner"] == "rule"
     assert set(query._node_forms("model", model=True).values()) == {"model"}
-    with pytest.raises(InputError, match="'selectr=model' is no NODE=FORM"):
-        query._node_forms("selectr=model", model=True)
+    refused("'selectr=model' is no NODE=FORM", query._node_forms, "selectr=model", model=True)
     with pytest.raises(InputError, match="no language model is named; give llm=SPEC"):
         query._Pipeline(built, config=RealTalkConfig(forms="selector=model"))
 
@@ -203,11 +203,9 @@ def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_pa
     assert tables.write_jsonl(path, told) == len(sample.questions)
     assert dump(query.read(path, [sample])) == dump(told)
     tables.write_jsonl(path, [{**told[0], "selected": ["D99:1"]}])
-    with pytest.raises(InputError, match=r"line 1: .* has no message 'D99:1'"):
-        query.read(path, [sample])
+    refused(r"line 1: .* has no message 'D99:1'", query.read, path, [sample])
     tables.write_jsonl(path, [{"chat": sample.name}])
-    with pytest.raises(InputError, match=r"keys .* are missing"):
-        query.read(path, [sample])
+    refused(r"keys .* are missing", query.read, path, [sample])
 
 
 @settings(max_examples=15, deadline=None)
@@ -330,8 +328,7 @@ def test_a_chat_is_recognised_though_changed_and_never_teaches_its_own_ranker(sa
 def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     assert query.choose_ranker("auto", built).origin == "no training data"
-    with pytest.raises(InputError, match="no training chats" if ranker._available() else "LightGBM"):
-        query.choose_ranker("learned", built)
+    refused("no training chats" if ranker._available() else "LightGBM", query.choose_ranker, "learned", built)
 
 
 @pytest.mark.slow
