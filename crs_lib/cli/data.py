@@ -18,8 +18,7 @@ from crs_lib.core.settings import Field, OneOf
 def _catalog(
     kind: Annotated[str, OneOf(("show", "export", "mcp", "topics"))], *, catalog: str = "sample",
     fields: str = "", run: str = "", out: Path | None = None, retriever: str = "hybrid:hashing",
-    n_topics: Annotated[int, Field(ge=2)] = 50, passes: Annotated[int, Field(ge=1)] = 15,
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42,
+    n_topics: Annotated[int, Field(ge=2)] = 50, seed: Annotated[int, Field(ge=0, lt=2**32)] = 42,
 ) -> None:  # fmt: skip
     """Show a catalogue, export it, serve it to agents, or train topics on its plots.
 
@@ -30,13 +29,12 @@ def _catalog(
     out: a page (show), a file (export) or a folder (topics)
     retriever: of mcp: what orders films by the words of a search
     n_topics: of topics: how many
-    passes: of topics: passes over the plots
     seed: of topics
     """
     from crs_lib.catalog import sources
 
     if kind == "topics":
-        _train(catalog, out, n_topics, passes, seed)
+        _train(catalog, out, n_topics, seed)
         return
     if run and not (place := paths.run_folder("movies", run) / "catalog.parquet").is_file():
         again = f"python -m crs_lib run 03_simulate -p run {run}"
@@ -74,14 +72,14 @@ def _show(films: Any, out: Path | None) -> None:
     print(f"written: {paths.shown(out)}   open it in a browser")
 
 
-def _train(catalog: str, out: Path | None, n_topics: int, passes: int, seed: int) -> None:
+def _train(catalog: str, out: Path | None, n_topics: int, seed: int) -> None:
     """Train the topic model of the thesis's conventions."""
     from crs_lib.thesis.catalog import ThesisCatalog
     from crs_lib.thesis.topics import train, trained_model
 
     films = ThesisCatalog.load(catalog)
     plots = films.documents[len(films) :]
-    model = train(plots, n_topics=n_topics, passes=passes, seed=seed)
+    model = train(plots, n_topics=n_topics, seed=seed)
     model.save(out or trained_model())
     size = f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots"
     print(f"{size}: {paths.shown(out or trained_model())}/")

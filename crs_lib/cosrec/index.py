@@ -22,7 +22,7 @@ from crs_lib.cosrec.catalogue_tables import name_digest
 from crs_lib.retrieval.bm25 import BM25, Lexical
 from crs_lib.retrieval.encoders import ENCODERS, Dense, by_batch
 from crs_lib.retrieval.fusion import RETRIEVERS, Fused, Retriever, build
-from crs_lib.retrieval.store import StoredIds, mapped, new_folder, read_header, save_ids
+from crs_lib.retrieval.store import StoredIds, mapped, new_folder, read_header
 
 _KIND = "crs-cosrec-3"
 _SPACES = re.compile(r"\s+")
@@ -319,4 +319,4 @@ def _write_lines(folder: Path, rows: Iterable[tuple[bytes, D]]) -> None:
     np.save(folder / "users.npy", np.array(users)[order])
     np.save(folder / "rows.npy", np.array(numbers)[order])
     np.save(folder / "starts.npy", starts)
-    save_ids(folder, list(ids))
+    StoredIds.save(folder, ids)

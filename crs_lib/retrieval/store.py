@@ -76,15 +76,15 @@ def mapped(folder: Path, name: str) -> NDArray[Any]:
         raise RunError(f"{told}; build it again") from error
 
 
-def save_ids(folder: Path, ids: Iterable[str]) -> None:
-    """Write ids as rows of UTF-8, each as wide as the longest, and their order by name."""
-    names = np.array([name.encode() for name in ids] or np.zeros(0, "S1"))
-    np.save(folder / "ids.npy", names)
-    np.save(folder / "ids.order.npy", np.argsort(names, kind="stable").astype(np.int64))
-
-
 class StoredIds:
-    """The ids that :func:`save_ids` wrote, memory-mapped; ``row`` finds the place of an id."""
+    """The ids that :meth:`save` wrote, memory-mapped; ``row`` finds the place of an id."""
+
+    @staticmethod
+    def save(folder: Path, ids: Iterable[str]) -> None:
+        """Write ids as rows of UTF-8, each as wide as the longest, and their order by name."""
+        names = np.array([name.encode() for name in ids] or np.zeros(0, "S1"))
+        np.save(folder / "ids.npy", names)
+        np.save(folder / "ids.order.npy", np.argsort(names, kind="stable").astype(np.int64))
 
     def __init__(self, folder: Path, rows: int) -> None:
         """Raises RunError where the files are missing or do not fit together, or are not of ``rows`` ids."""

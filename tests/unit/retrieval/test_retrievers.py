@@ -14,7 +14,7 @@ from crs_lib.retrieval.bm25 import BM25, Lexical
 from crs_lib.retrieval.encoders import Dense
 from crs_lib.retrieval.fusion import FUSIONS, RETRIEVERS, Fused, build, fuse
 from crs_lib.retrieval.runs import Hit, ranked, read_qrels, read_run, top_k, write_run
-from crs_lib.retrieval.store import StoredIds, save_ids
+from crs_lib.retrieval.store import StoredIds
 from tests.helpers import refused
 
 TEXTS = {
@@ -178,7 +178,7 @@ def test_every_fusion_refuses_what_it_cannot_rank(name):
 
 @pytest.mark.parametrize("names", [[], ["one"], ["b", "", "é€😀", "a" * 300, "B"]])
 def test_ids_are_a_sequence_and_found_by_name(tmp_path, names):
-    save_ids(tmp_path, names)
+    StoredIds.save(tmp_path, names)
     stored = StoredIds(tmp_path, len(names))
     assert list(stored) == names == [stored[i] for i in range(len(names))]
     assert [stored.row(name) for name in names] == list(range(len(names)))
@@ -189,11 +189,11 @@ def test_ids_are_a_sequence_and_found_by_name(tmp_path, names):
 
 def test_missing_and_damaged_ids_are_named(tmp_path):
     refused("cannot be read .* build it again", StoredIds, tmp_path, 2, error=RunError)
-    save_ids(tmp_path, ["one", "two"])
+    StoredIds.save(tmp_path, ["one", "two"])
     refused("ids do not fit; build it again", StoredIds, tmp_path, 3, error=RunError)
     (tmp_path / "ids.npy").write_bytes((tmp_path / "ids.npy").read_bytes()[:-2])
     refused("cannot be read .* build it again", StoredIds, tmp_path, 2, error=RunError)
-    save_ids(tmp_path, ["one", "two"])
+    StoredIds.save(tmp_path, ["one", "two"])
     np.save(tmp_path / "ids.order.npy", np.zeros(1, np.int64))
     refused("ids do not fit", StoredIds, tmp_path, 2, error=RunError)
 
