@@ -182,11 +182,8 @@ def _learn(groups: Sequence[_TrainingQuestion], origin: str, folder: Path | None
         raise InputError("no training question has gold among its candidates; give chats with evidence")
     base = folder or paths.data() / "processed" / "realtalk" / "rankers"
     path = base / f"{_key(useful)}.json"
-    if path.is_file():
-        try:
-            return _read(path, origin)
-        except (ValueError, KeyError, TypeError):  # a damaged file is made again
-            pass
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # none, or a damaged one: it is made
+        return _read(path, origin)
     tables.write_json(path, _fit(useful) | {"origin": origin, "questions": len(useful)})
     return _read(path, origin)
 
