@@ -180,7 +180,8 @@ class _Records(Mapping[str, D], Generic[D]):
 
     def __init__(self, folder: Path, kind: type[D]) -> None:
         """Opens the records of a collection; RunError where there are none."""
-        self._kind, self._starts = kind, mapped(folder, "starts")
+        self._kind: type[D] = kind
+        self._starts = mapped(folder, "starts")
         self._bytes: Any = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
         self.ids = StoredIds(folder, len(self._starts) - 1)
 

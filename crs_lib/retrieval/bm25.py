@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,8 +115,9 @@ class BM25:
     def save(self, folder: Path, name: str) -> None:
         """Write the index of words as arrays of a name, into a folder of :func:`store.new_folder`."""
         terms = np.frombuffer("\n".join(self.vocabulary).encode(), np.uint8)
-        for part, kept in zip(_PARTS, (self.starts, self.documents, self.weights, terms), strict=True):
-            np.save(folder / f"{name}.{part}.npy", kept)
+        arrays: list[NDArray[Any]] = [self.starts, self.documents, self.weights, terms]
+        for part, array_of in zip(_PARTS, arrays, strict=True):
+            np.save(folder / f"{name}.{part}.npy", array_of)
 
     @classmethod
     def load(cls, folder: Path, name: str, size: int) -> "BM25":
