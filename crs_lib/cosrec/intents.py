@@ -358,10 +358,12 @@ def _centred(name: str, column: str, frame: pd.DataFrame, centre: Floats) -> Flo
 
 def _sequence_features(frame: pd.DataFrame, shares: Floats) -> Floats:
     """Shares of the turn, of the two turns before, the highest so far, position and cues; nothing later."""
+    before, earlier, highest = (np.zeros_like(shares) for _ in range(3))
     names, turns = frame["conversation"].to_numpy(), frame["turn"].to_numpy()
-    runs = np.cumsum([True, *((names[1:] != names[:-1]) | (turns[1:] != turns[:-1] + 1))][: len(frame)])
-    before = pd.DataFrame(shares).groupby(runs).shift(fill_value=0.0)
-    earlier, highest = before.groupby(runs).shift(fill_value=0.0), before.groupby(runs).cummax()
+    for i in range(1, len(frame)):
+        if names[i] == names[i - 1] and turns[i] == turns[i - 1] + 1:
+            before[i], earlier[i] = shares[i - 1], before[i - 1]
+            highest[i] = np.maximum(highest[i - 1], shares[i - 1])
     return np.hstack([shares, before, earlier, highest, _position_features(frame), _cue_features(frame)])
 
 
