@@ -21,7 +21,7 @@ REACHED = {
     "cosrec": 2852, "systems": 1971, "report": 1733, "validity": 1581, "simulate": 1419, "llm": 1358,
     "cli": 1008, "core": 981, "retrieval": 726, "notebooks": 591, "runs": 564,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_203, 42_098, 215, 1_129
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 26_073, 41_913, 215, 1_129
 FRONT_DOOR_REACHED = 160
 
 
