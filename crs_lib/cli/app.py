@@ -72,13 +72,10 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     form = RawDescriptionHelpFormatter
     parser = ArgumentParser(PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=form)
     parser.add_argument("--version", action="version", version=f"crs-lib {crs_lib.__version__}")
-    shells = ("bash", "zsh")
-    parser.add_argument(
-        "--completion", choices=shells, help='completes commands: eval "$(crs --completion bash)"'
-    )
-    given, _ = parser.parse_known_args(words)
-    if given.completion:
-        print(_completion(given.completion))
+    told = 'completes commands: eval "$(crs --completion bash)"'
+    parser.add_argument("--completion", choices=("bash", "zsh"), help=told)
+    if shell := parser.parse_known_args(words)[0].completion:
+        print(_completion(shell))
         parser.exit()
     hint = did_you_mean(group, [*COMMANDS.names(), *old])
     return parser.error(f"no command {' '.join(words[:2])!r}{hint}; they are:\n{lines}")
@@ -87,10 +84,9 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
 def _do(one: Entry[object], words: Sequence[str]) -> None:
     """Do a command with the words of a command line; InputError where it would write over what it reads. Its
     facts: ``takes``, settings as ``module:class`` with names of fields behind where not all are taken;
-    ``defaults`` of such fields where they are not the class's; ``reads`` and ``writes``, the options that
-    hold files, none of which is written over another, over a run's file or a committed notebook:
-    ``out/turns.parquet`` is a file in the folder that the option names, and ``out`` itself a file, or a
-    folder that is made anew.
+    ``defaults`` of such fields; ``reads`` and ``writes``, the options that hold files, none of which is
+    written over another, a run's or a committed notebook: ``out/turns.parquet`` is a file in the folder that
+    the option names, ``out`` itself a file, or a folder that is made anew.
     """
     doc, parameters = inspect.getdoc(one.make) or "", inspect.signature(one.make).parameters
     usual = one.facts.get("defaults", {})

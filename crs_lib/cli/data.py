@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import pandas as pd
 
+from crs_lib import runs
 from crs_lib.cli.app import command, table
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
@@ -36,12 +37,10 @@ def _catalog(
     if kind == "topics":
         _train(catalog, out, n_topics, seed)
         return
-    if run and not (place := paths.run_folder("movies", run) / "catalog.parquet").is_file():
-        again = f"python -m crs_lib run 03_simulate -p run {run}"
-        raise InputError(f"run {run!r} has no catalogue; make it with: {again}")
     if run and (catalog, fields) != ("sample", ""):
         raise InputError("a run has its catalogue: give --run, or --catalog and --fields")
-    films = sources.load(place if run else sources.with_fields(catalog, fields))
+    made = run and runs.output("movies", run, "catalog", "03_simulate", "catalog.parquet")
+    films = sources.load(made or sources.with_fields(catalog, fields))
     if kind == "mcp":
         from crs_lib.systems import agent
 

@@ -45,7 +45,7 @@ def _run(
 
 def _given_values(notebook: str | Path, pairs: Iterable[Sequence[str]], file: Path | None) -> dict[str, Any]:
     """The parameters of a command line, each read as the type declared in the notebook."""
-    known = {parameter.name: parameter for parameter in notebooks.parameters_of(notebook)}
+    known = notebooks.parameters_of(notebook)
     read = {name: known[name].from_text(text) if name in known else text for name, text in pairs}
     return (_yaml(file) if file else {}) | read
 
@@ -95,12 +95,12 @@ def _simulate(
     from crs_lib.simulate import run as simulation
     from crs_lib.simulate.config import SimulateConfig
 
-    values = _given_values(_SIMULATE, p, f)
-    given = runner.check_parameters(notebooks.parameters_of(_SIMULATE), values, _SIMULATE)
+    known = notebooks.parameters_of(_SIMULATE)
+    given = runner.check_parameters(known, _given_values(_SIMULATE, p, f), _SIMULATE)
     own = {f"{_SIMULATE}.{name}" for name in given}
     swept: Iterable[Mapping[str, Any]] = sweeps.read(sweep).cells if sweep else [{}]
     cells = [{name: value for name, value in cell.items() if name not in own} | given for cell in swept]
-    usual = {one.name: one.default for one in notebooks.parameters_of(_SIMULATE)} if sweep else {}
+    usual = {name: one.default for name, one in known.items()} if sweep else {}
     asked = [usual | sweeps.Sweep.values_for(cell, notebooks.find(_SIMULATE)) for cell in cells]
     configs = [SimulateConfig(**one | {"scheduler": scheduler}) for one in asked]
     if estimate:

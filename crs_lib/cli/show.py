@@ -1,6 +1,7 @@
 """Pages and pictures of finished runs, and the thesis from beginning to end."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any
@@ -105,10 +106,7 @@ def draw(study: str, run: str, only: str | None = None, convention: str = "") ->
     for one in [study] if study else _studies(run, only):
         read: Callable[..., pd.DataFrame] = resolve_name(READERS[one])
         name = evaluate.convention_of(run, convention) if one == "movies" else ""
-
-        def frame(run: str, table: str, read: Any = read, name: str = name) -> pd.DataFrame:
-            return read(run, table, name) if name else read(run, table)
-
+        frame = partial(read, convention=name) if name else read
         place = "" if name in ("", "default") else paths.slug(name)
         left_out = list[str]()
         for path in figures.redraw(run, only, one, read=frame, left_out=left_out.append, part=place):
@@ -165,7 +163,7 @@ def _thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     run, asked = _DEMO["run"], {**_DEMO, "n_sessions": n_sessions, "n_turns": n_turns}
     for notebook in notebooks.committed():
         if "01" <= notebook.stem[:2] <= "06":
-            takes = {parameter.name for parameter in notebooks.parameters_of(notebook)}
+            takes = notebooks.parameters_of(notebook)
             print(f"{notebook.stem} …", flush=True)
             notebooks.run(notebook, {name: value for name, value in asked.items() if name in takes})
     print("sensitivity, figures, pages …", flush=True)

@@ -33,9 +33,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Turn:
-    """One utterance; ``meta`` holds every other key of its JSON record, unchanged. A USER turn's
-    ``meta["user_meta"]`` is the simulator's log. ``marks`` are for display, and never written.
-    """
+    """One utterance; ``meta`` holds all else of its JSON record, ``marks`` are for display alone."""
 
     speaker: str
     text: str

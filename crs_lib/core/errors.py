@@ -27,9 +27,8 @@ class InputError(_OneLineError, ValueError):
 
 
 class RunError(_OneLineError, RuntimeError):
-    """A run cannot start, continue or be read. No file of the run was overwritten. With ``ends_run`` the
-    error concerns all sessions of a run, not the one that met it: the run ends, and no session is marked as
-    failed.
+    """A run cannot start, continue or be read; none of its files was overwritten. With ``ends_run`` the error
+    concerns all sessions of a run: the run ends, and no session is marked as failed.
     """
 
     def __init__(self, message: str = "", *, ends_run: bool = False) -> None:

@@ -34,30 +34,24 @@ def _folder(variable: str, default: str) -> Path:
 
 def given(path: str | Path) -> Path:
     """A path that somebody named, ``~`` replaced; InputError for one that no file can have."""
+    wrong = "its user does not exist here"
     try:
         found = Path(path).expanduser()
-    except RuntimeError:
-        found = Path("\0")
-    if "\0" in str(found):
-        reason = "it holds a NUL character" if "\0" in str(path) else "its user does not exist here"
-        raise InputError(f"{str(path)[:200]!r} is no path: {reason}")
-    try:
+        wrong = "its name is no UTF-8"
         str(found).encode()
+        wrong = "it holds a NUL character" if "\0" in str(path) else "its links lead back to itself"
         found.resolve()
-        if found.exists() and not (found.is_file() or found.is_dir()):  # it would be waited for, or never end
-            raise InputError(f"{shown(found)} is a pipe or a device; name a file")
-    except UnicodeEncodeError as error:
-        raise InputError(f"{str(path)[:200]!a} is no path: its name is no UTF-8") from error
-    except RuntimeError as error:
-        raise InputError(f"{str(path)[:200]!r} is no path: its links lead back to itself") from error
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{str(path)[:200]!r} is no path: {wrong}") from error
+    if found.exists() and not (found.is_file() or found.is_dir()):  # it would be waited for, or never end
+        raise InputError(f"{shown(found)} is a pipe or a device; name a file")
     return found
 
 
 def apart(outputs: Iterable[Path], inputs: Iterable[Path], own: Path | None = None) -> None:
     """Nothing, or InputError where a command would write over what it reads or must keep, links followed.
-    Kept are the committed notebooks and the files of runs, but for the one that is the command's ``own``. An
-    output is a file, or a folder whose files are written; an input below such a folder is not touched by it,
-    unless one of the ``outputs`` names it.
+    Kept are the committed notebooks and the files of runs, but for the command's ``own``. Of an output that
+    is a folder only the files in it that ``outputs`` names are written.
     """
     read = {identity(path): path for path in inputs}
     kept = {identity(path): path for path in notebooks().glob("*.ipynb")}
@@ -142,7 +136,5 @@ def slug(name: str) -> str:
 
 def shown(path: Path) -> str:
     """The path for messages: relative to the repository if it lies inside, else as it is."""
-    try:
-        return path.resolve().relative_to(home().resolve()).as_posix()
-    except ValueError:
-        return path.as_posix()
+    real, here = path.resolve(), home().resolve()
+    return (real.relative_to(here) if real.is_relative_to(here) else path).as_posix()

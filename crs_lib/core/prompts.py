@@ -63,9 +63,8 @@ def wanted(name: str, folder: str = "") -> list[str]:
 
 
 def render(name: str, folder: str = "", /, **values: str | int | float) -> str:
-    """The prompt with its names filled in; ``folder`` as in :func:`source`. Raises InputError naming what is
-    missing, and what was given but stands nowhere in a shipped file; a user's own prompt may leave out what
-    it does not need.
+    """The prompt with its names filled in; ``folder`` as in :func:`source`. InputError for names that are
+    missing, or given in vain (a user's own prompt may leave out what it does not need).
     """
     needs = wanted(name, folder)
     missing = [key for key in needs if key not in values]
@@ -80,8 +79,7 @@ def render(name: str, folder: str = "", /, **values: str | int | float) -> str:
 @cache
 def lists(name: str) -> Mapping[str, Any]:
     """The phrases and word lists of ``<name>.toml``, by their names."""
-    found: Mapping[str, Any] = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-    return found
+    return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 # The wording files of the simulated user, by voice; A is the first template set.
@@ -95,9 +93,8 @@ _TITLE = "title"  # the slot whose value is written as it is, at the beginning o
 class _Slot(str):
     """The name of a value to be filled in."""
 
-    __slots__ = ()
 
-
+_Words = tuple[tuple[str, str], ...]
 Template = tuple[str | _Slot | tuple["Template", ...], ...]
 
 
@@ -113,7 +110,7 @@ def compile_line(line: str) -> Template:
     return tuple(parts + ([line[position:]] if position < len(line) else []))
 
 
-_WORDS: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("words", default=())
+_WORDS: ContextVar[_Words] = ContextVar("words", default=())
 
 
 @contextlib.contextmanager
@@ -132,15 +129,13 @@ def compiled(lines: Sequence[str], small: bool = False) -> tuple[Template, ...]:
 
 
 @cache
-def _compiled(
-    lines: tuple[str, ...], small: bool, words: tuple[tuple[str, str], ...]
-) -> tuple[Template, ...]:
+def _compiled(lines: tuple[str, ...], small: bool, words: _Words) -> tuple[Template, ...]:
     texts = (_reworded(line, words) for line in lines)
     return tuple(compile_line(text.lower() if small else text) for text in texts)
 
 
 @cache
-def _reworded(text: str, words: tuple[tuple[str, str], ...]) -> str:
+def _reworded(text: str, words: _Words) -> str:
     """A text in the words of :func:`worded`, with its capitals; the names of slots stay."""
     if not words:
         return text
@@ -175,7 +170,7 @@ def sections(name: str, small: bool = False) -> Mapping[str, tuple[Template, ...
 
 
 @cache
-def _sections(name: str, small: bool, _: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[Template, ...]]:
+def _sections(name: str, small: bool, _: _Words) -> Mapping[str, tuple[Template, ...]]:
     return {section: compiled(part, small) for section, part in lines(name).items()}
 
 

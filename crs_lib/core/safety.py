@@ -78,10 +78,9 @@ def loads(
     text: str | bytes, where: str, *, unique: bool = False, pairs: _Hook | None = None, mend: bool = True
 ) -> Any:
     """A JSON value, its texts valid (:func:`valid`). ``where`` is what an error calls its place. Raises
-    InputError for what is no JSON, objects and lists more than 200 deep, whole numbers beyond 64 bits, more
-    bytes than the limit ``json_bytes``, and, with ``unique``, a key that stands twice in an object. ``pairs``
-    makes an object of its keys and values, as ``object_pairs_hook`` of ``json`` does. Without ``mend`` lone
-    surrogates stay, for a caller who reports them.
+    InputError for what is no JSON, nested more than 200 deep, whole numbers beyond 64 bits, more bytes than
+    the limit ``json_bytes``, and, with ``unique``, a key that stands twice in an object. ``pairs`` makes an
+    object of its keys and values. Without ``mend`` lone surrogates stay, for a caller who reports them.
     """
     from pydantic_core import from_json
 
@@ -219,9 +218,8 @@ def lines(file: IO[str], name: str) -> Iterator[tuple[int, str]]:
 
 
 def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Marks a function that reads something from outside, a ``what`` ("a catalogue"), and registers it.
-    Whatever goes wrong with what is read leaves the function as InputError or RunError, on one line and of at
-    most 1,000 characters. The first argument names the thing, where it is a path.
+    """Marks a function that reads something from outside, a ``what`` ("a catalogue"), and registers it. What
+    goes wrong is InputError or RunError, as :func:`faults` says; the first argument names the thing.
     """
 
     def mark(function: Callable[P, T]) -> Callable[P, T]:

@@ -29,8 +29,6 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationError,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
     field_validator,
 )
 
@@ -121,9 +119,8 @@ class Registry(Generic[T]):
         return entry.make(**options, **given)
 
     def argument(self, spec: str) -> Any:
-        """What follows the first colon of a spec, read by the member's fact ``parse``; None for no argument.
-        The fact ``default`` stands in where nothing is given. Raises InputError as :meth:`create`, and for an
-        argument that ``parse`` refuses.
+        """What follows a spec's first colon (else the fact ``default``), read by the member's fact ``parse``;
+        None for nothing. Raises InputError as :meth:`create`, and for an argument that ``parse`` refuses.
         """
         facts = self.get(spec).facts
         name, colon, written = spec.partition(":")
@@ -202,9 +199,9 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _kept(cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    def _kept(cls, value: Any, validate: Callable[[Any], Any], info: Any) -> Any:
         """The checked value of a field: tuples for lists, whole numbers as given, settings from mappings."""
-        kind = cls.model_fields[str(info.field_name)].annotation
+        kind = cls.model_fields[info.field_name].annotation
         if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, Settings):
             value = kind(**value)
         several = typing.get_origin(kind) in (tuple, Sequence) and isinstance(value, list | tuple)

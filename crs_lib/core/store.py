@@ -25,10 +25,9 @@ class DamageError(RunError):
 
 class Store:
     """One SQLite file (not on a network drive), safe for threads and processes; a fork opens its own.
-    ``schema`` makes the table where it is missing, ``what`` is the file's name in error texts ("ledger"). The
-    file is opened at its first use. A ``guarded`` one is opened and checked for damage at once, and a write
-    to it fails where the file was removed or replaced since: what is written then would be lost. Raises
-    RunError where the file cannot be opened, read or written, DamageError where it is damaged.
+    ``schema`` makes the table where it is missing, ``what`` names the file in errors ("ledger"). It is opened
+    at its first use; a ``guarded`` one at once, checked for damage, and a write fails where the file was
+    removed or replaced since. Raises RunError where the file cannot be used, DamageError where it is damaged.
     """
 
     def __init__(self, path: Path, schema: str, what: str, *, guarded: bool = False) -> None:
@@ -37,8 +36,7 @@ class Store:
         self._pid, self._lock = os.getpid(), threading.RLock()
         self._db: sqlite3.Connection | None = None
         if guarded:
-            with self._using():
-                pass
+            self.do("SELECT 1")
 
     def __enter__(self) -> Self:
         return self

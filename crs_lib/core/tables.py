@@ -45,9 +45,8 @@ _WAITING: ContextVar[dict[Path, Path] | None] = ContextVar("files that wait for 
 
 @contextmanager
 def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file that appears under its name only when it is whole: written aside, synced, renamed. On any error
-    the aside file is removed and what stood under the name before is untouched. Within :func:`together` the
-    name changes at its end.
+    """A file that appears under its name only when it is whole: written aside, synced, renamed; within
+    :func:`together` at its end. On an error what stood under the name before is untouched.
     """
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -176,10 +175,9 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
 def read_table(
     path: Path, contract: Contract, *, columns: Sequence[str] | None = None, repeated: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Read a Parquet, CSV or JSON-lines table and check its contract. With ``columns`` only these are read,
-    and the contract is that of the file. The values of ``repeated`` columns are kept once each (as
-    categories): a long text that is the same in all rows takes no room. Raises RunError naming the file that
-    is missing, InputError for a column that is not there.
+    """Read a Parquet, CSV or JSON-lines table and check its contract, or that of ``columns`` if only these
+    are read. The values of ``repeated`` columns are kept once each (as categories), which takes less room.
+    Raises RunError naming the file that is missing, InputError for a column that is not there.
     """
     if not path.exists():
         raise RunError(f"no {path.name} in {path.parent.name!r}")

@@ -75,9 +75,7 @@ Speaker = Literal["system", "user", "assistant", "tool"]
 
 
 class ToolCall(NamedTuple):
-    """A tool that a model calls: its name, its arguments, and the server's id of the call. ``fault`` says why
-    the arguments could not be read; they are empty then.
-    """
+    """A tool that a model calls, and the server's id of the call; a ``fault`` leaves no ``arguments``."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -87,9 +85,7 @@ class ToolCall(NamedTuple):
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a chat, as the model sees it. ``calls`` are the tools that an assistant's message calls;
-    a message of the role "tool" is the result of the call ``answers``.
-    """
+    """One message of a chat; ``calls`` are an assistant's tools, ``answers`` the call whose result it is."""
 
     role: Speaker
     content: str
@@ -171,10 +167,9 @@ class Reply:
 
 
 class Backend:
-    """One way to reach a model; by default without a server and with nothing that changes an answer. A
-    backend makes single attempts; caching, retries and logs are LLM's. Threads share a backend, so its
-    methods must be safe to call at once. ``endpoints`` are the addresses that serve the model; one empty text
-    where there is no server.
+    """One way to reach a model; by default without a server and with nothing that changes an answer. It makes
+    single attempts (caching, retries and logs are LLM's), and threads share it. ``endpoints`` are the
+    addresses that serve the model; one empty text where there is no server.
     """
 
     spec: str
@@ -188,11 +183,9 @@ class Backend:
         """The identity of the weights; raises LLMError where the server cannot be asked."""
         raise NotImplementedError
 
-    def served(self) -> tuple[int | None, str | None]:
-        """The longest context that the model was trained for, in tokens, and the server's version. None where
-        no server says. Raises LLMError for a model that is missing, RunError for an old server.
-        """
-        return None, None
+    def context_limit(self) -> int | None:
+        """The tokens that the model was trained for at most; None where no server says. Raises LLMError."""
+        return None
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """One attempt at one endpoint (the first, if none is named); raises LLMError."""
@@ -211,12 +204,9 @@ BACKENDS: Registry[Backend] = Registry("LLM backend", "crs_lib.llm")
 def check_spec(spec: str, name: str) -> str:
     """The spec itself if a backend knows it; InputError naming the setting otherwise."""
     try:
-        entry = BACKENDS.get(spec)
+        BACKENDS.argument(spec)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    if ("argument" in entry.facts) != bool(spec.partition(":")[2]):
-        example = f"{entry.name}:{entry.facts['example']}" if "argument" in entry.facts else entry.name
-        raise InputError(f"{name} is {spec!r}; write it like {example}")
     return spec
 
 
@@ -226,9 +216,7 @@ def giving_choices() -> str:
 
 
 def tokens_of(text: str) -> int:
-    """Tokens a text may take, estimated on the safe side: one for every 3 bytes of UTF-8. No tokeniser is
-    asked: each model has another one.
-    """
+    """Tokens a text may take, by any tokeniser and on the safe side: one for every 3 bytes of UTF-8."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_A_TOKEN)
 
 
@@ -244,9 +232,7 @@ def tokens_at_least(messages: Iterable[Message]) -> int:
 
 
 def room(options: Mapping[str, Any]) -> int:
-    """Tokens that a prompt may take: ``num_ctx`` less ``num_predict``. Raises InputError unless both are
-    whole numbers above 0 and the first is the larger.
-    """
+    """Tokens that a prompt may take: ``num_ctx`` less ``num_predict``; InputError where none are left."""
     context, answer = ({**DEFAULTS, **options}[name] for name in ("num_ctx", "num_predict"))
     if type(context) is not int or type(answer) is not int or not 0 < answer < context:
         told = f"num_ctx {context!r} with num_predict {answer!r} leaves no room for a prompt"

@@ -21,7 +21,7 @@ from crs_lib.llm.base import LLMError, Reply, Request
 
 TEXT_LIMIT = 20_000
 _Row = dict[str, Any]
-_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
+REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 _STORED = [f.name for f in fields(Reply) if f.name not in ("cache_hit", "attempts", "tried")]
 _REPLIES = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID"
 _TABLE = "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, place TEXT NOT NULL, row TEXT NOT NULL)"
@@ -29,16 +29,13 @@ _INSERT = "INSERT INTO calls (place, row) VALUES (?, ?)"
 
 
 def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
-    """The address of a reply: weights, backend settings, messages, seed, options, schema, replicate. Neither
-    the role nor the session is part of it: equal questions share an answer.
-    """
+    """The address of a reply: weights, settings, request; equal questions of any role share an answer."""
     return fingerprint([digest, dict(settings), request.digest])
 
 
 def row(spec: str, request: Request, outcome: Reply | LLMError, seconds: float, digest: str) -> _Row:
-    """The record of one call; ``seconds`` is all of it, pauses and failed attempts included. ``began`` is the
-    clock time at which it began, in seconds since 1970. Prompts are kept as a digest. Texts are bounded at
-    20,000 characters, and ``text_cut`` says so.
+    """The record of one call, its prompt as a digest; ``seconds`` is all of it, pauses and failed attempts
+    included, ``began`` the clock time at which it began. Texts are bounded at 20,000 characters.
     """
     error = outcome if isinstance(outcome, LLMError) else None
     told = Reply("", stop="", seconds=seconds, digest=digest) if isinstance(outcome, LLMError) else outcome
@@ -63,24 +60,21 @@ def row(spec: str, request: Request, outcome: Reply | LLMError, seconds: float, 
 
 
 class Cache(Store):
-    """Replies by key in one SQLite file (not on a network drive). Errors are never stored. The first reply
-    stored under a key stays: the same question to the same weights is asked once, also by several threads and
-    processes.
+    """Replies by key in one SQLite file (not on a network drive). Errors are never stored, and the first
+    reply under a key stays: the same question to the same weights is asked once, by any thread or process.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _REPLIES, "call cache")
 
     def get(self, address: str) -> Reply | None:
-        """The stored reply, marked as a hit, with 0 seconds and attempts; None for none. A damaged one is
-        removed.
-        """
+        """The stored reply, marked as a hit without costs; None for none, and a damaged one is removed."""
         if not (rows := self.do("SELECT reply FROM replies WHERE key = ?", (address,))):
             return None
         try:
             given = json.loads(rows[0][0])
             stored = {name: given[name] for name in _STORED if name in given}
-            return _REPLY.validate_python({**stored, "seconds": 0.0, "cache_hit": True, "attempts": 0})
+            return REPLY.validate_python({**stored, "seconds": 0.0, "cache_hit": True, "attempts": 0})
         except (ValueError, TypeError, RecursionError):  # damaged; pydantic's error is a ValueError
             self.drop(address)
             return None
@@ -99,9 +93,8 @@ class Cache(Store):
 
 
 class Recorder(Store):
-    """Keeps the rows of all calls in one SQLite file while a run works; ``export`` makes the JSON lines.
-    Threads and processes of one machine may share the file. Where workers share no local disk each takes its
-    own file, and one ``export`` joins them.
+    """Keeps the rows of all calls in one SQLite file while a run works; ``export`` makes the JSON lines, also
+    out of several files. Threads and processes of one machine may share a file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -148,10 +141,9 @@ def kept(name: str) -> Path:
 
 @safety.reader("a call log")
 def usage(source: Path | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Calls, cache hits, failures, tokens, seconds and tokens a second, a row for each role and model.
-    ``tokens_*`` and ``seconds`` count calls that were sent and answered; ``unknown_tokens`` counts those
-    whose server reported none. ``tokens_per_second`` is null where nothing was generated. Raises InputError
-    for a file that is not there.
+    """Calls, cache hits, failures, tokens, seconds and tokens a second (null for none), by role and model.
+    ``tokens_*`` and ``seconds`` count calls that were sent and answered; ``unknown_tokens`` those whose
+    server reported none. Raises InputError for a file that is not there.
     """
     if isinstance(source, Path) and not source.exists():
         raise InputError(f"no call log {paths.shown(source)}; a run with LLM roles writes it")

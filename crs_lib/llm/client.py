@@ -16,20 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed
-from crs_lib.llm import calls
-from crs_lib.llm.base import (
-    BACKENDS,
-    DEFAULTS,
-    REMEDIES,
-    Backend,
-    LLMError,
-    Reply,
-    Request,
-    check_fits,
-    giving_choices,
-    other_weights,
-    tokens_at_most,
-)
+from crs_lib.llm import base, calls
+from crs_lib.llm.base import BACKENDS, DEFAULTS, Backend, LLMError, Reply, Request, giving_choices
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
 
@@ -40,9 +28,7 @@ T = TypeVar("T")
 
 
 class Retry(NamedTuple):
-    """``waits`` more attempts after trouble on the way, ``seeds`` more after an unusable reply. Pauses grow
-    from ``first`` seconds by doubling up to ``longest``, each with a random part.
-    """
+    """``waits`` more attempts after trouble on the way, with growing pauses; ``seeds`` for bad replies."""
 
     waits: int = 5
     seeds: int = 2
@@ -50,10 +36,8 @@ class Retry(NamedTuple):
     longest: float = 60.0
 
     def following(self, request: Request, error: LLMError, tried: Sequence[str]) -> Request | None:
-        """The request of the next attempt after an error; None for no further one. ``tried`` are the kinds of
-        the failures before.
-        """
-        used = sum(REMEDIES[kind] == error.remedy for kind in tried)
+        """The next request after an error and the kinds of those before; None for no further attempt."""
+        used = sum(base.REMEDIES[kind] == error.remedy for kind in tried)
         if error.remedy == "wait" and used < self.waits:
             return request
         if error.remedy == "other seed" and used < self.seeds:
@@ -62,7 +46,7 @@ class Retry(NamedTuple):
         if error.remedy != "more room" or used:
             return None
         options = {**DEFAULTS, **request.options}
-        needs = request.tokens or tokens_at_most(request.messages)
+        needs = request.tokens or base.tokens_at_most(request.messages)
         enlarged = min(2 * options["num_predict"], options["num_ctx"] - needs)  # as the context allows
         more = replace(request, options={**request.options, "num_predict": enlarged})
         return more if enlarged > options["num_predict"] else None
@@ -81,8 +65,7 @@ def persist(
     retry: Retry, request: Request, attempt: Callable[[Request], T], halted: Event
 ) -> tuple[T, tuple[str, ...]]:
     """The result of ``attempt(request)``, tried until it succeeds, and the kinds of the failures before it.
-    Raises the last LLMError, with its history, where the policy gives up or the work is ``halted``; a pause
-    ends then.
+    Raises the last LLMError where the policy gives up or the work is ``halted``, which ends a pause.
     """
     tried: list[str] = []
     while True:
@@ -100,11 +83,10 @@ def persist(
 
 class LLM(AbstractContextManager["LLM", None]):
     """A model in use: ``LLM("ollama:llama3:instruct", cache=…, recorder=…).complete(request)``. ``options``
-    are defaults that a request may override; keep ``num_ctx`` the same for all calls of a model, a change
-    reloads it. ``slots`` is how many calls each endpoint gets at once. Further keywords go to the backend
-    (host, timeout, …). Threads may share one LLM. Once ``halted`` is set pauses end, calls under way are the
-    last ones and further ones are refused. ``weights`` is the digest that a run began with: a call under any
-    other, or a reply that carries any other, raises the RunError that ends a run.
+    are defaults that a request may override; a change of ``num_ctx`` reloads a model. ``slots`` is how many
+    calls each endpoint gets at once. Further keywords go to the backend (host, timeout, …). Threads may share
+    one LLM. Once ``halted`` is set pauses end and further calls are refused. ``weights`` is the digest that a
+    run began with: any other raises the RunError that ends a run.
     """
 
     def __init__(
@@ -135,7 +117,7 @@ class LLM(AbstractContextManager["LLM", None]):
         request, started, digest = self.filled(request), time.perf_counter(), ""
         outcome: Reply | LLMError | None = None
         try:
-            check_fits(request)
+            base.check_fits(request)
             digest = self._weights()
             outcome = self._answer(request, digest)
             return outcome
@@ -148,10 +130,9 @@ class LLM(AbstractContextManager["LLM", None]):
                 self.recorder.add(row, request.tags)
 
     def gather(self, requests: Iterable[Request]) -> list[Reply | LLMError]:
-        """The replies to many requests, in their order, as many at once as the endpoints take. A request that
-        failed has its LLMError in its place; the others go on. Any other error is raised, and requests that
-        wait are not sent; so it is with an interrupt. Calls under way then are not waited for, their replies
-        still go into the cache.
+        """The replies to many requests in their order, as many at once as the endpoints take, LLMErrors in
+        the place of what failed. Any other error or an interrupt is raised, and requests that wait are not
+        sent; calls under way then are not waited for, their replies still go into the cache.
         """
 
         def outcome(request: Request) -> Reply | LLMError:
@@ -185,10 +166,9 @@ class LLM(AbstractContextManager["LLM", None]):
         if self.cache is None:
             return self._asked(request, digest)
         address = calls.key(digest, self.backend.settings(), request)
-        kept = self.cache.get(address)
-        if kept is not None and _usable(kept, request):
-            return kept
-        if kept is not None:
+        if kept := self.cache.get(address):
+            if _usable(kept, request):
+                return kept
             self.cache.drop(address)
         reply = self._asked(request, digest)
         self.cache.put(address, reply)
@@ -218,7 +198,7 @@ class LLM(AbstractContextManager["LLM", None]):
 
     def _check_weights(self, digest: str) -> None:
         if self._run_weights and digest != self._run_weights:
-            raise other_weights(self.spec, self._run_weights, digest)
+            raise base.other_weights(self.spec, self._run_weights, digest)
 
 
 def digest_of(backend: Backend, retry: Retry, halted: Event) -> str:
@@ -238,9 +218,8 @@ def _usable(kept: Reply, request: Request) -> bool:
 
 
 class _Slots:
-    """The endpoints of one model, each with so many slots; the least busy one that works serves next. An
-    endpoint that failed is left alone for half a minute, unless all of them failed: a dead server answers at
-    once and would draw all calls to itself.
+    """The endpoints of one model, each with so many slots; the least busy one that works serves next. One
+    that failed is left alone for half a minute, unless all did: a dead server would draw all calls to itself.
     """
 
     def __init__(self, endpoints: Sequence[str], slots: int) -> None:
@@ -253,9 +232,7 @@ class _Slots:
 
     @contextmanager
     def taken(self) -> Iterator[str]:
-        """Wait for a slot and occupy it within; gives its endpoint. An error that is worth a pause marks the
-        endpoint as failed.
-        """
+        """Occupy a slot within, and give its endpoint; an error that is worth a pause marks it as failed."""
         with self._freed:
             while not (free := self._free()):
                 self._freed.wait()
@@ -282,11 +259,9 @@ class _Slots:
 
 
 def scratch(name: str) -> Path:
-    """A folder of this user on this machine's own disk, for workers that share no disk with the run.
-    ``CRS_SCRATCH`` names where; otherwise the system's temporary folder.
-    """
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    folder = Path(os.environ.get("CRS_SCRATCH") or tempfile.gettempdir()) / f"crs-{user}" / paths.slug(name)
+    """The user's folder on this machine's own disk, below ``CRS_SCRATCH`` or the temporary folder."""
+    place = Path(os.environ.get("CRS_SCRATCH") or tempfile.gettempdir())
+    folder = place / f"crs-{os.getuid()}" / paths.slug(name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
@@ -301,10 +276,9 @@ def drain_scratch(name: str) -> list[tuple[str, str]]:
 
 
 class Pool(AbstractContextManager["Pool", None]):
-    """One LLM for each spec, made when it is first asked; cache and log lie in ``folder``. Safe to share
-    between threads. ``made`` are LLMs given ready. With ``folder`` None nothing is cached and nothing is
-    logged. ``weights`` are the digests of models, by spec, that a run began with; calls under others end the
-    run. ``options`` are those of every call.
+    """One LLM for each spec, made when it is first asked, or given in ``made``; safe to share between
+    threads. Cache and log lie in ``folder``, if there is one. ``weights`` are the digests, by spec, that a
+    run began with: calls under others end the run. ``options`` are those of every call.
     """
 
     def __init__(
@@ -339,9 +313,7 @@ class Pool(AbstractContextManager["Pool", None]):
         return self(spec).complete(request)
 
     def width(self, specs: Iterable[str]) -> int:
-        """How many sessions at once keep all slots of these models' servers busy; at least 1. An engine in
-        this process answers one call at a time, so its sessions come one after the other.
-        """
+        """Sessions at once that keep all slots of these models' servers busy; 1 for an engine of our own."""
         served = [spec for spec in specs if BACKENDS.get(spec).facts["kind"] != "engine"]
         return max((self.llm.at_once * len(self(spec).backend.endpoints) for spec in served), default=1)
 

@@ -24,10 +24,9 @@ class Work(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The mean cost of a call: tokens read and written, and seconds until the answer is there. ``at_once`` is
-    how many calls were under way on average when that was measured, 1 or more: a server that works on one
-    call at a time lets the others wait, so seconds alone say nothing about its speed. ``a_turn`` is how many
-    calls a turn of a conversation took on average.
+    """The mean cost of a call: tokens read and written, seconds until the answer is there, and how many calls
+    were under way when that was measured (a server that works on one at a time lets the others wait);
+    ``a_turn`` is how many calls a turn of a conversation took.
     """
 
     tokens_in: float
@@ -38,10 +37,9 @@ class Cost(NamedTuple):
 
 
 def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
-    """The mean cost of a call by role and model, for "crs" by system, from the rows of a call log. Calls from
-    the cache and failed ones are left out. A failed attempt's time is part of the cost: it will happen again.
-    How many calls were under way is taken over all of the log; for what reports no tokens (a program, some
-    servers) over its own calls, and its tokens are NaN.
+    """The mean cost of a call by role and model, for "crs" by system, from a call log. Calls from the cache
+    and failed ones are left out; a failed attempt's time is part of the cost. How many were under way is
+    taken over all of the log; for what reports no tokens (which are NaN then) over its own calls.
     """
     rows = list(rows)
     sent = [row for row in rows if not row["cache_hit"]]
@@ -86,7 +84,7 @@ def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.
     and so are those of the last row, where the tokens of programs do not count. Calls are always known.
     """
     rows: list[tuple[Any, ...]] = []
-    all_calls, all_in, all_out, all_hours = 0, 0.0, 0.0, 0.0
+    totals = [0, 0.0, 0.0, 0.0]  # of all
     for part in work:
         cost = known.get((part.role, part.spec), Cost(math.nan, math.nan, math.nan))
         logged = part.turns and (part.role, part.spec) in known
@@ -94,8 +92,7 @@ def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.
         hours = calls * cost.seconds / min(part.at_once, cost.at_once) / 3600
         tokens = calls * cost.tokens_in / 1e6, calls * cost.tokens_out / 1e6
         rows.append((part.role, part.spec, calls, *tokens, hours))
-        all_calls, all_hours = all_calls + calls, all_hours + hours
-        if part.tokens:
-            all_in, all_out = all_in + tokens[0], all_out + tokens[1]
-    rows.append(("all", "", all_calls, all_in, all_out, all_hours))
+        counted = tokens if part.tokens else (0.0, 0.0)
+        totals = [sum(pair) for pair in zip(totals, (calls, *counted, hours), strict=True)]
+    rows.append(("all", "", *totals))
     return pd.DataFrame(rows, columns=["role", "model", "calls", "tokens_in", "tokens_out", "hours"])

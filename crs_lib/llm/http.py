@@ -28,24 +28,22 @@ ALTERNATIVES = 20  # the most tokens that a server weighs, where a reply is one 
 
 class Clients:
     """One HTTP client a server, made when it is first asked for and shared by threads. ``make(address,
-    settings)`` makes it out of the keywords of an httpx client. A forked process makes its own: two processes
-    on one connection would read each other's answers. ``key`` goes to these servers only.
+    settings)`` makes it out of the keywords of an httpx client. ``key`` goes to these servers only.
     """
 
     def __init__(self, make: Callable[..., Any], timeout: float, key: str | None = None) -> None:
         if not timeout > 0:
             raise InputError(f"timeout is {timeout}; give seconds above 0: a call must be able to end")
         self._make, self._timeout, self._key = make, timeout, key
-        self._made: dict[tuple[int, str], Any] = {}
+        self._made: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     def at(self, address: str) -> Any:
         """The client of one server."""
-        place = (os.getpid(), address)
         with self._lock:
-            if place not in self._made:
-                self._made[place] = self._make(address, self.settings(address))
-            return self._made[place]
+            if address not in self._made:
+                self._made[address] = self._make(address, self.settings(address))
+            return self._made[address]
 
     def settings(self, address: str) -> dict[str, Any]:
         """The keywords of an httpx client for one server: bounded in time, no proxy on this machine."""
@@ -53,12 +51,10 @@ class Clients:
             "timeout": httpx.Timeout(self._timeout, connect=min(10.0, self._timeout), pool=None),
             # Used again, a connection gives what follows one answer as the answer to the next call.
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=0),
-            "follow_redirects": False,
-            "headers": {"accept-encoding": "identity"},
-            "trust_env": not _is_local(address),
-            "verify": _certificates(),
-            "event_hooks": {"request": [self._prepare], "response": [_watch_answer]},
-        }
+            "follow_redirects": False, "headers": {"accept-encoding": "identity"},
+            "trust_env": not _is_local(address), "verify": _certificates(),
+            "event_hooks": {"request": [self._prepare], "response": [_read_whole]},
+        }  # fmt: skip
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
@@ -66,66 +62,55 @@ class Clients:
         ReadTimeout. httpx's own time-out counts from one piece of an answer to the next: a server that sends
         a byte of a header now and then, or answers 103 without end, would never be timed out.
         """
-        call = _Call()
-        watch = threading.Timer(min(self._timeout, threading.TIMEOUT_MAX), call.end)
+        over, sockets = threading.Event(), list[socket.socket]()
+
+        def end() -> None:
+            over.set()
+            for one in sockets[-1:]:
+                with suppress(OSError):
+                    socket.socket.shutdown(one, socket.SHUT_RDWR)
+
+        def told(event: str, facts: Mapping[str, Any]) -> None:
+            if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+                sockets.append(facts["return_value"].get_extra_info("socket"))
+                if over.is_set():
+                    end()
+
+        watch = threading.Timer(min(self._timeout, threading.TIMEOUT_MAX), end)
         watch.daemon = True
-        token = _CALL.set(call)
+        token = _TOLD.set(told)
         watch.start()
         try:
             yield
-            if call.over:
+            if over.is_set():
                 raise TimeoutError
         except Exception as error:
-            if call.over:
+            if over.is_set():
                 raise httpx.ReadTimeout("the answer took longer than the time-out") from error
             raise
         finally:
             watch.cancel()
-            _CALL.reset(token)
+            _TOLD.reset(token)
 
     def _prepare(self, request: httpx.Request) -> None:
-        """A request begins: our key or none, no cookie, and its connection is watched. The ollama client puts
-        OLLAMA_API_KEY into every request, whatever the host.
-        """
+        """A request begins: our key or none (the ollama client adds its own), no cookie; it is watched."""
         for header in ("authorization", "cookie"):
             request.headers.pop(header, None)
         if self._key:
             request.headers["authorization"] = f"Bearer {self._key}"
-        if call := _CALL.get():
-            request.extensions["trace"] = call.seen
+        if told := _TOLD.get():
+            request.extensions["trace"] = told
 
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""
         with self._lock:
             made, self._made = self._made, {}
-        for (process, _), client in made.items():
-            if process == os.getpid():
-                client.close()
+        for client in made.values():
+            client.close()
 
 
-class _Call:
-    """The connection of a call under way; :meth:`end` shuts it, whoever waits on it."""
-
-    def __init__(self) -> None:
-        self.over = False
-        self._socket: socket.socket | None = None
-
-    def seen(self, event: str, facts: Mapping[str, Any]) -> None:
-        """What httpcore tells of a connection: its socket, and again when TLS has begun."""
-        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            self._socket = facts["return_value"].get_extra_info("socket")
-            if self.over:
-                self.end()
-
-    def end(self) -> None:
-        """End the call: what is being read ends here."""
-        self.over = True
-        if self._socket is not None:
-            with suppress(OSError):
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-
-_CALL: ContextVar[_Call | None] = ContextVar("the call under way", default=None)
+# What httpcore tells, under the name of its event, of the connection of the call under way.
+_TOLD: ContextVar[Callable[[str, Mapping[str, Any]], None] | None] = ContextVar("told", default=None)
 
 
 @cache
@@ -144,11 +129,8 @@ _URL_SAFE = str.maketrans("+/", "-_")
 
 def _either(text: str) -> str:
     """A pattern of a text, each character itself, behind a backslash, or its number in an address or JSON."""
-    spelt = ""
-    for byte in text.encode():
-        digits = "".join(f"[{digit}{digit.upper()}]" for digit in f"{byte:02x}")
-        spelt += rf"(?:\\?{re.escape(chr(byte))}|%{digits}|\\u00{digits})"
-    return spelt
+    forms = ((re.escape(chr(byte)), f"{byte:02x}") for byte in text.encode())
+    return "".join(rf"(?:\\?{plain}|(?i:%{digits}|\\u00{digits}))" for plain, digits in forms)
 
 
 @cache
@@ -157,43 +139,22 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _watch_answer(response: httpx.Response) -> None:
-    """An answer begins: its size is watched while its pieces are read. A compressed answer, which nobody
-    asked for and whose size nobody knows, is not read.
+def _read_whole(response: httpx.Response) -> None:
+    """An answer begins: it is read up to the limit ``answer_bytes``, and an echo of the key that was sent is
+    masked. A compressed answer, which nobody asked for and whose size nobody knows, is not read.
     """
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise httpx.DecodingError("it is compressed, and was asked for as it is")
-    if isinstance(response.stream, httpx.SyncByteStream):
-        response.stream = _BoundedAnswer(response)
-
-
-class _BoundedAnswer(httpx.SyncByteStream):
-    """The pieces of an answer up to the limit ``answer_bytes``; an echo of the key that was sent is masked.
-    With a key the answer comes in one piece: a key could lie across two.
-    """
-
-    def __init__(self, response: httpx.Response) -> None:
-        self._stream: Any = response.stream
-        self._secret = response.request.headers.get("authorization", "").removeprefix("Bearer ")
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self._secret:
-            yield _spelt(self._secret).sub(b"[key]", b"".join(self._pieces()))
-        else:
-            yield from self._pieces()
-
-    def _pieces(self) -> Iterator[bytes]:
-        read, most = 0, safety.limit("answer_bytes")
-        for piece in self._stream:
-            read += len(piece)
-            if read > most:
-                raised = f"{safety.limit_variable('answer_bytes')} raises it"
-                raise httpx.DecodingError(f"it is longer than the limit, {most:,} bytes; {raised}")
-            yield piece
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._stream.close()
+    stream: Any = response.stream
+    whole, most = bytearray(), safety.limit("answer_bytes")
+    for piece in stream:
+        whole += piece
+        if len(whole) > most:
+            raised = f"{safety.limit_variable('answer_bytes')} raises it"
+            raise httpx.DecodingError(f"it is longer than the limit, {most:,} bytes; {raised}")
+    stream.close()
+    secret = response.request.headers.get("authorization", "").removeprefix("Bearer ")
+    response.stream = httpx.ByteStream(_spelt(secret).sub(b"[key]", whole) if secret else bytes(whole))
 
 
 class Server(Backend):
@@ -210,6 +171,7 @@ class Server(Backend):
     start: ClassVar[str]  # what to do where no server answers
     get: ClassVar[str]  # what to do where a server lacks the model
     without_tools: ClassVar[tuple[str, ...]] = ("refused",)  # kinds of a rejection that may be about tools
+    options: Collection[str]  # that the server knows: it would ignore a misspelt one without a word
 
     def __init__(
         self, argument: str, *, host: str | None = None, timeout: float = 300.0, send_key: bool = False
@@ -224,11 +186,7 @@ class Server(Backend):
         self._clients = Clients(self._client, timeout, secret)
 
     def _client(self, address: str, settings: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-    def _options(self) -> Collection[str]:
-        """The names of the options that the server knows: it would ignore a misspelt one without a word."""
-        raise NotImplementedError
+        return httpx.Client(base_url=address, **settings)
 
     def _said(self, request: Request, address: str) -> dict[str, Any]:
         """The facts of a server's answer, as :func:`crs_lib.llm.text.answered` takes them, and its model."""
@@ -241,7 +199,7 @@ class Server(Backend):
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """One attempt; every failure is an LLMError."""
         began, address = time.perf_counter(), endpoint or self.endpoints[0]
-        check_options(request, self._options())
+        check_options(request, self.options)
         try:
             with self._translated(address):
                 facts = self._said(request, address)
@@ -257,8 +215,11 @@ class Server(Backend):
         return answered(request, **facts, seconds=seconds, endpoint=shown(address))
 
     def _is_mine(self, told: str) -> bool:
-        """Whether a model's name in an answer may be that of the model that was asked."""
-        raise NotImplementedError
+        """Whether a model's name in an answer may be that of ours: it, dated, or a path to it."""
+        mine, theirs = self.model.lower(), told.lower()
+        named, file = mine.rpartition("/")[2], theirs.rpartition("/")[2]
+        dated = theirs.startswith((f"{mine}-", f"{mine}:", f"{mine}@"))
+        return dated or theirs == mine or file == named or file.startswith(f"{named}.")
 
     @contextmanager
     def _translated(self, address: str) -> Iterator[None]:
@@ -312,9 +273,8 @@ def from_transport(error: Exception, address: str, timeout: float, hint: str = "
 
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
     """The base addresses in a comma-separated list: ``gpu1:11434, http://gpu2`` gives two. A missing scheme
-    is http, and with it a missing port ``port``; 0.0.0.0, which is where a server listens, means this
-    machine. Raises InputError for an empty list, another scheme, a name and password, or a query, which could
-    hold a key.
+    is http, and with it a missing port ``port``; 0.0.0.0 means this machine. Raises InputError for an empty
+    list, another scheme, a name and password, or a query, which could hold a key.
     """
     found = tuple(_one(part.strip(), port) for part in hosts.split(",") if part.strip())
     if not found or len(set(found)) < len(found):

@@ -20,7 +20,7 @@ NAMED = {
 _ALTERNATIVES = 1000  # tokens whose probability is asked for, where a reply is one of some choices
 _NAMES = openai.NAMES | {"repeat_penalty": "repeat_penalty"}
 _LOADED = threading.RLock()
-_engine: "tuple[tuple[Any, ...], Any] | None" = None
+_ENGINES: dict[tuple[Any, ...], Any] = {}  # one at most
 
 
 @BACKENDS.register("local", argument="a model", example="smollm2", kind="engine", choices=True)
@@ -75,9 +75,8 @@ class _Local(Backend):
 
     def unload(self) -> None:
         """Free the model's memory."""
-        global _engine
         with _LOADED:
-            _engine = None
+            _ENGINES.clear()
 
 
 def find(argument: str) -> Path:
@@ -99,12 +98,11 @@ def find(argument: str) -> Path:
 
 def _loaded(path: Path, threads: int, context: int) -> Any:
     """The engine with this model in it; the one before is freed first."""
-    global _engine
     key = (str(path), path.stat().st_mtime_ns, threads, context)
-    if _engine is None or _engine[0] != key:
-        _engine = None
-        _engine = key, _start(path, threads, context)
-    return _engine[1]
+    if key not in _ENGINES:
+        _ENGINES.clear()
+        _ENGINES[key] = _start(path, threads, context)
+    return _ENGINES[key]
 
 
 def _start(path: Path, threads: int, context: int) -> Any:

@@ -19,7 +19,6 @@ from crs_lib.llm.openai import Usage
 
 OLDEST = (0, 5, 0)  # JSON schemas; whole prompts counted
 _KEEP_ALIVE = "30m"  # how long the weights stay loaded
-_MORE_OPTIONS = {"min_p"}  # newer than the client's own list
 _IMPORTING = threading.Lock()
 
 
@@ -37,12 +36,10 @@ class _Ollama(http.Server):
     def __init__(self, argument: str, *, think: bool | None = None, **server: Any) -> None:
         super().__init__(argument, **server)
         self.think, self._digest, self._asking = think, "", threading.Lock()
+        self.options = {*_client_package().Options.model_fields, "min_p"}  # newer than the client's own list
 
     def _client(self, address: str, settings: dict[str, Any]) -> Any:
         return _client_package().Client(host=address, **settings)
-
-    def _options(self) -> frozenset[str]:
-        return frozenset((*_client_package().Options.model_fields, *_MORE_OPTIONS))
 
     def settings(self) -> Mapping[str, Any]:
         """Whether the model is made to think or not; null leaves it to the model."""
@@ -99,26 +96,20 @@ class _Ollama(http.Server):
     def _is_mine(self, told: str) -> bool:
         return _full(told) == _full(self.model)
 
-    def served(self) -> tuple[int | None, str | None]:
-        """The shortest context of the servers and their oldest version; RunError for one that is too old."""
-        versions = {address: self._version(address) for address in self.endpoints}
-        for address, version in versions.items():
-            if tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit()) < OLDEST:
-                old = f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas"
-                raise RunError(f"{old}; update it to {'.'.join(map(str, OLDEST))} or later")
-        self.digest()
+    def context_limit(self) -> int | None:
+        """The shortest context of the servers; RunError for a server that is too old."""
         lengths: list[int] = []
         for address in self.endpoints:
-            with self._translated(address):
+            settings = self._clients.settings(address)
+            with self._translated(address), httpx.Client(base_url=address, **settings) as plain:
+                version = str(plain.get("/api/version").raise_for_status().json()["version"])
+                if tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit()) < OLDEST:
+                    old = f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas"
+                    raise RunError(f"{old}; update it to {'.'.join(map(str, OLDEST))} or later")
                 info = self._clients.at(address).show(self.model).modelinfo or {}
                 told = [int(value) for name, value in info.items() if name.endswith(".context_length")]
                 lengths += told[:1]  # none where the server says nothing
-        return min(lengths, default=None), min(versions.values())
-
-    def _version(self, address: str) -> str:
-        settings = self._clients.settings(address)
-        with self._translated(address), httpx.Client(base_url=address, **settings) as plain:
-            return str(plain.get("/api/version").raise_for_status().json()["version"])
+        return min(lengths, default=None)
 
     def unload(self) -> None:
         """Ask every server to free the model's memory; one that is gone has freed it."""

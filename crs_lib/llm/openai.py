@@ -4,7 +4,7 @@ The protocol itself, requests and answers, is spoken by an engine in this proces
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import httpx
@@ -23,9 +23,7 @@ NAMES = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"} | 
 
 
 def body(request: Request, names: Mapping[str, str], alternatives: int, **more: Any) -> dict[str, Any]:
-    """The body of a request, options under the ``names`` of the endpoint. ``alternatives`` is how many tokens
-    the endpoint weighs at most, for a reply that is one of some choices.
-    """
+    """The body of a request, options under the endpoint's ``names``; it weighs so many ``alternatives``."""
     options = {**DEFAULTS, **request.options}
     told: dict[str, Any] = {"messages": [_told(one) for one in request.messages], **more}
     told |= {names[name]: value for name, value in options.items() if name in names}
@@ -146,19 +144,13 @@ class _OpenAI(http.Server):
 
     kind, variable, key, port = "openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", 8000
     start, get = "is it running, and is the address right?", "start the server with the model"
-    without_tools = ("busy", "refused")
-
-    def _client(self, address: str, settings: dict[str, Any]) -> httpx.Client:
-        return httpx.Client(base_url=address, **settings)
-
-    def _options(self) -> Collection[str]:
-        return NAMES
+    without_tools, options = ("busy", "refused"), NAMES
 
     def digest(self) -> str:
         """``model:<name>``: these servers do not identify their weights."""
         return f"model:{self.model}"
 
-    def served(self) -> tuple[int | None, str | None]:
+    def context_limit(self) -> int | None:
         """The shortest context of the servers; LLMError where one does not serve the model."""
         lengths = []
         for address in self.endpoints:
@@ -168,7 +160,7 @@ class _OpenAI(http.Server):
                 serves = ", ".join(map(str, listed)) or "nothing"
                 raise LLMError("model missing", f"{shown(address)} serves {serves}, not {self.model}")
             lengths.append(listed[self.model].get("max_model_len"))
-        return min((one for one in lengths if isinstance(one, int)), default=None), None
+        return min((one for one in lengths if isinstance(one, int)), default=None)
 
     def _said(self, request: Request, address: str) -> dict[str, Any]:
         asked = body(request, NAMES, http.ALTERNATIVES, model=self.model)
@@ -177,19 +169,9 @@ class _OpenAI(http.Server):
         answer = self._send("POST", "/v1/chat/completions", address, asked)
         return read(answer, shown(address)) | {"digest": self.digest()}
 
-    def _is_mine(self, told: str) -> bool:
-        """Whether it is the model's own name, dated, or a path to it."""
-        mine, theirs = self.model.lower(), told.lower()
-        named, file = mine.rpartition("/")[2], theirs.rpartition("/")[2]
-        dated = theirs.startswith((f"{mine}-", f"{mine}:", f"{mine}@"))
-        return dated or theirs == mine or file == named or file.startswith(f"{named}.")
-
-    def _send(self, method: str, path: str, address: str, body: Any = None) -> dict[str, Any]:
+    def _send(self, method: str, path: str, address: str, body: Any = None) -> Any:
         answer: httpx.Response = self._clients.at(address).request(method, path, json=body)
         if answer.status_code != 200:
             wait = answer.headers.get("retry-after", "")
             raise self._refused(answer.status_code, answer.text, address, wait)
-        found = safety.loads(answer.content, f"the answer of {shown(address)}")
-        if not isinstance(found, dict):
-            raise InputError(f"{shown(address)} answered with {type(found).__name__}, expected an object")
-        return found
+        return safety.loads(answer.content, f"the answer of {shown(address)}")

@@ -5,17 +5,14 @@ from contextlib import closing
 from threading import Event
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, other_weights, room
 from crs_lib.llm.client import Retry, digest_of
 
 
 class Need(NamedTuple):
-    """A model that a run will use: its role, its options, and its longest prompt. ``prompt`` is in tokens
-    (``tokens_at_most``), 0 where the length is not known yet. ``settings`` are those of the backend (host,
-    …).
+    """A model that a run will use: its role, options, and longest prompt in tokens (``tokens_at_most``; 0 for
+    not known yet). ``settings`` are those of the backend (host, …).
     """
 
     role: str
@@ -25,20 +22,17 @@ class Need(NamedTuple):
     settings: Mapping[str, Any] = {}
 
 
-def preflight(needs: Iterable[Need]) -> pd.DataFrame:
-    """Check everything a run needs of its models; a row each: role, model, digest, context, num_ctx, version.
-    ``context`` is the longest the model was trained for, null where no server says. Raises one RunError that
-    lists all that is missing, with the commands that get it.
-    """
-    rows: list[dict[str, Any]] = []
+def preflight(needs: Iterable[Need]) -> dict[str, str]:
+    """The digests by spec of models that can be used; else one RunError with all that is missing."""
+    digests: dict[str, str] = {}
     missing: list[str] = []
     for need in needs:
         try:
-            rows.append({"role": need.role, "model": need.spec, **_facts(need, missing)})
+            digests[need.spec] = _digest(need, missing)
         except (LLMError, InputError, RunError) as error:
             missing.append(f"{need.role}: {error}")
     refuse(missing)
-    return pd.DataFrame(rows, columns=["role", "model", "digest", "context", "num_ctx", "version"])
+    return digests
 
 
 def refuse(missing: Iterable[str]) -> None:
@@ -49,18 +43,19 @@ def refuse(missing: Iterable[str]) -> None:
         raise RunError(f"the run cannot start; {count} missing:\n{lines}")
 
 
-def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
+def _digest(need: Need, missing: list[str]) -> str:
+    """The digest of a model's weights; what it lacks is added to ``missing``."""
     with closing(BACKENDS.create(need.spec, **need.settings)) as backend:
         options = {**DEFAULTS, **need.options}
         free, wanted = room(options), options["num_ctx"]
         if need.prompt > free:
             told = f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free"
             missing.append(f"{told}; set num_ctx to {need.prompt + options['num_predict']} or more")
-        context, version = backend.served()
+        digest, context = backend.digest(), backend.context_limit()
         if context is not None and wanted > context:
             told = f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for {wanted}"
             missing.append(f"{told}; lower num_ctx, or use a model with a longer context")
-        return {"digest": backend.digest(), "context": context, "num_ctx": wanted, "version": version}
+        return digest
 
 
 def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[str, Any]]) -> None:

@@ -9,7 +9,9 @@ from crs_lib.core import paths, safety
 from crs_lib.core.errors import RunError
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
-from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request, ToolCall
+from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request
+
+_KEPT = "text stop tokens_in tokens_out digest thinking probabilities".split()
 
 
 @BACKENDS.register("replay", argument="a run", example="thesis", kind="offline", choices=True)
@@ -41,9 +43,7 @@ class _Replay(Backend):
         return self.spec
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """The logged reply to the same messages, seed, options, schema and replicate. Raises LLMError where
-        there is none, or where models disagreed and none was named.
-        """
+        """The logged reply to the same request; LLMError for none, or several where no model was named."""
         found = self._replies.get(request.digest, {})
         if request.tools and request.digest in self._without_tools:
             raise LLMError("no tools", f"{self.spec} holds no tool calls: the model could not make any")
@@ -61,12 +61,7 @@ def _replies(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Reply]]:
     for row in rows:
         if row.get("error") or row.get("text_cut"):
             continue
-        reply = Reply(
-            text=row["text"], stop=row.get("stop") or "stop", tokens_in=row.get("tokens_in"),
-            tokens_out=row.get("tokens_out"), digest=row.get("digest") or "",
-            thinking=row.get("thinking") or "",
-            calls=tuple(ToolCall(**call) for call in row.get("tool_calls") or ()),
-            probabilities=row.get("probabilities") or {},
-        )  # fmt: skip
+        told = {name: row[name] for name in _KEPT if row.get(name) is not None}
+        reply = calls.REPLY.validate_python(told | {"calls": row.get("tool_calls") or ()})
         found[row["request"]].setdefault(json.dumps([row["text"], reply.calls]), reply)
     return dict(found)

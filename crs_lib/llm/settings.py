@@ -9,7 +9,7 @@ from crs_lib.core.settings import Field, Settings
 from crs_lib.llm.base import BACKENDS, room
 
 _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
-
+_REACHED = ("threads", "reuse", "timeout", "send_key", "host", "think")
 OPTIONS = ("temperature", "num_ctx", "num_predict")
 Temperature = Annotated[float, Field(ge=0, le=2, description="0 gives the likeliest words")]
 Context = Annotated[int, Field(ge=1, description="tokens of prompt and answer; a change reloads the model")]
@@ -68,24 +68,18 @@ class LLMSettings(Settings):
 
     @property
     def at_once(self) -> int:
-        """Calls that each server gets at once: twice its slots. One call waits on the server for each slot,
-        so that a slot that comes free has work at once.
-        """
+        """Calls that each server gets at once: one waits for each slot, so that it has work at once."""
         return 2 * self.slots
 
     def settings_for(self, spec: str) -> dict[str, Any]:
         """The keywords for a spec's backend: those of the settings that it takes."""
-        given = {name: getattr(self, name) for name in ("threads", "reuse", "timeout")}
-        given |= {name: value for name in ("send_key", "host") if (value := getattr(self, name))}
-        given |= {"think": self.think} if self.think is not None else {}
         kinds: Any = BACKENDS.get(spec).make
         takes = {name for kind in kinds.__mro__ for name in inspect.signature(kind.__init__).parameters}
-        return {name: value for name, value in given.items() if name in takes}
+        given = {name: getattr(self, name) for name in _REACHED if name in takes}
+        return {name: value for name, value in given.items() if value not in ("", None)}
 
     def parameters(self) -> dict[str, Any]:
-        """The settings that change the dialogues, for the manifest. Those of modes and of ``local:`` are left
-        out where they have their defaults.
-        """
+        """Settings that change the dialogues, for the manifest; of modes and ``local:`` those not usual."""
         default = LLMSettings().values()
         values = {name: value for name, value in self.values().items() if name not in _HOW}
         return {n: v for n, v in values.items() if n not in (*_MODES, *_LOCAL) or v != default[n]}

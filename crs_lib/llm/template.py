@@ -16,10 +16,9 @@ _BLOCK = re.compile(r":[ \t]*\n(?P<block>(?:.+\n?)+)")
 
 
 def answer(prompt: str, schema: Mapping[str, Any] | None, seed: int) -> str:
-    """A reply to a prompt, the same for the same prompt, schema and seed. Where the prompt offers movies, the
-    reply recommends one of them; else it repeats the first block of lines that a colon announces, or says so
-    where there is none. With a schema it is JSON that keeps it: numbers within their limits and choices among
-    those allowed are drawn by ``seed``.
+    """A reply to a prompt, the same for the same prompt, schema and seed. Where the prompt offers movies it
+    recommends one; else it repeats the first block of lines that a colon announces. With a schema it is JSON
+    that keeps it: numbers within their limits and choices among those allowed are drawn by ``seed``.
     """
     offered, item = _OFFERED.findall(prompt), ""
     if offered:

@@ -125,9 +125,7 @@ def one_line(text: str) -> str:
 
 
 def fence(texts: Iterable[str]) -> str:
-    """A code of 16 hex digits that occurs in none of the texts; the same for the same texts. It is made from
-    the texts themselves, so nothing in them can know it.
-    """
+    """16 hex digits that occur in none of the texts, and the same for the same texts: none can know it."""
     whole = "\x00".join(texts)
     code = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:16]
     while code in whole:

@@ -59,7 +59,12 @@ def begin() -> None:
     np.set_printoptions(precision=3, suppress=True)
     mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
     if shell:
-        _in_a_kernel(shell)
+        shell.run_line_magic("precision", "%.3f")
+        shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _to_html)
+    if getattr(shell, "kernel", None) is not None:
+        from IPython.display import display
+
+        display({"text/html": _THEME, "text/plain": ""}, raw=True)
 
 
 def _only_known_parameters(cells: Sequence[str]) -> None:
@@ -75,16 +80,6 @@ def _assigned(code: str) -> list[str]:
     """The names that the statements of a cell assign."""
     names = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name))
     return [name.id for name in names if isinstance(name.ctx, ast.Store)]
-
-
-def _in_a_kernel(shell: Any) -> None:
-    """In a kernel: three decimals, tables in words, figures in the page's theme."""
-    shell.run_line_magic("precision", "%.3f")
-    shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _to_html)
-    if getattr(shell, "kernel", None) is not None:
-        from IPython.display import display
-
-        display({"text/html": _THEME, "text/plain": ""}, raw=True)
 
 
 MOST = 60  # rows

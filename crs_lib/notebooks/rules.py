@@ -15,7 +15,8 @@ from typing import Any
 
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.notebooks.runner import cells_tagged, committed, execute, find, load, read_parameters, study
+from crs_lib.notebooks import runner
+from crs_lib.notebooks.runner import code_cells, committed, find, load, study
 
 _LINES = 8
 _SHARE = (40, 50)  # per cent of the cells that are text; findings and the closing sections left out
@@ -38,14 +39,10 @@ _VOLATILE = {
 def rules(path: str | Path) -> list[str]:
     """Every rule that a notebook breaks, in words; an empty list for a good one."""
     notebook, name = load(Path(path)), Path(path).stem
-    if not _code_cells(notebook):
+    if not code_cells(notebook):
         return ["it has no code cell"]
     checks = (_opening, _parameters, _code, _balance, _sections, _ending, _outputs, _metadata)
     return [text for check in checks for text in check(notebook, name)]
-
-
-def _code_cells(notebook: Any) -> list[Any]:
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def _opening(notebook: Any, name: str) -> Iterator[str]:
@@ -59,17 +56,17 @@ def _opening(notebook: Any, name: str) -> Iterator[str]:
 
 
 def _parameters(notebook: Any, name: str) -> Iterator[str]:
-    tagged, code = cells_tagged(notebook, "parameters"), _code_cells(notebook)
+    tagged, code = code_cells(notebook, "parameters"), code_cells(notebook)
     if len(tagged) != 1 or tagged[0] is not code[0]:
         yield "exactly one cell must be tagged 'parameters', and it must be the first code cell"
         return
     try:
-        declared = read_parameters(tagged[0].source, name)
+        declared = runner.read_parameters(tagged[0].source, name)
     except InputError as error:
         yield str(error)
         return
     used = {node.id for cell in code[1:] for node in _nodes(cell.source) if isinstance(node, ast.Name)}
-    for one in declared:
+    for one in declared.values():
         if not one.help:
             yield f"parameter {one.name!r} has no trailing comment"
         if re.search("[=#]", json.dumps(one.default)) or re.search(r"\||Literal", one.annotation):
@@ -92,7 +89,7 @@ def _nodes(source: str) -> list[ast.AST]:
 
 
 def _code(notebook: Any, name: str) -> Iterator[str]:
-    for number, cell in enumerate(_code_cells(notebook), start=1):
+    for number, cell in enumerate(code_cells(notebook), start=1):
         where, nodes = f"code cell {number}", _nodes(cell.source)
         if not (lines := [line for line in cell.source.splitlines() if line.strip()]):
             yield f"{where} is empty"
@@ -105,7 +102,7 @@ def _code(notebook: Any, name: str) -> Iterator[str]:
 
 
 def _balance(notebook: Any, name: str) -> Iterator[str]:
-    told = [*_closing(notebook), *cells_tagged(notebook, _FINDING)]
+    told = [*_closing(notebook), *code_cells(notebook, _FINDING)]
     counted = [cell.cell_type for cell in notebook.cells if cell not in told]
     share = round(100 * counted.count("markdown") / max(1, len(counted)))
     if not _SHARE[0] <= share <= _SHARE[1]:
@@ -148,8 +145,8 @@ def _sections(notebook: Any, name: str) -> Iterator[str]:
 
 def _ending(notebook: Any, name: str) -> Iterator[str]:
     """The checks come last but for the findings, and the texts after them hold no number."""
-    told = cells_tagged(notebook, _FINDING)
-    last = [cell for cell in _code_cells(notebook) if cell not in told][-1]
+    told = code_cells(notebook, _FINDING)
+    last = [cell for cell in code_cells(notebook) if cell not in told][-1]
     if "checks" not in last.metadata.get("tags", []):
         yield "the last code cell before the findings must be tagged 'checks'"
     if not any(isinstance(node, ast.Assert) for node in _nodes(last.source)):
@@ -160,7 +157,7 @@ def _ending(notebook: Any, name: str) -> Iterator[str]:
 
 
 def _outputs(notebook: Any, name: str) -> Iterator[str]:
-    for number, cell in enumerate(_code_cells(notebook), start=1):
+    for number, cell in enumerate(code_cells(notebook), start=1):
         if cell.execution_count != number:
             yield f"code cell {number} carries the count {cell.execution_count}; refresh the notebook"
         for item in cell.outputs:
@@ -190,20 +187,17 @@ def _metadata(notebook: Any, name: str) -> Iterator[str]:
 
 
 def refresh(names: Sequence[str | Path] = ()) -> list[Path]:
-    """Run notebooks with their defaults and rewrite them in place; returns the files that changed. Without
-    names, all notebooks of the repository. The notebooks of a study run in order over a temporary results
-    folder, including those before a named one, so no results of the user are read or changed. A notebook is
-    written only when all of its study ran. The same code gives the same bytes. Raises RunError with the rules
-    that a refreshed notebook breaks.
+    """Run notebooks (all by default) with their defaults and rewrite them in place; returns the files that
+    changed. Those of a study run in order over a temporary results folder, including those before a named
+    one, and are written only when all of it ran. The same code gives the same bytes. Raises RunError with the
+    rules that a refreshed notebook breaks.
     """
     chosen = sorted({find(name) for name in names or committed()}, key=lambda path: (_line(path), path))
     changed: list[Path] = []
     for (folder, group), wanted in itertools.groupby(chosen, _line):
         for path, text in _fresh(folder, group, list(wanted)).items():
             if path.read_text(encoding="utf-8") != text:
-                with tables.write_aside(path) as file:
-                    file.write(text)
-                changed.append(path)
+                changed.append(tables.write_whole(path, text))
     if broken := [f"{path.name}: {text}" for path in chosen for text in rules(path)]:
         raise RunError("refreshed, but these rules are broken:\n  " + "\n  ".join(broken))
     return changed
@@ -222,7 +216,7 @@ def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
         away = {"CRS_RESULTS": f"{temporary}/results", "CRS_FIGURES": f"{temporary}/figures"}
         for path in wanted if group == "other" else line:  # others are no pipeline: each stands for itself
             out = Path(temporary) / "executed" / path.name
-            execute(path, out, {}, away, folder)
+            runner.execute(path, out, {}, away, folder)
             if path in wanted:
                 texts[path] = clean(load(out))
     return texts
@@ -236,8 +230,7 @@ def clean(notebook: Any) -> str:
     book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     for cell in book.cells:
         cell.metadata = {"tags": tags} if (tags := cell.metadata.get("tags")) else {}
-    code = (cell for cell in book.cells if cell.cell_type == "code")
-    for count, cell in enumerate(code, start=1):
+    for count, cell in enumerate(code_cells(book), start=1):
         cell.execution_count = count
         for item in cell.outputs:
             if "execution_count" in item:

@@ -41,8 +41,10 @@ _STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk", "3": "movies"}
 _AUTHORITY = re.compile(r"\w://(\S*)")
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 _SCALARS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
-_PLAIN = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false"}
-_WORDS = _PLAIN | {"list": "a list", "dict": "an object"}
+_WORDS = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list",
+    "dict": "an object",
+}  # fmt: skip
 
 
 @safety.reader("a notebook")
@@ -51,20 +53,20 @@ def load(path: Path) -> Any:
     import nbformat
 
     text = safety.read_text(path)
-    try:
+    with contextlib.suppress(
+        ValueError, TypeError, KeyError, AssertionError
+    ):  # of a version that is no number
         record = safety.loads(text, path.name)
         sources = [cell["source"] for cell in record["cells"]]
         if record["nbformat"] == 4 and all(isinstance(source, str | list) for source in sources):
             return nbformat.reads(text, as_version=4)
-    except (ValueError, TypeError, KeyError, AssertionError):  # the last for a version that is no number
-        pass
     raise InputError(f"{path.name} is no notebook of format 4; open it in JupyterLab and save it")
 
 
-def cells_tagged(notebook: Any, tag: str) -> list[Any]:
-    """The code cells that carry a tag, in order."""
+def code_cells(notebook: Any, tag: str = "") -> list[Any]:
+    """The code cells in order; with a tag, those that carry it."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    return [cell for cell in cells if tag in cell.metadata.get("tags", [])]
+    return [cell for cell in cells if not tag or tag in cell.metadata.get("tags", [])]
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,7 @@ class _Parameter:
         return read if self.kind == "float" else value
 
     def from_text(self, text: str) -> Any:
-        """A value from the command line, read as the type: for a text, ``007`` stays a text. Lists are JSON
-        or parts between commas, objects are JSON, truth is ``true`` or ``false``.
-        """
+        """A value from the command line, read as the type; lists are JSON or parts between commas."""
         if self.kind == "str":
             return text
         if self.kind == "list" and not text.lstrip().startswith("["):
@@ -123,15 +123,16 @@ class _Parameter:
         return self.checked(value)
 
 
-def read_parameters(cell: str, source: str) -> list[_Parameter]:
-    """The parameters of a cell of ``source``; InputError for a line that is no ``name: type = literal``."""
+def read_parameters(cell: str, source: str) -> dict[str, _Parameter]:
+    """The parameters of a cell of ``source`` by name; InputError for no line ``name: type = literal``."""
     try:
         lines = ast.parse(cell).body
     except SyntaxError as error:
         raise InputError(f"{source}: the parameters cell is not Python (line {error.lineno})") from error
     tokens = tokenize.generate_tokens(io.StringIO(cell).readline)
     helps = {one.start[0]: one.string.lstrip("# ").rstrip() for one in tokens if one.type == tokenize.COMMENT}
-    return [_parameter(line, helps.get(line.end_lineno or 0, ""), source) for line in lines]
+    found = (_parameter(line, helps.get(line.end_lineno or 0, ""), source) for line in lines)
+    return {parameter.name: parameter for parameter in found}
 
 
 def _parameter(line: Any, comment: str, source: str) -> _Parameter:
@@ -161,19 +162,16 @@ def _may_hold_secret(value: object, name: str = "") -> bool:
     return any("@" in part or "?" in part for part in parts)
 
 
-def check_parameters(
-    parameters: list[_Parameter], given: Mapping[str, object], source: str
-) -> dict[str, Any]:
+def check_parameters(known: dict[str, _Parameter], given: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The given values, each checked; InputError for a name that the notebook does not have."""
-    known = {parameter.name: parameter for parameter in parameters}
     if wrong := [name for name in given if name not in known]:
         raise InputError(f"{source}: {unknown('parameter', wrong[0], known)}")
     return {name: known[name].checked(value) for name, value in given.items()}
 
 
-def help_text(parameters: list[_Parameter], source: str) -> str:
+def help_text(parameters: dict[str, _Parameter], source: str) -> str:
     """The parameters of a notebook to read: one a line, with its default."""
-    told = {f"{p.name} ({p.annotation})": p for p in parameters}
+    told = {f"{name} ({p.annotation})": p for name, p in parameters.items()}
     shown = {head: f"{p.help} [{json.dumps(p.default, ensure_ascii=False)}]" for head, p in told.items()}
     lines = [f"  {head:<{max(map(len, told))}}  {text}" for head, text in shown.items()]
     return "\n".join([f"parameters of {source}, with their defaults:", *lines])
@@ -203,11 +201,11 @@ def study(notebook: Path) -> str:
     return _STUDIES.get(notebook.name[0], "other") if notebook.name[:2].isdigit() else "other"
 
 
-def parameters_of(notebook: str | Path) -> list[_Parameter]:
-    """The parameters of a notebook, in order; none without a cell tagged ``parameters``."""
+def parameters_of(notebook: str | Path) -> dict[str, _Parameter]:
+    """The parameters of a notebook by name, in order; none without a cell tagged ``parameters``."""
     path = find(notebook)
-    cells = cells_tagged(load(path), "parameters")
-    return read_parameters(cells[0].source, path.stem) if cells else []
+    cells = code_cells(load(path), "parameters")
+    return read_parameters(cells[0].source, path.stem) if cells else {}
 
 
 def run(
@@ -221,7 +219,7 @@ def run(
     source = find(notebook)
     declared = parameters_of(source)
     given = check_parameters(declared, parameters or {}, source.stem)
-    usual = output(source, {p.name: p.default for p in declared} | given)
+    usual = output(source, {name: p.default for name, p in declared.items()} | given)
     target = paths.given(out) if out else usual
     if target.suffix != ".ipynb":
         raise InputError(f"the output {str(target)!r} is no notebook; give a name that ends in .ipynb")
@@ -293,9 +291,7 @@ def _aside(failed: Path) -> Path:
 
 
 def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:
-    """Do the work in a thread: papermill would take Ctrl-C for itself and wait for the cell. An interrupt
-    goes on to the kernel, whose cell may store what is finished; then it is raised here.
-    """
+    """Do it in a thread, as papermill would keep Ctrl-C to itself: the kernel gets it, then it is raised."""
     outcome: Future[object] = Future()
 
     def work() -> None:

@@ -69,21 +69,20 @@ class Sweep(Settings):
 
     def check(self) -> None:
         declared = {book: runner.parameters_of(book) for book in self.books}
-        together = {parameter.name: parameter for known in declared.values() for parameter in known}
+        together = {name: one for known in declared.values() for name, one in known.items()}
         owners = tuple(f"{book.stem}." for book in self.books)
         for cell in self.cells:
             shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
-            runner.check_parameters(list(together.values()), shared, "the sweep")
+            runner.check_parameters(together, shared, "the sweep")
             for book, known in declared.items():
                 runner.check_parameters(known, self.values_for(cell, book), book.stem)
 
     @staticmethod
     def values_for(cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
         """The parameters of a cell that this notebook takes; its own values override the shared ones."""
-        names = {parameter.name for parameter in runner.parameters_of(notebook)}
-        own = f"{notebook.stem}."
+        takes, own = runner.parameters_of(notebook), f"{notebook.stem}."
         alone = {name.removeprefix(own): value for name, value in cell.items() if name.startswith(own)}
-        return {name: value for name, value in cell.items() if name in names} | alone
+        return {name: value for name, value in cell.items() if name in takes} | alone
 
 
 _Ready = Callable[[Sequence[tuple[str, Mapping[str, Any]]]], object]  # of the names and parameters
@@ -92,9 +91,7 @@ _Planned = tuple[Path, dict[str, Any], bool]  # a notebook, its parameters, whet
 
 @safety.reader("a sweep")
 def read(file: str | Path) -> Sweep:
-    """Read and check a sweep, given as a path or as the name of a file in ``notebooks/sweeps``. Raises
-    InputError naming the key, the parameter or the value that is wrong; nothing has run then.
-    """
+    """Read and check a sweep, by its path or its name in ``notebooks/sweeps``; InputError for a wrong one."""
     path = runner.found("sweep", file, paths.notebooks() / "sweeps", ".yaml")
     record = safety.read_yaml(path)
     if not isinstance(record, dict):
@@ -116,11 +113,10 @@ def run(
     jobs: int = 1,
 ) -> pd.DataFrame:  # fmt: skip
     """Run a sweep; returns a row for each run and notebook: the grid's values and done, kept or failed.
-    ``say`` receives one line for each notebook that starts or ends. ``ready`` receives all notebooks that
-    will run, with their parameters, before the first one starts; an error that it raises ends the sweep.
-    ``jobs`` runs go on at once. A finished notebook with the same code and parameters is kept; a stopped one
-    is run again and continues. A run that fails does not stop the others; at the end a RunError with the
-    table names the failures.
+    ``say`` receives a line for each notebook that starts or ends, ``ready`` all notebooks that will run, with
+    their parameters, before the first starts. ``jobs`` runs go on at once. A finished notebook with the same
+    code and parameters is kept; a stopped one continues. A run that fails does not stop the others; at the
+    end a RunError names the failures.
     """
     sweep = read(file)
     plan = [list(_steps(cell, sweep.books)) for cell in sweep.cells]
@@ -169,7 +165,7 @@ def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[_Planned]
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
     """Whether the run holds this notebook, executed to the end with the same code and parameters."""
-    defaults = {parameter.name: parameter.default for parameter in runner.parameters_of(book)}
+    defaults = {name: one.default for name, one in runner.parameters_of(book).items()}
     try:
         executed = load(runner.output(book, defaults | dict(values)))
     except InputError:  # there is none, or it was cut off while it was written
@@ -181,5 +177,5 @@ def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
 
 
 def _sources(notebook: Any) -> list[str]:
-    injected = runner.cells_tagged(notebook, "injected-parameters")
-    return [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell not in injected]
+    injected = runner.code_cells(notebook, "injected-parameters")
+    return [cell.source for cell in runner.code_cells(notebook) if cell not in injected]

@@ -66,9 +66,8 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
 def submitter(
     do: Callable[[Any, Any], Any], make: Callable[[], Any], scheduler: str, workers: int
 ) -> Iterator[tuple[Callable[[Any], Any], int]]:
-    """The function that sends a task to a cluster and returns its future, and how many to send at once. A
-    task is ``do(made, task)``, with ``made`` from the partial ``make()`` once in each process. A task whose
-    worker dies goes to another; after the third loss its future has an error.
+    """The function that sends a task ``do(made, task)`` to a cluster and returns its future, and how many to
+    send at once; ``made`` is made once in each process. A task goes to up to ``LOSSES`` workers, if they die.
     """
     with connected(scheduler, workers) as client:
         executor = client.get_executor(pure=False, retries=LOSSES)

@@ -44,9 +44,7 @@ _GROWS = ("n_sessions", "systems")
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Lock a run's folder for this process; RunError for one that another holds or that cannot be written.
-    What a killed process was writing there (``.*.part``) is removed.
-    """
+    """Lock a run's folder, and remove what a killed process left; RunError where another process holds it."""
     busy = f"another process is working on run {folder.name!r}; wait for it or use another run name"
     with locked(folder, busy):
         for left in [*folder.glob(".*.part"), *folder.glob("scores/*/.*.part")]:
@@ -119,8 +117,7 @@ def command(notebook: str, run: str) -> str:
 
 def entry(study: str, run: str, stage: str) -> dict[str, Any]:
     """The manifest's entry of a stage as it stands; empty where there is none."""
-    found: dict[str, Any] = read_manifest(study, run).get("stages", {}).get(stage, {})
-    return found
+    return dict(read_manifest(study, run).get("stages", {}).get(stage, {}))
 
 
 def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
@@ -132,9 +129,7 @@ def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
 
 
 def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
-    """A file that a finished stage wrote, as it wrote it. Raises RunError with the command that makes the
-    file anew where it is gone or holds something else than the manifest says.
-    """
+    """A file as a finished stage wrote it; RunError with the command that makes it where it is not so."""
     made = finished(study, run, stage, notebook)
     return as_written(study, run, made, name, command(notebook, run))
 
@@ -270,9 +265,7 @@ class StageSpec(NamedTuple):
 
 
 class Study:
-    """A study: its folder under ``results/``, its stages in order, and tables derived from them. ``derived``
-    maps the name of a table that no stage writes to the function of a run that makes it.
-    """
+    """A study: its folder under ``results/``, its stages in order, and ``derived`` tables, by functions."""
 
     def __init__(self, name: str, stages: Iterable[StageSpec], derived: _Derived | None = None) -> None:
         self.name, self.derived = name, dict(derived or {})
@@ -302,15 +295,12 @@ class Study:
         return made
 
     def finished(self, run: str, name: str, *, variant: str = "") -> dict[str, Any]:
-        """The manifest's entry of a finished stage; RunError with the command that makes it. ``variant``
-        tells apart several stages of one kind in a run (scores under several conventions).
-        """
+        """The manifest's entry of a finished stage (of several, the ``variant``); RunError for none."""
         return finished(self.name, run, f"{name} {variant}".strip(), self.stages[name].notebook)
 
     def path(self, run: str, table: str, *, variant: str = "") -> Path:
-        """The file of a table, by the table's name or the file's, as the stage wrote it. Raises InputError
-        for a name that no stage writes, RunError with the command that makes the file where it is gone,
-        changed or not yet made.
+        """The file of a table, by the table's name or the file's, as the stage wrote it. InputError for an
+        unknown name, RunError with the command that makes a file that is gone, changed or not yet made.
         """
         if table not in self._maker_of:
             raise unknown(f"{self.name} table", table, sorted({*self._maker_of, *self.derived}))
@@ -320,9 +310,7 @@ class Study:
         return as_written(self.name, run, made, place, command(spec.notebook, run))
 
     def read(self, run: str, table: str, *, variant: str = "", **reading: Any) -> pd.DataFrame:
-        """A table of a run that a finished stage wrote, or one derived from such; raises as :meth:`path`.
-        ``reading`` are ``columns`` and ``repeated`` of :func:`crs_lib.core.tables.read_table`.
-        """
+        """A table of a run, written or derived; raises as :meth:`path`. ``reading`` is ``read_table``'s."""
         if table in self.derived:
             return self.derived[table](run)
         path = self.path(run, table, variant=variant)

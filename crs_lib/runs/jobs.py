@@ -42,10 +42,9 @@ class Part(NamedTuple):
 
 
 class Start(NamedTuple):
-    """One start of a job, as its makers are told it. Cache and log of model calls lie in ``folder``; without
-    one, where other runs of this machine find them (by the name ``run``). At the nth of ``starts`` n times as
-    many seeds are tried where a reply cannot be used. ``weights`` are the digests of models that the run
-    began with, by spec.
+    """One start of a job, as its makers are told it. Calls are cached and logged in ``folder``; without one,
+    where other runs of this machine find them (by ``run``). At the nth of ``starts`` n times as many seeds
+    are tried for a usable reply. ``weights`` are the digests, by spec, that the run began with.
     """
 
     folder: str = ""
@@ -84,7 +83,7 @@ def checked(needs: Sequence["Need"]) -> dict[str, str]:
     """The digests of models, by spec, after the preflight; one RunError that lists all that is missing."""
     from crs_lib.llm.preflight import preflight
 
-    return {str(row.model): str(row.digest) for row in preflight(needs).itertuples()}
+    return preflight(needs)
 
 
 def weights_as_inputs(digests: Mapping[str, str]) -> dict[str, str]:
@@ -105,11 +104,10 @@ def job(
     """Make every session of ``parts`` that the ledger lacks, part by part. ``make(*arguments, start)`` builds
     the session maker: once for all parts with models, which take threads as their servers have room for; once
     in each process or worker of a cluster (``scheduler``) otherwise, and then all of it must be picklable.
-    ``llm`` says how models are reached: before and after each part their servers must hold the weights that
-    the stage's inputs name. With ``logged`` makers log calls, which end in the run's ``llm_calls.jsonl``
-    whatever happens. Sessions that fail do not stop the next part. At the end a RunError names the first of
-    more than ``most_failed`` failures, and ends with ``hint``; the next start tries the failed sessions
-    again.
+    Before and after each part the servers (``llm``) must hold the weights that the stage's inputs name. With
+    ``logged`` calls end in the run's ``llm_calls.jsonl`` whatever happens. A session that fails does not stop
+    the others, and the next start tries it again; at the end more than ``most_failed`` are a RunError with
+    ``hint``.
     """
     start = Start(str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs))
     far = start._replace(folder="") if scheduler else start
@@ -149,16 +147,19 @@ def _check_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
 
 @contextmanager
 def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) -> Iterator[None]:
-    """Whatever happens within: the calls are in the run's folder, and the stage is counted. A cluster's logs
-    are fetched from each machine; a failure of that becomes a note on an earlier error.
-    """
+    """Whatever happens within: calls (of a cluster, from each machine) are exported, the stage counted."""
     try:
         yield
     finally:
         earlier = sys.exception()
         try:
             if scheduler and logged:
-                _fetch_logs(stage, scheduler)
+                from crs_lib.llm.calls import Recorder
+                from crs_lib.llm.client import LOG, drain_scratch
+                from crs_lib.runs import dask
+
+                with closing(Recorder(stage.folder / LOG)) as recorder:
+                    recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
         except Exception as error:
             if earlier is None:
                 raise
@@ -171,27 +172,16 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
             stage.counts |= ledger.counts()
 
 
-def _fetch_logs(stage: Stage, scheduler: str) -> None:
-    """Bring the call logs of a cluster's workers into the run's folder."""
-    from crs_lib.llm.calls import Recorder
-    from crs_lib.llm.client import LOG, drain_scratch
-    from crs_lib.runs import dask
-
-    with closing(Recorder(stage.folder / LOG)) as recorder:
-        recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
-
-
 def sessions(
     ledger: Ledger, keys: Sequence[Key], make: Callable[..., _Maker], arguments: tuple[Any, ...], *,
     workers: int = 1, threads: int = 0, scheduler: str = "", chunk: int = 10, progress: bool = True,
     label: str = "sessions",
 ) -> int:  # fmt: skip
     """Make every session of ``keys`` that the ledger lacks; returns the number of sessions made now.
-    ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both must
-    be picklable. With ``threads`` the sessions share one maker in this process (for work that waits for a
-    server); with ``scheduler`` they go to a Dask cluster (``crs_lib.runs.dask``). A session that raises is
-    recorded as failed and the others continue; :func:`_check` says so. A batch of threads or of a cluster
-    stops with a RunError after ``PATIENCE`` failures in a row: its server is gone.
+    ``make(*arguments)`` builds the session maker, once in each process, and both must be picklable; with
+    ``threads`` the sessions share one in this process, with ``scheduler`` they go to a Dask cluster. A
+    session that raises is recorded as failed. A batch of threads or of a cluster stops with a RunError after
+    ``PATIENCE`` failures in a row: its server is gone.
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")

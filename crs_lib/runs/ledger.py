@@ -31,11 +31,6 @@ def pack(text: str) -> bytes:
     return zlib.compress(text.encode("utf-8", "surrogatepass"), 6)
 
 
-def _unpack(body: bytes) -> str:
-    """The text of a stored body."""
-    return zlib.decompress(body).decode("utf-8", "surrogatepass")
-
-
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS sessions (system TEXT, session INTEGER, status TEXT NOT NULL,"
     " attempt INTEGER NOT NULL, body BLOB, hash TEXT, error TEXT,"
@@ -89,7 +84,7 @@ class Ledger(Store):
             try:
                 if hashlib.sha256(body).hexdigest() != digest:
                     raise ValueError("another body")
-                yield _unpack(body)
+                yield zlib.decompress(body).decode("utf-8", "surrogatepass")
             except (zlib.error, ValueError, TypeError) as error:
                 place = f"in the ledger {paths.shown(self.path)}"
                 better = "move that file away and start the same command again: the sessions are made anew"

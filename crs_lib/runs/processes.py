@@ -24,13 +24,12 @@ from crs_lib.core.errors import RunError
 
 PATIENCE = 60.0  # seconds that workers have to end after an error in another session
 T = TypeVar("T")
+_Make = Callable[[], Any] | None
 _Submit = Callable[[T], "Future[Any]"]
 
 
 @contextmanager
-def submitter(
-    do: Callable[..., Any], make: Callable[[], Any] | None, workers: int
-) -> Iterator[tuple[_Submit[Any], int]]:
+def submitter(do: Callable[..., Any], make: _Make, workers: int) -> Iterator[tuple[_Submit[Any], int]]:
     """The function that sends a task to fresh processes and returns its future, and how many to send at once.
     A task is ``do(made, task)``, with ``made`` from ``make()`` once in each process, or without ``make``
     ``do(task)``. After an interrupt nobody waits for the workers, after an error up to ``PATIENCE`` seconds.
@@ -56,7 +55,7 @@ def submitter(
             process.kill()
 
 
-def _started(idle: SimpleQueue[Any], do: Callable[..., Any], make: Callable[[], Any] | None) -> Any:
+def _started(idle: SimpleQueue[Any], do: Callable[..., Any], make: _Make) -> Any:
     """A new worker; its pipe is among the idle ones."""
     context = multiprocessing.get_context("spawn")
     mine, its = context.Pipe()
@@ -102,7 +101,7 @@ def in_order(submit: _Submit[T], tasks: Iterable[T], width: int) -> Iterator[Any
         sent.extend(map(submit, islice(waiting, 1)))
 
 
-def _serve(pipe: Any, do: Callable[..., Any], make: Callable[[], Any] | None) -> None:
+def _serve(pipe: Any, do: Callable[..., Any], make: _Make) -> None:
     """The work of a process: a task after the other until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()

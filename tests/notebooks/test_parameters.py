@@ -28,7 +28,7 @@ limits: dict[str, int] = {"low": 1}  # bounds"""
 
 
 def by_name(cell=CELL):
-    return {parameter.name: parameter for parameter in read_parameters(cell, "03_simulate")}
+    return read_parameters(cell, "03_simulate")
 
 
 def test_reads_name_type_default_and_help_of_every_line():
@@ -99,8 +99,8 @@ def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
 
 def test_unknown_names_get_a_suggestion_and_help_has_a_line_a_parameter():
     with pytest.raises(InputError, match="unknown parameter 'sede'; did you mean 'seed'"):
-        check_parameters(read_parameters(CELL, "03_simulate"), {"sede": 1}, "03_simulate")
-    lines = help_text(read_parameters(CELL, "03_simulate"), "03_simulate").splitlines()
+        check_parameters(by_name(), {"sede": 1}, "03_simulate")
+    lines = help_text(by_name(), "03_simulate").splitlines()
     assert len(lines) == 1 + 7
     assert lines[2].split() == ["seed", "(int)", *"seed of every random choice".split(), "[7]"]
     assert lines[5].endswith('systems, in order [["tracker", "echo"]]')

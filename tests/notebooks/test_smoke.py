@@ -37,7 +37,7 @@ RUNS = {"07_thesis": "logs", "08_models": "models", "32_human_labels": "0"}
 
 def values_for(path):
     """Values of these parameters that the notebook takes; none of them is its default."""
-    defaults = {parameter.name: parameter.default for parameter in notebooks.parameters_of(path)}
+    defaults = {name: one.default for name, one in notebooks.parameters_of(path).items()}
     other = FULL.get(path.stem, OTHER)
     values = {name: value for name, value in other.items() if name in defaults and defaults[name] != value}
     run = f"papermill-{RUNS.get(path.stem, path.stem[0])}"

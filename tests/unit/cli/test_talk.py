@@ -135,7 +135,7 @@ def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
     assert (one["title"], one["year"], one["director"]) == ("Metropolis", 1927, ["Fritz Lang"])
     for words, message in (
         ([], "needs --out"),
-        (["--run", "none", "--out", "x"], "run 'none' has no catalogue"),
+        (["--run", "none", "--out", "x"], "no finished 03_simulate in run 'none'; make it with"),
         (["--run", "r", "--catalog", "films.jsonl", "--out", "x"], "give --run, or --catalog"),
     ):
         assert main(["catalog", "export", *words]) == 2

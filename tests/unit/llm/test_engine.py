@@ -38,10 +38,10 @@ def ask(text, seed=1, **rest):
     return Request.ask("crs", text, seed=seed, **rest)
 
 
-def test_preflight_knows_it(engine):
+def test_preflight_knows_it(engine, llm):
     need = Need("crs", f"ollama:{engine.model}", OPTIONS, settings={"host": engine.url})
-    (row,) = preflight([need]).to_dict("records")
-    assert (row["digest"], row["context"], row["num_ctx"]) == (engine.digest, CONTEXT, CONTEXT)
+    assert preflight([need]) == {need.spec: engine.digest}
+    assert llm.backend.context_limit() == CONTEXT == OPTIONS["num_ctx"]
 
 
 def test_seeds_tokens_stops_and_schemas_are_the_engines_own(llm, engine):

@@ -27,7 +27,7 @@ def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "tiny.gguf"
     write_model(path, 0)
     yield path
-    local._engine = None
+    local._ENGINES.clear()
 
 
 def ask(text="Which colour?", **rest):
@@ -72,11 +72,11 @@ def test_one_model_is_in_memory(model, tmp_path):
     write_model(other, 1)
     one, two = local._Local(str(model), context=1024), local._Local(str(other), context=1024)
     one.complete(ask(schema=SCHEMA))
-    first = local._engine
+    assert [key[0] for key in local._ENGINES] == [str(model)]
     two.complete(ask(schema=SCHEMA))
-    assert local._engine is not None and local._engine[0][0] == str(other) and local._engine is not first
+    assert [key[0] for key in local._ENGINES] == [str(other)]
     two.unload()
-    assert local._engine is None and one.digest() != two.digest()
+    assert local._ENGINES == {} and one.digest() != two.digest()
 
 
 def test_faults_name_what_is_wrong(model, tmp_path):
@@ -92,7 +92,7 @@ def test_faults_name_what_is_wrong(model, tmp_path):
     broken.write_bytes(b"no model")
     with failing("refused", r"broken.gguf cannot be loaded"):
         local._Local(str(broken)).complete(ask())
-    local._engine = None
+    local._ENGINES.clear()
 
 
 def test_missing_weights_are_named_with_the_command(monkeypatch):

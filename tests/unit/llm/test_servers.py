@@ -5,8 +5,6 @@ import base64
 import gzip
 import json
 import math
-import os
-import socket
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ import pytest
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, Retry, http
 from crs_lib.llm.client import Pool
-from crs_lib.llm.http import Clients, _is_local
+from crs_lib.llm.http import _is_local
 from crs_lib.llm.preflight import unchanged
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
@@ -164,10 +162,9 @@ def test_odd_numbers_of_a_server_are_failed_calls(logprob):
     assert found.value.kind in ("bad reply", "garbled")
     for length in ("Infinity", '"many"', "[1]", "1e400", "{}"):
         told = http_answer(f'{{"model_info": {{"a.context_length": {length}}}}}')
-        tags = http_answer({"models": [{"model": "m:latest", "digest": "0"}]})
-        answers = http_answer({"version": "0.6.0"}), tags, told
+        answers = http_answer({"version": "0.6.0"}), told
         with talking(*answers, kind="ollama", timeout=TIMEOUT) as llm, failing("garbled", "no chat answer"):
-            llm.backend.served()
+            llm.backend.context_limit()
 
 
 AGAIN = Retry(waits=1, seeds=1, first=0.0, longest=0.0)
@@ -394,24 +391,6 @@ def test_a_proxy_is_used_for_other_machines_only(spec, monkeypatch):
         with LLM("openai:m", host="http://gpu1.invalid", retry=NEVER) as llm:
             assert llm.complete(Request.ask("crs", "hi")).text == "hello"
         assert proxy.heads[0].startswith(b"POST http://gpu1.invalid/v1/chat/completions ")
-
-
-@pytest.fixture
-def clients():
-    made = Clients(lambda *_: socket.socket(), 5.0)
-    yield made
-    made.close()
-
-
-@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_forked_process_has_its_own_connections(clients):
-    mine = clients.at("http://a")
-    child = os.fork()
-    if child == 0:
-        own = clients.at("http://a")
-        clients.close()
-        os._exit(0 if own is not mine and mine.fileno() != -1 else 1)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_this_machine_is_known():

@@ -136,10 +136,15 @@ def test_halted_it_refuses_further_calls():
 
 def test_backends_get_the_settings_they_take_and_twice_their_slots():
     service = LLMSettings(host="gpu1", timeout=5.0, think=False)
-    assert service.settings_for("ollama:a") == {"host": "gpu1", "timeout": 5.0, "think": False}
-    assert service.settings_for("openai:a") == {"host": "gpu1", "timeout": 5.0}
+    assert service.settings_for("ollama:a") == {
+        "host": "gpu1",
+        "timeout": 5.0,
+        "send_key": False,
+        "think": False,
+    }
+    assert service.settings_for("openai:a") == {"host": "gpu1", "timeout": 5.0, "send_key": False}
     assert service.settings_for("template") == {}
-    assert LLMSettings().settings_for("openai:a") == {"timeout": 300.0}
+    assert LLMSettings().settings_for("openai:a") == {"timeout": 300.0, "send_key": False}
     with pytest.raises(InputError, match="did you mean 'ollama'"):
         service.settings_for("olama:a")
     with Pool(None, LLMSettings(host="gpu1,gpu2", slots=5)) as pool:

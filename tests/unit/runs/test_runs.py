@@ -15,7 +15,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, NoDataError, RunError
 from crs_lib.core.settings import Settings
 from crs_lib.runs import StageSpec, Study
-from crs_lib.runs.ledger import Done, Key, Ledger, _unpack, pack
+from crs_lib.runs.ledger import Done, Key, Ledger, pack
 
 
 @pytest.fixture(autouse=True)
@@ -218,11 +218,6 @@ def test_a_damaged_page_is_noticed_and_a_file_that_is_no_ledger_left_alone(path,
     with pytest.raises(RunError, match=r"cannot be used.*nothing was changed"):
         Ledger(path)
     assert path.read_bytes() == b"this is no database" * 100
-
-
-@given(st.text())
-def test_any_text_survives_packing(text):
-    assert _unpack(pack(text)) == text
 
 
 _events = st.lists(st.tuples(st.integers(0, 3), st.none() | st.text(max_size=5)), max_size=15)

@@ -259,7 +259,7 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
     ({"llm": {"temprature": 1}}, "did you mean 'temperature'"),
     ({"llm": {"num_ctx": 100, "num_predict": 200}}, "leaves no room"),
     ({"user_llm": "olama:x"}, "did you mean 'ollama'"),
-    ({"user_llm": "ollama"}, "write it like ollama:"),
+    ({"user_llm": "ollama"}, "user_llm: .* needs a model after a colon, e.g. ollama:"),
     ({"systems": ["ollama"]}, "needs a model"),
     ({"shard": "1/4"}, "unknown setting 'shard'"),
 ])  # fmt: skip
