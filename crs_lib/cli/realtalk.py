@@ -18,15 +18,15 @@ from crs_lib.core.settings import OneOf, fields_of
 
 _CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
 _MODEL = (
-    "encoder ranker engine share keep single listed most narrative phase_least phase_most margin window "
-    "nodes llm forms view segments prompts questions"
+    "teachers seed encoder ranker engine share keep single listed most narrative phase_least phase_most "
+    "margin window nodes llm forms view segments prompts questions"
 )
 _WORDS = "realtalk/command"  # headings of printed tables, and hints at what is not installed
 _AUTO = {"encoder": "auto", "ranker": "auto"}
 
 
 @command(
-    "realtalk predict", takes=[f"{_CONFIG} teachers seed {_MODEL}"], reads="chat train", writes="out page",
+    "realtalk predict", takes=[f"{_CONFIG} {_MODEL}"], reads="chat train", writes="out page",
     defaults=_AUTO,
 )  # fmt: skip
 def _predict(
@@ -131,10 +131,7 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 
 @command(
     "realtalk evaluate", defaults={**_AUTO, "run": "train", "data": "realtalk"},
-    takes=[
-        f"{_CONFIG} run data against tradeoff teachers selection reading arc_cases final force seed "
-        f"{_MODEL}"
-    ],
+    takes=[f"{_CONFIG} run data against tradeoff selection reading arc_cases final force {_MODEL}"],
 )  # fmt: skip
 def _evaluate(
     *, test_only: bool = False, teach: bool = False, train: Path | None = None,

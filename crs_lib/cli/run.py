@@ -13,6 +13,7 @@ from crs_lib.core.settings import Field
 from crs_lib.notebooks import runner
 
 _Pairs = tuple[list[str], ...]
+_NOBODY: dict[str, Any] = {"judges": ()}
 _SIMULATE, _EVALUATE = "03_simulate", "04_evaluate"
 
 
@@ -76,7 +77,7 @@ def _sweep(file: str, *, jobs: Annotated[int, Field(ge=1, le=64)] = 1) -> None:
         show.finish(found, Path(file).stem)
 
 
-@command("simulate", takes=["crs_lib.judge.config:JudgeConfig judges samples"], defaults={"judges": ()})
+@command("simulate", takes=["crs_lib.judge.config:JudgeConfig judges samples"], defaults=_NOBODY)
 def _simulate(
     *, p: _Pairs = (), f: Path | None = None, sweep: str = "", estimate: bool = False,
     log: tuple[str, ...] = (), scheduler: str = "", **judged: Any,
@@ -135,9 +136,7 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
         print(f"For tokens and hours {try_it} first, then add: --log RUN")
 
 
-@command(
-    "judge", takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries"], defaults={"judges": ()}
-)
+@command("judge", takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries"], defaults=_NOBODY)
 def _judge(run: str, *, report: bool = False, **given: Any) -> None:
     """Let models judge a finished run.
 

@@ -95,6 +95,7 @@ class _Slot(str):
 
 
 _Words = tuple[tuple[str, str], ...]
+_Draw = np.random.Generator
 Template = tuple[str | _Slot | tuple["Template", ...], ...]
 
 
@@ -174,9 +175,7 @@ def _sections(name: str, small: bool, _: _Words) -> Mapping[str, tuple[Template,
     return {section: compiled(part, small) for section, part in lines(name).items()}
 
 
-def fill(
-    templates: Sequence[Template], draw: np.random.Generator, where: str, small: bool = False, /, **slots: str
-) -> str:
+def fill(templates: Sequence[Template], draw: _Draw, where: str, small: bool = False, /, **slots: str) -> str:
     """A random one of some templates with random alternatives, slots filled in. Slots are filled as they are,
     "$" or "{" in a title included; a full stop behind a value that ends in a stop is left out ("Ring Lardner
     Jr."); a value that begins a sentence gets a capital, unless all is ``small`` or it is a title. Where a
@@ -207,7 +206,7 @@ def _fill(
             out.append(part[1:] if doubled else part)
 
 
-def phrase(name: str, section: str, draw: np.random.Generator, *, small: bool = False, **slots: str) -> str:
+def phrase(name: str, section: str, draw: _Draw, *, small: bool = False, **slots: str) -> str:
     """:func:`fill` for a section of a wording file, or of "user" where a voice lacks it; InputError for none.
     With ``small`` the template's own words are in small letters; values keep their capitals.
     """
@@ -218,7 +217,7 @@ def phrase(name: str, section: str, draw: np.random.Generator, *, small: bool = 
     return fill(templates, draw, f"{name}.wording, [{section}]", small, **slots)
 
 
-def say(name: str, section: str, draw: np.random.Generator, *, small: bool = False, **slots: str) -> str:
+def say(name: str, section: str, draw: _Draw, *, small: bool = False, **slots: str) -> str:
     """:func:`phrase` as a sentence, its first letter a capital unless all is ``small``."""
     text = phrase(name, section, draw, small=small, **slots)
     return text if small else sentence(text)

@@ -38,7 +38,7 @@ from crs_lib.core.errors import InputError, did_you_mean, unknown
 __all__ = ["Entry", "Field", "OneOf", "Registry", "RunName", "Seed", "Setting", "Settings", "fields_of"]
 
 T = TypeVar("T")
-_Facts = Mapping[str, Mapping[str, Any]]
+_Facts = Callable[[], Mapping[str, Mapping[str, Any]]] | None
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,7 @@ class Registry(Generic[T]):
     ``place`` (a number) come first, in its order; then the others as they were registered.
     """
 
-    def __init__(
-        self, kind: str, room: str = "", first: Sequence[str] = (), words: Callable[[], _Facts] | None = None
-    ) -> None:
+    def __init__(self, kind: str, room: str = "", first: Sequence[str] = (), words: _Facts = None) -> None:
         self.kind = kind
         self._room, self._first, self._words = room, first, words
         self._entries: dict[str, Entry[T]] = {}

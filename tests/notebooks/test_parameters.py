@@ -13,7 +13,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.notebooks.look import _to_html, heading
 from crs_lib.notebooks.rules import rules
 from crs_lib.notebooks.runner import _Parameter, check_parameters, help_text, read_parameters
-from tests.helpers import books
+from tests.helpers import books, refused
 
 CELL = """run: str = "smoke"  # name of the run
 seed: int = 7  # seed of every random choice
@@ -80,8 +80,7 @@ def test_mistyped_text_is_refused_with_what_was_expected(name, text):
     *((_Parameter("systems", "list", [], ""), value, "expected a list") for value in (("a",), {"a"}, [{1, 2}], [object()])),
 ])  # fmt: skip
 def test_only_a_value_of_the_type_that_json_holds_is_passed(parameter, value, says):
-    with pytest.raises(InputError, match=says):
-        parameter.checked(value)
+    refused(says, parameter.checked, value)
 
 
 @pytest.mark.parametrize("llm", [
@@ -295,8 +294,7 @@ def test_sections_end_with_findings_and_the_notebook_with_what_it_showed(good, t
 def test_a_file_that_is_no_notebook(tmp_path, content):
     path = tmp_path / "01_broken.ipynb"
     path.write_text(content)
-    with pytest.raises(InputError, match="no notebook"):
-        rules(path)
+    refused("no notebook", rules, path)
 
 
 @pytest.mark.parametrize("path", sorted(paths.notebooks().glob("*.ipynb")), ids=lambda path: path.stem)

@@ -14,7 +14,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
-from tests.helpers import books
+from tests.helpers import books, refused
 from tests.helpers.jobs import alive, wait_until
 
 pytestmark = pytest.mark.slow
@@ -71,8 +71,7 @@ def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tm
 ])  # fmt: skip
 def test_a_wrong_parameter_is_refused_before_anything_runs(results, tmp_path, given, message):
     source = books.write(tmp_path, "01_hello")
-    with pytest.raises(InputError, match=message):
-        notebooks.run(source, given)
+    refused(message, notebooks.run, source, given)
     assert not results.exists()
 
 
@@ -80,8 +79,7 @@ def test_a_notebook_is_not_written_over_itself(tmp_path):
     source = books.write(tmp_path, "01_hello")
     with pytest.raises(InputError, match=r"01_hello.ipynb would be written over .*give another output"):
         notebooks.run(source, {}, tmp_path / "." / "01_hello.ipynb")
-    with pytest.raises(InputError, match=r"ends in .ipynb"):
-        notebooks.run(source, {}, tmp_path / "out.txt")
+    refused(r"ends in .ipynb", notebooks.run, source, {}, tmp_path / "out.txt")
 
 
 def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
@@ -92,8 +90,7 @@ def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
         assert notebooks.find(given) == source
     monkeypatch.chdir(tmp_path)
     assert notebooks.find("03_simulate") == notebooks.find("notebooks/03_simulate.ipynb") == source
-    with pytest.raises(InputError, match="unknown notebook '03_simulat'; did you mean '03_simulate'"):
-        notebooks.find("03_simulat")
+    refused("unknown notebook '03_simulat'; did you mean '03_simulate'", notebooks.find, "03_simulat")
 
 
 def test_the_tens_digit_names_the_study():
@@ -214,8 +211,7 @@ def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_
 def test_a_notebook_that_fails_or_breaks_a_rule_is_not_refreshed(tmp_path):
     path = books.write(tmp_path, "01_hello", replace={"work": "1 / 0"})
     before = path.read_bytes()
-    with pytest.raises(RunError, match="ZeroDivisionError"):
-        notebooks.refresh([path])
+    refused("ZeroDivisionError", notebooks.refresh, [path], error=RunError)
     assert path.read_bytes() == before
     path = books.write(tmp_path, "01_hello", replace={"reading": "It is 2 words long."})
     with pytest.raises(RunError, match=r"01_hello.ipynb: the reading at the end .*number typed by hand"):

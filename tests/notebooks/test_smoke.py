@@ -10,8 +10,8 @@ import pytest
 
 from crs_lib import notebooks
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
 from crs_lib.notebooks import runner
+from tests.helpers import refused
 
 BOOKS = notebooks.committed()
 CHAT = str(paths.samples() / "realtalk" / "Chat_13_Lucia_Hendrik.json")
@@ -100,8 +100,7 @@ def test_papermill_runs_it_with_other_parameters(path):
 
 def test_an_unknown_parameter_is_an_error():
     for path in BOOKS:
-        with pytest.raises(InputError, match=f"{path.stem}: unknown parameter 'seeed'"):
-            notebooks.run(path, {"seeed": 1})
+        refused(f"{path.stem}: unknown parameter 'seeed'", notebooks.run, path, {"seeed": 1})
 
 
 @pytest.mark.parametrize("folder", [paths.notebooks(), paths.ROOT], ids=["notebooks", "root"])

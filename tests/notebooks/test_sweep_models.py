@@ -7,8 +7,8 @@ import pytest
 from crs_lib import judge as judging
 from crs_lib.__main__ import main
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
 from crs_lib.notebooks import runner, sweeps
+from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import simulated
 
@@ -100,8 +100,7 @@ def test_a_setting_that_judges_do_not_take_is_given_to_one_notebook(tmp_path, se
     ("04_evaluate.run", "its key 'run' names the runs"),
 ])  # fmt: skip
 def test_what_is_one_notebooks_own_is_checked_too(tmp_path, started, name, message):
-    with pytest.raises(InputError, match=message):
-        sweeps.run(sweep(tmp_path, {}, **{name: {}}))
+    refused(message, sweeps.run, sweep(tmp_path, {}, **{name: {}}))
 
 
 def test_a_sweep_without_notebooks_asks_for_the_models_of_all_its_runs_first(tmp_path, server, capsys):

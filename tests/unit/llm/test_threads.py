@@ -10,13 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm import client as llm_client
 from crs_lib.llm.base import Message, Reply
 from crs_lib.llm.calls import key
 from crs_lib.llm.client import CACHE, LOG, Pool, _Slots, drain_scratch, scratch
 from crs_lib.llm.settings import LLMSettings
+from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 
 
@@ -37,10 +38,8 @@ def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero():
     llm = LLM("scripted", answers=["one", "two", "three"])
     assert [reply.text for reply in llm.gather(map(ask, range(3)))] == ["one", "two", "three"]
     assert llm.gather([]) == []
-    with pytest.raises(InputError, match="slots is 0"):
-        _Slots(["a"], 0)
-    with pytest.raises(InputError, match="timeout is 0"):
-        LLM("ollama:tiny", timeout=0.0)
+    refused("slots is 0", _Slots, ["a"], 0)
+    refused("timeout is 0", LLM, "ollama:tiny", timeout=0.0)
 
 
 def interrupt(seconds, action):
@@ -129,24 +128,18 @@ def test_halted_it_refuses_further_calls():
     with Pool(None, made={"scripted": LLM("scripted", answers=["a", "b"])}) as pool:
         assert pool.complete("scripted", hello()).text == "a"
         pool.halt()
-        with pytest.raises(RunError, match="started again, it continues"):
-            pool.complete("scripted", hello())
+        refused("started again, it continues", pool.complete, "scripted", hello(), error=RunError)
         pool.release("scripted")
 
 
 def test_backends_get_the_settings_they_take_and_twice_their_slots():
     service = LLMSettings(host="gpu1", timeout=5.0, think=False)
-    assert service.settings_for("ollama:a") == {
-        "host": "gpu1",
-        "timeout": 5.0,
-        "send_key": False,
-        "think": False,
-    }
-    assert service.settings_for("openai:a") == {"host": "gpu1", "timeout": 5.0, "send_key": False}
+    reached = {"host": "gpu1", "timeout": 5.0, "send_key": False}
+    assert service.settings_for("ollama:a") == {**reached, "think": False}
+    assert service.settings_for("openai:a") == reached
     assert service.settings_for("template") == {}
     assert LLMSettings().settings_for("openai:a") == {"timeout": 300.0, "send_key": False}
-    with pytest.raises(InputError, match="did you mean 'ollama'"):
-        service.settings_for("olama:a")
+    refused("did you mean 'ollama'", service.settings_for, "olama:a")
     with Pool(None, LLMSettings(host="gpu1,gpu2", slots=5)) as pool:
         assert pool.width(["ollama:a", "template"]) == 20
         assert pool.width([]) == 1

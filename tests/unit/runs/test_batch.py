@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.runs.jobs import PATIENCE, _check, sessions
 from crs_lib.runs.ledger import Done, Key, Ledger
 from crs_lib.runs.processes import completed, submitter
-from tests.helpers import jobs
+from tests.helpers import jobs, refused
 from tests.helpers.jobs import Dies, Draws, Refuses, alive, keys, run, stored, wait_until
 
 JOB = Path(jobs.__file__)
@@ -64,14 +64,12 @@ def test_a_failing_session_does_not_stop_the_others_and_is_tried_again(ledger, w
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_maker_that_cannot_be_made_says_so_in_its_own_words(ledger, workers):
-    with pytest.raises(InputError, match="no such catalogue"):
-        run(ledger, keys(2), Refuses, ("no such catalogue",), workers=workers)
+    refused("no such catalogue", run, ledger, keys(2), Refuses, ("no such catalogue",), workers=workers)
 
 
 @pytest.mark.subprocess
 def test_a_worker_that_is_killed_ends_the_batch_with_advice(ledger):
-    with pytest.raises(RunError, match="ended without an answer"):
-        run(ledger, keys(2), Dies, (), workers=2)
+    refused("ended without an answer", run, ledger, keys(2), Dies, (), workers=2, error=RunError)
 
 
 @pytest.mark.parametrize("workers, says", [
@@ -80,8 +78,7 @@ def test_a_worker_that_is_killed_ends_the_batch_with_advice(ledger):
     (100_000, "100,000, the limit is 256 processes or threads of one command; raise it with CRS_MOST_WORKERS"),
 ])  # fmt: skip
 def test_without_workers_nothing_can_be_done_and_not_with_any_number(ledger, workers, says):
-    with pytest.raises(InputError, match=says):
-        run(ledger, keys(1), Draws, (5,), workers=workers)
+    refused(says, run, ledger, keys(1), Draws, (5,), workers=workers)
 
 
 def killed(process, path, beyond):
@@ -208,5 +205,4 @@ def test_left_early_the_sessions_under_way_are_halted(tmp_path):
 
 def test_a_scheduler_is_an_address(ledger):
     pytest.importorskip("distributed", reason="needs the extra dist")
-    with pytest.raises(InputError, match="give 'local', tcp://"):
-        run(ledger, keys(1), Draws, (5,), scheduler="gpu1")
+    refused("give 'local', tcp://", run, ledger, keys(1), Draws, (5,), scheduler="gpu1")

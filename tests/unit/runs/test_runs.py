@@ -16,6 +16,7 @@ from crs_lib.core.errors import InputError, NoDataError, RunError
 from crs_lib.core.settings import Settings
 from crs_lib.runs import StageSpec, Study
 from crs_lib.runs.ledger import Done, Key, Ledger, pack
+from tests.helpers import refused
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +75,7 @@ def test_how_it_is_computed_may_differ_and_derived_stages_are_made_anew(name, op
 def test_a_stage_that_failed_says_why_and_can_go_on(error):
     with pytest.raises(error), runs.stage("movies", "r1", "simulate", {"seed": 3}):
         assert entry()["status"] == "running"
-        with pytest.raises(RunError, match="no finished"):
-            runs.finished("movies", "r1", "simulate", "03_simulate")
+        refused("no finished", runs.finished, "movies", "r1", "simulate", "03_simulate", error=RunError)
         raise error("why")
     assert (entry()["status"], entry()["error"]) == ("failed", f"{error.__name__}: why")
     with pytest.raises(RunError, match=r"no finished 03_simulate in run 'r1'; make .*python -m crs_lib run"):
@@ -118,12 +118,10 @@ def test_two_processes_cannot_work_on_one_run_and_a_dead_one_does_not_block():
 
 def test_a_folder_that_cannot_be_written_is_not_taken_for_a_busy_one(results):
     (results / "movies").write_text("a file where the folder should be")
-    with pytest.raises(RunError, match=r"cannot be written .* set CRS_RESULTS"):
-        simulate({"seed": 3})
+    refused(r"cannot be written .* set CRS_RESULTS", simulate, {"seed": 3}, error=RunError)
     (results / "movies").unlink()
     (results / "movies" / "r1" / ".lock").mkdir(parents=True)
-    with pytest.raises(RunError, match=r"cannot be written"):
-        simulate({"seed": 3})
+    refused(r"cannot be written", simulate, {"seed": 3}, error=RunError)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +213,7 @@ def test_a_damaged_page_is_noticed_and_a_file_that_is_no_ledger_left_alone(path,
     with pytest.raises(RunError, match=r"cannot be used|damaged"), Ledger(path) as ledger:
         list(ledger.bodies(keys))
     path.write_bytes(b"this is no database" * 100)
-    with pytest.raises(RunError, match=r"cannot be used.*nothing was changed"):
-        Ledger(path)
+    refused(r"cannot be used.*nothing was changed", Ledger, path, error=RunError)
     assert path.read_bytes() == b"this is no database" * 100
 
 
@@ -300,13 +297,11 @@ def test_a_stage_writes_its_tables_and_the_manifest_names_them(study_results):
 
 
 def test_a_later_stage_reads_the_file_that_it_names_as_input(study_results):
-    with pytest.raises(RunError, match="run 91_corpus -p run r1"):
-        STUDY.run("count", Letters())
+    refused("run 91_corpus -p run r1", STUDY.run, "count", Letters(), error=RunError)
     STUDY.run("corpus", Letters())
     with runs.stage("letters", "r1", "count by hand", {}) as stage:
         tables.write_csv(stage.path("scores/total.csv"), pd.DataFrame({"n": [7]}))
-    with pytest.raises(RunError, match="92_count"):
-        STUDY.read("r1", "total")
+    refused("92_count", STUDY.read, "r1", "total", error=RunError)
     assert STUDY.read("r1", "total", variant="by hand")["n"].to_list() == [7]
     STUDY.run("count", Letters())
     entry = STUDY.finished("r1", "count")
@@ -321,27 +316,20 @@ def test_what_is_missing_names_the_notebook_and_a_figure_may_do_without():
         STUDY.figure_table("r1", "words")  # no stage at all: the run does not exist
     with runs.stage("letters", "r1", "other", {}):
         pass
-    with pytest.raises(RunError, match="run 91_corpus -p run r1"):
-        STUDY.read("r1", "words")
-    with pytest.raises(NoDataError, match="run 91_corpus -p run r1"):
-        STUDY.figure_table("r1", "words")
+    refused("run 91_corpus -p run r1", STUDY.read, "r1", "words", error=RunError)
+    refused("run 91_corpus -p run r1", STUDY.figure_table, "r1", "words", error=NoDataError)
 
 
 def test_a_changed_file_is_not_read_and_an_unknown_table_gets_a_suggestion(study_results):
     STUDY.run("corpus", Letters())
     tables.write_csv(study_results / "empty.csv", pd.DataFrame({"a": [1]}))
-    with pytest.raises(RunError, match=r"empty.csv.*91_corpus -p run r1"):
-        STUDY.read("r1", "empty")
-    with pytest.raises(InputError, match=r"unknown .* table 'word'; did you mean 'words'"):
-        STUDY.read("r1", "word")
+    refused(r"empty.csv.*91_corpus -p run r1", STUDY.read, "r1", "empty", error=RunError)
+    refused(r"unknown .* table 'word'; did you mean 'words'", STUDY.read, "r1", "word")
 
 
 def test_settings_are_checked_and_declared_tables_must_be_made(study_results):
-    with pytest.raises(InputError, match="at most 3"):
-        STUDY.run("corpus", Letters(words=4))
-    with pytest.raises(InputError, match="takes Letters, not int"):
-        STUDY.run("corpus", 3)
+    refused("at most 3", STUDY.run, "corpus", Letters(words=4))
+    refused("takes Letters, not int", STUDY.run, "corpus", 3)
     assert not study_results.exists()
-    with pytest.raises(RunError, match="gone"):
-        STUDY.run("broken", Letters())
+    refused("gone", STUDY.run, "broken", Letters(), error=RunError)
     assert runs.read_manifest("letters", "r1")["stages"]["broken"]["status"] == "failed"
