@@ -144,7 +144,7 @@ class Lexical:
 
     def __init__(self, texts: Mapping[str, str] | None = None, k1: float = 1.2, b: float = 0.75) -> None:
         self.ids: Ids = list(texts or ())
-        self.index = BM25(k1, b).fit(words(body) for body in (texts or {}).values())
+        self.index = BM25(k1, b).fit(map(words, texts.values())) if texts else BM25(k1, b)
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best documents; only those that share a word with the query."""
