@@ -29,7 +29,7 @@ from .findings import (
 from .groups import adjust, holm
 from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
 from .power import facet_variances, scenarios_needed
-from .survival import kaplan_meier, restricted_mean
+from .survival import kaplan_meier
 from .words import conclusions, conclusions_by_subject, listed
 
 __all__ = [
@@ -69,7 +69,6 @@ __all__ = [
     "mean_of",
     "not_shown",
     "ratio_interval",
-    "restricted_mean",
     "scenarios_needed",
     "sign_flip_pairs",
     "tukey_table",

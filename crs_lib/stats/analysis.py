@@ -64,9 +64,8 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     omnibus = [_attempt(make, values, design, test=name) for name, make in _OMNIBUS.items()]
     columns = "test statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()
     every = [_pairwise(*case, plan) for case in cases.values()]
-    pairwise = _adjusted(pd.concat(every, ignore_index=True), plan)
     unable = _unable(frame, plan)
-    pairwise = _compared(pairwise, unable, plan)
+    pairwise = _compared(_adjusted(pd.concat(every, ignore_index=True), plan), unable, plan)
     able = values[~values[plan.system].isin(unable)]
     mine = pairwise[pairwise["outcome"] == plan.primary_outcome]
     mine = mine[mine["verdict"].isin(["higher", "lower"])]
@@ -131,10 +130,8 @@ def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     for name in levels(frame[design.system]):
         known = frame.loc[frame[design.system] == name, design.value].notna()
         found = cost_interval(averaged.loc[averaged[design.system] == name, design.value], design.confidence)
-        row = {"system": name, "mean": found.mean, "low": found.low, "high": found.high}
-        row |= {"n": int(known.sum()), "n_missing": int((~known).sum())}
-        rows.append(row | {"clusters": found.n, "note": found.reason})
-    return pd.DataFrame(rows)
+        rows.append((name, *found[:3], int(known.sum()), int((~known).sum()), found.n, found.reason))
+    return pd.DataFrame(rows, columns="system mean low high n n_missing clusters note".split())
 
 
 def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
@@ -208,15 +205,13 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 def _verdict(row: Mapping[Any, Any], plan: Plan) -> str:
     """The verdict of a pair; a difference needs test, interval beyond 0, and ranks on one side."""
-    p = row["p_wilcoxon_adjusted"]
-    p = row.get("p_brunner_munzel_adjusted", p)
+    p = row.get("p_brunner_munzel_adjusted", row["p_wilcoxon_adjusted"])
     if np.isnan(p):
         return "not compared"
-    if p <= plan.alpha:
-        if row["low"] > 0 and row["ranks"] > 0:
-            return "higher"
-        if row["high"] < 0 and row["ranks"] < 0:
-            return "lower"
+    if p <= plan.alpha and row["low"] > 0 and row["ranks"] > 0:
+        return "higher"
+    if p <= plan.alpha and row["high"] < 0 and row["ranks"] < 0:
+        return "lower"
     return "equivalent" if row["p_equivalent_adjusted"] <= plan.alpha else "not settled"
 
 

@@ -62,11 +62,6 @@ class _Difference(NamedTuple):
         """``a - b`` in each scenario."""
         return np.asarray(self.both[:, 0] - self.both[:, 1])
 
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the differences; NaN for fewer than two."""
-        return float(self.values.std(ddof=1)) if len(self.both) > 1 else float("nan")
-
     def row(self, **facts: Any) -> dict[str, Any]:
         """A row about the pair, with the scenarios that it shares and those left out."""
         return {"a": self.a, "b": self.b, **facts, "n": len(self.both), "n_missing": self.missing}

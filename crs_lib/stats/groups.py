@@ -217,9 +217,8 @@ def assumptions(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     checks = (_levene, _normality) if apart else (_levene, _normality, _sphericity)
     found = pd.concat([make(frame, design) for make in checks], ignore_index=True)
     holds = [None if np.isnan(p) else bool(p >= design.alpha) for p in found["p"]]
-    texts = [_FOLLOWS[check][not holding] for check, holding in zip(found["check"], holds, strict=True)]
-    safe = [_UNKNOWN + text.split(": ")[1] for text in texts]
-    words = [text if known is not None else alt for text, known, alt in zip(texts, holds, safe, strict=True)]
+    texts = [(_FOLLOWS[check][not held], held) for check, held in zip(found["check"], holds, strict=True)]
+    words = [text if held is not None else _UNKNOWN + text.split(": ")[1] for text, held in texts]
     if apart:
         words = [text.replace("the paired tests", "Games and Howell's test") for text in words]
         words = [text.replace("Wilcoxon's", "Brunner and Munzel's") for text in words]

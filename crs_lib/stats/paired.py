@@ -77,7 +77,8 @@ def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFram
     """
     rows = []
     for d in design.differences(frame):
-        n, mean, error = len(d.both), float(d.values.mean()), d.spread / len(d.both) ** 0.5
+        n, mean = len(d.both), float(d.values.mean())
+        error = float(d.values.std(ddof=1)) / n**0.5
         t = mean / error if error > 1e-14 * float(np.abs(d.values).max()) else float("nan")
         half = float(scipy.stats.t.ppf((1 + design.confidence) / 2, n - 1)) * error
         p = float(2 * scipy.stats.t.sf(abs(t), n - 1))

@@ -176,8 +176,7 @@ def _array(frame: pd.DataFrame, names: Sequence[str], nested: Mapping[str, Any],
         codes[name] = inside.transform(lambda part: pd.factorize(part, sort=True)[0]).to_numpy(dtype=int)
     shape = [int(codes[name].max()) + 1 for name in names]
     x = np.full(shape, np.nan)
-    place = tuple(codes[name] for name in names)
-    x[place] = numbers(frame, value)
+    x[tuple(codes[name] for name in names)] = numbers(frame, value)
     if np.isnan(x).any() or len(frame) != x.size:
         cells = " by ".join(f"{n} {name}" for n, name in zip(shape, names, strict=True))
         told = f"{len(frame)} rows for {x.size} cells of {cells}, {int(np.isnan(x).sum())} without a value"

@@ -1,4 +1,4 @@
-"""Time to recovery as a right-censored time: curves, restricted means and hazard ratios."""
+"""Time to recovery as a right-censored time: curves and hazard ratios."""
 
 import warnings
 from functools import partial
@@ -41,10 +41,6 @@ def _times(frame: pd.DataFrame, system: str, *more: str) -> _Times:
     return _Times(systems, code[known], when[known], happened[known], frame[known], missing)
 
 
-def _z(design: Design) -> float:
-    return float(scipy.stats.norm.ppf((1 + design.confidence) / 2))
-
-
 def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Share still waiting after each time, in [0, 1], by system; a row for time 0 and each event time.
     ``event`` is false where the time was censored. The log-log interval is [1, 1] before the first event, NaN
@@ -53,7 +49,7 @@ def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """
     from statsmodels.duration.survfunc import SurvfuncRight
 
-    z, data = _z(design), _times(frame, design.system)
+    z, data = float(scipy.stats.norm.ppf((1 + design.confidence) / 2)), _times(frame, design.system)
     columns = ["system", "time", "at_risk", "events", "survival", "low", "high", "n", "n_missing"]
     rows: list[Any] = []
     for k, name in enumerate(data.systems):
@@ -111,35 +107,6 @@ def _net(sums: Floats, weights: Floats) -> Floats:
     return np.where(np.isfinite(left), 1 - left, np.nan)
 
 
-def restricted_mean(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Mean waiting time up to ``horizon``, in [0, horizon], with its normal interval; a row per system: the
-    area under the Kaplan-Meier curve, up to the longest time that every system was followed for. Raises
-    InputError for a horizon of 0 or a system without time. Royston and Parmar (2013), BMC Med. Res. Methodol.
-    """
-    z, data = _z(design), _times(frame, design.system)
-    reach = {name: data.time[data.code == k].max(initial=-1) for k, name in enumerate(data.systems)}
-    if empty := [repr(name) for name, end in reach.items() if end < 0]:
-        raise InputError(f"no time for {', '.join(empty)}; leave it out or add sessions")
-    curves = dict(list(kaplan_meier(frame, design).groupby("system", observed=True)))
-    going_on = [end for name, end in reach.items() if curves[name]["survival"].min() > 0]
-    horizon = float(min(going_on or [max(reach.values())]))
-    if not horizon > 0:
-        raise InputError("some system was followed for no reply after its shifts; give longer sessions")
-    rows = []
-    for name, whole in curves.items():
-        curve = whole[whole["time"] <= horizon]
-        area = curve["survival"].to_numpy() * np.diff(np.append(curve["time"].to_numpy(), horizon))
-        ahead = np.cumsum(area[::-1])[::-1]
-        risk, events = (curve[column].to_numpy(dtype=float) for column in ("at_risk", "events"))
-        left = risk - events
-        step = np.divide(events, risk * left, out=np.zeros_like(risk), where=left > 0)
-        error, mean = float(np.sqrt((ahead**2 * step).sum())), float(area.sum())
-        row = {"system": name, "restricted_mean": mean, "error": error, "low": max(0.0, mean - z * error)}
-        row |= {"high": min(horizon, mean + z * error), "horizon": horizon}
-        rows.append(row | {column: int(curve[column].iloc[0]) for column in ("n", "n_missing")})
-    return pd.DataFrame(rows)
-
-
 def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Hazard ratio >= 0 of ``a`` against ``b`` (above 1, ``a`` recovers sooner), a row a pair: Cox model with
     Efron's ties, errors robust to both having met the same scenarios. NaN where it is not finite; no interval
@@ -148,8 +115,8 @@ def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """
     from statsmodels.duration.hazard_regression import PHReg
 
-    z, data = _z(design), _times(frame, design.system, design.scenario)
-    rows = []
+    z, rows = float(scipy.stats.norm.ppf((1 + design.confidence) / 2)), []
+    data = _times(frame, design.system, design.scenario)
     for i, j in check_pairs(data.systems, design.pairs):
         mine = (data.code == i) | (data.code == j)
         time, happened, first = data.time[mine], data.event[mine], (data.code[mine] == i).astype(float)

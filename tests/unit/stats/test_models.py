@@ -52,29 +52,6 @@ def test_kaplan_meier_is_the_product_over_event_times(times):
     assert (np.diff(inside) >= -1e-12).all()
 
 
-def until(frame, horizon):
-    """The same times, followed up to a horizon."""
-    time = frame["time"].clip(upper=horizon)
-    return frame.assign(time=time, event=frame["event"] & (frame["time"] <= horizon))
-
-
-def test_restricted_mean_is_the_area_with_its_error():
-    """6-MP up to week 20: 6*1 + .857*1 + .807*3 + .753*3 + .690*3 + .627*4, added up by hand."""
-    found = stats.restricted_mean(until(REMISSION, 20)).set_index("system")
-    area = 6 + 0.857143 + 3 * 0.806723 + 3 * 0.752941 + 3 * 0.690196 + 4 * 0.627451
-    assert found.loc["6-MP", "restricted_mean"] == pytest.approx(area, abs=1e-5)
-    placebo = REMISSION[REMISSION["system"] == "placebo"]["time"]
-    assert found.loc["placebo", "restricted_mean"] == pytest.approx(np.minimum(placebo, 20).mean())
-    # Without censoring Greenwood's error is the standard deviation (over n) of min(time, horizon).
-    frame = pd.DataFrame({"system": "a", "time": [1, 3, 4, 4, 9], "event": True})
-    row = stats.restricted_mean(until(frame, 6)).iloc[0]
-    mean, half = row["restricted_mean"], 1.959964 * np.std([1, 3, 4, 4, 6]) / 5**0.5
-    expected = [half / 1.959964, mean - half, min(6, mean + half)]
-    assert row[["error", "low", "high"]].tolist() == pytest.approx(expected)
-    frame = pd.DataFrame({"system": list("aabb"), "time": [1, 3, 2, 8], "event": [True, False, True, False]})
-    assert stats.restricted_mean(frame)["horizon"].tolist() == [3, 3]  # no guess beyond follow-up
-
-
 def ratio(frame, design=None):
     return hazard_ratios(frame, design or stats.Design()).iloc[0]
 
@@ -215,7 +192,6 @@ def test_no_scenario_variance_converges_at_the_boundary():
 
 
 FRAME = crossed()
-NO_PLACEBO = REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] != "placebo"))
 mixed_by_type = partial(mixed_model, factors=("shift_type",))
 
 
@@ -223,8 +199,6 @@ mixed_by_type = partial(mixed_model, factors=("shift_type",))
     (stats.kaplan_meier, REMISSION.assign(time=-1.0), "negative times"),
     (stats.kaplan_meier, REMISSION.assign(event=2), r"true \(it happened\) or false"),
     (stats.kaplan_meier, REMISSION.rename(columns={"time": "turns"}), "no column 'time'"),
-    (stats.restricted_mean, NO_PLACEBO, "no time for 'placebo'"),
-    (stats.restricted_mean, REMISSION.assign(time=0, event=False), "followed for no reply"),
     (mixed_by_type, FRAME[FRAME["shift_type"] == "none"], "'shift_type' has only the levels"),
     (mixed_by_type, FRAME[(FRAME["system"] != "b") | (FRAME["shift_type"] == "none")], "some combination of system, shift_type"),
     (mixed_model, FRAME.assign(value=0.5), "does not vary"),
