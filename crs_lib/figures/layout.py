@@ -4,7 +4,7 @@ Leaderboards, figures, statistics, reports and plans ask here: the thesis's scor
 
 from collections.abc import Collection
 
-from crs_lib.metrics import conventions
+from crs_lib.metrics import base, conventions
 
 # The few that a leaderboard shows, gain first; a cost of shifts never stands without the ability.
 HEADLINE = ["normalised_gain", "shift_cost", "straight_gain", "found_at_3", "topic_adaptation_score"]
@@ -41,6 +41,11 @@ OUTCOMES = {
 def outcomes(convention: str) -> tuple[str, ...]:
     """The outcomes of a convention, the primary one first; the headline for our own."""
     return OUTCOMES.get(conventions.base_of(convention)) or tuple(HEADLINE)
+
+
+def lower(metric: str) -> bool:
+    """Whether less of a metric is better."""
+    return base.get(metric).direction == base.LOWER
 
 
 def is_thesis(convention: str) -> bool:

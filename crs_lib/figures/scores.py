@@ -28,10 +28,6 @@ def _by_metric(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str,
     return found
 
 
-def _lower(metric: str) -> bool:
-    return base.get(metric).direction == base.LOWER
-
-
 @figure()
 def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it.
@@ -41,7 +37,7 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     usual = layout.outcomes(frames.convention_of(model_metrics))
     found = _by_metric(model_metrics, metrics or [n for n in usual if not base.get(n).mark] or usual)
     first, part = next(iter(found.items()))
-    order = [str(name) for name in part["mean"].sort_values(ascending=_lower(first), kind="stable").index]
+    order = list(map(str, part["mean"].sort_values(ascending=layout.lower(first), kind="stable").index))
     gain = model_metrics[model_metrics["metric"] == "straight_gain"].set_index("model")["mean"]
     able = gain.astype(float) >= ABLE  # who has nothing to lose has no rank by what was lost
     made, axes = style.figure(0.95 + 0.26 * len(order), 1, len(found), sharey=True)
@@ -49,7 +45,7 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
         ranked = part["mean"]
         if metric == "shift_cost":
             ranked = ranked.where(able.reindex(part.index, fill_value=True))
-        ranks = ranked.rank(ascending=_lower(metric), method="min")
+        ranks = ranked.rank(ascending=layout.lower(metric), method="min")
         for place, (name, look) in enumerate(style.looks(order).items()):
             style.estimate(panel, place, part.loc[name], look, caps=0.24)
             style.beside(panel, place, "–" if np.isnan(ranks[name]) else f"{ranks[name]:.0f}")

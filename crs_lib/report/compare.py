@@ -83,8 +83,7 @@ class Comparison:
         if "detectable_effect" not in power:
             return pairs
         columns = ["a", "b", "detectable_effect", "sessions_needed"]
-        found = pairs.merge(power[columns], on=["a", "b"], how="left")
-        return found.astype({"sessions_needed": "Int64"})
+        return pairs.merge(power[columns], on=["a", "b"], how="left").astype({"sessions_needed": "Int64"})
 
     @cached_property
     def by_type(self) -> pd.DataFrame:
@@ -253,9 +252,7 @@ def _specs(systems: Mapping[str, _System] | Sequence[str]) -> list[str]:
             example = "Ours=python:my_system:MySystem; crs systems lists what there is"
             raise InputError(f"{wrong[0]!r} is no system; give NAME=SPEC, e.g. {example}")
         return list(systems)
-    for name, one in systems.items():
-        if callable(one):
-            FUNCTIONS[name] = one
+    FUNCTIONS.update({name: one for name, one in systems.items() if callable(one)})
     return [f"{name}=function:{name}" if callable(one) else f"{name}={one}" for name, one in systems.items()]
 
 
@@ -263,8 +260,6 @@ def _digest(asked: Mapping[str, Any]) -> str:
     """Eight hexadecimal digits of the settings, of the programs and of this package as they are now."""
     specs = [spec for _, spec in map(named, asked["systems"]) if spec in SYSTEMS]
     programs = [identity(spec) for spec in specs if SYSTEMS.get(spec).facts.get("program")]
-    files = sorted(
-        path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".txt", ".toml", ".wording")
-    )
-    library = tables.of_files(files)
+    kinds = (".py", ".txt", ".toml", ".wording")
+    library = tables.of_files(sorted(path for path in _PACKAGE.rglob("*") if path.suffix in kinds))
     return hashlib.sha256(json.dumps([asked, programs, library], sort_keys=True).encode()).hexdigest()[:8]

@@ -22,15 +22,19 @@ from crs_lib.report import statistics
 from crs_lib.simulate.scenarios import CALM
 from crs_lib.stats import Design, cost_interval
 from crs_lib.stats.plan import Plan
-from crs_lib.thesis.catalog import CONCEPT_FIELDS, ThesisCatalog
+from crs_lib.thesis.catalog import CONCEPT_FIELDS, ThesisCatalog, listed
 from crs_lib.validity import redteam, sensitivity
 
 
-def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
-    """A figure's table of a run under a convention; NoDataError without data, RunError without scores."""
+def read(run: str, table: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
+    """A figure's table of a run under a convention; NoDataError without data, RunError without scores. Tests
+    are those of ``plan``, of the movies' own where none is given.
+    """
     if table in _OTHERS:
         evaluate.entry(run, convention)
         return _OTHERS[table](run, convention)
+    if table in _TESTS:
+        return _TESTS[table](*_planned(run, convention, plan))
     frame = evaluate.read(run, table, convention)
     more = {"turns": _with_shifts, "shifts": _as_waiting}.get(table)
     return more(frame, run, convention) if more else frame
@@ -85,17 +89,11 @@ def _planned(run: str, convention: str, plan: Plan | None) -> tuple[pd.DataFrame
     return scores, plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
 
 
-def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """The power of each declared contrast by scenarios, from its own differences; NoDataError if none."""
-    return statistics.power_table(*_planned(run, convention, plan))
-
-
-def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """Paired differences of the plan's primary outcome (the movies' plan, if none), a row a pair: a, b, diff,
-    low and high (95 %). ``declared`` pairs keep the plan's order, others read "higher minus lower";
-    ``neighbours`` are next to each other by mean. Raises NoDataError where nothing is comparable.
+def _paired_effects(scores: pd.DataFrame, declared: Plan) -> pd.DataFrame:
+    """Paired differences of a plan's primary outcome, a row a pair: a, b, diff, low and high (95 %).
+    ``declared`` pairs keep the plan's order, others read "higher minus lower"; ``neighbours`` are next to
+    each other by mean. Raises NoDataError where nothing is comparable.
     """
-    scores, declared = _planned(run, convention, plan)
     outcome, wanted = declared.primary_outcome, set(() if declared.all_pairs else declared.contrasts)
     known = scores[scores[outcome].notna()]
     order = list(known.groupby("system")[outcome].mean().sort_values().index)
@@ -151,12 +149,12 @@ def call_log(run: str) -> Path:
     return paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl"
 
 
-def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
-    """Turns of our own scores; NoDataError under a convention that does not take their parts down."""
+def _sensitivity_weights(run: str, convention: str) -> pd.DataFrame:
+    """How stable the ranking is over weights; NoDataError where a convention has no such parts."""
     name = evaluate.convention_of(run, convention)
     if layout.is_thesis(name):
         raise NoDataError(f"convention {name!r} has no item TAS, whose weights these are")
-    return evaluate.read(run, table, name)
+    return sensitivity.weights(evaluate.read(run, "turns", name))
 
 
 def _replies_at_risk(run: str, convention: str) -> pd.DataFrame:
@@ -198,9 +196,7 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
     made, scored = _simulated(run), evaluate.entry(run, convention)["parameters"]
     means = evaluate.read(run, "model_metrics", convention)
     systems = [str(name) for name in dict.fromkeys(means["model"])]
-    films = runs.entry(simulate.STUDY, run, "catalog")
-    source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
-    n_films = films.get("counts", {}).get("films", 0)
+    n_films = runs.entry(simulate.STUDY, run, "catalog").get("counts", {}).get("films", 0)
     n_films = len(thesis_catalog(run)) if scored["catalog"] == "thesis" else n_films
     words, first = prompts.lists("movies/pages")["boxes"], next(simulate.iter_dialogues(run), None)
     wishes = first is not None and any("constraints" in pair.user.user_meta for pair in first.pairs())
@@ -208,7 +204,7 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
     outcomes = [name for name in layout.outcomes(scored["name"]) if name in set(means["metric"])]
     user = [f"worded by {made.get('user_llm') or 'templates' * ('seed' in made)}", f"seed {made.get('seed')}"]
     rows = {
-        "catalogue": [source, f"{n_films:,} films"],
+        "catalogue": [_catalogue(run), f"{n_films:,} films"],
         "user": ["as in the logs"] if made.get("imported") else user,
         "system": systems if len(systems) <= 8 else [*systems[:7], f"and {len(systems) - 7} more"],
         "log": [words["constraints"][wishes], words["shifts"][shifts]],
@@ -219,6 +215,12 @@ def _roles(run: str, convention: str) -> pd.DataFrame:
     }
     table = pd.DataFrame({"role": list(rows), "lines": ["\n".join(part) for part in rows.values()]})
     return table.assign(n_systems=len(systems), n_sessions=int((means["n"] + means["n_missing"]).max()))
+
+
+def _catalogue(run: str) -> str:
+    """The name of the catalogue that a run was simulated with."""
+    parameters = runs.entry(simulate.STUDY, run, "catalog").get("parameters", {})
+    return str(parameters.get("catalog", "")).rpartition("/")[2]
 
 
 def _grounding(scored: Mapping[str, Any]) -> list[str]:
@@ -286,7 +288,7 @@ def thesis_catalog(run: str) -> ThesisCatalog:
 def _as_indexed(frame: pd.DataFrame, films: ThesisCatalog, concepts: bool) -> pd.DataFrame:
     """The fields as the thesis's scores know them: its index, its concepts, and words of plots."""
     index = {**films.index, "plot": films.plot_index}
-    raw = {name: {str(v) for _, one in films.records for v in _listed(one.get(name))} for name in index}
+    raw = {name: {value for _, one in films.records for value in listed(one.get(name))} for name in index}
     rows = []
     for name, values in index.items():
         share = len({film for films_of in values.values() for film in films_of}) / len(films)
@@ -297,14 +299,8 @@ def _as_indexed(frame: pd.DataFrame, films: ThesisCatalog, concepts: bool) -> pd
     return found.assign(topic=[concepts and n in CONCEPT_FIELDS for n in found["field"]], n_films=len(films))
 
 
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
-
-
 def _steps(run: str, scored: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
     """The preparation of the data set, a box of lines each: source, cleaning, pools of values, use."""
-    films = runs.entry(simulate.STUDY, run, "catalog")
-    source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
     values = dict(zip(frame["field"], frame["values"], strict=True))
     n_films, words = int(frame["n_films"].iloc[0]), values.get("plot", 0)
     labels = [f"{int(frame['changed'].sum()):,} labels cleaned"]
@@ -317,7 +313,7 @@ def _steps(run: str, scored: Mapping[str, Any], frame: pd.DataFrame) -> list[str
         of = "on the plots" if str(scored["topics"]).startswith("lda") else "none: topics by words"
         use = [of, *textwrap.wrap(model, 22), *use]
     boxes = [
-        ["Data set", *textwrap.wrap(source, 22), f"{n_films:,} films"],
+        ["Data set", *textwrap.wrap(_catalogue(run), 22), f"{n_films:,} films"],
         ["Preprocessing", *(lines["cleaned"] if scored["catalog"] == "thesis" else labels), *plots],
         ["Attribute pools", *pools[:7]],
         ["LDA training" if legacy else "Use", *use],
@@ -330,29 +326,26 @@ def _shift_events(run: str, convention: str) -> pd.DataFrame:
     every scenario counted once. Where the logs tell none, those that the convention detected, ``n`` a mean
     per system; else one row, n 0.
     """
-    counts: Counter[tuple[str, int]] = Counter()
-    lengths: dict[str, int] = {}
-    systems: Counter[str] = Counter()
-    for dialogue in simulate.iter_dialogues(run):
-        systems[dialogue.model_name] += 1
-        if dialogue.session_id not in lengths:
-            counts.update((_kind(e) or "unnamed", int(e.get("turn", 0))) for e in dialogue.shift_events)
-        longest = max(len(dialogue.pairs()), lengths.get(dialogue.session_id, 0))
-        lengths[dialogue.session_id] = longest
-    rows: list[dict[str, Any]]
-    if not (rows := [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]):
+    counts, systems, seen, turns = Counter[tuple[str, int]](), Counter[str](), set[str](), 0
+    for talk in simulate.iter_dialogues(run):
+        systems[talk.model_name] += 1
+        turns = max(turns, len(talk.pairs()))
+        if talk.session_id not in seen:
+            counts.update((_kind(e) or "unnamed", int(e.get("turn", 0))) for e in talk.shift_events)
+        seen.add(talk.session_id)
+    rows: list[Any] = [(*shift, n) for shift, n in sorted(counts.items())]
+    if not rows:
         found = evaluate.read(run, "shifts", convention)["turn"].value_counts().sort_index()
-        rows = [{"type": DETECTED, "turn": turn, "n": n / len(systems)} for turn, n in found.items()]
-    frame = pd.DataFrame(rows or [{"type": "", "turn": 1, "n": 0}])
+        rows = [(DETECTED, turn, n / len(systems)) for turn, n in found.items()]
+    frame = pd.DataFrame(rows or [("", 1, 0)], columns=["type", "turn", "n"])
     frame = frame.assign(n_systems=len(systems), n_sessions=max(systems.values(), default=0))
-    turns = max(lengths.values(), default=0)
     return frame.assign(paired=paired_users(run), n_turns=turns, systems="\n".join(systems))
 
 
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
     "roles": _roles, "catalogue_fields": _catalogue_fields, "shift_events": _shift_events,
-    "judge_means": _judge_means, "llm_calls": _llm_calls, "paired_effects": paired_effects, "power": power,
-    "redteam": _exploited, "replies_at_risk": _replies_at_risk,
-    "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
+    "judge_means": _judge_means, "llm_calls": _llm_calls, "redteam": _exploited,
+    "replies_at_risk": _replies_at_risk, "sensitivity_weights": _sensitivity_weights,
     "sensitivity_choices": lambda run, _: sensitivity.read(run),
 }  # fmt: skip
+_TESTS = {"paired_effects": _paired_effects, "power": statistics.power_table}

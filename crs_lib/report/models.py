@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+import numpy as np
 import pandas as pd
 
 from crs_lib import judge as judging
@@ -63,15 +64,11 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
     kept = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
     design = Design(pairs=kept, system="model", scenario="session_id", value="normalised_gain")
     found = cluster_bootstrap_differences(results, design)
-    means = results.groupby("model")["normalised_gain"].mean()
-    rows = []
-    for row in found.to_dict("records"):
-        beyond = "better" if row["low"] > 0 else "worse" if row["high"] < 0 else "not better"
-        rows.append({
-            "system": row["a"], "gain": means[row["a"]], "yardstick": row["b"], "its gain": means[row["b"]],
-            "difference": f"{row['diff']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]", "shown": beyond,
-        })  # fmt: skip
-    return pd.DataFrame(rows).round({"gain": 2, "its gain": 2})
+    means = results.groupby("model")["normalised_gain"].mean().round(2)
+    table = pd.DataFrame({"system": found["a"], "gain": found["a"].map(means), "yardstick": found["b"]})
+    told = [f"{row.diff:+.2f} [{row.low:+.2f}, {row.high:+.2f}]" for row in found.itertuples()]
+    beyond = np.select([found["low"] > 0, found["high"] < 0], ["better", "worse"], "not better")
+    return table.assign(**{"its gain": found["b"].map(means), "difference": told, "shown": beyond})
 
 
 def taking_part(run: str, convention: str = "", *, figures: bool = False) -> None:

@@ -2,7 +2,6 @@
 inside the page, so it can be sent as one file; only the links to the trace need its folder.
 """
 
-import functools
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -106,8 +105,7 @@ class _Report:
         note += f"{_label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
         told = quiet(note) + bullets(stats.conclusions(ladder, plan)) + declared
         contrasts = table(_headed(statistics.confirmatory(ladder.pairwise)))
-        letters = quiet("Systems that share a letter are not shown to differ.")
-        ranks = letters + table(_headed(leaders))
+        ranks = quiet("Systems that share a letter are not shown to differ.") + table(_headed(leaders))
         return f"{told}<h3>Declared contrasts</h3>{contrasts}<h3>Ranks</h3>{ranks}"
 
     def _judges(self) -> str:
@@ -155,10 +153,7 @@ class _Report:
     def _table(self, name: str) -> pd.DataFrame:
         """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
         if name not in self._read:
-            own = {"power": figure_tables.power, "paired_effects": figure_tables.paired_effects}.get(name)
-            read = functools.partial(own, plan=self.plan) if own else figure_tables.read
-            given = (self.run, self.convention) if own else (self.run, name, self.convention)
-            self._read[name] = read(*given)
+            self._read[name] = figure_tables.read(self.run, name, self.convention, self.plan)
         return self._read[name]
 
     def _metrics(self) -> str:
@@ -206,11 +201,7 @@ def _label(metric: str) -> str:
 
 def _headed(frame: pd.DataFrame) -> pd.DataFrame:
     """A table of statistics as a person reads it: columns in words, numbers to the right."""
-    shown = frame.copy()
-    for name in shown:
-        values = list(shown[name])
-        numeric = all(isinstance(v, int | float) for v in values)
-        shown[name] = pd.to_numeric(pd.Series(values, shown.index)) if numeric else values
+    shown = frame.infer_objects()
     if "outcome" in shown:
         shown["outcome"] = [_label(v) if v in base.METRICS else v for v in shown["outcome"]]
     return shown.rename(columns=heading)

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from crs_lib.core.dialogue import Dialogue, Pair
@@ -70,7 +71,7 @@ class SessionView:
         self.scorer = scorer
         self.catalog = scorer.grounder.catalog
         self.metrics = [base.get(name).name for name in metrics]
-        self._cut: dict[str, list[Any]] = {}
+        self.text = lru_cache(20_000)(self._cut)
 
     def record(
         self, dialogue: Dialogue, turns: Sequence[Row], shifts: Sequence[Row], judge: Row | None = None
@@ -93,16 +94,12 @@ class SessionView:
         values = {name: list(values) for name, values in film.values.items() if values}
         return {"title": film.title, "year": film.year, "values": values}
 
-    def text(self, text: str) -> list[Any]:
+    def _cut(self, text: str) -> list[Any]:
         """:func:`_pieces` of an utterance: concepts, rejected matches with their reason, titles."""
-        if text not in self._cut:
-            found = [(m.start, m.end, m.field, m.value, m.rejected) for m in self.scorer.grounder.audit(text)]
-            titles = self.scorer.grounder.titles(text)
-            found += [(t.start, t.end, TITLE, self.catalog.items[t.item].title, "") for t in titles]
-            if len(self._cut) > 20_000:
-                self._cut.clear()
-            self._cut[text] = _pieces(text, found)
-        return self._cut[text]
+        found = [(m.start, m.end, m.field, m.value, m.rejected) for m in self.scorer.grounder.audit(text)]
+        titles = self.scorer.grounder.titles(text)
+        found += [(t.start, t.end, TITLE, self.catalog.items[t.item].title, "") for t in titles]
+        return _pieces(text, found)
 
     def _turn(
         self, pair: Pair, shift: dict[str, Any] | None, row: Row, history: "_History"
@@ -195,9 +192,8 @@ def _shift(turn: int, event: Row | None, row: Row, pair: Pair) -> dict[str, Any]
 
 def _recovery(row: Row, kind: str) -> list[Any] | None:
     """``[within the window?, replies until recovery or None]``; None where it was not scored."""
-    if f"recovered_{kind}" not in row:
-        return None
-    return [bool(row[f"recovered_{kind}"]), number(row.get(f"delay_{kind}"))]
+    known = f"recovered_{kind}" in row
+    return [bool(row[f"recovered_{kind}"]), number(row.get(f"delay_{kind}"))] if known else None
 
 
 def _judge_notes(record: Row | None) -> dict[str, Any] | None:

@@ -172,8 +172,7 @@ def board(ladder: Ladder, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     rest = ladder.means[~ladder.means["system"].isin(ranked["system"])].reindex(columns=_BOARD)
     table = pd.concat([ranked, rest.assign(tied="not ranked")], ignore_index=True)
     if plan.ability:
-        ability = scores.groupby("system")[plan.ability].mean()
-        table.insert(1, plan.ability, table["system"].map(ability))
+        table.insert(1, plan.ability, table["system"].map(scores.groupby("system")[plan.ability].mean()))
     return tidy(table)
 
 
@@ -244,9 +243,7 @@ def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
     """Power of each declared contrast by its own deviation: now, what can be found, scenarios that it takes.
     ``power`` is that of :class:`crs_lib.stats.Ladder`; a note where nothing could be estimated.
     """
-    columns = ["a", "b", "n", "sd_difference", "power_now", "detectable_effect", "sessions_needed"]
-    columns += ["needed_low", "needed_high"]
-    return tidy(power, columns if "sd_difference" in power else ["note"])
+    return tidy(power.drop(columns="outcome"))
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
@@ -288,8 +285,7 @@ def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """
     if not plan.contrasts:
         raise InputError("no declared contrast is between systems of this run")
-    seen = shifts[shifts["watched"] > 0]
-    times = waiting(shifts, recovered_by(shifts)).assign(scenario=seen["session_id"])
+    times = waiting(shifts, recovered_by(shifts)).assign(scenario=shifts["session_id"])
     found = hazard_ratios(times, Design(pairs=plan.contrasts, scenario="scenario"))
     return tidy(found, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
 
@@ -307,8 +303,7 @@ def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.
     after = after.assign(turn=after["turn"] - after["since_shift"].astype(int))
     keys = ["model", "session_id", "turn"]
     means = after.groupby(keys, sort=False)[metric].mean().rename("value").reset_index()
-    found = means.merge(shifts[[*keys, "type"]], on=keys)
-    return found.rename(columns=names)
+    return means.merge(shifts[[*keys, "type"]], on=keys).rename(columns=names)
 
 
 @_noted

@@ -203,7 +203,7 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]
     wide = frame.pivot_table(index="model", columns="metric", values="shown", aggfunc="first")[names]
     means = frame[frame["metric"] == names[0]].set_index("model")["mean"]
-    order = means.sort_values(ascending=base.get(names[0]).direction == base.LOWER, kind="stable").index
+    order = means.sort_values(ascending=layout.lower(names[0]), kind="stable").index
     wide = wide.loc[order].set_axis([base.get(name).label for name in names], axis=1)
     return wide.rename_axis("system").reset_index()
 

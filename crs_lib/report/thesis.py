@@ -70,14 +70,10 @@ def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
     for name in names:
         evaluate.evaluate(evaluate.EvaluateConfig(run=run, convention=name))
         outcome, means = _headline(run, name)
-        ranks = means.rank(ascending=_lower(outcome), method="min")
+        ranks = means.rank(ascending=layout.lower(outcome), method="min")
         shown = means.map("{:.3f} ".format) + ranks.map("({:.0f})".format)
         columns[f"{base.get(outcome).label}, {name}"] = shown.where(means.notna(), "–")
     return pd.DataFrame(columns).rename_axis("system").reset_index()
-
-
-def _lower(metric: str) -> bool:
-    return base.get(metric).direction == base.LOWER
 
 
 def _headline(run: str, convention: str) -> tuple[str, "pd.Series[float]"]:
@@ -92,29 +88,18 @@ def leaders(run: str, names: Sequence[str]) -> list[str]:
     for name in names:
         outcome, means = _headline(run, name)
         if means.notna().any():
-            found.append(f"{means.idxmin() if _lower(outcome) else means.idxmax()} under {name}")
+            best = means.idxmin() if layout.lower(outcome) else means.idxmax()
+            found.append(f"{best} under {name}")
     return found
 
 
-class _Scores(NamedTuple):
-    """A convention's tables: a row per session (with the detail), per turn, and per shift."""
-
-    sessions: pd.DataFrame
-    turns: pd.DataFrame
-    shifts: pd.DataFrame
-
-
-def _scores(run: str, base_name: str) -> _Scores | None:
-    """The tables of the run's latest convention that rests on a named one; None where it has none."""
+def _tables(run: str, base_name: str, *names: str) -> list[pd.DataFrame]:
+    """Tables of the run's latest convention that rests on a named one; none where it has no such one."""
     try:
-        name = evaluate.convention_of(run, base_name)
+        convention = evaluate.convention_of(run, base_name)
     except RunError:
-        return None
-    sessions, turns, shifts = (evaluate.read(run, table, name) for table in ("results", "turns", "shifts"))
-    sessions = sessions[sessions["detail"].notna()]
-    detail = pd.DataFrame(sessions["detail"].tolist(), index=sessions.index)
-    more = detail.drop(columns=[name for name in detail if name in sessions])
-    return _Scores(sessions.drop(columns="detail").join(more), turns, shifts)
+        return []
+    return [evaluate.read(run, name, convention) for name in names]
 
 
 def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
@@ -140,21 +125,21 @@ def parts(run: str) -> pd.DataFrame:
     convention that the run is not scored under are left out; NaN where there is nothing to share.
     """
     rows: dict[str, Any] = {}
-    if grounded := _scores(run, "thesis_grounded"):
-        rows |= _silences(grounded)
-    if legacy := _scores(run, "thesis_legacy"):
-        sums = legacy.sessions.groupby("model", sort=False)[["n_recovered", "n_recovered_late"]].sum()
-        rows["recoveries after the next shift (legacy)"] = sums["n_recovered_late"] / sums["n_recovered"]
-        found = recovered_sessions(run).groupby("model", sort=False)["never"]
-        rows["sessions that never recover, scored as the fastest (legacy)"] = found.mean()
-    rows["concepts found inside words"] = pd.Series(_inside_words(run))
-    rows["constraints that no film meets in full"] = pd.Series(_unmet(run))
-    return pd.DataFrame(rows).T.astype(float).round(3).rename_axis("share of").reset_index()
+    if grounded := _tables(run, "thesis_grounded", "turns", "shifts"):
+        rows |= _silences(*grounded)
+    if len(legacy := recovered_sessions(run)):
+        by = legacy.groupby("model", sort=False)
+        late = by["n_recovered_late"].sum() / by["n_recovered"].sum()
+        rows["recoveries after the next shift (legacy)"] = late
+        rows["sessions that never recover, scored as the fastest (legacy)"] = by["never"].mean()
+    rows["concepts found inside words"] = _inside_words(run)
+    rows["constraints that no film meets in full"] = _unmet(run)
+    table = pd.DataFrame(rows).T.astype(float).round(3)
+    return table.rename_axis(index="share of", columns=None).reset_index()
 
 
-def _silences(scored: _Scores) -> dict[str, Any]:
+def _silences(turns: pd.DataFrame, shifts: pd.DataFrame) -> dict[str, Any]:
     """Shares by system of the turns in which neither side names a concept, and of late recoveries."""
-    turns, shifts = scored.turns, scored.shifts
     silent, overlap, by = turns["both_empty"].astype(bool), turns["cross_coherence"], turns["model"]
     coming = shifts.groupby(["model", "session_id"], sort=False)["turn"].shift(-1)
     done = shifts[shifts["recovered_combined"].fillna(False).astype(bool)]
@@ -172,35 +157,34 @@ def _silences(scored: _Scores) -> dict[str, Any]:
     }
 
 
-def _inside_words(run: str) -> dict[str, float]:
+def _inside_words(run: str) -> pd.Series:
     """The share of the substring extractor's concepts that are no whole words, by system."""
     made = extractors.ExtractorInputs(thesis_catalog(run).space)
-    texts: dict[str, list[str]] = {}
-    for talk in simulate.iter_dialogues(run):
-        texts.setdefault(talk.model_name, []).extend(turn.text for turn in talk.turns)
-    every = [text for said in texts.values() for text in said]
+    said = [(talk.model_name, turn.text) for talk in simulate.iter_dialogues(run) for turn in talk.turns]
     named = (extractors.create(name, made) for name in ("substring", "rules"))
-    loose, strict = (extractors.memoised(one, every) for one in named)
-    found = {name: sum(len(loose[t]) for t in said) for name, said in texts.items()}
-    wrong = {name: sum(len(loose[t] - strict[t]) for t in said) for name, said in texts.items()}
-    return {name: wrong[name] / max(1, total) for name, total in found.items()}
+    loose, strict = (extractors.memoised(one, [text for _, text in said]) for one in named)
+    rows = [(model, len(loose[text]), len(loose[text] - strict[text])) for model, text in said]
+    sums = pd.DataFrame(rows, columns=["model", "found", "wrong"]).groupby("model", sort=False).sum()
+    return sums["wrong"] / sums["found"].clip(lower=1)
 
 
 def recovered_sessions(run: str) -> pd.DataFrame:
-    """The sessions under ``thesis_legacy`` with ``never``, whether none of their shifts is recovered."""
-    if (legacy := _scores(run, "thesis_legacy")) is None:
+    """The sessions under ``thesis_legacy`` with their recovered shifts, and ``never`` where there is none."""
+    if not (legacy := _tables(run, "thesis_legacy", "results")):
         return pd.DataFrame(columns=["model", "session_id", "never"])
-    return legacy.sessions.assign(never=legacy.sessions["n_recovered"] == 0)
+    sessions = legacy[0].dropna(subset="detail")
+    counts = pd.DataFrame(sessions["detail"].tolist(), sessions.index)[["n_recovered", "n_recovered_late"]]
+    return sessions.join(counts).assign(never=counts["n_recovered"] == 0)
 
 
-def _unmet(run: str) -> dict[str, float]:
+def _unmet(run: str) -> pd.Series:
     """The share of the logged constraints that no film meets in every field, by system."""
-    catalog, asked = thesis_catalog(run), dict[str, list[bool]]()
-    for talk in simulate.iter_dialogues(run):
-        wishes = [pair.system.meta.get("constraints") or {} for pair in talk.pairs()]
-        found = [catalog.candidates(wish).how != "all fields" for wish in wishes]
-        asked.setdefault(talk.model_name, []).extend(found)
-    return {name: sum(found) / max(1, len(found)) for name, found in asked.items()}
+    catalog = thesis_catalog(run)
+    rows = [
+        (talk.model_name, catalog.candidates(pair.system.meta.get("constraints") or {}).how != "all fields")
+        for talk in simulate.iter_dialogues(run) for pair in talk.pairs()
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["model", "unmet"]).groupby("model", sort=False)["unmet"].mean()
 
 
 # The logs that each convention was published on, by their name in the file of published figures.
@@ -212,8 +196,7 @@ def _outcomes(run: str, convention: str) -> list[str]:
     """The outcomes that are tested: the convention's, then judges' constructs; those that have a value."""
     means = evaluate.read(run, "model_metrics", convention)
     known = set(means.loc[means["mean"].notna(), "metric"])
-    wanted = [*layout.outcomes(convention), *CONSTRUCTS]
-    return [name for name in wanted if name in known]
+    return [name for name in (*layout.outcomes(convention), *CONSTRUCTS) if name in known]
 
 
 def write_tables(run: str, convention: str = "") -> list[Path]:
@@ -222,22 +205,19 @@ def write_tables(run: str, convention: str = "") -> list[Path]:
     """
     name = evaluate.convention_of(run, convention)
     scores = statistics.stats_frame(evaluate.read(run, "results", name))
-    tested, folder = _outcomes(run, name), evaluate.folder_of(run, name)
-    best = best_systems(run, name)
-    anova, tukey = stats.anova_table(scores, tested), stats.tukey_table(scores, tested)
-    made = {"anova.csv": anova, "tukey.csv": tukey, "headline.csv": best}
-    for file, table in made.items():
-        tables.write_csv(folder / file, table)
-    tex = tables.write_whole(folder / "headline.tex", headline_table(best))
-    return [*(folder / file for file in made), tex]
+    tested, folder, best = _outcomes(run, name), evaluate.folder_of(run, name), best_systems(run, name)
+    made = {"anova": stats.anova_table(scores, tested), "tukey": stats.tukey_table(scores, tested)}
+    for file, table in (made | {"headline": best}).items():
+        tables.write_csv(folder / f"{file}.csv", table)
+    tables.write_whole(folder / "headline.tex", headline_table(best))
+    return [folder / file for file in ("anova.csv", "tukey.csv", "headline.csv", "headline.tex")]
 
 
 def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
     """Score a run under 27 settings of the thresholds; the grid's files, and the orders found in words."""
     names = []
     for point in itertools.product(*THRESHOLDS.values()):
-        knobs = dict(zip(THRESHOLDS, point, strict=True))
-        names.append(conventions.derived(config.rule, knobs).name)
+        names.append(conventions.derived(config.rule, dict(zip(THRESHOLDS, point, strict=True))).name)
         evaluate.evaluate(config.changed(convention=names[-1], topics="", similarity="", cas_weights={}))
     files = write_grid((), [{"run": config.run}], f"{config.run}-thresholds", names)
     orders = Counter(" > ".join(_headline(config.run, name)[1].nlargest(99).index) for name in names)
@@ -282,7 +262,7 @@ def best_systems(run: str, convention: str) -> pd.DataFrame:
     known = _published(run, convention, set(means["model"]))
     rows = []
     for metric in _outcomes(run, convention):
-        lower = _lower(metric)
+        lower = layout.lower(metric)
         part = means[(means["metric"] == metric) & means["mean"].notna()]
         ranked = part.sort_values("mean", ascending=lower, kind="stable").to_dict("records")
         first, *others = ranked

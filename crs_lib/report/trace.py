@@ -6,7 +6,7 @@ import html
 import itertools
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ from crs_lib.report.page import fill, part, shell
 from crs_lib.report.session import TITLE, SessionView, number, script
 
 Key = tuple[str, str]  # model, session_id
+_Plot = tuple[str, tuple[int, ...], str]
+_Entry = tuple[Key, _Plot]
 PAGE_SIZE = 10  # sessions in a data file
 
 
@@ -56,10 +58,11 @@ class _RunFiles:
         self.models = list(dict.fromkeys(model for model, _ in self.sessions))
         shifts = figure_tables.read(run, "shifts", self.convention)
         self.types = sorted({str(kind) for kind in shifts["type"] if kind})
-        self._shifts: dict[Key, list[dict[str, Any]]] = {}
-        for row in _records(shifts):
-            self._shifts.setdefault(_key(row), []).append(row)
-        self._judged = _judged(run)
+        by_session = itertools.groupby(sorted(_records(shifts), key=_key), key=_key)
+        self._shifts = {key: list(rows) for key, rows in by_session}
+        judged = runs.entry(simulate.STUDY, run, judge_records.STAGE).get("status") == "finished"
+        records = judge_records.read_records(run) if judged else ()
+        self._judged = {_key(row): row for row in records if not row["canary"]}
 
     def turn_metrics(self) -> list[str]:
         """The metrics that every turn has a score of, in the order of the table."""
@@ -102,47 +105,30 @@ def _key(row: Mapping[str, Any]) -> Key:
     return str(row["model"]), str(row["session_id"])
 
 
-def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
-    """The judges' records of a run's sessions (no canaries), by session; empty where no judge was asked."""
-    if runs.entry(simulate.STUDY, run, judge_records.STAGE).get("status") != "finished":
-        return {}
-    return {_key(row): row for row in judge_records.read_records(run) if not row["canary"]}
+def _index(files: _RunFiles, view: SessionView, page_size: int, sessions: Sequence[_Entry]) -> dict[str, Any]:
+    """The input of the page: what the run has, and its sessions in the order of the data files; the parts
+    that all systems share are stored once.
+    """
+    looks, keys = style.looks(files.models), [key for key, _ in sessions]
+    plots = {plot: place for place, plot in enumerate(dict.fromkeys(plot for _, plot in sessions))}
+    return {
+        "run": files.run, "convention": view.scorer.convention.name, "page_size": page_size,
+        "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
+        "types": files.types,
+        "fields": {name: dialogues.tint_place(name) for name in (*view.catalog.fields, TITLE)},
+        "turn_metrics": [_described(name) for name in view.metrics],
+        "session_metrics": [_described(name) for name in files.session_metrics],
+        "model": [files.models.index(model) for model, _ in keys], "id": [session for _, session in keys],
+        "plot": [plots[plot] for _, plot in sessions], "plots": list(plots),
+        "scores": {n: [number(files.sessions[key].get(n)) for key in keys] for n in files.session_metrics},
+    }  # fmt: skip
 
 
-class _Index:
-    """Grows session by session in the order of the data files; ``data`` is the input of the page."""
-
-    def __init__(self, files: _RunFiles, view: SessionView, page_size: int) -> None:
-        looks = style.looks(files.models)
-        self._models = {name: place for place, name in enumerate(files.models)}
-        self._types = {name: place for place, name in enumerate(files.types)}
-        self._plots: dict[tuple[Any, ...], int] = {}
-        self._head = {
-            "run": files.run, "convention": view.scorer.convention.name, "page_size": page_size,
-            "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
-            "types": files.types,
-            "fields": {name: dialogues.tint_place(name) for name in (*view.catalog.fields, TITLE)},
-            "turn_metrics": [_described(name) for name in view.metrics],
-            "session_metrics": [_described(name) for name in files.session_metrics],
-        }  # fmt: skip
-        self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
-        self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics}
-
-    def add(self, scored: _ScoredSession) -> None:
-        """One more session; the parts that all systems share (goal, shifts, words) are stored once."""
-        dialogue = scored.dialogue
-        kinds = tuple(self._types[str(e["type"])] for e in dialogue.shift_events if e.get("type"))
-        words = {fold(str(value)) for e in dialogue.shift_events for value in _values(e)}
-        plot = (dialogue.true_genre or "", kinds, " ".join(sorted(filter(None, words))))
-        self._rows["model"].append(self._models[dialogue.model_name])
-        self._rows["id"].append(dialogue.session_id)
-        self._rows["plot"].append(self._plots.setdefault(plot, len(self._plots)))
-        for name, column in self._scores.items():
-            column.append(number(scored.session.get(name)))
-
-    def data(self) -> dict[str, Any]:
-        """Everything, as JSON holds it."""
-        return {**self._head, **self._rows, "plots": list(self._plots), "scores": self._scores}
+def _plot(dialogue: Dialogue, types: Sequence[str]) -> _Plot:
+    """The parts of a session that all systems share: goal, shifts, and the words that it is searched by."""
+    kinds = tuple(types.index(str(e["type"])) for e in dialogue.shift_events if e.get("type"))
+    words = {fold(str(value)) for e in dialogue.shift_events for value in _values(e)}
+    return dialogue.true_genre or "", kinds, " ".join(sorted(filter(None, words)))
 
 
 def _described(name: str) -> dict[str, Any]:
@@ -200,14 +186,12 @@ def _write_data(files: _RunFiles, folder: Path, page_size: int) -> None:
     """Write the sessions page by page, with the films that they recommend by number; then the index."""
     scorer = Scorer(Grounder(evaluate.catalog_of(files.run)), conventions.get(files.convention))
     view = SessionView(scorer, files.turn_metrics())
-    index = _Index(files, view, page_size)
-    rest = iter(files)
+    rest, known = iter(files), list[_Entry]()
     for page, batch in enumerate(iter(lambda: list(itertools.islice(rest, page_size)), [])):
-        for scored in batch:
-            index.add(scored)
+        known += [(_key(one.session), _plot(one.dialogue, files.types)) for one in batch]
         sessions = [view.record(one.dialogue, one.turns, one.shifts, one.judge) for one in batch]
         turns = [turn for session in sessions for turn in session["turns"]]
         items = sorted({film["film"] for turn in turns for film in turn.get("films", ())})
         shown = {"sessions": sessions, "films": {str(item): view.film(item) for item in items}}
         (folder / f"page-{page:04d}.js").write_bytes(script("crsTrace.page", page, shown))
-    (folder / "index.js").write_bytes(script("crsTrace.index", index.data()))
+    (folder / "index.js").write_bytes(script("crsTrace.index", _index(files, view, page_size, known)))

@@ -12,6 +12,9 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.figures import style
 from crs_lib.validity import agreement, raters
 
+_NO_RATINGS = "no rated conversations given: set human_dialogues and human_catalog"
+_NO_SUCCESS = "no conversations that log success given: set success_dialogues and human_catalog"
+
 
 def verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """The gate's verdicts as a reader takes them: metric, demands that held of those made, mark."""
@@ -53,19 +56,15 @@ def forest(rows: pd.DataFrame, label: str, columns: Mapping[str, str], note: str
 def human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
     """Agreement of our scores with human ratings; a note where no rated conversations were given."""
     if not dialogues:
-        return _nothing("no rated conversations given: set human_dialogues and human_catalog")
+        return pd.DataFrame({"note": [_NO_RATINGS]})
     rows = agreement.rate(list(logs.read(dialogues)), Grounder(sources.load(catalog)))
     return agreement.agreement(rows, agreement.SHOWN)
-
-
-def _nothing(hint: str) -> pd.DataFrame:
-    return pd.DataFrame({"note": [hint]})
 
 
 def missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
     """The replies whose success the score judges most wrongly; a note where no conversations were given."""
     if not (dialogues and catalog):
-        return _nothing("no conversations that log success given: set success_dialogues and human_catalog")
+        return pd.DataFrame({"note": [_NO_SUCCESS]})
     read = logs.readable(dialogues, lambda broken: None)
     return raters.missed(raters.success(read, Grounder(sources.load(catalog))))
 

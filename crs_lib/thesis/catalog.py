@@ -56,7 +56,7 @@ class ThesisCatalog:
         self.index: dict[str, dict[str, list[int]]] = {name: {} for name in FIELDS}
         for number, (title, record) in enumerate(self.records):
             for name in FIELDS:
-                for value in _listed(record.get(name, title if name == "name" else None)):
+                for value in listed(record.get(name, title if name == "name" else None)):
                     if key := normalise(name, value):
                         self.index[name].setdefault(key, []).append(number)
 
@@ -101,7 +101,7 @@ class ThesisCatalog:
         so, and "Crime Fiction" never meets ``genre=crime``.
         """
         codes = self.space.code_of
-        listed = [[(name, _listed(one.get(name))) for name in CONCEPT_FIELDS] for _, one in self.records]
+        listed = [[(name, listed(one.get(name))) for name in CONCEPT_FIELDS] for _, one in self.records]
         raw = [[(name, one.strip().lower()) for name, several in row for one in several] for row in listed]
         return tuple(frozenset(codes[label] for label in labels if label in codes) for labels in raw)
 
@@ -135,7 +135,7 @@ class ThesisCatalog:
         wanted: dict[str, list[str]] = {}
         for given, value in constraints.items():
             name = _ALIASES.get(given, given)
-            if name in (*FIELDS, "plot") and (values := _listed(value)):
+            if name in (*FIELDS, "plot") and (values := listed(value)):
                 wanted.setdefault(name, []).extend(values)
         found = [_union(self.lookup(name, one) for one in values) for name, values in wanted.items()]
         pools = [films for films in found if films]
@@ -157,7 +157,7 @@ def plot_keywords(text: str) -> list[str]:
     return list(dict.fromkeys(word for word in found if word not in common))
 
 
-def _listed(value: Any) -> Sequence[str]:
+def listed(value: Any) -> Sequence[str]:
     """A scalar or a list as a list of its non-empty texts."""
     several = value if isinstance(value, list | tuple) else [value]
     return [str(one) for one in several if one is not None and str(one).strip()]

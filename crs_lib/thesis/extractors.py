@@ -52,9 +52,6 @@ class ConceptSpace:
         values = tuple(value.strip().lower() for value in terms.value)
         return cls(terms.field, values, films, len(catalog), tuple(map(concept, terms.field, values)))
 
-    def __len__(self) -> int:
-        return len(self.value)
-
     @cached_property
     def fields(self) -> Mapping[str, range]:
         """The codes of each field, in a row, in the order of the codes."""

@@ -10,6 +10,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import scipy
+
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.metrics import composite, constructs
 from crs_lib.metrics.conventions import Convention
@@ -144,10 +146,9 @@ class LegacyScorer:
 
 def _entries(rows: Any) -> list[dict[int, float]]:
     """The entries of every row, sparse or dense, that are not zero."""
-    if not hasattr(rows, "indptr"):
-        return [{place: value for place, value in enumerate(row) if value} for row in rows.tolist()]
-    places, values = rows.indices.tolist(), rows.data.tolist()
-    return [dict(zip(places[a:b], values[a:b], strict=True)) for a, b in pairwise(rows.indptr.tolist())]
+    sparse = scipy.sparse.csr_array(rows)
+    places, values = sparse.indices.tolist(), sparse.data.tolist()
+    return [dict(zip(places[a:b], values[a:b], strict=True)) for a, b in pairwise(sparse.indptr.tolist())]
 
 
 def _texts(dialogue: Dialogue, speaker: str) -> list[str]:

@@ -145,7 +145,7 @@ def test_power_of_a_run_is_that_of_its_scores():
     table = statistics.power_table(scores, plan)
     assert table[["a", "b"]].drop_duplicates().to_numpy().tolist() == [["tracker", "random"]]
     assert set(table["n"]) == {3}
-    pd.testing.assert_frame_equal(table, figure_tables.power("rules", plan=plan))
+    pd.testing.assert_frame_equal(table, figure_tables.read("rules", "power", plan=plan))
 
 
 @SLOW

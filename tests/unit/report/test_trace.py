@@ -25,7 +25,7 @@ from crs_lib.report import session as records
 from crs_lib.report import trace
 from crs_lib.report.page import Link, Mean, _cell, fill, table
 from crs_lib.report.session import SessionView, _pieces, number, script
-from crs_lib.report.trace import _Index, _RunFiles
+from crs_lib.report.trace import _index, _RunFiles
 from tests.helpers import refused
 from tests.helpers.fonts import contrast
 from tests.helpers.sample import scored, simulated
@@ -262,7 +262,7 @@ def index():
     files = SimpleNamespace(run="colours", models=MODELS, types=[], session_metrics=[])
     scorer = SimpleNamespace(convention=SimpleNamespace(name="default"))
     view = SimpleNamespace(scorer=scorer, catalog=SimpleNamespace(fields=FIELDS), metrics=[])
-    return _Index(files, view, 10).data()
+    return _index(files, view, 10, [])
 
 
 def test_systems_and_new_fields_have_one_colour_that_stays(index):

@@ -61,7 +61,7 @@ def test_every_extractor_keeps_the_contract(name):
     assert isinstance(extractor.embedder, str)
     assert len(sets) == len(texts) and sets[0] == sets[4]
     assert sets[1] == sets[2] == frozenset()
-    assert all(0 <= code < len(extractor.space) for codes in sets for code in codes)
+    assert all(0 <= code < len(extractor.space.value) for codes in sets for code in codes)
     assert extractor.sets(list(reversed(texts))) == list(reversed(sets)) and extractor.sets([]) == []
     assert "actor=maya lind" in extractor.space.keys(sets[0])
 
